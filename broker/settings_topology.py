@@ -1,4 +1,4 @@
-"""What logbroker can be told of the stream, the buckets and the consumers; of it all follows the declaration."""
+"""What logbroker can be told of the streams, the buckets and the consumers; of it all follows the declaration."""
 
 from datetime import timedelta
 from typing import Annotated, Literal
@@ -16,7 +16,7 @@ from pydantic import (
 from broker.app.configuration import Many, ProgramSettings
 from broker.app.durations import Duration, format_duration
 from broker.topology import UNBOUNDED, Topology
-from broker.wire.streams import MAX_PARTITIONS
+from broker.wire.streams import MAX_PARTITIONS, MAX_STREAMS
 
 __all__ = ["TopologySettings"]
 
@@ -74,6 +74,12 @@ class TopologySettings(ProgramSettings):
         description="Number of partitions that hosts are spread over; once lines are stored `logbroker partitions` changes it.",
         json_schema_extra={"metavar": "N"},
     )
+    streams: Annotated[int, Field(ge=1, le=MAX_STREAMS)] | None = Field(
+        None,
+        description="Number of streams that partitions are spread over, each with a leader and syncs of its own; fixed at the "
+        "first start; default: what is there, at first 1.",
+        json_schema_extra={"metavar": "S"},
+    )
     max_age: Duration = Field(
         timedelta(days=1),
         description="How long lines are kept for receivers that are away.",
@@ -81,12 +87,12 @@ class TopologySettings(ProgramSettings):
     )
     max_bytes: ByteSize | None = Field(
         None,
-        description="The most that the stream may hold, e.g. 50GB; never more than fits into the store.",
+        description="The most that all streams together may hold, e.g. 50GB, in equal parts; never more than fits into the store.",
         json_schema_extra={"metavar": "SIZE"},
     )
     max_msgs: Count | None = Field(
         None,
-        description="The most messages (of many lines each) that the stream may hold; -1: any number.",
+        description="The most messages (of many lines each) that all streams together may hold; -1: any number.",
         json_schema_extra={"metavar": "N"},
     )
     max_msg_size: MessageSize | None = Field(
@@ -203,6 +209,8 @@ class TopologySettings(ProgramSettings):
         return Topology(
             partitions=self.partitions,
             partitions_told="partitions" in self.model_fields_set,
+            stream_count=self.streams or 1,
+            streams_told=self.streams is not None,
             max_age=self.max_age,
             max_bytes=None if self.max_bytes is None else int(self.max_bytes),
             max_msgs=self.max_msgs,

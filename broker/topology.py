@@ -1,4 +1,4 @@
-"""What must exist on the broker, as values: the stream, the buckets, the consumers. Declares; never talks to a server."""
+"""What must exist on the broker, as values: the streams, the buckets, the consumers. Declares; never talks to a server."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -10,8 +10,9 @@ from broker.wire.streams import (
     MAX_PAYLOAD,
     OFFSETS_BUCKET,
     POSITIONS_BUCKET,
-    STREAM,
-    subjects_of,
+    StreamLayout,
+    stream_names,
+    subjects_in,
 )
 
 __all__ = [
@@ -41,6 +42,8 @@ class Topology:
     are sites whose lines come in beside one's own. `room` is the limit in bytes that was computed from the store, and
     counts instead of `max_bytes`, which is what somebody asked for. Where nobody told the number of partitions, the one that is stored counts.
     `existing` is how many there are where there were more before: what these hold is received all the same.
+    `stream_count` is how many streams they are spread over; limits of bytes and messages are those of all streams together,
+    of which each has an equal part.
     """
 
     partitions: int = 10
@@ -65,27 +68,40 @@ class Topology:
     room: int | None = None
     partitions_told: bool = True
     existing: int = 0
+    stream_count: int = 1
+    streams_told: bool = True
 
-    def following(self, stored: int | None) -> "Topology":
-        """Return the same with the number of partitions that is stored, unless somebody told another one."""
-        if self.partitions_told or stored is None:
-            return self
-        return replace(self, partitions=stored)
+    def following(self, partitions: int | None, streams: int | None) -> "Topology":
+        """Return the same with the numbers of partitions and of streams that are stored, unless somebody told other ones."""
+        told = self
+        if not (self.partitions_told or partitions is None):
+            told = replace(told, partitions=partitions)
+        if not (self.streams_told or streams is None):
+            told = replace(told, stream_count=streams)
+        return told
 
     @property
     def all_partitions(self) -> int:
-        """How many partitions there are to be: those that hosts are spread over, and those that they have left."""
-        return max(self.partitions, self.existing)
+        """How many partitions there are to be: those that hosts are spread over, and those that they have left.
+
+        Each stream has at least one: a stream without subjects would take those of its own name.
+        """
+        return max(self.partitions, self.existing, self.stream_count)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the streams that partitions live in."""
+        return stream_names(self.stream_count)
 
     @property
     def bound(self) -> int | None:
-        """The limit in bytes that the stream gets."""
+        """The limit in bytes that the streams get together."""
         return self.max_bytes if self.room is None else self.room
 
     def streams(self) -> tuple[dict[str, Any], ...]:
-        """Return the configurations of the stream and of the buckets, as the JetStream API takes them."""
+        """Return the configurations of the streams and of the buckets, as the JetStream API takes them."""
         return (
-            self._logs(),
+            *map(self._logs, self.names),
             {
                 **self._bucket(OFFSETS_BUCKET, history=16),
                 "subjects": [f"$KV.{OFFSETS_BUCKET}.>"],  # a site's receivers are its own
@@ -105,34 +121,41 @@ class Topology:
             },
         )
 
-    def _logs(self) -> dict[str, Any]:
+    def _logs(self, name: str) -> dict[str, Any]:
+        layout = StreamLayout(self.all_partitions, self.stream_count)
         return {
-            "name": STREAM,
+            "name": name,
             "retention": "limits",
             "discard": self.discard,
             "discard_new_per_subject": self.discard_new_per_subject,
             "max_age": self._nanoseconds(self.max_age),
             "duplicate_window": self._nanoseconds(self.duplicate_window),
             "allow_direct": True,
-            **self._origin(STREAM, *subjects_of(self.all_partitions)),
+            **self._origin(name, *subjects_in(name, layout)),
             "allow_atomic": False,  # a round is one message
             "no_ack": False,
             "sealed": False,
             **self._place(),
             **_asked_for(
-                max_bytes=self.bound,
-                max_msgs=self.max_msgs,
+                max_bytes=self._part(self.bound),
+                max_msgs=self._part(self.max_msgs),
                 max_msg_size=self.max_msg_size,
                 max_msgs_per_subject=self.max_msgs_per_subject,
                 max_consumers=self.max_consumers,
                 description=self.description,
                 metadata=self._metadata() or None,
-                sources=None if self.sources is None else [*map(_copied(STREAM), self.sources)],
+                sources=None if self.sources is None else [*map(_copied(name), self.sources)],
             ),
         }
 
+    def _part(self, limit: int | None) -> int | None:
+        """Return what of a limit of all streams is that of each."""
+        if limit is None or limit == UNBOUNDED:
+            return limit
+        return max(limit // self.stream_count, 1)
+
     def _metadata(self) -> dict[str, str]:
-        own = {} if self.bound == self.max_bytes else {_COMPUTED: str(self.bound)}
+        own = {} if self.bound == self.max_bytes else {_COMPUTED: str(self._part(self.bound))}
         return {**dict(one.split("=", 1) for one in self.metadata), **own}
 
     def _origin(self, name: str, *subjects: str) -> dict[str, Any]:

@@ -76,10 +76,11 @@ def adopt(yes: bool, **options: Any) -> None:
     older store gaps are told of what the files have received since it was copied. No receiver may be running there.
     """
     settings = _settings(options, needs_partition=True)
-    from receiver.status.status import ask, count
+    from broker.client.partitions import require_layout
+    from receiver.status.status import ask
 
     async def look(connection: Connection) -> list[tuple[Site, Offset]]:
-        partitions = await count(connection)
+        partitions = (await require_layout(connection)).partitions
         chosen = settings.wanted(partitions)
         return [
             (_site(settings, number, partitions), await _offset(connection, number))
@@ -137,14 +138,17 @@ def _settings(options: dict[str, Any], *, needs_partition: bool = False) -> Rece
 
 
 def _move(settings: ReceiverSettings, to: str, *, yes: bool, force: bool) -> None:
+    from broker.client.partitions import require_layout
     from receiver.status import by_hand
-    from receiver.status.status import ask, count
+    from receiver.status.status import ask
 
     async def propose(connection: Connection) -> list[by_hand.Move]:
         now = _now()
-        sequence = await by_hand.sequence_of(connection, to, now)
-        chosen = settings.wanted(await count(connection))
-        return [await by_hand.propose(connection, number, sequence, now) for number in chosen]
+        layout = await require_layout(connection)
+        return [
+            await by_hand.propose(connection, layout.stream_of(number), number, to, now)
+            for number in settings.wanted(layout.partitions)
+        ]
 
     async def carry_out(connection: Connection) -> None:
         for move in moves:

@@ -173,7 +173,7 @@ class _Pipeline:
                 group.create_task(asyncio.to_thread(warm_up, spark, len(wanted)))
                 group.create_task(self._retention.run())
                 await unless(self._stop, self._presence.begin())
-                followers.follow(wanted, found.count, group)
+                followers.follow(wanted, found.layout, group)
                 beside = [
                     group.create_task(self._presence.last()),
                     group.create_task(CatchingUp(self._view).run()),
@@ -209,7 +209,7 @@ class _Pipeline:
                 found = await find_partitions(self._connection, self._settings.numbers) or found
             if self._settings.numbers is None:
                 wanted = found.all
-            followers.follow(wanted, found.count, group)
+            followers.follow(wanted, found.layout, group)
             if found.count != before[0].count:
                 logger.warning(
                     "the broker has %d partitions by now, it had %d; see to it that each has a receiver",

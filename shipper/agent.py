@@ -208,9 +208,7 @@ class Agent:
             found = session.positions
             if found.files != known.files or len(round_.payload) > session.max_payload:
                 raise _Moved(session)
-            shipping.positions = replace(
-                shipping.positions, sequence=found.sequence, agent=found.agent
-            )
+            shipping.positions = shipping.positions.read_from(found)
 
     async def _open_session(self, known: Positions) -> Session:
         try:

@@ -102,8 +102,8 @@ class Sessions:
         self._run = AgentId.following(None, clock() // 1_000_000, secrets.token_hex(4))
         self._numbers = itertools.count(1)
         self._host_subject = HostSubject(connection, host, waiting)
-        messages, tag = HostMessages(connection, host), self._run.tag
-        self._claimant = Claimant(messages, self.snapshots, waiting, tag, clock)
+        self._messages, tag = HostMessages(connection, host), self._run.tag
+        self._claimant = Claimant(self._messages, self.snapshots, waiting, tag, clock)
         kind = Publisher if settings.ack else UnacknowledgedPublisher
         self._publisher = kind(connection, self._host_subject, pause, waiting)
         self.publish: Callable[[Round], Awaitable[int]] = self._publisher.publish
@@ -131,6 +131,7 @@ class Sessions:
             saved = await self.waiting.until_answered(self.snapshots.read)
             positions = known if is_next else saved or known
             return Session(self._run, positions, max_payload, partitions.time)
+        self._messages.streams = self._host_subject.streams
         owned = await self._claimant.claim(self._host_subject.subject, known)
         publisher.begin(owned)
         logger.info("agent %s ships on %s", owned.agent, owned.subject)

@@ -24,7 +24,7 @@ from broker.auth.permissions import API, Permissions, permissions_of
 from broker.auth.store import Credential, CredentialKind, CredentialStore
 from broker.report import SUBJECT
 from broker.wire.pause import PAUSE_SUBJECT
-from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
+from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, stream_names
 
 __all__ = [
     "CONSUMER_REQUESTS",
@@ -131,13 +131,17 @@ def admit(
     anybody: str,
     now: datetime,
     limits: Mapping[str, AccountLimits] = MappingProxyType({}),
+    *,
+    streams: int = 1,
 ) -> Admission:
     """Return who gets in at `now`: logbroker itself by the key `own`, and whoever the store says.
 
     Of a store that is not secured everybody gets in, as the user of the key `anybody`, whose seed nobody has; the accounts
     are the same, so that the first credential changes users only. `limits` are by the name of the account.
+    `streams` is how many streams partitions are spread over.
     """
-    accounts = accounts_of(store.credentials, own, now, limits, "" if store.secured else anybody)
+    key = "" if store.secured else anybody
+    accounts = accounts_of(store.credentials, own, now, limits, key, streams=streams)
     end = store.next_end(now)
     return Admission(accounts, store.revision, store.secured, len(store.credentials), end)
 
@@ -148,10 +152,12 @@ def accounts_of(
     now: datetime,
     limits: Mapping[str, AccountLimits] = MappingProxyType({}),
     anybody: str = "",
+    *,
+    streams: int = 1,
 ) -> Accounts:
     """Return the accounts of a broker that lets in these credentials and logbroker itself, by the key `own`."""
     everybody = (User(anybody),) if anybody else ()
-    users = {kind: tuple(_users(credentials, kind, now)) for kind in CredentialKind}
+    users = {kind: tuple(_users(credentials, kind, now, streams)) for kind in CredentialKind}
     inside = (User(own), *users[CredentialKind.ADMIN], *users[CredentialKind.SITE], *everybody)
     return Accounts(
         (
@@ -161,17 +167,17 @@ def accounts_of(
             Account(RECEIVE, users[CredentialKind.RECEIVER], limits=limits.get(RECEIVE)),
             Account(MONITOR, users[CredentialKind.MONITOR], limits=limits.get(MONITOR)),
         ),
-        _CROSSINGS,
+        _crossings(stream_names(streams)),
         anybody,
     )
 
 
 def _users(
-    credentials: Iterable[Credential], kind: CredentialKind, now: datetime
+    credentials: Iterable[Credential], kind: CredentialKind, now: datetime, streams: int
 ) -> Iterator[User]:
     for credential in credentials:
         if credential.kind is kind:
-            permissions = permissions_of(credential)
+            permissions = permissions_of(credential, streams)
             for key in credential.accepted_keys(now):
                 yield User(key, permissions, is_server=kind is CredentialKind.SITE)
 
@@ -196,53 +202,74 @@ def _consumers(into: str, *names: str) -> tuple[Crossing, ...]:
 
 _PARTITIONS = f"DIRECT.GET.KV_{CONFIG_BUCKET}.>"
 
-_CROSSINGS = (
+_SHIPPERS = (
     *_same(LOGS, SHIP, Traffic.QUESTION, "logs.>", f"$KV.{POSITIONS_BUCKET}.*"),
     *_calls(
         SHIP,
         Traffic.QUESTION,
-        f"DIRECT.GET.{STREAM}.logs.>",
+        "DIRECT.GET.*.logs.>",
         _PARTITIONS,
         f"DIRECT.GET.KV_{POSITIONS_BUCKET}.>",
-        f"CONSUMER.DELETE.{STREAM}.*",
+        "CONSUMER.DELETE.*.*",
     ),
     *_same(LOGS, SHIP, Traffic.MESSAGES, PAUSE_SUBJECT),
-    *_consumers(SHIP, f"{STREAM}.*.logs.>"),
-    *_calls(SHIP, Traffic.QUESTIONS, f"CONSUMER.MSG.NEXT.{STREAM}.*"),
-    *_same(LOGS, RECEIVE, Traffic.QUESTION, f"$KV.{OFFSETS_BUCKET}.*", f"$JS.ACK.{STREAM}.>"),
-    *_calls(
-        RECEIVE,
-        Traffic.QUESTION,
-        _PARTITIONS,
-        f"DIRECT.GET.KV_{OFFSETS_BUCKET}.>",
-        f"STREAM.INFO.{STREAM}",
-        f"STREAM.MSG.GET.{STREAM}",
-        f"STREAM.MSG.GET.KV_{OFFSETS_BUCKET}",
-        f"CONSUMER.INFO.{STREAM}.*",
-        f"CONSUMER.NAMES.{STREAM}",
-        f"CONSUMER.RESET.{STREAM}.*",
-        f"CONSUMER.DELETE.{STREAM}.*",
-    ),
-    *_consumers(RECEIVE, STREAM, f"{STREAM}.>"),
-    *_calls(
-        RECEIVE,
-        Traffic.QUESTIONS,
-        f"CONSUMER.MSG.NEXT.{STREAM}.*",
-        f"DIRECT.GET.{STREAM}",
-    ),
-    *_same(RECEIVE, LOGS, Traffic.QUESTION, "logship.receiver.>"),
+    *_consumers(SHIP, "*.*.logs.>"),
+    *_calls(SHIP, Traffic.QUESTIONS, "CONSUMER.MSG.NEXT.*.*"),
+)
+_MONITORS = (
     *_calls(MONITOR, Traffic.QUESTION, *monitor.READS, "CONSUMER.DELETE.*.*"),
     *_calls(MONITOR, Traffic.QUESTIONS, *monitor.BATCHES, "CONSUMER.MSG.NEXT.*.*"),
     *_consumers(MONITOR, "*.*", "*.*.>"),
     *_same(LOGS, MONITOR, Traffic.QUESTIONS, SUBJECT),
     *_same(LOGS, MONITOR, Traffic.MESSAGES, "$JS.EVENT.ADVISORY.>"),
     *_same(RECEIVE, MONITOR, Traffic.QUESTION, "logship.receiver.>"),
-    *(
-        crossing
-        for into in (LOGS, MONITOR)
-        for crossing in (
-            *_same(SYS, into, Traffic.QUESTIONS, *monitor.SERVER_QUESTIONS),
-            *_same(SYS, into, Traffic.MESSAGES, *monitor.HEARD),
-        )
-    ),
 )
+_SERVERS = tuple(
+    crossing
+    for into in (LOGS, MONITOR)
+    for crossing in (
+        *_same(SYS, into, Traffic.QUESTIONS, *monitor.SERVER_QUESTIONS),
+        *_same(SYS, into, Traffic.MESSAGES, *monitor.HEARD),
+    )
+)
+
+
+def _crossings(streams: Sequence[str]) -> tuple[Crossing, ...]:
+    return (
+        *_SHIPPERS,
+        *_same(LOGS, RECEIVE, Traffic.QUESTION, f"$KV.{OFFSETS_BUCKET}.*"),
+        *_calls(
+            RECEIVE,
+            Traffic.QUESTION,
+            _PARTITIONS,
+            f"DIRECT.GET.KV_{OFFSETS_BUCKET}.>",
+            f"STREAM.MSG.GET.KV_{OFFSETS_BUCKET}",
+        ),
+        *(crossing for name in streams for crossing in _of_receivers(name)),
+        *_same(RECEIVE, LOGS, Traffic.QUESTION, "logship.receiver.>"),
+        *_MONITORS,
+        *_SERVERS,
+    )
+
+
+def _of_receivers(stream: str) -> tuple[Crossing, ...]:
+    return (
+        *_same(LOGS, RECEIVE, Traffic.QUESTION, f"$JS.ACK.{stream}.>"),
+        *_calls(
+            RECEIVE,
+            Traffic.QUESTION,
+            f"STREAM.INFO.{stream}",
+            f"STREAM.MSG.GET.{stream}",
+            f"CONSUMER.INFO.{stream}.*",
+            f"CONSUMER.NAMES.{stream}",
+            f"CONSUMER.RESET.{stream}.*",
+            f"CONSUMER.DELETE.{stream}.*",
+        ),
+        *_consumers(RECEIVE, stream, f"{stream}.>"),
+        *_calls(
+            RECEIVE,
+            Traffic.QUESTIONS,
+            f"CONSUMER.MSG.NEXT.{stream}.*",
+            f"DIRECT.GET.{stream}",
+        ),
+    )

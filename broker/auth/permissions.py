@@ -4,6 +4,7 @@ Requests to JetStream carry `API`, the prefix under which the accounts of hosts 
 right to the API of their own account, which has no JetStream and would answer too.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from broker.auth.monitor import HEARD, SERVER_QUESTIONS, monitor_calls
@@ -15,9 +16,11 @@ from broker.wire.streams import (
     OFFSETS_BUCKET,
     PARTITIONS_KEY,
     POSITIONS_BUCKET,
-    STREAM,
+    STREAMS_KEY,
+    StreamLayout,
     offset_key,
     positions_key,
+    stream_names,
 )
 from broker.wire.subjects import (
     bell_names,
@@ -35,7 +38,10 @@ API = "JS.LOGS.API"
 """The prefix of the JetStream API in the accounts that import it."""
 
 _OFFSETS = f"KV_{OFFSETS_BUCKET}"
-_PARTITIONS = f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}.{PARTITIONS_KEY}"
+_LAYOUT = tuple(
+    f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}.{key}"
+    for key in (PARTITIONS_KEY, STREAMS_KEY)
+)
 _PAUSE = f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}.{PAUSE_KEY}"
 _ALL_OFFSETS = (
     f"DIRECT.GET.{_OFFSETS}.$KV.{OFFSETS_BUCKET}.*"  # lines of a host may follow any partition's
@@ -52,36 +58,42 @@ class Permissions:
     responds: bool = False
 
 
-_COPIES = Permissions(
-    (
-        *(
-            f"$JS.*.API.CONSUMER.CREATE.{name}{rest}"
-            for name in (STREAM, f"KV_{CONFIG_BUCKET}", f"KV_{POSITIONS_BUCKET}")
-            for rest in ("", ".>")
-        ),
-        *(_COPIED := ("$JS.S.>", "$JS.M.>", "$JSC.R.>", "$JS.FC.>")),
-    ),
-    (f"$JS.*.API.CONSUMER.CREATE.{STREAM}", f"$JS.*.API.CONSUMER.CREATE.{STREAM}.>", *_COPIED),
-)
-"""What servers of two sites ask each other for copies, and how copies go: subjects of nats-server 2.15's own."""
+def permissions_of(credential: Credential, streams: int = 1) -> Permissions | None:
+    """Return the rights of a credential in its account; None for an admin, who has all that there are.
 
-
-def permissions_of(credential: Credential) -> Permissions | None:
-    """Return the rights of a credential in its account; None for an admin, who has all that there are."""
+    `streams` is how many streams partitions are spread over.
+    """
     match credential.kind:
         case CredentialKind.HOST:
             return _of_host(credential.name)
         case CredentialKind.RECEIVER:
-            return _of_receiver(credential)
+            return _of_receiver(credential, StreamLayout(0, streams))
         case CredentialKind.ADMIN:
             return None
         case CredentialKind.MONITOR:
             return _of_monitor(credential.name)
         case CredentialKind.SITE:
-            return _COPIES
+            return _of_site(stream_names(streams))
+
+
+def _of_site(streams: Sequence[str]) -> Permissions:
+    """Return what servers of two sites ask each other for copies, and how copies go: subjects of nats-server 2.15's own."""
+    copied = ("$JS.S.>", "$JS.M.>", "$JSC.R.>", "$JS.FC.>")
+    buckets = (f"KV_{CONFIG_BUCKET}", f"KV_{POSITIONS_BUCKET}")
+    return Permissions(
+        (*_consumers_for_copies(*streams, *buckets), *copied),
+        (*_consumers_for_copies(*streams), *copied),
+    )
+
+
+def _consumers_for_copies(*streams: str) -> tuple[str, ...]:
+    return tuple(
+        f"$JS.*.API.CONSUMER.CREATE.{name}{rest}" for name in streams for rest in ("", ".>")
+    )
 
 
 def _of_host(host: str) -> Permissions:
+    """Return the rights of a host, in whichever stream its subjects are: the partition of a host may change."""
     own, consumer = host_filter(host), registry_consumer(host)
     positions = f"$KV.{POSITIONS_BUCKET}.{positions_key(host)}"
     return Permissions(
@@ -89,13 +101,13 @@ def _of_host(host: str) -> Permissions:
             own,
             positions,
             *_api(
-                f"DIRECT.GET.{STREAM}.{own}",
-                _PARTITIONS,
+                f"DIRECT.GET.*.{own}",
+                *_LAYOUT,
                 _PAUSE,
                 f"DIRECT.GET.KV_{POSITIONS_BUCKET}.{positions}",
-                f"CONSUMER.CREATE.{STREAM}.{consumer}.{own}",
-                f"CONSUMER.DELETE.{STREAM}.{consumer}",
-                f"CONSUMER.MSG.NEXT.{STREAM}.{consumer}",
+                f"CONSUMER.CREATE.*.{consumer}.{own}",
+                f"CONSUMER.DELETE.*.{consumer}",
+                f"CONSUMER.MSG.NEXT.*.{consumer}",
             ),
             _WHOAMI,
         ),
@@ -103,19 +115,19 @@ def _of_host(host: str) -> Permissions:
     )
 
 
-def _of_receiver(credential: Credential) -> Permissions:
+def _of_receiver(credential: Credential, layout: StreamLayout) -> Permissions:
     """Return the rights of a receiver: it answers at its own addresses only, and asks others at theirs."""
     own = own_token(credential.name)
     leave = f"logship.leave.{own}.*"
     lines = [
         right
         for partition in credential.partitions
-        for right in (*_api(*_partition_api(partition)), *_partition_writes(partition))
+        for right in _of_partition(partition, layout.stream_of(partition))
     ]
     return Permissions(
         (
-            *_api(f"STREAM.INFO.{STREAM}", _PARTITIONS, _ALL_OFFSETS),
-            *(lines if credential.partitions else _all_partitions()),
+            *_api(*(f"STREAM.INFO.{name}" for name in layout.names), *_LAYOUT, _ALL_OFFSETS),
+            *(lines if credential.partitions else _all_partitions(layout.names)),
             "logship.receiver.>",
             leave,
             _WHOAMI,
@@ -139,49 +151,45 @@ def _of_monitor(name: str) -> Permissions:
     )
 
 
-def _partition_api(partition: int) -> tuple[str, ...]:
+def _of_partition(partition: int, stream: str) -> tuple[str, ...]:
+    return (
+        *_api(*_partition_api(partition, stream)),
+        f"$JS.ACK.{stream}.{consumer_name(partition)}.>",
+        f"$KV.{OFFSETS_BUCKET}.{offset_key(partition)}",
+    )
+
+
+def _partition_api(partition: int, stream: str) -> tuple[str, ...]:
     durable, lines = consumer_name(partition), partition_filter(partition)
     bells = [
         call
         for bell in bell_names(partition)
         for call in (
-            f"CONSUMER.CREATE.{STREAM}.{bell}.{lines}",
-            f"CONSUMER.DELETE.{STREAM}.{bell}",
-            f"CONSUMER.MSG.NEXT.{STREAM}.{bell}",
+            f"CONSUMER.CREATE.{stream}.{bell}.{lines}",
+            f"CONSUMER.DELETE.{stream}.{bell}",
+            f"CONSUMER.MSG.NEXT.{stream}.{bell}",
         )
     ]
     return (
-        f"CONSUMER.CREATE.{STREAM}.{durable}.{lines}",
-        f"CONSUMER.INFO.{STREAM}.{durable}",
-        f"CONSUMER.RESET.{STREAM}.{durable}",
-        f"CONSUMER.MSG.NEXT.{STREAM}.{durable}",
+        f"CONSUMER.CREATE.{stream}.{durable}.{lines}",
+        f"CONSUMER.INFO.{stream}.{durable}",
+        f"CONSUMER.RESET.{stream}.{durable}",
+        f"CONSUMER.MSG.NEXT.{stream}.{durable}",
         *bells,
     )
 
 
-def _partition_writes(partition: int) -> tuple[str, ...]:
-    return (
-        f"$JS.ACK.{STREAM}.{consumer_name(partition)}.>",
-        f"$KV.{OFFSETS_BUCKET}.{offset_key(partition)}",
+def _all_partitions(streams: Sequence[str]) -> tuple[str, ...]:
+    """Return what reaches every partition, those to come included, and reads the whole streams by any means."""
+    calls = (
+        *("CONSUMER.CREATE.{}", "CONSUMER.CREATE.{}.>", "CONSUMER.INFO.{}.*", "CONSUMER.NAMES.{}"),
+        *("CONSUMER.RESET.{}.*", "CONSUMER.DELETE.{}.*", "CONSUMER.MSG.NEXT.{}.*"),
+        *("STREAM.MSG.GET.{}", "DIRECT.GET.{}"),
     )
-
-
-def _all_partitions() -> tuple[str, ...]:
-    """Return what reaches every partition, those to come included, and reads the whole stream by any means."""
     return (
-        *_api(
-            f"CONSUMER.CREATE.{STREAM}",
-            f"CONSUMER.CREATE.{STREAM}.>",
-            f"CONSUMER.INFO.{STREAM}.*",
-            f"CONSUMER.NAMES.{STREAM}",
-            f"CONSUMER.RESET.{STREAM}.*",
-            f"CONSUMER.DELETE.{STREAM}.*",
-            f"CONSUMER.MSG.NEXT.{STREAM}.*",
-            f"STREAM.MSG.GET.{STREAM}",
-            f"STREAM.MSG.GET.{_OFFSETS}",
-            f"DIRECT.GET.{STREAM}",
-        ),
-        f"$JS.ACK.{STREAM}.>",
+        *_api(*(call.format(name) for name in streams for call in calls)),
+        *_api(f"STREAM.MSG.GET.{_OFFSETS}"),
+        *(f"$JS.ACK.{name}.>" for name in streams),
         f"$KV.{OFFSETS_BUCKET}.*",
     )
 

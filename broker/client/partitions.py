@@ -1,13 +1,74 @@
-"""How many partitions there are: how many hosts are spread over now, and how many exist.
+"""How hosts are spread over partitions and partitions over streams, as the bucket LOGS_CONFIG says it, and which partitions exist.
 
-More exist than hosts are spread over where there were more before: what they hold is still received.
+More partitions exist than hosts are spread over where there were more before: what they hold is still received.
 """
 
+import asyncio
+
+from broker.app.exits import ConfigurationError
 from broker.client import bucket
 from broker.client.connection import Connection, Rejected
-from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, existing_in, partitions_in
+from broker.wire.streams import (
+    CONFIG_BUCKET,
+    PARTITIONS_KEY,
+    STREAMS_KEY,
+    StreamLayout,
+    existing_in,
+    partitions_in,
+    stream_names,
+    streams_in,
+)
 
-__all__ = ["current_partitions", "existing_partitions"]
+__all__ = [
+    "current_partitions",
+    "existing_partitions",
+    "read_layout",
+    "read_streams",
+    "require_layout",
+]
+
+
+async def read_layout(connection: Connection) -> StreamLayout | None:
+    """Return how many partitions and streams the broker names; None where it names no number of partitions (yet).
+
+    Raises `ConfigurationError` for an entry that is no such number, `Rejected` where there is no bucket, `ConnectionLost`.
+    """
+    entry, streams = await asyncio.gather(
+        bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY), read_streams(connection)
+    )
+    if entry is None:
+        return None
+    partitions = partitions_in(entry.value)
+    if partitions is None:
+        raise _not_a_number(PARTITIONS_KEY, entry.value)
+    return StreamLayout(partitions, streams)
+
+
+async def require_layout(connection: Connection) -> StreamLayout:
+    """Return what `read_layout` does; raises `ConfigurationError` also where the broker names no number of partitions."""
+    layout = await read_layout(connection)
+    if layout is None:
+        raise ConfigurationError(
+            "the broker does not say how many partitions there are; run `logbroker apply`"
+        )
+    return layout
+
+
+async def read_streams(connection: Connection) -> int:
+    """Return how many streams the broker names, 1 where it names no number; raises what `read_layout` raises."""
+    entry = await bucket.read(connection, CONFIG_BUCKET, STREAMS_KEY)
+    if entry is None:
+        return 1
+    streams = streams_in(entry.value)
+    if streams is None:
+        raise _not_a_number(STREAMS_KEY, entry.value)
+    return streams
+
+
+def _not_a_number(key: str, value: bytes) -> ConfigurationError:
+    return ConfigurationError(
+        f"key {key} of bucket {CONFIG_BUCKET} is {value[:40]!r}, no number; run `logbroker apply`"
+    )
 
 
 async def current_partitions(connection: Connection) -> int:
@@ -24,20 +85,23 @@ async def current_partitions(connection: Connection) -> int:
 async def existing_partitions(connection: Connection) -> int:
     """Return the number below which all partitions are that hosts are spread over, or that have a consumer.
 
-    Raises `Rejected` or `ConnectionLost`.
+    Raises what `read_layout` raises.
     """
-    return max(await current_partitions(connection), existing_in(await _consumers(connection)))
+    current = await current_partitions(connection)
+    streams = await read_streams(connection) if current else 1
+    existing = (_existing(connection, name) for name in stream_names(streams))
+    return max(current, *await asyncio.gather(*existing))
 
 
-async def _consumers(connection: Connection) -> list[str]:
-    """Return the names of the stream's consumers; the server need not ask each of them, as it does for their state."""
+async def _existing(connection: Connection, stream: str) -> int:
+    """Ask for the names of the stream's consumers; the server need not ask each of them, as it does for their state."""
     found: list[str] = []
     while True:
-        page = await connection.api(f"CONSUMER.NAMES.{STREAM}", {"offset": len(found)})
+        page = await connection.api(f"CONSUMER.NAMES.{stream}", {"offset": len(found)})
         names = page.get("consumers") or []
         found += names
         if not names or len(found) >= page.get("total", 0):
-            return found
+            return existing_in(found)
 
 
 async def _has_bucket(connection: Connection) -> bool:

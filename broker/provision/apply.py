@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from broker.app.exits import ConfigurationError, OperatorError
@@ -16,7 +18,15 @@ from broker.provision.plan import Actual, plan
 from broker.provision.steps import Action, Kind, Plan, Step
 from broker.topology import Topology
 from broker.wire.descent import is_being_restored
-from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM
+from broker.wire.streams import (
+    CONFIG_BUCKET,
+    OFFSETS_BUCKET,
+    PARTITIONS_KEY,
+    STREAM,
+    STREAMS_KEY,
+    streams_among,
+    streams_in,
+)
 
 __all__ = [
     "STREAM_NOT_FOUND",
@@ -27,6 +37,7 @@ __all__ = [
     "look",
     "refuse",
     "refuse_half",
+    "stream_names_at",
 ]
 
 STREAM_NOT_FOUND = 10059
@@ -39,6 +50,7 @@ _WAYS = {  # what to do about an answer that does not say it
     10026: "; raise --max-consumers by `logbroker apply`: each partition needs a consumer",
     10028: "; memory holds half of --memory: lower --max-bytes, or raise that",
 }
+_STAGES = 5
 _AT_ONCE = 64  # requests under way; thousands of partitions would otherwise wait for thousands of round trips
 _PATIENCE = 60.0  # seconds for a step: nats-server takes those under way one by one, and syncs each to a disk that may be slow
 logger = logging.getLogger(__name__)
@@ -87,7 +99,13 @@ def refuse_half(streams: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 async def look(connection: Connection, desired: Topology) -> Actual:
-    """Return what is there of that which is declared, and what the partitions' number would touch."""
+    """Return what is there of that which is declared, and what the partitions' number would touch.
+
+    Where there are streams already, their number counts, and not the one that is declared.
+    """
+    entry, count = await _stream_count(connection)
+    if count is not None:
+        desired = replace(desired, stream_count=count)
     names = [config["name"] for config in desired.streams()]
     found = await asyncio.gather(*(_stream(connection, name) for name in names))
     streams = {name: info for name, info in zip(names, found, strict=True) if info is not None}
@@ -98,13 +116,48 @@ async def look(connection: Connection, desired: Topology) -> Actual:
                 name,
             )
     offsets = streams.get(f"KV_{OFFSETS_BUCKET}")
+    there = [name for name in desired.names if name in streams]
+    has_config = f"KV_{CONFIG_BUCKET}" in streams
     return Actual(
         streams={name: info["config"] for name, info in streams.items()},
-        consumers=await _consumers(connection) if STREAM in streams else {},
-        partitions=await _partitions(connection) if f"KV_{CONFIG_BUCKET}" in streams else None,
-        messages=streams[STREAM]["state"]["messages"] if STREAM in streams else 0,
+        consumers=await _consumers(connection, there),
+        partitions=await _entry(connection, PARTITIONS_KEY) if has_config else None,
+        messages=sum(streams[name]["state"]["messages"] for name in there),
         offsets=offsets["state"].get("num_subjects", 0) if offsets else 0,
+        streams_entry=entry,
+        stream_count=count,
     )
+
+
+async def _stream_count(connection: Connection) -> tuple[str | None, int | None]:
+    """Return the entry of the number of streams, and that number: by the entry, or else by the streams that are there."""
+    try:
+        names = await stream_names_at(connection)
+    except Rejected as error:
+        raise OperatorError(
+            f"{connection.servers} does not tell about its streams: {error.description}; "
+            "is JetStream on, and may this user see them?"
+        ) from None
+    config = f"KV_{CONFIG_BUCKET}"
+    entry = await _entry(connection, STREAMS_KEY) if config in names else None
+    if (number := streams_in(entry)) is not None:
+        return entry, number
+    count = streams_among(names)
+    if count > 1 and config in names:  # a replica that lags may have no entry yet
+        with suppress(Rejected):  # the bucket is another site's, and takes no question of ours
+            await bucket.confirm(connection, CONFIG_BUCKET, STREAMS_KEY, None)
+    return entry, count or None
+
+
+async def stream_names_at(connection: Connection) -> frozenset[str]:
+    """Return the names of all streams that a broker has; raises `Rejected`, `ConnectionLost`."""
+    known: set[str] = set()
+    while True:
+        page = await connection.api("STREAM.NAMES", {"offset": len(known)})
+        names = page.get("streams") or []
+        known.update(names)
+        if not names or len(known) >= page.get("total", 0):
+            return frozenset(known)
 
 
 async def _stream(connection: Connection, name: str) -> dict[str, Any] | None:
@@ -140,12 +193,15 @@ async def consumers_of(connection: Connection, stream: str = STREAM) -> list[dic
             return found
 
 
-async def _consumers(connection: Connection) -> dict[str, Mapping[str, Any]]:
-    return {info["name"]: info["config"] for info in await consumers_of(connection)}
+async def _consumers(
+    connection: Connection, streams: Iterable[str]
+) -> dict[str, Mapping[str, Any]]:
+    found = await asyncio.gather(*(consumers_of(connection, name) for name in streams))
+    return {info["name"]: info["config"] for infos in found for info in infos}
 
 
-async def _partitions(connection: Connection) -> str | None:
-    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+async def _entry(connection: Connection, key: str) -> str | None:
+    entry = await bucket.read(connection, CONFIG_BUCKET, key)
     return None if entry is None else _text(entry)
 
 
@@ -154,10 +210,28 @@ def _text(entry: bucket.Entry) -> str:
 
 
 async def carry_out(connection: Connection, made: Plan, patience: float = _PATIENCE) -> None:
-    """Take the steps of a plan in order, each for at most `patience` seconds: one kind after the other, at once within a kind."""
-    for kind in (Kind.STREAM, Kind.CONSUMER, Kind.ENTRY):
-        steps = [step for step in made.steps if step.kind is kind]
+    """Take the steps of a plan, each for at most `patience` seconds: one stage after the other, at once within a stage."""
+    for stage in range(_STAGES):
+        steps = [step for step in made.steps if _stage(step) == stage]
         await _together(steps, connection, patience)
+
+
+def _stage(step: Step) -> int:
+    """Return when a step is taken: the number of streams, which needs its bucket, comes before all streams.
+
+    So a start that dies among them is completed by the next one, with the same number.
+    """
+    match step.kind, step.name:
+        case Kind.STREAM, name if name == f"KV_{CONFIG_BUCKET}":
+            return 0
+        case Kind.ENTRY, name if name.endswith(f"/{STREAMS_KEY}"):
+            return 1
+        case Kind.STREAM, _:
+            return 2
+        case Kind.CONSUMER, _:
+            return 3
+        case _:
+            return _STAGES - 1
 
 
 async def _together(steps: Sequence[Step], connection: Connection, patience: float) -> None:
@@ -192,7 +266,7 @@ async def _take(step: Step, connection: Connection, patience: float) -> None:
 def _call(step: Step, connection: Connection, patience: float) -> Coroutine[Any, Any, object]:
     match step.kind, step.action:
         case Kind.ENTRY, _:
-            return _write_partitions(connection, step)
+            return _write_entry(connection, step)
         case Kind.STREAM, Action.CREATE:
             return connection.api(f"STREAM.CREATE.{step.name}", step.config, patience)
         case Kind.STREAM, _:
@@ -204,12 +278,13 @@ def _call(step: Step, connection: Connection, patience: float) -> Coroutine[Any,
             return connection.api(f"CONSUMER.CREATE.{step.stream}.{step.name}", body, patience)
 
 
-async def _write_partitions(connection: Connection, step: Step) -> None:
+async def _write_entry(connection: Connection, step: Step) -> None:
     """Write the entry, if it is still as the plan found it."""
-    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    key = step.name.rpartition("/")[2]
+    entry = await bucket.read(connection, CONFIG_BUCKET, key)
     found = None if entry is None else printable(_text(entry))
     if found != (step.changes[0].before if step.changes else None):
         raise bucket.Conflict(f"{step.name} is no longer as it was")
     revision = entry.revision if entry else 0
     value = step.config["value"].encode()
-    await bucket.write(connection, CONFIG_BUCKET, PARTITIONS_KEY, value, revision)
+    await bucket.write(connection, CONFIG_BUCKET, key, value, revision)

@@ -25,6 +25,9 @@ def cautions(topology: Topology) -> tuple[str, ...]:
         ),
         f"max_consumers = {consumers}: {topology.partitions} are the partitions'; a shipper that starts needs one of its "
         "own for a moment": _bounds(consumers),
+        f"streams = {topology.stream_count}: with {topology.partitions} partitions some of them stay empty": (
+            topology.stream_count > topology.partitions
+        ),
         f"replicas = {topology.replicas}: no more servers may fail than with {(topology.replicas or 1) - 1}": (
             topology.replicas in (2, 4)
         ),

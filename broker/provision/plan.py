@@ -16,23 +16,26 @@ from broker.wire.streams import (
     CONFIG_BUCKET,
     MAX_PARTITIONS,
     PARTITIONS_KEY,
-    STREAM,
+    STREAMS_KEY,
+    StreamLayout,
     consumer_config,
     existing_in,
     partitions_in,
-    subjects_of,
+    stream_names,
+    stream_of,
+    subjects_in,
 )
 from broker.wire.subjects import consumer_name
 
-__all__ = ["Actual", "merge", "plan", "plan_entry", "plan_partitions"]
+__all__ = ["Actual", "merge", "plan", "plan_entry", "plan_partitions", "plan_streams"]
 
 
 @dataclass(frozen=True, slots=True)
 class Actual:
-    """What is there: configurations by name, the entry of the number of partitions, and what would be harmed.
+    """What is there: configurations by name, the entries of the numbers of partitions and streams, and what would be harmed.
 
-    `consumers` are those of the stream, `messages` is how many it holds, `offsets` how many partitions have a
-    committed offset.
+    `consumers` are those of all streams, `messages` is how many these hold, `offsets` how many partitions have a
+    committed offset. `stream_count` is how many streams there are, None where there is none and no entry.
     """
 
     streams: Mapping[str, Mapping[str, Any]]
@@ -40,6 +43,13 @@ class Actual:
     partitions: str | None
     messages: int
     offsets: int
+    streams_entry: str | None = None
+    stream_count: int | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the streams that partitions live in."""
+        return stream_names(self.stream_count or 1)
 
     @property
     def number(self) -> int | None:
@@ -49,32 +59,46 @@ class Actual:
 
     @property
     def existing(self) -> int:
-        """The number below which all partitions are that have a consumer or a subject of the stream."""
-        subjects = self.streams.get(STREAM, {}).get("subjects") or ()
+        """The number below which all partitions are that have a consumer or a subject of a stream."""
+        subjects = [
+            subject
+            for name in self.names
+            for subject in self.streams.get(name, {}).get("subjects") or ()
+        ]
         return existing_in([*self.consumers, *subjects])
 
 
 def plan(desired: Topology, actual: Actual) -> Plan:
-    """Return what to create, update and remove, in order: streams, consumers, and the number of partitions last.
+    """Return what to create, update and remove, in order: the number of streams, streams, consumers, the number of partitions.
 
-    Last, since shippers and receivers wait for that entry and then rely on the rest. While something is being restored
+    The number of streams comes first: whatever becomes of the rest, the next start goes on with that number. The number of
+    partitions comes last, since shippers and receivers wait for that entry and then rely on the rest. While something is being restored
     nothing is to be done: to give a stream its subjects would open it with a part of its lines.
     """
     if any(is_being_restored(config) for config in actual.streams.values()):
         return Plan(())
-    desired = desired.following(actual.number)
+    desired = desired.following(actual.number, actual.stream_count)
+    number = plan_streams(desired.stream_count, actual)
+    if number.refusals:
+        return number
     if actual.messages or actual.offsets:  # partitions that hosts have left are still received
         desired = replace(desired, existing=actual.existing)
     if desired.mirror is None:  # only who says so ends a copy
-        desired = replace(desired, mirror=mirrored_site(actual.streams.get(STREAM, {})))
+        desired = replace(desired, mirror=_site_of(actual))
     streams = [Wanted(Kind.STREAM, config["name"], config) for config in desired.streams()]
     made = merge((one, actual.streams.get(one.name)) for one in streams)
-    of_consumers = _consumers(desired.all_partitions, actual)
+    of_consumers = _consumers(StreamLayout(desired.all_partitions, desired.stream_count), actual)
     entry = (
         _copied_entry(desired, actual) if desired.mirror else plan_entry(desired.partitions, actual)
     )
     return Plan(
-        (*made.steps, *of_consumers.steps, *_removals(desired, actual), *entry.steps),
+        (
+            *(() if desired.mirror else number.steps),
+            *made.steps,
+            *of_consumers.steps,
+            *_removals(desired, actual),
+            *entry.steps,
+        ),
         (*made.refusals, *of_consumers.refusals, *entry.refusals),
         (*made.left, *of_consumers.left),
     )
@@ -86,20 +110,35 @@ def plan_partitions(partitions: int, actual: Actual) -> Plan:
     The entry comes last: from then on shippers go over to their host's new subject, and say on the old one that they did.
     """
     count = max(partitions, actual.existing)
-    logs = actual.streams[STREAM]
-    subjects = list(dict.fromkeys((*(logs.get("subjects") or ()), *subjects_of(count))))
-    made = merge([(Wanted(Kind.STREAM, STREAM, {"subjects": subjects}), logs)])
-    consumers = _consumers(count, actual)
+    layout = StreamLayout(count, len(actual.names))
+    made = merge(
+        (Wanted(Kind.STREAM, name, {"subjects": _subjects(name, layout, found)}), found)
+        for name in actual.names
+        if (found := actual.streams[name])
+    )
+    consumers = _consumers(layout, actual)
     return Plan(
         (*made.steps, *consumers.steps, *_entry_steps(partitions, actual)),
         (*made.refusals, *consumers.refusals),
     )
 
 
-def _consumers(count: int, actual: Actual) -> Plan:
+def _subjects(name: str, layout: StreamLayout, found: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys((*(found.get("subjects") or ()), *subjects_in(name, layout))))
+
+
+def _site_of(actual: Actual) -> str | None:
+    """Return the site of which the streams that are there are copies, if any."""
+    there = [actual.streams[name] for name in actual.names if name in actual.streams]
+    return mirrored_site(there[0]) if there else None
+
+
+def _consumers(layout: StreamLayout, actual: Actual) -> Plan:
     wanted = [
-        Wanted(Kind.CONSUMER, consumer_name(number), consumer_config(number), STREAM)
-        for number in range(count)
+        Wanted(
+            Kind.CONSUMER, consumer_name(number), consumer_config(number), layout.stream_of(number)
+        )
+        for number in range(layout.partitions)
     ]
     return merge((one, actual.consumers.get(one.name)) for one in wanted)
 
@@ -129,8 +168,18 @@ def _agrees(partitions: int, actual: Actual) -> bool:
 
 
 def _entry_steps(partitions: int, actual: Actual) -> tuple[Step, ...]:
-    before, after = actual.partitions, str(partitions)
-    name = f"{CONFIG_BUCKET}/{PARTITIONS_KEY}"
+    return _entry_step(PARTITIONS_KEY, actual.partitions, str(partitions))
+
+
+def plan_streams(streams: int, actual: Actual) -> Plan:
+    """Return what to do about the number of streams: it is written once, and never changes."""
+    if actual.stream_count not in {None, streams}:
+        return Plan((), (_other_streams(streams, actual),))
+    return Plan(_entry_step(STREAMS_KEY, actual.streams_entry, str(streams)))
+
+
+def _entry_step(key: str, before: str | None, after: str) -> tuple[Step, ...]:
+    name = f"{CONFIG_BUCKET}/{key}"
     if before == after:
         return ()
     if before is None:
@@ -151,20 +200,36 @@ def _copied_entry(desired: Topology, actual: Actual) -> Plan:
     return Plan((), (refusal,))
 
 
+def _other_streams(streams: int, actual: Actual) -> str:
+    return (
+        f"the number of streams is {actual.stream_count} and not {streams}: it is fixed at the first start; give --streams "
+        f"{actual.stream_count}, or leave it out. For another number have receivers receive all that there is, "
+        "`logbroker backup`, start on a new --store-dir, and restore KV_LOGS_POSITIONS there (README, Streams)"
+    )
+
+
 def _moved_hosts(after: int, actual: Actual) -> str:
     is_said = partitions_in(actual.partitions) is not None
     told = "" if is_said else ", as consumers, subjects and offsets show; its entry says none,"
     return (
-        f"the number of partitions is {actual.number}{told} and not {after}: {STREAM} holds {actual.messages} messages and "
+        f"the number of partitions is {actual.number}{told} and not {after}: {_named(actual)} {actual.messages} messages and "
         f"{actual.offsets} partitions have offsets, so only `logbroker partitions {after}` changes it, while the broker runs; "
         f"else leave --partitions out, or make it {actual.number}"
     )
 
 
+def _named(actual: Actual) -> str:
+    names = actual.names
+    return f"{names[0]} holds" if len(names) == 1 else f"{len(names)} streams hold"
+
+
 def _removals(desired: Topology, actual: Actual) -> tuple[Step, ...]:
-    # the stream is empty and nothing was received: nothing is lost with these
+    # the streams are empty and nothing was received: nothing is lost with these
     return tuple(
-        Step(Action.REMOVE, Kind.CONSUMER, name, {}, stream=STREAM)
+        Step(
+            *(Action.REMOVE, Kind.CONSUMER, name, {}),
+            stream=stream_of(existing_in([name]) - 1, desired.stream_count),
+        )
         for name in sorted(actual.consumers)
         if existing_in([name]) > desired.all_partitions
     )

@@ -9,7 +9,6 @@ from broker.client.connection import Connection
 from broker.provision.apply import carry_out, look, refuse, refuse_half
 from broker.provision.plan import Actual, plan_partitions
 from broker.topology import Topology, mirrored_site
-from broker.wire.streams import STREAM
 
 __all__ = ["change_partitions", "look_at_partitions"]
 
@@ -18,13 +17,15 @@ async def look_at_partitions(connection: Connection) -> Actual:
     """Return what is there; raises `OperatorError` where the number cannot be changed here, `Rejected`, `ConnectionLost`."""
     actual = await look(connection, Topology())
     refuse_half(actual.streams)
-    if missing := {config["name"] for config in Topology().streams()} - actual.streams.keys():
+    expected = Topology(stream_count=len(actual.names)).streams()
+    if missing := {config["name"] for config in expected} - actual.streams.keys():
         raise OperatorError(
             f"{', '.join(sorted(missing))} is not there; set it up with `logbroker apply`"
         )
-    if site := mirrored_site(actual.streams[STREAM]):
+    name = actual.names[0]
+    if site := mirrored_site(actual.streams[name]):
         raise OperatorError(
-            f"{STREAM} here is a copy of site {site}'s, and so is the number of partitions: run `logbroker partitions` there"
+            f"{name} here is a copy of site {site}'s, and so is the number of partitions: run `logbroker partitions` there"
         )
     return actual
 

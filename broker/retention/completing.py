@@ -58,10 +58,10 @@ async def _complete(connection: Connection, stream: str, host: str, until: int) 
     for _ in range(_TRIES):
         entry = await bucket.read(connection, POSITIONS_BUCKET, key)
         try:
-            saved = Positions.decode(entry.value) if entry else Positions()
+            saved = Positions.decode(entry.value) if entry else Positions(stream=stream)
         except PositionsUnreadable:
-            saved = Positions()
-        if saved.sequence >= until - 1:
+            saved = Positions(stream=stream)
+        if _covered(saved, stream) >= until - 1:
             return
         completed = await _behind(connection, stream, host, saved, until)
         if completed is saved:
@@ -82,15 +82,20 @@ async def _behind(
     connection: Connection, stream: str, host: str, saved: Positions, until: int
 ) -> Positions:
     """Return the positions behind the host's messages below `until`; `saved` itself where no shipper wrote any."""
-    start = {"deliver_policy": "by_start_sequence", "opt_start_seq": saved.sequence + 1}
+    start = {"deliver_policy": "by_start_sequence", "opt_start_seq": _covered(saved, stream) + 1}
     positions = saved
     async with aclosing(read_headers(connection, stream, start, [host_filter(host)])) as heads:
         async for head in heads:
             if head.sequence >= until:
                 break
             if origin := _origin(head.headers):
-                positions = positions.advance([origin], head.sequence)
+                positions = positions.advance([origin], head.sequence, stream)
     return positions
+
+
+def _covered(saved: Positions, stream: str) -> int:
+    covered = saved.covered(stream)
+    return covered.sequence if covered else 0
 
 
 def _origin(headers: Mapping[str, str]) -> Origin | None:

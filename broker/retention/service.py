@@ -6,7 +6,6 @@ from broker.retention.water import Disk, Water
 from broker.retention.worker import RetentionWorker
 from broker.server.context import ServerContext
 from broker.server.resolve import own_name, space_kept_free
-from broker.wire.streams import STREAM
 
 __all__ = ["retain"]
 
@@ -16,7 +15,7 @@ async def retain(context: ServerContext) -> None:
     worker = RetentionWorker(
         context.connection,
         own_name(context.settings),
-        lambda: (STREAM,),
+        lambda: context.resolved.topology.names,
         lambda: Water(context.settings.high_water, context.settings.low_water),
         lambda: _disk(context),
     )

@@ -16,7 +16,6 @@ from broker.app.printable import printable
 from broker.auth.accounts import CONSUMER_REQUESTS
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 from broker.server.speaking import Listening
-from broker.wire.streams import STREAM
 
 __all__ = ["ConsumerRequests", "pulled_only"]
 
@@ -92,7 +91,7 @@ class ConsumerRequests:
     async def _take(self, message: Message) -> None:
         asked = message.subject.removeprefix(f"{CONSUMER_REQUESTS}.")
         # where none is named, as in the requests of `logreceiver offsets`, each is for a consumer of its own
-        key = message.reply if asked == STREAM else asked
+        key = asked if "." in asked else message.reply
         if not message.reply or key in self._passing:
             return
         taken = pulled_only(message.data) if _is_fit(asked) else "the name of the consumer is none"

@@ -31,10 +31,10 @@ class Door:
         """The path of a secured server's monitoring, which asks for no credential and tells everybody's inboxes."""
         self._was_secured = False
 
-    def look(self, settings: GrantSettings, now: datetime) -> Admission:
-        """Return who gets in at `now`; raises `ConfigurationError` for a credential store that will not do.
+    def look(self, settings: GrantSettings, now: datetime, streams: int = 1) -> Admission:
+        """Return who gets in at `now`, where partitions are spread over so many streams.
 
-        So does one that is gone while this broker runs: whoever opens a broker says so (`revoke --open-again`).
+        Raises `ConfigurationError` for a credential store that will not do. So does one that is gone while this broker runs: whoever opens a broker says so (`revoke --open-again`).
         """
         store = load_credentials(self.folder)
         if self._was_secured and store.revision == 0:
@@ -47,4 +47,4 @@ class Door:
             RECEIVE: settings.receiver_limits,
             MONITOR: settings.monitor_limits,
         }
-        return admit(store, self._own, self._anybody, now, limits)
+        return admit(store, self._own, self._anybody, now, limits, streams=streams)

@@ -4,14 +4,15 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker.app.exits import OperatorError
+from broker.app.exits import ConfigurationError, OperatorError
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.provision.apply import apply
+from broker.client.partitions import read_streams
+from broker.provision.apply import apply, stream_names_at
 from broker.provision.difference import is_shown, shown
 from broker.provision.joining import join
 from broker.provision.steps import Plan
 from broker.server.resolve import Resolved
-from broker.wire.streams import STREAM
+from broker.wire.streams import stream_names
 
 __all__ = ["Provisioned", "provision", "refuse_lost_streams"]
 
@@ -20,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Provisioned:
-    """What the stream holds, in messages, and the most that it may, in bytes."""
+    """What the streams hold, in messages, and the most that they may, in bytes."""
 
     streams: str
     messages: int
@@ -39,23 +40,25 @@ async def provision(
             done = await join(connection, resolved.conf.name, resolved.topology, wait)
         else:
             done = await apply(connection, resolved.topology)
-        info = await connection.api(f"STREAM.INFO.{STREAM}")
+        names = stream_names(await read_streams(connection))
+        infos = [await connection.api(f"STREAM.INFO.{name}") for name in names]
     except (ConnectionLost, Rejected) as error:
         raise _unexpected(connection, error) from None
+    count = len(names)
+    if count != resolved.topology.stream_count:  # the rights of receivers are made for that number
+        raise ConfigurationError(f"the broker has {count} streams; give --streams {count}")
     _log(done)
-    return Provisioned(STREAM, info["state"]["messages"], info["config"]["max_bytes"])
+    return Provisioned(
+        f"stream {names[0]}" if count == 1 else f"{count} streams",
+        sum(info["state"]["messages"] for info in infos),
+        sum(info["config"]["max_bytes"] for info in infos),
+    )
 
 
 async def refuse_lost_streams(connection: Connection, stored: frozenset[str]) -> None:
     """Raise `OperatorError` where the server goes on without a stream that its store has: it would be begun anew."""
-    known: set[str] = set()
     try:
-        while True:
-            page = await connection.api("STREAM.NAMES", {"offset": len(known)})
-            names = page.get("streams") or []
-            known.update(names)
-            if not names or len(known) >= page.get("total", 0):
-                break
+        known = await stream_names_at(connection)
     except (ConnectionLost, Rejected) as error:
         raise _unexpected(connection, error) from None
     if lost := sorted(stored - known):

@@ -16,7 +16,7 @@ from broker.client.access import Access
 from broker.client.nkey import InvalidSeed, seed_of
 from broker.server.conf import ClusterConf, ServerConf, SitesConf, decided_here
 from broker.server.door import Door
-from broker.server.store import Space
+from broker.server.store import Space, count_streams
 from broker.server.tls import Security, security_of
 from broker.settings import BrokerSettings
 from broker.settings_cluster import parse_route
@@ -59,7 +59,8 @@ class Resolved:
 
 def resolve(settings: BrokerSettings, door: Door, space: Space, now: datetime) -> Resolved:
     """Return what the server is to be; raises `ConfigurationError` for what does not go together."""
-    admission = door.look(settings, now)
+    streams = settings.streams or count_streams(door.folder) or 1
+    admission = door.look(settings, now, streams)
     _refuse_open_network(settings, admission)
     security = security_of(settings, door.folder)
     conf = ServerConf(
@@ -83,7 +84,8 @@ def resolve(settings: BrokerSettings, door: Door, space: Space, now: datetime) -
             f"[nats] {', '.join(decided)}: logbroker sets this itself; see `logbroker run --help` for its options"
         )
     own = replace(security.own, nkey_seed=door.own.nkey_seed)
-    return Resolved(settings, conf, _topology(settings, space), admission, security, own)
+    topology = replace(_topology(settings, space), stream_count=streams)
+    return Resolved(settings, conf, topology, admission, security, own)
 
 
 def own_name(settings: BrokerSettings) -> str:
@@ -137,7 +139,7 @@ def _topology(settings: BrokerSettings, space: Space) -> Topology:
     asked = settings.max_bytes
     if asked is not None and limit < asked:
         logger.warning(
-            "the stream gets %s instead of --max-bytes %s: the store has no space for more",
+            "the streams get %s instead of --max-bytes %s: the store has no space for more",
             format_size(limit),
             format_size(asked),
         )

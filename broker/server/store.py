@@ -14,10 +14,12 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.folder import make_folder, open_folder, read_file
 from broker.app.whole import write_whole
 from broker.auth.accounts import LOGS
+from broker.wire.streams import streams_among
 
 __all__ = [
     "Space",
     "check_membership",
+    "count_streams",
     "is_locked",
     "locked_store",
     "measure",
@@ -131,6 +133,11 @@ def streams_in(folder: Path) -> frozenset[str]:
     """Return the names of the streams that a store has on disk, whatever their state."""
     found = (folder / _DATA / LOGS / "streams").glob("*/meta.inf")
     return frozenset(path.parent.name for path in found)
+
+
+def count_streams(folder: Path) -> int:
+    """Return how many streams of partitions a store has on disk, 0 where it has none."""
+    return streams_among(streams_in(folder))
 
 
 def check_membership(folder: Path, cluster: str, name: str) -> None:

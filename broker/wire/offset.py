@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime
 
 from broker.app.checksum import closed, is_intact
+from broker.wire.streams import STREAM
 
 __all__ = ["Offset", "UnreadableOffset"]
 
@@ -21,7 +22,7 @@ class UnreadableOffset(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """The truth about a partition: `next` is the first stream sequence that no file holds yet.
+    """The truth about a partition: `next` is the first sequence of `stream` that no file holds yet.
 
     `epoch` counts the receivers that have owned the partition; `stream_created` tells a recreated stream from the one
     that `next` belongs to; `last_time` is when the last committed message was stored (RFC 3339), `committed_at` when
@@ -44,6 +45,7 @@ class Offset:
     presence: str = ""
     released: bool = False
     clear_until: int = 0
+    stream: str = STREAM
 
     @property
     def is_moved(self) -> bool:

@@ -1,4 +1,4 @@
-"""Positions: how far every file is safely stored, and the stream sequence up to which that was learnt.
+"""Positions: how far every file is safely stored, and up to which sequence of which stream that was learnt.
 
 A value, and its form as a snapshot in the broker. Moves only over what the stream has; the stream is the truth, this is
 what need not be read from it again, and what the stream cannot know: files of which no line was shipped yet.
@@ -7,14 +7,15 @@ what need not be read from it again, and what the stream cannot know: files of w
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import zstandard
 
 from broker.wire.message import MAX_PATH_BYTES, Identity, Origin, Section, Span
+from broker.wire.streams import STREAM
 
-__all__ = ["Cursor", "Positions", "PositionsUnreadable", "after", "forgettable"]
+__all__ = ["Covered", "Cursor", "Positions", "PositionsUnreadable", "after", "forgettable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,24 +70,65 @@ _LARGEST_NUMBER = 2**63 - 1  # of a position in a file, or nanoseconds since the
 _LARGEST = 256 * 1024 * 1024  # bytes, decompressed; those of a million files
 
 
+_UNREADABLE = (
+    *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
+    zstandard.ZstdError,
+)
+
+
 class PositionsUnreadable(ValueError):
     """A snapshot that no shipper of ours wrote."""
 
 
 @dataclass(frozen=True, slots=True)
+class Covered:
+    """The last message of the host in a stream that positions cover, and the agent that wrote it."""
+
+    sequence: int
+    agent: str
+
+
+@dataclass(frozen=True, slots=True)
 class Positions:
-    """The next byte to ship of every file, by file id, as of a message of the own subject.
+    """The next byte to ship of every file, by file id, as of a message of the host in `stream`.
 
     `sequence` is that message's (0: none) and `agent` who wrote it: a stream that was recreated, restored or has let
-    the message expire holds no such message, and is then read from its beginning.
+    the message expire holds no such message, and is then read from its beginning. `left` are other streams, which the
+    host's lines were in before.
     """
 
     sequence: int = 0
     agent: str = ""
     files: Mapping[str, Cursor] = field(default_factory=dict)
+    stream: str = STREAM
+    left: Mapping[str, Covered] = field(default_factory=dict)
 
-    def advance(self, origins: Iterable[Origin], sequence: int) -> "Positions":
-        """Return the positions behind messages that are stored, the last of them at `sequence`; never moves back."""
+    def covered(self, stream: str) -> Covered | None:
+        """Return up to where the positions cover a stream; None where they cover nothing of it."""
+        if stream == self.stream:
+            return Covered(self.sequence, self.agent) if self.sequence else None
+        return self.left.get(stream)
+
+    def in_stream(self, stream: str) -> "Positions":
+        """Return the same positions for an agent whose lines go to another stream from now on."""
+        if stream == self.stream:
+            return self
+        here, there = self.covered(self.stream), self.left.get(stream, Covered(0, ""))
+        left = {name: one for name, one in self.left.items() if name != stream}
+        left |= {self.stream: here} if here else {}
+        return Positions(there.sequence, there.agent, self.files, stream, left)
+
+    def read_from(self, other: "Positions") -> "Positions":
+        """Return the positions with what the others cover of the streams."""
+        return replace(other, files=self.files)
+
+    def advance(
+        self, origins: Iterable[Origin], sequence: int, stream: str | None = None
+    ) -> "Positions":
+        """Return the positions behind messages that are stored, the last of them at `sequence`; never moves back.
+
+        They are messages of the own stream, where no other one is named.
+        """
         files = dict(self.files)
         agent = self.agent
         for origin in origins:
@@ -96,7 +138,10 @@ class Positions:
                 known = files.get(cursor.file)
                 if known is None or known.offset < cursor.offset:
                     files[cursor.file] = cursor
-        return Positions(sequence, agent, files)
+        if stream in {None, self.stream}:
+            return replace(self, sequence=sequence, agent=agent, files=files)
+        left = {**self.left, str(stream): Covered(sequence, agent)}
+        return replace(self, files=files, left=left)
 
     def joined(self, saved: "Positions") -> "Positions":
         """Return the positions with those of a snapshot, for the files of which it covers more."""
@@ -139,7 +184,9 @@ class Positions:
     def encode(self) -> bytes:
         """Return the snapshot: JSON, as a zstd frame where it is large."""
         files = [_entry(cursor) for cursor in self.files.values()]
-        document = {"agent": self.agent, "sequence": self.sequence, "files": files}
+        last = {"agent": self.agent, "stream": self.stream, "sequence": self.sequence}
+        left = {name: asdict(one) for name, one in self.left.items()}
+        document = {**last, **({"left": left} if left else {}), "files": files}
         data = json.dumps(document, separators=(",", ":")).encode()
         return data if len(data) < _LARGE else zstandard.compress(data, 1)
 
@@ -154,8 +201,10 @@ class Positions:
             document = json.loads(data)
             cursors = map(_cursor, document["files"])
             files = {cursor.file: cursor for cursor in cursors}
-            return cls(_natural(document["sequence"]), str(document["agent"]), files)
-        except (ValueError, LookupError, TypeError, RecursionError, zstandard.ZstdError) as error:
+            last = _covered(document)
+            left = {str(name): _covered(one) for name, one in document.get("left", {}).items()}
+            return cls(last.sequence, last.agent, files, str(document["stream"]), left)
+        except _UNREADABLE as error:
             raise PositionsUnreadable(f"{type(error).__name__}: {error}") from error
 
 
@@ -167,6 +216,10 @@ def _entry(cursor: Cursor) -> dict[str, str | int]:
         "identity": str(cursor.identity),
         "seen": cursor.seen,
     }
+
+
+def _covered(entry: Mapping[str, Any]) -> Covered:
+    return Covered(_natural(entry["sequence"]), str(entry["agent"]))
 
 
 def _cursor(entry: Mapping[str, Any]) -> Cursor:

@@ -1,7 +1,8 @@
-"""Names of what both ends and the broker meet at: the stream, its buckets and their keys, and how large a message may be."""
+"""Names of what both ends and the broker meet at: the streams, their buckets and keys, and how large a message may be."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from broker.wire.subjects import consumer_name, own_token, partition_filter
@@ -10,17 +11,25 @@ __all__ = [
     "CONFIG_BUCKET",
     "MAX_PARTITIONS",
     "MAX_PAYLOAD",
+    "MAX_STREAMS",
     "OFFSETS_BUCKET",
     "PARTITIONS_KEY",
     "PAYLOAD_HEADROOM",
     "POSITIONS_BUCKET",
     "STREAM",
+    "STREAMS_KEY",
+    "StreamLayout",
     "consumer_config",
     "existing_in",
     "offset_key",
     "partitions_in",
     "positions_key",
     "room_in",
+    "stream_names",
+    "stream_of",
+    "streams_among",
+    "streams_in",
+    "subjects_in",
     "subjects_of",
 ]
 
@@ -29,13 +38,54 @@ OFFSETS_BUCKET = "LOGS_OFFSETS"
 CONFIG_BUCKET = "LOGS_CONFIG"
 POSITIONS_BUCKET = "LOGS_POSITIONS"
 PARTITIONS_KEY = "partitions"
+STREAMS_KEY = "streams"
 MAX_PARTITIONS = 10_000
+MAX_STREAMS = 64
 _OF_PARTITION = re.compile(r"(?:receiver-p|logs\.p)(0|[1-9][0-9]{0,5})(?:\.>)?")
 
 MAX_PAYLOAD = 8 * 1024 * 1024
 """The largest message that the bundled broker takes, in bytes, headers included."""
 PAYLOAD_HEADROOM = 64 * 1024
 """What a payload leaves free for its headers: clients do not count them, the server closes the connection over them."""
+
+
+def stream_names(streams: int) -> tuple[str, ...]:
+    """Return the names of the streams that partitions are spread over."""
+    if streams == 1:
+        return (STREAM,)
+    return tuple(f"{STREAM}_{number}" for number in range(streams))
+
+
+def stream_of(partition: int, streams: int) -> str:
+    """Return the name of the stream that a partition lives in, of so many streams."""
+    return stream_names(streams)[partition % streams]
+
+
+def streams_among(names: Container[str]) -> int:
+    """Return how many streams of partitions are among these names; 0 for none."""
+    if STREAM in names:
+        return 1
+    return sum(name in names for name in stream_names(MAX_STREAMS))
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLayout:
+    """How many partitions hosts are spread over, and how many streams the partitions are spread over.
+
+    The number of partitions may change, the number of streams is fixed at the first start of a broker.
+    """
+
+    partitions: int
+    streams: int = 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all streams."""
+        return stream_names(self.streams)
+
+    def stream_of(self, partition: int) -> str:
+        """Return the name of the stream that a partition lives in."""
+        return stream_of(partition, self.streams)
 
 
 def room_in(max_payload: int) -> int:
@@ -54,11 +104,20 @@ def positions_key(host: str) -> str:
 
 
 def partitions_in(value: str | bytes | None) -> int | None:
-    """Return the number of partitions that the entry of the bucket says; None where it says none that there can be."""
+    """Return the number of partitions that an entry of the bucket says; None where it says none that there can be."""
+    return _number_in(value, MAX_PARTITIONS)
+
+
+def streams_in(value: str | bytes | None) -> int | None:
+    """Return the number of streams that an entry of the bucket says; None where it says none that there can be."""
+    return _number_in(value, MAX_STREAMS)
+
+
+def _number_in(value: str | bytes | None, most: int) -> int | None:
     text = value.decode("ascii", "replace") if isinstance(value, bytes) else value or ""
-    if not (text.isascii() and text.isdigit()) or len(text) > len(str(MAX_PARTITIONS)):
+    if not (text.isascii() and text.isdigit()) or len(text) > len(str(most)):
         return None
-    return int(text) if 1 <= int(text) <= MAX_PARTITIONS else None
+    return int(text) if 1 <= int(text) <= most else None
 
 
 def existing_in(names: Iterable[str]) -> int:
@@ -68,11 +127,20 @@ def existing_in(names: Iterable[str]) -> int:
 
 
 def subjects_of(partitions: int) -> tuple[str, ...]:
-    """Return the subjects of the stream: those of its partitions and no others.
+    """Return the subjects of all streams: those of the partitions and no others.
 
-    A line on any other subject would be stored, fill the stream, and never be read by a receiver.
+    A line on any other subject would be stored, fill a stream, and never be read by a receiver.
     """
     return tuple(partition_filter(partition) for partition in range(partitions))
+
+
+def subjects_in(stream: str, layout: StreamLayout) -> tuple[str, ...]:
+    """Return the subjects of one of the streams."""
+    return tuple(
+        partition_filter(number)
+        for number in range(layout.partitions)
+        if layout.stream_of(number) == stream
+    )
 
 
 def consumer_config(partition: int) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class Destination:
     `rotate_size` is in bytes, 0 is never; so is a `rotate_every` of no time, which goes by the clock of `time_zone`. What
     `access` names is read where the task runs. `path_template` was checked to be one. `places` must be
     what is seen there: executors may see others, and on the driver's machine a disk may have been unmounted. `partitions`
-    is how many there are, 0 where that is not known.
+    is how many there are, 0 where that is not known, and `streams` how many they are spread over.
     """
 
     output: Path
@@ -47,6 +47,7 @@ class Destination:
     permissions: Permissions = Permissions()  # noqa: RUF009 - a frozen value
     places: tuple[Place, ...] = ()
     partitions: int = 0
+    streams: int = 1
 
 
 class Turn(Enum):

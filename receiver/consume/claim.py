@@ -76,8 +76,10 @@ class Claim:
         owner: str,
         site: Site | None = None,
         presence: str = "",
+        stream: str = STREAM,
     ) -> None:
         """Know nothing yet; `claim` comes first. What the store at the site says must go with the offset."""
+        self._stream = stream
         self._presence = presence
         self._connection = connection
         self._partition = partition
@@ -97,7 +99,7 @@ class Claim:
         """
         doubt: tuple[int, str] | None = None
         while True:
-            stream = await stream_state(self._connection)
+            stream = await stream_state(self._connection, self._stream)
             entry = await self._read()
             seen = entry.revision if entry else 0
             if revision is not None and seen != revision:
@@ -142,7 +144,7 @@ class Claim:
         """
         if before is None or not offsets.has_witness(before, stream):
             return ""
-        bell = Wake(self._connection, self._partition, before.epoch + 1)
+        bell = Wake(self._connection, self._partition, before.epoch + 1, self._stream)
         try:
             found = await bell.first(before.next - 1)
             if found is None or found.sequence != before.next - 1:
@@ -197,7 +199,7 @@ class Claim:
         """
         if self.offset is None:
             return
-        stream = await stream_state(self._connection)
+        stream = await stream_state(self._connection, self._stream)
         first = offsets.start(self.offset, stream, self._partition)
         if stream.first > max(first, self._clear_until):
             logger.warning(
@@ -375,25 +377,26 @@ class Entry:
         return True
 
 
-async def stream_state(connection: Connection) -> StreamState:
-    """Ask the broker what the stream holds; raises `Rejected` when there is none, or only a part of a backup yet.
+async def stream_state(connection: Connection, name: str = STREAM) -> StreamState:
+    """Ask the broker what a stream holds; raises `Rejected` when there is none, or only a part of a backup yet.
 
     Raises `ConnectionLost` when nobody can say so for sure: a stream that seems shorter than it is would look rewound.
     """
-    info = await connection.api(f"STREAM.INFO.{STREAM}")
+    info = await connection.api(f"STREAM.INFO.{name}")
     state, config = info["state"], info["config"]
     if not is_certain(info):
-        raise ConnectionLost(f"stream {STREAM} has no leader that is sure of it")
+        raise ConnectionLost(f"stream {name} has no leader that is sure of it")
     if is_being_restored(config):
-        raise Rejected(503, 0, f"stream {STREAM} is being restored from a backup")
+        raise Rejected(503, 0, f"stream {name} is being restored from a backup")
     return StreamState(
         info["created"],
         int(state["first_seq"]),
         int(state["last_seq"]) + 1,
         ancestors=ancestors(config),
+        name=name,
     )
 
 
 async def hold_against_stream(connection: Connection, offset: Offset, partition: int) -> None:
     """Raise `StreamMismatch` when the stream is not, or no longer, the one that the offset belongs to."""
-    offsets.start(offset, await stream_state(connection), partition)
+    offsets.start(offset, await stream_state(connection, offset.stream), partition)

@@ -77,10 +77,12 @@ class Chunk:
 class Reading:
     """What a partition has from `first` on, for one stay. While a chunk is being written the next one is fetched."""
 
-    def __init__(self, connection: Connection, assignment: Assignment, first: int) -> None:
+    def __init__(
+        self, connection: Connection, assignment: Assignment, first: int, stream: str = STREAM
+    ) -> None:
         """Ask nothing yet."""
         self._limit = assignment.limit
-        self._source = _Source(connection, assignment, first)
+        self._source = _Source(connection, assignment, first, stream)
         self._ahead: Future[Chunk | None] | None = None
         self._left_over: Chunk | None = None
         self._is_ended = False
@@ -149,7 +151,10 @@ class Reading:
 class _Source:
     """The pulls of a stay. Lives on the loop; every pull has an inbox of its own, so that late deliveries are not mixed in."""
 
-    def __init__(self, connection: Connection, assignment: Assignment, first: int) -> None:
+    def __init__(
+        self, connection: Connection, assignment: Assignment, first: int, stream: str
+    ) -> None:
+        self._stream = stream
         self._connection = connection
         self._assignment = assignment
         self._consumer = consumer_name(assignment.partition)
@@ -222,8 +227,8 @@ class _Source:
                 raise
             config = consumer_config(self._assignment.partition)
             await self._connection.api(
-                f"CONSUMER.CREATE.{STREAM}.{self._consumer}.{config['filter_subject']}",
-                {"stream_name": STREAM, "config": config},
+                f"CONSUMER.CREATE.{self._stream}.{self._consumer}.{config['filter_subject']}",
+                {"stream_name": self._stream, "config": config},
             )
             delivered = await self._delivered()
         if int(delivered["stream_seq"]) == self._sequence - 1:
@@ -237,7 +242,7 @@ class _Source:
         await self._delivered()
 
     async def _delivered(self) -> dict[str, Any]:
-        info = await self._connection.api(f"CONSUMER.INFO.{STREAM}.{self._consumer}")
+        info = await self._connection.api(f"CONSUMER.INFO.{self._stream}.{self._consumer}")
         wanted, config = consumer_config(self._assignment.partition), info["config"]
         changed = [key for key, value in wanted.items() if config.get(key) != value]
         if changed or config.get("headers_only"):
@@ -247,14 +252,14 @@ class _Source:
             )
         if info.get("paused"):
             raise ConnectionLost(
-                f"consumer {self._consumer} is paused: `nats consumer resume {STREAM} {self._consumer}`, or delete it"
+                f"consumer {self._consumer} is paused: `nats consumer resume {self._stream} {self._consumer}`, or delete it"
             )
         return dict(info["delivered"])
 
     async def _reset(self) -> None:
         # a reset of a consumer that is not there is never answered (2.15.1)
         await self._connection.api(
-            f"CONSUMER.RESET.{STREAM}.{self._consumer}", {"seq": self._sequence}
+            f"CONSUMER.RESET.{self._stream}.{self._consumer}", {"seq": self._sequence}
         )
         self._number = 1
 
@@ -306,7 +311,7 @@ class _Source:
         self._asked += self._due
         self._taken, self._has_empty = [], False
         self._ended = asyncio.get_running_loop().create_future()
-        call = self._connection.api_now(f"CONSUMER.MSG.NEXT.{STREAM}.{self._consumer}")
+        call = self._connection.api_now(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}")
         for _ in range(self._due):
             await self._connection.publish(call, request, reply=f"{self._inbox}.{self._pulls}")
         return await self._connection.guard(self._end_of(self._ended, wait), _LONGEST + wait)

@@ -1,20 +1,25 @@
 """A host whose lines come from another partition by now: they go on here when all before them is committed there.
 
 Its shipper says so by a claim with `Log-Follows` (docs/protocol.md). Such a claim begins a batch. Every wait points back in
-the stream, so that no two partitions wait for each other.
+time, so that no two partitions wait for each other.
 """
+
+from dataclasses import dataclass
+from datetime import datetime
 
 from broker.client import bucket
 from broker.client.connection import Arrived, Connection, Denied, Rejected
+from broker.wire.delivery import Delivery
 from broker.wire.message import Followed, MalformedMessage, Origin, decode_origin
 from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
-from broker.wire.subjects import Subject, host_filter
+from broker.wire.streams import OFFSETS_BUCKET, offset_key, stream_of
+from broker.wire.subjects import Subject
 from receiver.consume.claim import stream_state
 
 __all__ = ["MustWait", "follows", "leaves_for", "require_received"]
 
 _NO_MESSAGE = 10037
+_SKEW = 10_000_000_000  # nanoseconds by which the clocks of two servers of a cluster may differ
 
 
 class MustWait(Exception):
@@ -44,28 +49,41 @@ def _origin(message: Arrived) -> Origin | None:
         return None  # it is set aside when its turn comes
 
 
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """The first message of a host that its old partition has still to receive; `stored_at` is in nanoseconds."""
+
+    sequence: int
+    stored_at: int = 0
+
+
 async def require_received(
-    connection: Connection, subject: Subject, ends: tuple[Followed, ...], sequence: int, own: Offset
+    connection: Connection,
+    subject: Subject,
+    ends: tuple[Followed, ...],
+    claim: Delivery,
+    own: Offset,
+    streams: int,
 ) -> dict[Followed, int]:
-    """Return how far other partitions are received when nothing of the host before its claim at `sequence` is left there.
+    """Return how far other partitions are received when nothing of the host before its `claim` is left there.
 
     Else raise `MustWait`. It is 0 for what nobody has received, or what holds nothing of the host by now.
 
-    The stream says what there is: a host that names what is not there must not hold others up.
+    The streams say what there is: a host that names what is not there must not hold others up.
     """
-    request = {"subjects_filter": host_filter(subject.host)}
-    state = (await connection.api(f"STREAM.INFO.{STREAM}", request))["state"]
-    there = state.get("subjects") or ()
     latest = {end.partition: end for end in ends if end.partition != subject.partition}
     received = dict.fromkeys(latest.values(), 0)
     for end in received:
+        stream = stream_of(end.partition, streams)
         place = Subject(end.partition, subject.host)
-        if str(place) not in there:
+        if not await _is_there(connection, stream, place):
             continue
         entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(end.partition))
-        reached = await _reached(connection, Offset.decode(entry.value), own) if entry else 0
-        left = await _first_left(connection, place, end, reached)
-        if left is not None and left < sequence:
+        reached = 0
+        if entry:
+            reached = await _reached(connection, Offset.decode(entry.value), stream, own)
+        left = await _first_left(connection, stream, place, end, reached)
+        if left is not None and _is_before(left, end, claim, is_same=stream == own.stream):
             words = f"it up to sequence {reached - 1}" if entry else "nothing of it"
             raise MustWait(
                 f"host {subject.host} was in partition {end.partition} before, up to sequence {end.sequence}; "
@@ -75,27 +93,46 @@ async def require_received(
     return received
 
 
-async def _reached(connection: Connection, offset: Offset, own: Offset) -> int:
+def _is_before(left: _Left, end: Followed, claim: Delivery, *, is_same: bool) -> bool:
+    """Whether a message comes before the claim of its host: by their sequences, or by time where these are of two streams.
+
+    The end is the host's word, and the clocks of two servers may differ a little.
+    """
+    if is_same:
+        return left.sequence < claim.sequence
+    return left.sequence <= end.sequence and left.stored_at < claim.stored_at + _SKEW
+
+
+async def _is_there(connection: Connection, stream: str, place: Subject) -> bool:
+    request = {"subjects_filter": str(place)}
+    state = (await connection.api(f"STREAM.INFO.{stream}", request))["state"]
+    return str(place) in (state.get("subjects") or ())
+
+
+async def _reached(connection: Connection, offset: Offset, stream: str, own: Offset) -> int:
     """Return where a partition goes on in the stream that is there: its offset may be of one that this was restored from."""
     if offset.stream_created == own.stream_created:
         return offset.next
-    stream = await stream_state(connection)
-    return min(offset.next, stream.in_common_with(offset.stream_created) or 1)
+    state = await stream_state(connection, stream)
+    if offset.stream_created == state.created:
+        return offset.next
+    return min(offset.next, state.in_common_with(offset.stream_created) or 1)
 
 
 async def _first_left(
-    connection: Connection, subject: Subject, end: Followed, reached: int
-) -> int | None:
-    """Return the sequence of the first message on a subject from `reached` on, None where there is none.
+    connection: Connection, stream: str, place: Subject, end: Followed, reached: int
+) -> _Left | None:
+    """Return the first message on a subject from `reached` on, None where there is none.
 
     Whoever may not read other partitions goes by the host's word.
     """
     try:
-        request = {"seq": max(reached, 1), "next_by_subj": str(subject)}
-        answer = await connection.api(f"STREAM.MSG.GET.{STREAM}", request)
-        return int(answer["message"]["seq"])
+        request = {"seq": max(reached, 1), "next_by_subj": str(place)}
+        found = (await connection.api(f"STREAM.MSG.GET.{stream}", request))["message"]
+        stored = datetime.fromisoformat(found["time"])
+        return _Left(int(found["seq"]), round(stored.timestamp() * 1e9))
     except Denied:
-        return end.sequence if reached <= end.sequence else None
+        return _Left(end.sequence) if reached <= end.sequence else None
     except Rejected as error:
         if error.error != _NO_MESSAGE:
             raise

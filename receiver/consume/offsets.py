@@ -54,6 +54,7 @@ class StreamState:
     until: int
     witness: str = ""
     ancestors: tuple[Ancestor, ...] = ()
+    name: str = STREAM
 
     def in_common_with(self, created: str) -> int | None:
         """Return the end of what it has in common with a stream that it was restored from; None for any other."""
@@ -65,10 +66,12 @@ def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
     if offset is None:
         return max(stream.first, 1)
     if stream.in_common_with(offset.stream_created) is not None:
-        raise StreamRestored(f"partition {partition}: stream LOGS was restored from a backup")
+        raise StreamRestored(
+            f"partition {partition}: stream {stream.name} was restored from a backup"
+        )
     if offset.stream_created != stream.created:
         raise StreamMismatch(
-            f"partition {partition}: stream LOGS was made anew at {stream.created}, its offset {offset.next} belongs "
+            f"partition {partition}: stream {stream.name} was made anew at {stream.created}, its offset {offset.next} belongs "
             f"to the one of {offset.stream_created}; {_way_out(partition)}"
         )
     if offset.next > max(stream.until, 1):
@@ -126,7 +129,7 @@ def _way_out(partition: int) -> str:
 def position_of(offset: Offset) -> Position:
     """Return where a partition goes on, and from where persons have moved it since anything was committed."""
     return Position(
-        *(offset.next, offset.epoch, STREAM, offset.stream_created),
+        *(offset.next, offset.epoch, offset.stream, offset.stream_created),
         committed_in=offset.committed_in or None,
         moves=tuple((epoch, before or offset.next) for epoch, before in offset.moves),
         is_anew=not offset.committed_in and any(not before for _, before in offset.moves),
@@ -149,7 +152,7 @@ def claimed(
     if offset is None:
         if last is not None and last.until:
             raise FilesMismatch(_gone(last, partition))
-        return Offset(first, 1, stream.created, owner, committed_at=now)
+        return Offset(first, 1, stream.created, owner, committed_at=now, stream=stream.name)
     claim = replace(
         offset,
         epoch=offset.epoch + 1,
@@ -186,7 +189,12 @@ def moved(offset: Offset | None, stream: StreamState, to: int, by: str, now: str
     What the files have is judged by where the offset stood before; bytes that they have already are not written again.
     """
     if offset is None:  # where it stood nobody knows
-        return Offset(to, 1, stream.created, by, committed_at=now, moves=((1, 0),))
+        return Offset(
+            *(to, 1, stream.created, by),
+            committed_at=now,
+            moves=((1, 0),),
+            stream=stream.name,
+        )
     return offset.moved(to, stream.created, by, now)
 
 

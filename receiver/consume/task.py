@@ -190,7 +190,7 @@ class _Session:
         note = self._destination.state / f"p{assignment.partition}.attempt"
         with (
             closing(Attempts(note, offset.stream_created, assignment.epoch)) as attempts,
-            Reading(self._connection, assignment, offset.next) as reading,
+            Reading(self._connection, assignment, offset.next, offset.stream) as reading,
         ):
             ended = self._receive(reading, attempts, offset)
         if self._committed.done.closed:
@@ -262,9 +262,11 @@ class _Session:
         """Take over the files of a host that goes on here, by the first message of a batch; raises `MustWait`."""
         delivery, message = first.messages[0]
         if ends := follows(message):
-            host, place = host_of(message.subject), (delivery.sequence, offset)
+            host = host_of(message.subject)
             subject = Subject(self._assignment.partition, host)
-            received = require_received(self._connection, subject, ends, *place)
+            received = require_received(
+                *(self._connection, subject, ends, delivery, offset), self._destination.streams
+            )
             self._partition.take_over(host, background.wait(received, _KV_PATIENCE))
 
     def _told(self, notices: tuple[str, ...]) -> None:

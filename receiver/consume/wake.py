@@ -32,10 +32,13 @@ _NO_CONSUMER = 10014
 class Wake:
     """The bell of one partition, as its owner in one epoch hears it."""
 
-    def __init__(self, connection: Connection, partition: int, epoch: int = 0) -> None:
+    def __init__(
+        self, connection: Connection, partition: int, epoch: int = 0, stream: str = STREAM
+    ) -> None:
         """Ask nothing yet; `epoch` tells the consumers of several receivers apart, and may be set later."""
         self._connection = connection
         self._partition = partition
+        self._stream = stream
         self._filter = partition_filter(partition)
         self.epoch = epoch
 
@@ -49,7 +52,7 @@ class Wake:
 
         Raises as `pending`, and `ConnectionLost` while a replica lags.
         """
-        info = await self._connection.api(f"STREAM.INFO.{STREAM}")
+        info = await self._connection.api(f"STREAM.INFO.{self._stream}")
         if not is_level(info):
             raise ConnectionLost("a replica lags, and may not have all that there is")
         return not await self.pending(sequence)
@@ -76,8 +79,8 @@ class Wake:
         }
         await self._forget()
         answer = await self._connection.api(
-            f"CONSUMER.CREATE.{STREAM}.{self._name}.{self._filter}",
-            {"stream_name": STREAM, "config": config},
+            f"CONSUMER.CREATE.{self._stream}.{self._name}.{self._filter}",
+            {"stream_name": self._stream, "config": config},
         )
         return int(answer["num_pending"])
 
@@ -113,7 +116,7 @@ class Wake:
         said: asyncio.Queue[Message] = asyncio.Queue()
         inbox = self._connection.new_inbox()
         subscription = await self._connection.subscribe(inbox, said.put)
-        subject = self._connection.api_now(f"CONSUMER.MSG.NEXT.{STREAM}.{self._name}")
+        subject = self._connection.api_now(f"CONSUMER.MSG.NEXT.{self._stream}.{self._name}")
         try:
             await self._connection.publish(subject, json.dumps(request).encode(), reply=inbox)
             yield said
@@ -144,7 +147,8 @@ class Wake:
     async def _forget(self) -> None:
         patience = _SHORT if self._connection.has_choice else None
         try:
-            await self._connection.api(f"CONSUMER.DELETE.{STREAM}.{self._name}", patience=patience)
+            call = f"CONSUMER.DELETE.{self._stream}.{self._name}"
+            await self._connection.api(call, patience=patience)
         except Rejected as error:
             if error.error != _NO_CONSUMER:
                 raise

@@ -9,6 +9,7 @@ from functools import partial
 
 from broker.app.exits import FencedError
 from broker.client.connection import Connection
+from broker.wire.streams import StreamLayout
 from receiver.consume.assignment import Assignment, Destination, Place
 from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.outcome import Report
@@ -75,21 +76,23 @@ class Followers:
         self._places = places
         self._run_job = run_job
         self._jobs = Jobs(self._run, slots)
-        self._count = 0
+        self._layout = StreamLayout(0)
         self._wanted: list[int] = []
         self._is_ending = False
         self._followed: dict[int, _Partition] = {}
         self._lost: dict[int, FencedError] = {}
 
-    def follow(self, partitions: Iterable[int], count: int, group: asyncio.TaskGroup) -> None:
-        """Follow these partitions, of `count` that there are, from now on, except those that were lost.
+    def follow(
+        self, partitions: Iterable[int], layout: StreamLayout, group: asyncio.TaskGroup
+    ) -> None:
+        """Follow these partitions, of those that there are, from now on, except those that were lost.
 
         A partition that is not among them any more ends at the end of its batch. `group` runs the followers, so that what
         only a person can mend ends all of them.
         """
         if self._is_ending:
             return
-        self._count = count
+        self._layout = layout
         self._wanted = [number for number in partitions if number not in self._lost]
         for number, followed in self._followed.items():
             if number not in self._wanted:
@@ -154,7 +157,8 @@ class Followers:
                 followed.follower.pace = self._pace()
 
     async def _one(self, partition: int, followed: _Partition) -> None:
-        wake = Wake(self._shared.connection, partition)
+        stream = self._layout.stream_of(partition)
+        wake = Wake(self._shared.connection, partition, stream=stream)
         make = partial(self._follower, partition, followed, wake)
         try:
             if self._settings.standby:
@@ -198,12 +202,17 @@ class Followers:
 
     def _follower(self, partition: int, followed: _Partition, wake: Wake) -> Follower:
         settings, shared = self._settings, self._shared
-        site = Site(settings.output, settings.state, partition, settings.path_template, self._count)
+        count = self._layout.partitions
+        site = Site(settings.output, settings.state, partition, settings.path_template, count)
+        claim = Claim(
+            *(shared.connection, partition, shared.owner, site, shared.presence.address),
+            self._layout.stream_of(partition),
+        )
         followed.follower = Follower(
             partition,
             shared.connection,
             self._jobs,
-            Claim(shared.connection, partition, shared.owner, site, shared.presence.address),
+            claim,
             wake,
             self._pace(),
             shared.meter,
@@ -218,7 +227,7 @@ class Followers:
 
     def _run(self, assignment: Assignment) -> Report:
         # settings and the number of partitions may have changed since the last task
-        destination = destination_of(self._settings, self._places, self._count)
+        destination = destination_of(self._settings, self._places, self._layout)
         return self._run_job(destination, assignment)
 
 

@@ -6,6 +6,7 @@ Values only, of no type that a Spark worker would not have.
 from datetime import timedelta
 from pathlib import Path
 
+from broker.wire.streams import StreamLayout
 from receiver.consume.assignment import LARGEST_PULL, Destination, Place, Stay
 from receiver.driver.follower import Pace
 from receiver.settings import ReceiverSettings
@@ -41,7 +42,7 @@ AT_ONCE = frozenset(
 
 
 def destination_of(
-    settings: ReceiverSettings, places: tuple[Place, ...], partitions: int
+    settings: ReceiverSettings, places: tuple[Place, ...], layout: StreamLayout
 ) -> Destination:
     """Return where and how tasks write; of no type that a worker would not have."""
     return Destination(
@@ -55,7 +56,8 @@ def destination_of(
         settings.path_template,
         settings.permissions,
         places,
-        partitions,
+        layout.partitions,
+        layout.streams,
     )
 
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from broker.app.exits import ConfigurationError
 from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.partitions import read_layout
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import (
     CONFIG_BUCKET,
     OFFSETS_BUCKET,
-    PARTITIONS_KEY,
-    STREAM,
+    StreamLayout,
+    existing_in,
     offset_key,
-    partitions_in,
 )
 from broker.wire.subjects import partition_filter
 from receiver.consume.wake import Wake
@@ -33,15 +33,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """How many partitions there are, and which `beyond` that number still hold messages to receive."""
+    """How many partitions there are, in which streams, and which `beyond` that number still hold messages to receive."""
 
-    count: int
+    layout: StreamLayout
     beyond: tuple[int, ...] = ()
 
     @property
     def all(self) -> tuple[int, ...]:
         """Every partition that there is something to receive of, or may be."""
         return (*range(self.count), *self.beyond)
+
+    @property
+    def count(self) -> int:
+        """How many partitions hosts are spread over."""
+        return self.layout.partitions
 
 
 async def wait_for_partitions(
@@ -88,44 +93,33 @@ async def find_partitions(
 
     Those beyond the number are asked about only where they are `among` those that the caller may receive. Raises `ConfigurationError` for an entry that is no number, `Rejected`, `ConnectionLost`.
     """
-    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    if entry is None:
+    layout = await read_layout(connection)
+    if layout is None:
         return None
-    count = partitions_in(entry.value)
-    if count is None:
-        raise ConfigurationError(
-            f"key {PARTITIONS_KEY} of bucket {CONFIG_BUCKET} is {entry.value[:40]!r}, no number; run `logbroker apply`"
-        )
-    return Partitions(count, await _beyond(connection, count, among))
+    return Partitions(layout, await _beyond(connection, layout, among))
 
 
 async def _beyond(
-    connection: Connection, count: int, among: Collection[int] | None
+    connection: Connection, layout: StreamLayout, among: Collection[int] | None
 ) -> tuple[int, ...]:
-    """Return the partitions from `count` on that the stream takes in and that hold messages which nobody has received."""
+    """Return the partitions beyond the number that a stream takes in and that hold messages which nobody has received."""
     try:
-        config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
+        configs = [(await connection.api(f"STREAM.INFO.{name}"))["config"] for name in layout.names]
     except Rejected:
         return ()  # whoever follows a partition says what is wrong with the stream
-    subjects = set(config.get("subjects") or ())
-    largest = max((_number(subject) for subject in subjects), default=-1)
-    numbers = range(count, largest + 1) if among is None else [n for n in among if n >= count]
+    subjects = {subject for config in configs for subject in config.get("subjects") or ()}
+    count, until = layout.partitions, existing_in(subjects)
+    numbers = range(count, until) if among is None else [n for n in among if n >= count]
     there = [number for number in sorted(numbers) if partition_filter(number) in subjects]
-    return tuple([number for number in there if await _is_waiting(connection, number)])
+    return tuple([n for n in there if await _is_waiting(connection, n, layout.stream_of(n))])
 
 
-def _number(subject: str) -> int:
-    """Return the partition of `logs.p<N>.>`, -1 for any other subject."""
-    digits = subject.removeprefix("logs.p").removesuffix(".>")
-    return int(digits) if digits.isascii() and digits.isdigit() else -1
-
-
-async def _is_waiting(connection: Connection, partition: int) -> bool:
+async def _is_waiting(connection: Connection, partition: int, stream: str) -> bool:
     """Whether the partition has messages from the committed offset on; also where that cannot be told: its claim says why."""
     try:
         entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
         offset = Offset.decode(entry.value) if entry else Offset(0, 0, "", "")
-        consumer = Wake(connection, partition, offset.epoch + 1)
+        consumer = Wake(connection, partition, offset.epoch + 1, stream)
         left = await consumer.pending(offset.next)
         await consumer.close()
     except (UnreadableOffset, Rejected):

@@ -9,8 +9,9 @@ import logging
 from collections.abc import Callable
 from enum import Enum
 
+from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
-from broker.wire.streams import STREAM
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 
 __all__ = ["Life", "Presence", "life_of", "report_of"]
 
@@ -109,7 +110,8 @@ async def life_of(connection: Connection, name: str) -> Life:
 
 async def _nobody_or_nothing(connection: Connection) -> Life:
     try:
-        await connection.api(f"STREAM.INFO.{STREAM}", patience=_PATIENCE)
-    except (ConnectionLost, Rejected):
+        async with asyncio.timeout(_PATIENCE):
+            await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    except (ConnectionLost, Rejected, TimeoutError):
         return Life.UNKNOWN
     return Life.NOBODY

@@ -121,9 +121,9 @@ class Reader:
     ) -> Iterator[Run]:
         connection = background.connection(self.servers, self.access)
         judge = Judge(wants=self.selection.wants_file)
-        item = Range(subject, span.first, span.until)
+        item = Range(subject, span.first, span.until, span.stream)
         passed = span.first
-        for messages in read(connection, span.stream, item, fail=False):
+        for messages in read(connection, item, fail=False):
             pieces: list[Piece] = []
             refused: list[Refused] = []
             size, before = 0, judge.found

@@ -1,6 +1,7 @@
 """What there is to replay: asks the broker which partitions there are, and where in the streams times lie. Reads only."""
 
 from collections import Counter
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC
@@ -11,9 +12,9 @@ from broker.app.exits import ConfigurationError
 from broker.app.moment import Moment
 from broker.client.connection import Connection, Rejected
 from broker.client.partitions import existing_partitions
-from broker.wire.streams import STREAM
+from broker.wire.streams import StreamLayout
 from receiver.source.ranges import StreamState
-from receiver.source.survey import look, partitions_of, sequence_at
+from receiver.source.survey import layout_of, look, sequence_at
 
 __all__ = ["Span", "StreamSpan", "Wanted", "hosts_that_moved", "survey"]
 
@@ -66,8 +67,9 @@ class Span:
 
 async def survey(connection: Connection, wanted: Wanted) -> Span:
     """Ask the broker and return what there is; raises `BrokerAway`, `ConfigurationError`, `StreamUnreadable`."""
-    everywhere = tuple(range(await _partitions(connection)))
-    names = (STREAM,)
+    layout = await layout_of(connection)
+    everywhere = tuple(range(await _existing(connection, layout)))
+    names = layout.names
     if len(names) > 1 and any(isinstance(one, int) for one in (wanted.since, wanted.until)):
         raise click.UsageError(
             f"a sequence is a place in one stream, and there are {len(names)}; give a time"
@@ -86,21 +88,20 @@ async def _stream(connection: Connection, name: str, wanted: Wanted) -> StreamSp
     )
 
 
-async def _partitions(connection: Connection) -> int:
+async def _existing(connection: Connection, layout: StreamLayout) -> int:
     """Return how many partitions there are, with those that hosts have left where the rights suffice to ask."""
-    number = await partitions_of(connection)
     with suppress(Rejected):
-        number = max(number, await existing_partitions(connection))
-    return number
+        return max(layout.partitions, await existing_partitions(connection))
+    return layout.partitions
 
 
-async def hosts_that_moved(connection: Connection) -> frozenset[str]:
+async def hosts_that_moved(connection: Connection, streams: Iterable[str]) -> frozenset[str]:
     """Return the hosts of which the streams hold lines in more than one partition; raises `Rejected`, `ConnectionLost`.
 
     A partition that holds one message of a host holds the claim by which it left.
     """
     partitions = Counter[str]()
-    for stream in (STREAM,):
+    for stream in streams:
         offset, total = 0, 1
         while offset < total:
             asked = {"subjects_filter": "logs.>", "offset": offset}

@@ -1,4 +1,4 @@
-"""The data source `jetstream`: rows of the stream for Spark SQL and Structured Streaming.
+"""The data source `jetstream`: rows of the streams for Spark SQL and Structured Streaming.
 
     spark.read.format("jetstream").option("servers", "nats://central:4222").load()
 
@@ -24,7 +24,7 @@ from receiver.source.options import Edge, SourceOptions
 from receiver.source.ranges import Range, cut, kept, refuse_rewind
 from receiver.source.rows import columns, read_rows
 from receiver.source.stream import StreamReader
-from receiver.source.survey import ask, look, sequence_of
+from receiver.source.survey import ask, look, sequence_of, streams_of
 
 __all__ = ["JetStreamSource"]
 
@@ -35,9 +35,9 @@ class JetStreamSource(DataSource):
     A row is a section of a message, whole lines of one file: partition, sequence, time (of storage), subject, host, file,
     section (its number in the message, from 0), span (file, start, end), lines, payload (the lines, decompressed),
     headers. With `explode` a row is a line: partition, sequence, time, subject, host, file, pos (in its message, from 0),
-    line, and headers on request. The lines of a host are in order by sequence and then section or pos.
+    line, and headers on request. The lines of a host are in order by sequence and then section or pos, as long as it is in one partition.
 
-    Where and what: servers, stream (LOGS); partitions (`0,3` or `all`), hosts (`web01,web02`) or subjects (filters such
+    Where and what: servers, stream (one, where not all that partitions live in are wanted); partitions (`0,3` or `all`), hosts (`web01,web02`) or subjects (filters such
     as `logs.p3.>`, also of streams that are not ours; partition and host are NULL where a subject names none).
     From and to: startingOffsets and endingOffsets (earliest, latest, or a sequence), startingTimestamp and
     endingTimestamp (of storage, milliseconds or ISO 8601; latest where nothing is that young). The ending ones are for
@@ -85,14 +85,19 @@ class _BatchReader(DataSourceReader):
         return [InputPartition(item) for item in ask(self._options, self._plan)]
 
     async def _plan(self, connection: Connection) -> list[Range]:
+        names = await streams_of(connection, self._options)
+        pieces = -(-self._options.pieces // len(names))
+        return [item for name in names for item in await self._cut(connection, name, pieces)]
+
+    async def _cut(self, connection: Connection, stream: str, pieces: int) -> list[Range]:
         options = self._options
         starting, ending = options.starting or Edge.EARLIEST, options.ending or Edge.LATEST
-        state = await look(connection, options.stream)
-        first = await sequence_of(connection, options.stream, starting, state)
-        until = await sequence_of(connection, options.stream, ending, state)
+        state = await look(connection, stream)
+        first = await sequence_of(connection, starting, state)
+        until = await sequence_of(connection, ending, state)
         refuse_rewind(until, state)
         first = kept(first, until, state, self._fail)
-        return cut(options.subjects, first, until, options.pieces, state)
+        return cut(options.subjects, first, until, pieces, state)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_rows(self._options, partition, self._fail)

@@ -11,7 +11,6 @@ from pathlib import Path
 from broker.app.exits import ConfigurationError
 from broker.client.access import Access
 from broker.client.servers import check_servers
-from broker.wire.streams import STREAM
 from broker.wire.subjects import InvalidHost, host_filter, partition_filter, validate_host
 
 __all__ = ["KNOWN", "PROGRAM", "Edge", "Position", "Show", "SourceOptions"]
@@ -57,13 +56,13 @@ class Show:
 class SourceOptions:
     """How to reach the stream and what to read of it.
 
-    `subjects` None: all of the stream. `starting` None: earliest for a batch, latest for a stream. `ending` None: latest.
+    `stream` None: all that partitions live in. `subjects` None: all that these hold. `starting` None: earliest for a batch, latest for a stream. `ending` None: latest.
     `most_bytes` (as stored) and `most_offsets` bound a micro-batch; a query has at least `pieces` tasks.
     """
 
     servers: tuple[str, ...] = field(repr=False)  # addresses may hold a password
     access: Access
-    stream: str
+    stream: str | None
     subjects: tuple[str, ...] | None
     starting: Position | None
     ending: Position | None
@@ -80,7 +79,7 @@ class SourceOptions:
         return cls(
             servers=_servers(given),
             access=_access(given),
-            stream=_stream(given.text("stream", STREAM)),
+            stream=_stream(given.text("stream")),
             subjects=_subjects(given),
             starting=_position(given, "startingOffsets", "startingTimestamp"),
             ending=_position(given, "endingOffsets", "endingTimestamp"),
@@ -195,8 +194,10 @@ def _show(given: _Given) -> Show:
     return Show(given.flag("includeHeaders", not explode), explode, as_text)
 
 
-def _stream(name: str) -> str:
-    if not name or any(sign in name for sign in " .*>/\\\t\r\n"):
+def _stream(name: str) -> str | None:
+    if not name:
+        return None
+    if any(sign in name for sign in " .*>/\\\t\r\n"):
         raise ConfigurationError(f"stream {name!r} is not a name of a stream")
     return name
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from broker.app.exits import OperatorError
+from broker.wire.streams import STREAM
 
 __all__ = ["Loss", "Range", "StreamState", "cut", "kept", "refuse_rewind", "returned"]
 
@@ -18,11 +19,12 @@ class Loss(OperatorError):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The sequences `[first, until)` of the stream, of which those that a subject filter takes in are to be read."""
+    """The sequences `[first, until)` of a stream, of which those that a subject filter takes in are to be read."""
 
     subject: str
     first: int
     until: int
+    stream: str = STREAM
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class StreamState:
     messages: int
     size: int
     created: int = 0
+    name: str = STREAM
 
     def window_of(self, size: int) -> int:
         """Return how many sequences hold about `size` bytes, by the average of what is stored; at least one."""
@@ -86,16 +89,16 @@ def returned(sequence: int, created: int, state: StreamState, fail: bool) -> int
 def cut(
     subjects: Sequence[str] | None, first: int, until: int, pieces: int, state: StreamState
 ) -> list[Range]:
-    """Return the ranges of `[first, until)`, one for each task: at least `pieces`, where there are as many sequences.
+    """Return the ranges of `[first, until)` of a stream, one for each task: at least `pieces`, where there are as many sequences.
 
-    Each subject filter has ranges of its own. Without one, the whole stream is cut into ranges of about 32 MiB.
+    Each subject filter has ranges of its own. Without one, the whole of it is cut into ranges of about 32 MiB.
     """
     chosen = _WHOLE_STREAM if subjects is None else subjects
     length = max(1, (until - first) * len(chosen) // pieces)
     if subjects is None:
         length = min(length, state.window_of(_PIECE_BYTES))
     return [
-        Range(subject, begin, min(begin + length, until))
+        Range(subject, begin, min(begin + length, until), state.name)
         for subject in chosen
         for begin in range(first, until, length)
     ]

@@ -1,4 +1,4 @@
-"""Reads a range of the stream by sequence, as often as wanted: no consumer is used, none is touched.
+"""Reads a range of a stream by sequence, as often as wanted: no consumer is used, none is touched.
 
 Each request says where it begins, so a lost connection costs one of them and nothing else.
 """
@@ -23,13 +23,13 @@ _AGAIN = 0.1  # seconds
 _NO_MESSAGE = 10037
 
 
-def read(connection: Connection, stream: str, item: Range, fail: bool) -> Iterator[list[Stored]]:
+def read(connection: Connection, item: Range, fail: bool) -> Iterator[list[Stored]]:
     """Yield the messages of a range in order, in runs of about 8 MiB; the next run is fetched meanwhile.
 
     `fail` says what to do when retention may have removed some of them since the range was planned: raise `Loss`.
     Raises `BrokerAway` when the broker stays away for longer than half a minute, `Rejected`.
     """
-    source = _Source(connection, stream, fail)
+    source = _Source(connection, item.stream, fail)
     pending = background.submit(source.next_run(item, _FIRST_MESSAGES))
     try:
         while True:

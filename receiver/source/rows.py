@@ -61,7 +61,7 @@ def read_rows(
     if not isinstance(item, Range):
         return  # Spark asks for one partition even where there is none to read
     connection = background.connection(options.servers, options.access, PROGRAM)
-    for run in read(connection, options.stream, item, fail):
+    for run in read(connection, item, fail):
         yield from record_batches(run, options.show)
 
 

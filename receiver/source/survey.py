@@ -6,16 +6,24 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.client.bucket import read
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
+from broker.client.partitions import read_layout
 from broker.client.quorum import is_certain
-from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
+from broker.wire.streams import STREAM, StreamLayout
 from receiver.consume import background
-from receiver.source.direct import request_batch
+from receiver.source.direct import patiently, request_batch
 from receiver.source.options import PROGRAM, Edge, Position, SourceOptions
 from receiver.source.ranges import StreamState
 
-__all__ = ["StreamUnreadable", "ask", "look", "partitions_of", "sequence_at", "sequence_of"]
+__all__ = [
+    "StreamUnreadable",
+    "ask",
+    "layout_of",
+    "look",
+    "sequence_at",
+    "sequence_of",
+    "streams_of",
+]
 
 _NO_STREAM = 10059
 _LOOKS, _AGAIN = 40, 0.5  # how often, and seconds between: longer than an election takes
@@ -39,11 +47,32 @@ def ask(
         return background.wait(question(connection), _PLANNING)
     except TimeoutError:
         raise StreamUnreadable(
-            f"stream {options.stream} at {connection.servers}: no answer in {_PLANNING:g} s"
+            f"{connection.servers}: no answer about the streams in {_PLANNING:g} s"
         ) from None
     except OperatorError as error:
         # Spark shows the whole traceback of an error; the message is at its end
         raise error.with_traceback(None) from None
+
+
+async def streams_of(connection: Connection, options: SourceOptions) -> tuple[str, ...]:
+    """Return the streams that a query reads: the one that is named, or all that partitions live in.
+
+    Raises `ConfigurationError` where a sequence is to be the same place in several streams, `BrokerAway`, `ConnectionLost`.
+    """
+    if options.stream is not None:
+        return (options.stream,)
+    await connection.once()
+    try:
+        layout = await patiently(connection, lambda: read_layout(connection))
+    except Rejected:
+        layout = None  # that's fine: a stream without our buckets
+    names = layout.names if layout else (STREAM,)
+    if len(names) > 1 and any(isinstance(one, int) for one in (options.starting, options.ending)):
+        raise ConfigurationError(
+            f"sequences count within a stream, and the broker has {len(names)}: name one by the option stream, or give "
+            "startingTimestamp and endingTimestamp"
+        )
+    return names
 
 
 async def look(connection: Connection, stream: str) -> StreamState:
@@ -66,7 +95,8 @@ async def look(connection: Connection, stream: str) -> StreamState:
     until = state["last_seq"] + 1
     first = state["first_seq"] if state["messages"] else until
     return StreamState(
-        first, until, state["messages"], state["bytes"], _microseconds(answer["created"])
+        *(first, until, state["messages"], state["bytes"], _microseconds(answer["created"])),
+        name=stream,
     )
 
 
@@ -82,8 +112,8 @@ async def _certain(connection: Connection, stream: str) -> dict[str, Any]:
     )
 
 
-async def partitions_of(connection: Connection) -> int:
-    """Return the number of partitions that the broker's configuration names.
+async def layout_of(connection: Connection) -> StreamLayout:
+    """Return how many partitions and streams the broker's configuration names.
 
     Of several servers none answers while they elect a leader, and one may that lags: they are asked again. Raises
     `BrokerAway`, `ConfigurationError`, `StreamUnreadable`.
@@ -91,13 +121,12 @@ async def partitions_of(connection: Connection) -> int:
     await connection.once()
     for _ in range(_LOOKS if connection.has_choice else 1):
         try:
-            entry = await read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+            if (layout := await read_layout(connection)) is not None:
+                return layout
         except Denied as error:
             raise StreamUnreadable(str(error)) from None
         except Rejected:
-            entry = None
-        if (number := partitions_in(entry.value if entry else None)) is not None:
-            return number
+            pass  # that's fine: it is asked again
         await asyncio.sleep(_AGAIN)
     raise ConfigurationError(
         f"the broker at {connection.servers} does not say how many partitions there are; "
@@ -105,16 +134,14 @@ async def partitions_of(connection: Connection) -> int:
     )
 
 
-async def sequence_of(
-    connection: Connection, stream: str, position: Position, state: StreamState
-) -> int:
+async def sequence_of(connection: Connection, position: Position, state: StreamState) -> int:
     """Return the sequence that `position` means: the first to read, or the first not to read."""
     if isinstance(position, int):
         return position
     if position is Edge.EARLIEST:
         return state.first
     if isinstance(position, datetime):
-        found = await sequence_at(connection, stream, position)
+        found = await sequence_at(connection, state.name, position)
         return state.until if found is None else min(found, state.until)
     return state.until
 

@@ -12,13 +12,13 @@ from broker.client import bucket
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection
 from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume import offsets
 from receiver.consume.claim import stream_state
 from receiver.driver.presence import Life, life_of
 from receiver.status.status import waiting
 
-__all__ = ["Move", "carry_out", "propose", "sequence_of"]
+__all__ = ["Move", "carry_out", "propose"]
 
 _AT_START, _AT_END = "earliest", "latest"
 
@@ -36,12 +36,12 @@ class Move:
     """Why it should not be done now; empty if nothing speaks against it."""
 
 
-async def sequence_of(connection: Connection, to: str, now: datetime) -> int:
-    """Return the sequence that `to` names: a number, `earliest`, `latest`, or a time.
+async def _sequence_of(connection: Connection, name: str, to: str, now: datetime) -> int:
+    """Return the sequence of a stream that `to` names: a number, `earliest`, `latest`, or a time.
 
     Raises ConfigurationError for what is none of these or not in the stream, `Rejected`, `ConnectionLost`.
     """
-    stream = await stream_state(connection)
+    stream = await stream_state(connection, name)
     first, until = max(stream.first, 1), max(stream.until, 1)
     if to == _AT_START:
         return first
@@ -50,10 +50,10 @@ async def sequence_of(connection: Connection, to: str, now: datetime) -> int:
     if to.isascii() and to.isdigit():
         if not 1 <= int(to) <= until:
             raise ConfigurationError(
-                f"--to {to}: the stream holds sequences {first} to {until - 1}, so give 1 to {until}, earliest or latest"
+                f"--to {to}: stream {name} holds sequences {first} to {until - 1}, so give 1 to {until}, earliest or latest"
             )
         return int(to)
-    return await _at(connection, _time(to, now), until)
+    return await _at(connection, name, _time(to, now), until)
 
 
 def _time(to: str, now: datetime) -> datetime:
@@ -71,17 +71,23 @@ def _time(to: str, now: datetime) -> datetime:
     return moment
 
 
-async def _at(connection: Connection, moment: datetime, until: int) -> int:
+async def _at(connection: Connection, stream: str, moment: datetime, until: int) -> int:
     """Return the first sequence stored at a time or later."""
     request = json.dumps({"start_time": moment.astimezone(UTC).isoformat(), "batch": 1})
-    answer = await connection.call(f"DIRECT.GET.{STREAM}", request.encode())
+    answer = await connection.call(f"DIRECT.GET.{stream}", request.encode())
     found = int((answer.headers or {}).get("Nats-Sequence", 0))  # none: nothing came since
     return min(found, until) if found else until
 
 
-async def propose(connection: Connection, partition: int, sequence: int, now: datetime) -> Move:
-    """Return what moving a partition's offset to a sequence would mean; raises `Rejected`, `ConnectionLost`."""
-    stream = await stream_state(connection)
+async def propose(
+    connection: Connection, name: str, partition: int, to: str, now: datetime
+) -> Move:
+    """Return what moving the offset of a partition in a stream would mean; raises ConfigurationError for a `to` that names none.
+
+    Raises `Rejected`, `ConnectionLost`.
+    """
+    sequence = await _sequence_of(connection, name, to, now)
+    stream = await stream_state(connection, name)
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
     offset, is_present = await _last_known(connection, partition, entry)
     # where the partition was since an older offset is not known: its files are accepted as they are
@@ -120,11 +126,11 @@ async def _meaning(
     sequence: int,
     stream: offsets.StreamState,
 ) -> str:
-    left = await waiting(connection, partition, sequence)
+    left = await waiting(connection, stream.name, partition, sequence)
     begins = f"it goes on at sequence {sequence}, {left} messages wait from there"
     if offset is None or offset.stream_created != stream.created:
         return f"no offset of this stream is known; {begins}"
-    difference = left - await waiting(connection, partition, offset.next)
+    difference = left - await waiting(connection, stream.name, partition, offset.next)
     if sequence < offset.next:
         return (
             f"from sequence {offset.next} back to {sequence}: {difference} messages are read again; what shippers sent "

@@ -11,20 +11,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.exits import OperatorError
 from broker.app.untrusted import json_object
 from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
-from broker.client.partitions import existing_partitions
+from broker.client.partitions import existing_partitions, require_layout
 from broker.client.patience import ELECTION, until_answered
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import (
-    CONFIG_BUCKET,
     OFFSETS_BUCKET,
-    PARTITIONS_KEY,
-    STREAM,
     offset_key,
-    partitions_in,
 )
 from broker.wire.subjects import partition_filter
 from receiver.driver.presence import report_of
@@ -36,7 +32,6 @@ __all__ = [
     "PartitionStatus",
     "Status",
     "ask",
-    "count",
     "gather",
     "waiting",
 ]
@@ -60,7 +55,7 @@ class Blockade:
 class PartitionStatus:
     """A partition; what is None is not known.
 
-    The stream holds the sequences `[first, until)`. `waiting` is in messages, `lag_bytes` about what these take in the
+    Its stream holds the sequences `[first, until)`. `waiting` is in messages, `lag_bytes` about what these take in the
     stream, `lag_seconds` the age of the oldest of them. The rates are over about ten seconds, `batch_seconds` is the mean
     of the last stay; they come from the owner, as does `blocked`. `error` says why the offset cannot be read.
     """
@@ -126,31 +121,25 @@ def ask(
     return asyncio.run(connected())
 
 
-async def count(connection: Connection) -> int:
-    """Return over how many partitions hosts are spread; raises `ConfigurationError` when the broker does not say."""
-    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    partitions = partitions_in(entry.value if entry else None)
-    if partitions is None:
-        raise ConfigurationError(
-            "the broker does not say how many partitions there are; run `logbroker apply`"
-        )
-    return partitions
-
-
 async def gather(
     connection: Connection, now: datetime, wanted: Callable[[int], Iterable[int]] = range
 ) -> list[PartitionStatus]:
     """Ask the broker, and the owners, about those `wanted` of so many partitions: also of those that hosts have left."""
-    number = await count(connection)
+    layout = await require_layout(connection)
+    number = layout.partitions
     with suppress(Rejected):  # else the rights do not suffice to ask
         number = max(number, await existing_partitions(connection))
-    stream = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
     chosen = wanted(number)
-    return [*await asyncio.gather(*(_partition(connection, n, stream, now) for n in chosen))]
+    names = sorted(set(map(layout.stream_of, chosen)))
+    infos = await asyncio.gather(*(connection.api(f"STREAM.INFO.{name}") for name in names))
+    states = {name: info["state"] for name, info in zip(names, infos, strict=True)}
+    streams = {number: layout.stream_of(number) for number in chosen}
+    found = (_partition(connection, n, name, states[name], now) for n, name in streams.items())
+    return [*await asyncio.gather(*found)]
 
 
 async def _partition(
-    connection: Connection, partition: int, stream: dict[str, Any], now: datetime
+    connection: Connection, partition: int, name: str, stream: dict[str, Any], now: datetime
 ) -> PartitionStatus:
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
     offset, error = _UNCLAIMED, None
@@ -158,7 +147,7 @@ async def _partition(
         offset = Offset.decode(entry.value) if entry else _UNCLAIMED
     except UnreadableOffset as unreadable:
         error = f"{unreadable}{await _last_readable(connection, partition)}"
-    left = await waiting(connection, partition, offset.next)
+    left = await waiting(connection, name, partition, offset.next)
     report = await report_of(connection, offset.presence) if offset.presence else None
     return PartitionStatus(
         partition=partition,
@@ -174,7 +163,7 @@ async def _partition(
         until=stream["last_seq"] + 1,
         waiting=left,
         lag_bytes=left * stream["bytes"] // max(stream["messages"], 1),
-        lag_seconds=await _lag(connection, partition, offset.next, now) if left else 0.0,
+        lag_seconds=await _lag(connection, name, partition, offset.next, now) if left else 0.0,
         **_live(report, partition),
         error=error,
     )
@@ -186,8 +175,8 @@ def _is_running(offset: Offset, report: bytes | None) -> bool | None:
     return report is not None if offset.presence else None
 
 
-async def waiting(connection: Connection, partition: int, sequence: int) -> int:
-    """Return how many messages of a partition the stream holds from a sequence on; raises `Rejected`, `ConnectionLost`."""
+async def waiting(connection: Connection, stream: str, partition: int, sequence: int) -> int:
+    """Return how many messages of a partition its stream holds from a sequence on; raises `Rejected`, `ConnectionLost`."""
     config: dict[str, Any] = {
         "ack_policy": "none",
         "deliver_policy": "by_start_sequence",
@@ -199,19 +188,19 @@ async def waiting(connection: Connection, partition: int, sequence: int) -> int:
         "inactive_threshold": 5_000_000_000,
     }
     answer = await connection.api(
-        f"CONSUMER.CREATE.{STREAM}", {"stream_name": STREAM, "config": config}
+        f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}
     )
-    await connection.api(f"CONSUMER.DELETE.{STREAM}.{answer['name']}")
+    await connection.api(f"CONSUMER.DELETE.{stream}.{answer['name']}")
     return int(answer["num_pending"])
 
 
 async def _lag(
-    connection: Connection, partition: int, sequence: int, now: datetime
+    connection: Connection, stream: str, partition: int, sequence: int, now: datetime
 ) -> float | None:
     """Return the age of the first message of a partition from a sequence on."""
     request = {"seq": max(sequence, 1), "next_by_subj": partition_filter(partition)}
     try:
-        found = await connection.api(f"STREAM.MSG.GET.{STREAM}", request)
+        found = await connection.api(f"STREAM.MSG.GET.{stream}", request)
     except Rejected as error:
         if error.error == _NO_MESSAGE:
             return None

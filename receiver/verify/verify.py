@@ -117,7 +117,7 @@ async def _asked(settings: VerifySettings) -> _Found:
             one.stream: (await connection.api(f"STREAM.INFO.{one.stream}"))["created"]
             for one in span.streams
         }
-        return _Found(span, created, await hosts_that_moved(connection))
+        return _Found(span, created, await hosts_that_moved(connection, created))
     except Denied as error:
         raise OperatorError(error.description) from None
     except Rejected as error:

@@ -6,14 +6,14 @@ everything is asked of the stream again. The newest start wins: whoever finds a 
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from broker.app.faults import fault
 from broker.client.connection import ConnectionLost, Rejected
 from broker.wire.message import Followed
-from broker.wire.positions import Positions
+from broker.wire.positions import Covered, Positions
 from broker.wire.subjects import InvalidSubject, Subject
 from shipper.publish.messages import HostMessages
 from shipper.publish.snapshots import Snapshots
@@ -55,7 +55,7 @@ class Claimant:
         self._waiting = waiting
         self._tag = tag
         self._clock = clock
-        self._first = 0  # the sequence of the first claim, until a session is open
+        self._stream, self._first = "", 0  # the place of the first claim
         self._is_open = False
         self._before: Subject | None = None  # the subject of the session before
         self._is_stranger_named = False
@@ -66,30 +66,35 @@ class Claimant:
         `known` are the positions of the session before; where there are none the snapshot counts. Raises `FencedError`.
         """
         owned = await self._waiting.until_answered(lambda: self._attempt(subject, known))
-        self._first, self._is_open, self._before = 0, True, subject
+        self._is_open, self._before = True, subject
         return owned
 
     async def _attempt(self, subject: Subject, known: Positions) -> Ownership:
         agent, claim = await self._claim(subject)
         fault("claimed")
-        if follows := await self._leave_others(subject, agent, claim):
+        follows, left = await self._leave_others(subject, agent, claim)
+        if follows:
             fault("left")
             claim = await self._messages.claim(subject, agent, self._clock(), follows=follows)
+        own = self._messages.stream_of(subject)
         is_next = bool(known.sequence)
         saved = Positions() if is_next else await self._saved()
-        rebuilt = await self._messages.rebuild(known if is_next else saved, str(agent))
+        start = (known if is_next else saved).in_stream(own)
+        unread = [name for name, last in left.items() if start.covered(name) != last]
+        rebuilt = await self._messages.rebuild(start, str(agent), unread)
         fault("rebuilt")
-        if rebuilt.positions.sequence < claim:
-            raise ConnectionLost("the stream did not give back all of the own lines")
+        _require_read(rebuilt.positions, {own: Covered(claim, str(agent)), **left})
         if is_next:  # behind the stream: retention completes the snapshot, and purges then
             saved = await self._saved()
         others = rebuilt.others.values()
-        strongest = self._strongest_before(agent, others) or self._saved_before(agent, saved)
+        strongest = self._strongest_before(agent, others, rebuilt.began) or self._saved_before(
+            agent, saved
+        )
         if strongest:
             self.agent = AgentId.following(strongest, agent.start, self._tag)
             return await self._attempt(subject, known)
         if self._is_open:
-            self._name(subject, [one for one in others if one.sequence > known.sequence])
+            self._name(subject, [one for one in others if not _is_covered(one, start)])
         positions = rebuilt.positions.joined(saved)
         if not self._is_open or positions.files != known.files:
             await self._snapshots.begin(positions)
@@ -132,49 +137,71 @@ class Claimant:
                 continue
             if self.agent is None:
                 self.agent, self._first = agent, claim
+                self._stream = self._messages.stream_of(subject)
             return agent, claim
         raise AssertionError("the last look returns or raises")
 
     async def _leave_others(
         self, subject: Subject, agent: AgentId, claim: int
-    ) -> tuple[Followed, ...]:
+    ) -> tuple[tuple[Followed, ...], dict[str, Covered]]:
         """Claim the subjects that the host had with other numbers of partitions, and say on each that its lines have moved.
 
-        An older agent may still publish there. Returns where the host's lines end in these partitions: the receiver of
-        this one writes nothing before they are received. Of the subject of the session before retention may have removed all.
+        An older agent may still publish there. Returns where the host's lines end in these partitions, and in the other
+        streams: the receiver of this partition writes nothing before they are received. Of the subject of the session
+        before retention may have removed all.
         """
+        own = self._messages.stream_of(subject)
         heads = await self._messages.heads()
-        if not any(head.sequence >= claim for head in heads):
-            raise ConnectionLost("the stream does not show the claim yet")
-        left = {other: head for head in heads if (other := _subject_of(head)) is not None}
-        follows = []
-        for other, head in left.items():
+        if not any(head.stream == own and head.sequence >= claim for head in heads):
+            raise ConnectionLost(f"stream {own} does not show the claim yet")
+        there = {other: head for head in heads if (other := _subject_of(head)) is not None}
+        ends: dict[Subject, Covered] = {}
+        for other, head in there.items():
             if other == subject:
                 continue
-            end = head.sequence
             if head.origin is None or head.origin.moved != subject.partition:
-                end = await self._leave(other, agent, subject)
-            follows.append(Followed(other.partition, end))
+                ends[other] = await self._leave(other, agent, subject)
+            else:
+                ends[other] = head.covered
         before = self._before
-        if before is not None and before != subject and before not in left:
+        if before is not None and before != subject and before not in there:
             with suppress(Rejected):  # that's fine: the stream was made anew, with fewer subjects
-                end = await self._leave(before, agent, subject)
-                follows.append(Followed(before.partition, end))
-        return tuple(follows)
+                ends[before] = await self._leave(before, agent, subject)
+        follows = tuple(Followed(other.partition, end.sequence) for other, end in ends.items())
+        return follows, self._last_of_streams(ends, own)
 
-    async def _leave(self, other: Subject, agent: AgentId, subject: Subject) -> int:
-        return await self._messages.claim(other, agent, self._clock(), moved=subject.partition)
+    def _last_of_streams(self, ends: Mapping[Subject, Covered], own: str) -> dict[str, Covered]:
+        left: dict[str, Covered] = {}
+        for other, end in ends.items():
+            stream = self._messages.stream_of(other)
+            if stream != own and (stream not in left or left[stream].sequence < end.sequence):
+                left[stream] = end
+        return left
 
-    def _strongest_before(self, agent: AgentId, others: Iterable[Stored]) -> AgentId | None:
+    async def _leave(self, other: Subject, agent: AgentId, subject: Subject) -> Covered:
+        moved = subject.partition
+        end = await self._messages.claim(other, agent, self._clock(), moved=moved)
+        return Covered(end, str(agent))
+
+    def _strongest_before(
+        self, agent: AgentId, others: Iterable[Stored], began: int = 0
+    ) -> AgentId | None:
         """Return the newest of the newer agents, which were there before and had clocks that ran ahead; None where none was.
 
-        Raises `FencedError` for one that came later.
+        Raises `FencedError` for one that came later: by its sequence, or in another stream by when this run `began`.
         """
         newer = [other for other in others if other.agent is not None and other.agent > agent]
         for other in newer:
-            if self.agent is not None and other.sequence > self._first:
+            if self.agent is not None and self._is_later(other, began):
                 raise fenced_by(other.agent, other.subject)
         return max((other.agent for other in newer if other.agent is not None), default=None)
+
+    def _is_later(self, other: Stored, began: int) -> bool:
+        if self._is_open:
+            return True
+        if other.stream == self._stream:
+            return other.sequence > self._first
+        return other.stored_at > began
 
     def _name(self, subject: Subject, others: Iterable[Stored]) -> None:
         """Say who wrote to the host's subjects, for which the session before was lost; a plain client once."""
@@ -197,6 +224,18 @@ class Claimant:
                     subject,
                     other.sequence,
                 )
+
+
+def _require_read(positions: Positions, ends: Mapping[str, Covered]) -> None:
+    for stream, end in ends.items():
+        covered = positions.covered(stream)
+        if covered is None or covered.sequence < end.sequence:
+            raise ConnectionLost(f"stream {stream} did not give back all of the own lines")
+
+
+def _is_covered(message: Stored, known: Positions) -> bool:
+    covered = known.covered(message.stream)
+    return covered is not None and message.sequence <= covered.sequence
 
 
 def _subject_of(head: Stored) -> Subject | None:

@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ import nats.errors
 
 from broker.client.answer import stored_at
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
+from broker.wire.delivery import parse
 from broker.wire.message import (
     EXPECTED_SEQUENCE,
     Followed,
@@ -24,8 +25,8 @@ from broker.wire.message import (
     decode_origin,
     encode_origin,
 )
-from broker.wire.positions import Positions
-from broker.wire.streams import STREAM
+from broker.wire.positions import Covered, Positions
+from broker.wire.streams import STREAM, stream_names, stream_of
 from broker.wire.subjects import Subject, host_filter, registry_consumer
 from shipper.publish.stored import AgentId, Rebuilt, Stored
 
@@ -43,22 +44,31 @@ logger = logging.getLogger(__name__)
 class HostMessages:
     """The messages of one host on all its subjects, whatever the number of partitions was when they were stored.
 
-    All methods raise `ConnectionLost` and `Rejected`.
+    `streams` is how many partitions are spread over. All methods raise `ConnectionLost` and `Rejected`.
     """
 
-    def __init__(self, connection: Connection, host: str) -> None:
+    def __init__(self, connection: Connection, host: str, streams: int = 1) -> None:
         """Remember the host."""
+        self.streams = streams
         self._connection = connection
         self._filter = host_filter(host)
         self._consumer = registry_consumer(host)
 
     async def newest(self, subject: Subject) -> Stored | None:
         """Return the last message of a subject, None when there is none (any more)."""
-        answer = await self._connection.call(f"DIRECT.GET.{STREAM}.{subject}")
+        return await self._last(self.stream_of(subject), str(subject))
+
+    def stream_of(self, subject: Subject) -> str:
+        """Return the stream that a subject is in."""
+        return stream_of(subject.partition, self.streams)
+
+    async def _last(self, stream: str, subjects: str) -> Stored | None:
+        answer = await self._connection.call(f"DIRECT.GET.{stream}.{subjects}")
         headers = answer.headers or {}
         if "Nats-Sequence" not in headers and headers.get("Status") == _NO_MESSAGE:
             return None
-        return Stored(int(headers["Nats-Sequence"]), _origin_of(answer), str(subject))
+        subject = headers.get("Nats-Subject", subjects)
+        return Stored(int(headers["Nats-Sequence"]), _origin_of(answer), subject, stream)
 
     async def claim(
         self,
@@ -81,60 +91,85 @@ class HostMessages:
             headers[EXPECTED_SEQUENCE] = str(expected)
         return stored_at(await self._connection.ask(str(subject), b"", headers))
 
-    def since(self, first: int) -> AsyncIterator[list[Stored]]:
-        """Yield all messages from sequence `first` on, oldest first, in pages; what came counts only if nothing is raised."""
-        return self._read({"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, first)})
+    def since(self, first: int, stream: str = STREAM) -> AsyncIterator[list[Stored]]:
+        """Yield all messages of a stream from sequence `first` on, oldest first, in pages.
+
+        What came counts only if nothing is raised.
+        """
+        start = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, first)}
+        return self._read(stream, start)
 
     async def heads(self) -> list[Stored]:
-        """Return the last message of each subject."""
-        start = {"deliver_policy": "last_per_subject"}
-        return [message async for page in self._read(start) for message in page]
+        """Return the last message of each subject, in whatever stream it is."""
+        found: list[Stored] = []
+        for stream in await self._where():
+            async for page in self._read(stream, {"deliver_policy": "last_per_subject"}):
+                found += page
+        return found
 
-    async def rebuild(self, known: Positions, agent: str = "") -> Rebuilt:
-        """Return the positions as the stream has them by now; `known` are those of a snapshot, or none."""
-        if known.sequence:
-            rebuilt = await self._replay(known, agent, known.sequence)
-            if rebuilt.begins_with(known):
-                return rebuilt
-            logger.info(
-                "the stream does not have the last message that the positions cover; reading all that it has"
-            )
-        return await self._replay(known, agent, 1)
+    async def _where(self) -> list[str]:
+        """Return the streams that have something of the host."""
+        names = stream_names(self.streams)
+        if len(names) == 1:
+            return [*names]
+        last = await asyncio.gather(*(self._last(name, self._filter) for name in names))
+        return [message.stream for message in last if message is not None]
 
-    async def _replay(self, known: Positions, agent: str, first: int) -> Rebuilt:
+    async def rebuild(self, known: Positions, agent: str = "", left: Iterable[str] = ()) -> Rebuilt:
+        """Return the positions as the streams have them by now: the own one, and those that the host has `left`.
+
+        `known` are the positions of a snapshot, or none.
+        """
         rebuilt = Rebuilt(known, agent)
-        async for page in self.since(first):
-            rebuilt.take(page)
+        for stream in dict.fromkeys((known.stream, *left)):
+            covered = known.covered(stream)
+            if covered is not None:
+                if await self._replay(rebuilt, stream, covered.sequence) == covered:
+                    continue
+                logger.info(
+                    "stream %s does not have the last message that the positions cover; reading all that it has",
+                    stream,
+                )
+            await self._replay(rebuilt, stream, 1)
         return rebuilt
 
-    async def _read(self, start: Mapping[str, Any]) -> AsyncIterator[list[Stored]]:
+    async def _replay(self, rebuilt: Rebuilt, stream: str, first: int) -> Covered | None:
+        """Take what a stream has from `first` on, and return what its first message is."""
+        found: Covered | None = None
+        async for page in self.since(first, stream):
+            if page and found is None:
+                found = page[0].covered
+            rebuilt.take(page)
+        return found
+
+    async def _read(self, stream: str, start: Mapping[str, Any]) -> AsyncIterator[list[Stored]]:
         config = {**self._config(), **start, "description": secrets.token_hex(8)}
-        made = (await self._take(config))["created"]
+        made = (await self._take(stream, config))["created"]
         count, is_last = 0, False
         while not is_last:
-            page = await self._pull()
+            page = await self._pull(stream)
             count, is_last = count + len(page), len(page) < _PAGE
             yield page
         # made anew with the same configuration, a consumer answers how it stands; another's is refused
-        now = await self._create(config)
+        now = await self._create(stream, config)
         if now["created"] != made or now["delivered"]["consumer_seq"] != count:
             raise ConnectionLost("another agent of this host reads its lines back, too")
-        await self._let_go()
+        await self._let_go(stream)
 
-    async def _take(self, config: Mapping[str, Any]) -> dict[str, Any]:
+    async def _take(self, stream: str, config: Mapping[str, Any]) -> dict[str, Any]:
         # mostly there is none, and a way to the broker and back is saved
         try:
-            return await self._create(config)
+            return await self._create(stream, config)
         except Rejected as error:
             if error.error not in _EXISTS:
                 raise
-        await self._remove()
-        return await self._create(config)
+        await self._remove(stream)
+        return await self._create(stream, config)
 
-    async def _create(self, config: Mapping[str, Any]) -> dict[str, Any]:
+    async def _create(self, stream: str, config: Mapping[str, Any]) -> dict[str, Any]:
         return await self._connection.api(
-            f"CONSUMER.CREATE.{STREAM}.{self._consumer}.{self._filter}",
-            {"stream_name": STREAM, "config": config, "action": "create"},
+            f"CONSUMER.CREATE.{stream}.{self._consumer}.{self._filter}",
+            {"stream_name": stream, "config": config, "action": "create"},
             patience=self._patience,
         )
 
@@ -153,47 +188,46 @@ class HostMessages:
             "inactive_threshold": 30_000_000_000,
         }
 
-    async def _remove(self) -> None:
+    async def _remove(self, stream: str) -> None:
         # who would answer for it may have died with its server
         among = self._connection.has_choice
         try:
-            await self._connection.api(self._removal, patience=_SHORT if among else None)
+            await self._connection.api(self._removal(stream), patience=_SHORT if among else None)
         except Rejected:
             return
         except ConnectionLost:
             if not among:
                 raise
 
-    async def _let_go(self) -> None:
+    async def _let_go(self, stream: str) -> None:
         connection = self._connection
         if connection.has_choice:
             # a removal of which not all servers know yet is in the way of the next consumer
-            await self._remove()
+            await self._remove(stream)
             return
         # whose answer nobody waits for: should the next creation come before it, that is refused and tried again
-        subject = connection.api_now(self._removal)
+        subject = connection.api_now(self._removal(stream))
         await connection.publish(subject, reply=connection.new_inbox())
 
-    @property
-    def _removal(self) -> str:
-        return f"CONSUMER.DELETE.{STREAM}.{self._consumer}"
+    def _removal(self, stream: str) -> str:
+        return f"CONSUMER.DELETE.{stream}.{self._consumer}"
 
-    async def _pull(self) -> list[Stored]:
+    async def _pull(self, stream: str) -> list[Stored]:
         answers: asyncio.Queue[Message] = asyncio.Queue()
-        subject = self._connection.api_now(f"CONSUMER.MSG.NEXT.{STREAM}.{self._consumer}")
+        subject = self._connection.api_now(f"CONSUMER.MSG.NEXT.{stream}.{self._consumer}")
         inbox = self._connection.new_inbox()
         subscription = await self._connection.subscribe(inbox, answers.put)
         try:
             await self._connection.publish(
                 subject, json.dumps({"batch": _PAGE, "no_wait": True}).encode(), reply=inbox
             )
-            return await self._connection.guard(_collect(answers), self._patience, subject)
+            return await self._connection.guard(_collect(stream, answers), self._patience, subject)
         finally:
             with suppress(nats.errors.Error):  # gone with its client
                 await subscription.unsubscribe()
 
 
-async def _collect(answers: "asyncio.Queue[Message]") -> list[Stored]:
+async def _collect(stream: str, answers: "asyncio.Queue[Message]") -> list[Stored]:
     page: list[Stored] = []
     while len(page) < _PAGE:
         message = await answers.get()
@@ -202,8 +236,11 @@ async def _collect(answers: "asyncio.Queue[Message]") -> list[Stored]:
             if status in _END:
                 break
             raise ConnectionLost(f"the consumer that reads back the own lines went away ({status})")
-        sequence = message.metadata.sequence.stream
-        page.append(Stored(sequence, _origin_of(message), message.subject))
+        delivery = parse(message.reply)
+        if delivery is None:
+            raise ConnectionLost("a message came that no consumer has delivered")
+        origin = _origin_of(message)
+        page.append(Stored(delivery.sequence, origin, message.subject, stream, delivery.stored_at))
     return page
 
 

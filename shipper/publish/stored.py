@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from broker.app.exits import FencedError
 from broker.wire.message import Origin
-from broker.wire.positions import Positions
+from broker.wire.positions import Covered, Positions
+from broker.wire.streams import STREAM
 
 __all__ = ["AgentId", "Rebuilt", "Stored", "fenced_by"]
 
@@ -42,11 +43,18 @@ class Stored:
     sequence: int
     origin: Origin | None
     subject: str
+    stream: str = STREAM
+    stored_at: int = 0  # in nanoseconds since the epoch, 0 where that was not asked
 
     @property
     def agent(self) -> AgentId | None:
         """The agent that wrote it; None for any other client."""
         return AgentId.parse(self.origin.agent) if self.origin else None
+
+    @property
+    def covered(self) -> Covered:
+        """Return what positions cover that end with this message."""
+        return Covered(self.sequence, self.origin.agent if self.origin else "")
 
 
 def fenced_by(rival: AgentId | None, subject: str) -> FencedError:
@@ -61,7 +69,8 @@ class Rebuilt:
     """Positions as the stream has them, and who else wrote to the host's subjects behind those that were known.
 
     `last` is the last sequence of each subject; `others` are the last message of each writer but `agent`, by its name, which
-    is empty for whoever wrote without our headers.
+    is empty for whoever wrote without our headers. `began` is when the first message of `agent` itself was stored, in
+    nanoseconds since the epoch, 0 for none.
     """
 
     def __init__(self, known: Positions, agent: str = "") -> None:
@@ -69,28 +78,19 @@ class Rebuilt:
         self.positions = known
         self.last: dict[str, int] = {}
         self.others: dict[str, Stored] = {}
+        self.began = 0
         self._agent = agent
-        self._first: Stored | None = None
 
     def take(self, page: Sequence[Stored]) -> None:
-        """Go on behind messages that follow those that were taken."""
-        self._first = self._first or next(iter(page), None)
+        """Go on behind messages that follow those that were taken of their stream."""
         ours = [message for message in page if message.origin is not None]
         if ours:
             origins = [message.origin for message in ours if message.origin is not None]
-            self.positions = self.positions.advance(origins, ours[-1].sequence)
+            self.positions = self.positions.advance(origins, ours[-1].sequence, ours[-1].stream)
         for message in page:
             self.last[message.subject] = message.sequence
             writer = message.origin.agent if message.origin else ""
             if writer != self._agent:
                 self.others[writer] = message
-
-    def begins_with(self, known: Positions) -> bool:
-        """Whether the first message is the last one that the positions covered."""
-        first = self._first
-        return (
-            first is not None
-            and first.sequence == known.sequence
-            and first.origin is not None
-            and first.origin.agent == known.agent
-        )
+            elif writer:
+                self.began = min(self.began or message.stored_at, message.stored_at)

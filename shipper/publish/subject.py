@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 
 from broker.app.exits import ConfigurationError
 from broker.client.bucket import read
 from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.partitions import read_streams
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
 from broker.wire.subjects import Subject
 from shipper.publish.waiting import Waiting
@@ -38,6 +40,7 @@ class HostSubject:
         self._waiting = waiting
         self._ask_every = ask_every
         self._found = self._newest = Partitions(1, "", 0)
+        self.streams = 1  # that partitions are spread over
         self._asked = 0.0
         self._asking: asyncio.Task[None] | None = None
 
@@ -47,9 +50,10 @@ class HostSubject:
         Raises `ConfigurationError` when it is no such number.
         """
         if self._newest.revision:
-            await self.ask()
+            with suppress(ConnectionLost, Rejected, ConfigurationError):
+                await self._read_all()
         else:
-            await self._waiting.until_answered(self._read)
+            await self._waiting.until_answered(self._read_all)
         self._asked = asyncio.get_running_loop().time()
         self._found = self._newest
         return self._found
@@ -75,6 +79,10 @@ class HostSubject:
             await self._read()
         except (ConnectionLost, Rejected, ConfigurationError) as error:
             logger.debug("the number of partitions is as it was: %s", error)
+
+    async def _read_all(self) -> None:
+        self.streams = await read_streams(self._connection)
+        await self._read()
 
     async def _read(self) -> None:
         entry = await read(self._connection, CONFIG_BUCKET, PARTITIONS_KEY)

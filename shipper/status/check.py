@@ -14,10 +14,9 @@ from pathlib import Path
 from broker.app.address import Address
 from broker.app.exits import OperatorError
 from broker.app.printable import printable
-from broker.client.bucket import read
 from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.partitions import require_layout
 from broker.client.rights import may_publish
-from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAM, partitions_in
 from broker.wire.subjects import Subject, host_filter, registry_consumer
 from shipper.publish.messages import HostMessages
 from shipper.settings import ShipperSettings
@@ -145,23 +144,19 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[Finding]:
 
 
 async def _check_subject(connection: Connection, host: str) -> list[Finding]:
-    entry = await read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    partitions = partitions_in(entry.value if entry else None)
-    if partitions is None:
-        raise OperatorError(
-            "the number of partitions is not set, or no number; run `logbroker apply`"
-        )
-    subject = Subject.for_host(host, partitions)
-    newest = await HostMessages(connection, host).newest(subject)
+    layout = await require_layout(connection)
+    subject = Subject.for_host(host, layout.partitions)
+    newest = await HostMessages(connection, host, layout.streams).newest(subject)
+    stream = layout.stream_of(subject.partition)
     last = f"last message {newest.sequence}" if newest else "nothing there yet"
-    place = f"stream {STREAM}, {subject} of {partitions} partitions, {last}"
+    place = f"stream {stream}, {subject} of {layout.partitions} partitions, {last}"
     reached = Finding(Level.FINE, f"broker at {connection.servers}: {place}")
-    return [reached, *await _check_rights(connection, subject)]
+    return [reached, *await _check_rights(connection, stream, subject)]
 
 
-async def _check_rights(connection: Connection, subject: Subject) -> list[Finding]:
+async def _check_rights(connection: Connection, stream: str, subject: Subject) -> list[Finding]:
     consumer = f"{registry_consumer(subject.host)}.{host_filter(subject.host)}"
-    creation = await connection.api_subject(f"CONSUMER.CREATE.{STREAM}.{consumer}")
+    creation = await connection.api_subject(f"CONSUMER.CREATE.{stream}.{consumer}")
     try:
         answer = json.loads((await connection.request("$SYS.REQ.USER.INFO", patience=2)).data)
         permissions = answer["data"].get("permissions")

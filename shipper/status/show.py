@@ -13,6 +13,7 @@ from broker.app.printable import printable
 from broker.app.sizes import format_size
 from broker.client.bucket import read
 from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.partitions import read_streams
 from broker.wire.positions import Cursor, Positions, PositionsUnreadable
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
 from shipper.publish.messages import HostMessages
@@ -58,7 +59,9 @@ async def _stored(connection: Connection, host: str) -> HostReport:
     if entry is None:
         raise OperatorError("the broker has no positions of it; check --host")
     try:
-        rebuilt = await HostMessages(connection, host).rebuild(Positions.decode(entry.value))
+        saved = Positions.decode(entry.value)
+        messages = HostMessages(connection, host, await read_streams(connection))
+        rebuilt = await messages.rebuild(saved, left=saved.left)
     except PositionsUnreadable as error:
         raise OperatorError(
             f"the snapshot {POSITIONS_BUCKET}/{positions_key(host)} cannot be read: {error}; "

@@ -12,7 +12,7 @@ import pytest
 from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET, offset_key
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume import fetch, task
 from receiver.consume.assignment import Assignment, Destination, Stay, Turn
 from receiver.consume.claim import Claim
@@ -106,8 +106,7 @@ class Tended:
     def put_offset(self, partition: int, to: str) -> None:
         async def put(connection: Connection) -> None:
             now = NOW
-            sequence = await by_hand.sequence_of(connection, to, now)
-            move = await by_hand.propose(connection, partition, sequence, now)
+            move = await by_hand.propose(connection, STREAM, partition, to, now)
             await by_hand.carry_out(connection, move)
 
         self.broker.ask(put)

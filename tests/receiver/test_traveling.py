@@ -4,6 +4,7 @@ import pickle
 import subprocess
 import sys
 
+from broker.wire.streams import StreamLayout
 from receiver.driver.orders import destination_of, pace_of
 from receiver.settings import ReceiverSettings
 
@@ -18,7 +19,7 @@ print([name for name in sys.argv[2:] if name in sys.modules])
 
 def test_a_task_and_what_it_is_given_need_no_package_that_is_only_the_drivers() -> None:
     settings = ReceiverSettings(partition=("0",))
-    sent = pickle.dumps((destination_of(settings, (), 10), pace_of(settings, 2)))
+    sent = pickle.dumps((destination_of(settings, (), StreamLayout(10)), pace_of(settings, 2)))
 
     shown = subprocess.run(
         [sys.executable, "-c", _LOAD, sent.hex(), *_FOREIGN],

@@ -36,6 +36,7 @@ def test_all_that_a_host_may_do_bears_its_own_name(host: str) -> None:
         f"{API}.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.partitions",
         f"{API}.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.pause",
         PAUSE_SUBJECT,
+        f"{API}.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.streams",
         "$SYS.REQ.USER.INFO",
     }
     assert allows(mine, f"logs.p3.{host}")

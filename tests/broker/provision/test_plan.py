@@ -17,6 +17,7 @@ limits = st.none() | st.just(-1) | st.integers(1, 10**15)
 topologies = st.builds(
     Topology,
     partitions=st.integers(1, 12),
+    stream_count=st.just(3),
     max_age=st.timedeltas(timedelta(seconds=1), timedelta(days=400)),
     max_bytes=limits,
     max_msgs=limits,
@@ -47,11 +48,13 @@ def as_applied(topology: Topology, **changes: object) -> Actual:
         },
         consumers={
             f"receiver-p{n}": {"max_deliver": -1, **consumer_config(n)}
-            for n in range(topology.partitions)
+            for n in range(topology.all_partitions)
         },
         partitions=str(topology.partitions),
         messages=0,
         offsets=0,
+        streams_entry=str(topology.stream_count),
+        stream_count=topology.stream_count,
     )
     return replace(actual, **changes)  # type: ignore[arg-type]
 
@@ -66,6 +69,7 @@ def test_an_empty_server_gets_everything_and_the_number_of_partitions_last() -> 
 
     assert {step.action for step in made.steps} == {Action.CREATE}
     assert [step.name for step in made.steps] == [
+        "LOGS_CONFIG/streams",
         "LOGS",
         "KV_LOGS_OFFSETS",
         "KV_LOGS_CONFIG",
@@ -176,8 +180,8 @@ def test_a_number_of_partitions_that_nobody_told_is_the_stored_one(
 ) -> None:
     said = partitions_in(stored)
 
-    assert Topology(partitions_told=False).following(said).partitions == number
-    assert Topology(partitions=7).following(said).partitions == 7
+    assert Topology(partitions_told=False).following(said, None).partitions == number
+    assert Topology(partitions=7).following(said, None).partitions == 7
 
 
 def test_whoever_tells_no_number_changes_none() -> None:

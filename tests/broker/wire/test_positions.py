@@ -16,7 +16,18 @@ IDENTITY = Identity(1, 4, "ab", 2, "cd")
 DAY = 86_400 * 1_000_000_000
 
 
-FIELDS = ["agent", "sequence", "files", "id", "path", "offset", "identity", "seen"]
+FIELDS = [
+    "agent",
+    "stream",
+    "sequence",
+    "files",
+    "id",
+    "path",
+    "offset",
+    "identity",
+    "seen",
+    "left",
+]
 
 
 def origin(file: str, end: int, agent: str = "1-aaaaaaaa") -> Origin:
@@ -157,13 +168,28 @@ def frame_that_claims(size: int) -> bytes:
         pytest.param(Positions().advance([origin("f", 1)], 1).encode()[:-20], id="torn"),
         pytest.param(b"[]", id="another document"),
         pytest.param(b'{"sequence": 1}', id="fields missing"),
-        pytest.param(b'{"agent": "", "sequence": 1, "files": [1]}', id="files that are none"),
-        pytest.param(b'{"agent": "", "sequence": 1, "files": {"f": {}}}', id="another form"),
-        pytest.param(b'{"agent": "", "sequence": ' + b"9" * 5000 + b', "files": []}', id="digits"),
-        pytest.param(b'{"agent": "", "sequence": -1, "files": []}', id="negative"),
-        pytest.param(b'{"agent": "", "sequence": 1e3, "files": []}', id="fraction"),
-        pytest.param(b'{"agent": "", "sequence": true, "files": []}', id="truth"),
-        pytest.param(b'{"agent": "", "sequence": 9223372036854775808, "files": []}', id="huge"),
+        pytest.param(
+            b'{"agent": "", "stream": "LOGS", "sequence": 1, "files": [1]}',
+            id="files that are none",
+        ),
+        pytest.param(
+            b'{"agent": "", "stream": "LOGS", "sequence": 1, "files": {"f": {}}}', id="another form"
+        ),
+        pytest.param(
+            b'{"agent": "", "stream": "LOGS", "sequence": ' + b"9" * 5000 + b', "files": []}',
+            id="digits",
+        ),
+        pytest.param(
+            b'{"agent": "", "stream": "LOGS", "sequence": -1, "files": []}', id="negative"
+        ),
+        pytest.param(
+            b'{"agent": "", "stream": "LOGS", "sequence": 1e3, "files": []}', id="fraction"
+        ),
+        pytest.param(b'{"agent": "", "stream": "LOGS", "sequence": true, "files": []}', id="truth"),
+        pytest.param(
+            b'{"agent": "", "stream": "LOGS", "sequence": 9223372036854775808, "files": []}',
+            id="huge",
+        ),
         pytest.param(with_a_file("offset", 2**63), id="an offset beyond all files"),
         pytest.param(with_a_file("seen", 10**30), id="a time beyond all"),
         pytest.param(with_a_file("id", "a b"), id="an id with a space"),

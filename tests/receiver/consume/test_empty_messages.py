@@ -174,7 +174,7 @@ def test_who_reads_the_stream_again_is_not_stopped_by_empty_messages(
     until = store(anybody, *payloads) + 1
     connection = background.connection((server.url("everything"),))
 
-    runs = read(connection, "LOGS", Range("logs.p0.>", first, until), fail=False)
+    runs = read(connection, Range("logs.p0.>", first, until), fail=False)
 
     assert [message.payload for run in runs for message in run] == payloads
 

@@ -11,7 +11,7 @@ import pytest
 
 from bench.processes import wait_until
 from broker.client.connection import Connection
-from broker.wire.streams import STREAM
+from broker.wire.streams import STREAM, StreamLayout
 from receiver.consume import task
 from receiver.consume.assignment import Assignment, Destination
 from receiver.consume.outcome import Report
@@ -51,7 +51,7 @@ class Receiver:
     @asynccontextmanager
     async def following(self) -> AsyncIterator[asyncio.TaskGroup]:
         async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-            self.followers.follow((0, 1), 2, group)
+            self.followers.follow((0, 1), StreamLayout(2), group)
             running = group.create_task(self.followers.run(self.stop))
             try:
                 yield group
@@ -80,7 +80,7 @@ async def test_once_a_partition_that_is_done_is_not_claimed_again(
         first = receiver.meter.partitions[0]
         await until("partition 0 is received", lambda: first.lines == 1)
         await asyncio.sleep(1)  # it finds that nothing is left
-        receiver.followers.follow((0, 1), 2, group)
+        receiver.followers.follow((0, 1), StreamLayout(2), group)
         await asyncio.sleep(1)
         epoch = first.epoch
         receiver.may_run.set()

@@ -8,7 +8,7 @@ import pytest
 
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
-from broker.wire.streams import subjects_of
+from broker.wire.streams import StreamLayout, subjects_of
 from receiver.consume.claim import Claim, Entry
 from receiver.consume.outcome import Done
 from receiver.driver.partitions import Partitions, find_partitions, wait_for_partitions
@@ -39,16 +39,16 @@ async def test_partitions_beyond_the_number_count_until_they_are_received(
         await connection.ask(f"logs.p{partition}.web01", b"line\n")
     await set_partitions(connection, 2)
 
-    assert await find_partitions(connection) == Partitions(2, (3, 4))
-    assert await find_partitions(connection, {0}) == Partitions(2)
-    assert await find_partitions(connection, {0, 2, 3}) == Partitions(2, (3,))
+    assert await find_partitions(connection) == Partitions(StreamLayout(2), (3, 4))
+    assert await find_partitions(connection, {0}) == Partitions(StreamLayout(2))
+    assert await find_partitions(connection, {0, 2, 3}) == Partitions(StreamLayout(2), (3,))
 
     await Claim(connection, 3, "tests:1").claim(NOW)
     entry = Entry(connection, 3, lambda: NOW)
     await entry.read()
     await entry.move(Done(3, 1, 3, stored_at=1))
     found = await find_partitions(connection)
-    assert found == Partitions(2, (4,))
+    assert found == Partitions(StreamLayout(2), (4,))
     assert found.all == (0, 1, 4)
 
 

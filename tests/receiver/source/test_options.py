@@ -17,7 +17,7 @@ def test_without_options_it_reads_all_of_the_stream_of_this_machine() -> None:
     options = SourceOptions.parse({})
 
     assert options.servers == ("nats://127.0.0.1:4222",)
-    assert (options.stream, options.subjects) == ("LOGS", None)
+    assert (options.stream, options.subjects) == (None, None)
     assert (options.starting, options.ending) == (None, None)
     assert options.fail_on_data_loss
     assert options.show == Show(headers=True, explode=False)
@@ -107,7 +107,6 @@ def test_sizes_may_have_a_unit() -> None:
     [
         ({"server": "x"}, "no option 'server'; there are servers, stream, partitions"),
         ({"stream": "a.b"}, "stream 'a.b' is not a name"),
-        ({"stream": ""}, "stream '' is not a name"),
         ({"partitions": "1,x"}, "partitions '1,x' is neither"),
         ({"partitions": "1234567"}, "partitions '1234567' is neither"),
         ({"partitions": "-1"}, "partitions '-1' is neither"),

@@ -31,7 +31,7 @@ def connect() -> Iterator[Connect]:
 
 
 def messages(connection: Connection, item: Range, fail: bool = True) -> list[Stored]:
-    return [message for run in read(connection, "LOGS", item, fail) for message in run]
+    return [message for run in read(connection, item, fail) for message in run]
 
 
 def test_a_range_holds_its_partition_in_order_and_is_the_same_again(
@@ -52,7 +52,7 @@ def test_many_runs_make_one_range(logs_url: str, store: Any, connect: Connect) -
     block = bytes(1024 * 1024 - 1) + b"\n"
     store(logs_url, *(("logs.p0.web", block, None) for _ in range(20)))
 
-    runs = list(read(connect(logs_url), "LOGS", Range("logs.p0.>", 1, 21), fail=True))
+    runs = list(read(connect(logs_url), Range("logs.p0.>", 1, 21), fail=True))
 
     assert len(runs) > 2
     assert [m.sequence for run in runs for m in run] == list(range(1, 21))
@@ -117,7 +117,7 @@ def test_a_broker_that_restarts_in_the_middle_leaves_no_hole(
     block = bytes(1024 * 1024 - 1) + b"\n"
     call(own_server.url, "STREAM.CREATE.LOGS", Topology().streams()[0])
     store(own_server.url, *(("logs.p0.web", block, None) for _ in range(30)))
-    runs = read(connect(own_server.url), "LOGS", Range("logs.p0.>", 1, 31), fail=True)
+    runs = read(connect(own_server.url), Range("logs.p0.>", 1, 31), fail=True)
 
     read_so_far = [m.sequence for m in next(runs)]
     own_server.kill_and_restart()

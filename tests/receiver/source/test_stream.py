@@ -12,7 +12,7 @@ from receiver.source.stream import StreamReader
 
 pytestmark = pytest.mark.nats
 
-Offsets = dict[str, int]
+Offsets = dict[str, dict[str, int]]
 
 
 class Query:
@@ -126,7 +126,7 @@ def test_what_is_read_may_be_chosen(
 
     end = query.latest(start)
 
-    assert end["sequence"] == 5
+    assert end["LOGS"]["sequence"] == 5
     assert query.batch(start, end) == sequences
 
 
@@ -137,7 +137,8 @@ def test_the_lag_is_told(logs_url: str, store: Any) -> None:
     end = query.latest(dict(query.reader.initialOffset()))
     newest = dict(query.reader.reportLatestOffset())
 
-    assert {key: newest[key] - end[key] for key in end} == {"sequence": 7, "created": 0}
+    assert newest["LOGS"]["sequence"] - end["LOGS"]["sequence"] == 7
+    assert newest["LOGS"]["created"] == end["LOGS"]["created"]
 
 
 def test_a_stream_made_anew_stops_a_query_or_is_read_from_its_beginning(
@@ -163,8 +164,8 @@ def test_a_stream_that_went_back_stops_a_query_or_is_read_from_its_end(
     logs_url: str, store: Any
 ) -> None:
     fill(store, logs_url, 5)
-    created = dict(Query(logs_url).reader.reportLatestOffset())["created"]
-    start = {"sequence": 30, "created": created}
+    created = dict(Query(logs_url).reader.reportLatestOffset())["LOGS"]["created"]
+    start = {"LOGS": {"sequence": 30, "created": created}}
 
     with pytest.raises(Loss, match="the stream ends at sequence 5, before 29"):
         Query(logs_url).latest(start)
