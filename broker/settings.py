@@ -40,12 +40,12 @@ class BrokerSettings(
 
     model_config = SettingsConfigDict(env_prefix="LOGBROKER_")
     program: ClassVar[str] = "logbroker"
+    section: ClassVar[str] = "Server"
 
     store_dir: Path | None = Field(
         None,
         description=(
-            "Folder of the broker's data, made when it is not there; one broker per folder. Of a service of systemd "
-            "$STATE_DIRECTORY, unless told."
+            "Folder of the broker's data, made when it is not there; default: $STATE_DIRECTORY of systemd."
         ),
         json_schema_extra={"metavar": "DIR"},
     )
@@ -56,8 +56,8 @@ class BrokerSettings(
     )
     http: OptionalListen = Field(
         Address("127.0.0.1", 8222),
-        description="Where nats-server's monitoring answers; with credentials under a secret path, which only DIR/broker.json "
-        "tells. Port 0 takes a free one, '' turns it off.",
+        description="Where nats-server's monitoring answers; with credentials under a secret path, which is in DIR/broker.json. '' turns "
+        "it off.",
         json_schema_extra={"metavar": "HOST:PORT", "may_be_empty": True},
     )
     server: Servers = Field(
@@ -88,7 +88,7 @@ class BrokerSettings(
     nats_server: Path | None = Field(
         None,
         description="The nats-server to run; default: the one of the package, then the one on PATH.",
-        json_schema_extra={"metavar": "PATH"},
+        json_schema_extra={"file_only": True, "metavar": "PATH"},
     )
 
     nats: Table = Field(

@@ -1,7 +1,7 @@
 """The settings of a broker that is one of several."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -39,6 +39,8 @@ def _checked(routes: tuple[str, ...]) -> tuple[str, ...]:
 
 class ClusterSettings(ProgramSettings):
     """What makes one of several servers of a broker; nothing of it counts without `cluster`."""
+
+    section: ClassVar[str] = "Cluster"
 
     cluster: Annotated[str, Field(pattern=r"^[^\s.*>]*$")] = Field(
         "",

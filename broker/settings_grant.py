@@ -1,6 +1,6 @@
 """The settings of who gets in at the broker, beside the credential store itself."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -18,15 +18,17 @@ Connections = Annotated[int, Field(ge=1, le=2**31 - 1)]
 class GrantSettings(ProgramSettings):
     """How much those who get in may take."""
 
+    section: ClassVar[str] = "Limits"
+
     host_connections: Connections = Field(
         50_000,
         description="Most connections of all hosts together; what is left of nats-server's 65536 is for others.",
-        json_schema_extra={"metavar": "N"},
+        json_schema_extra={"file_only": True, "metavar": "N"},
     )
     receiver_connections: Connections = Field(
         10_000,
         description="Most connections of all receivers together; one has a few, and some for each of Spark's cores.",
-        json_schema_extra={"metavar": "N"},
+        json_schema_extra={"file_only": True, "metavar": "N"},
     )
 
     @property

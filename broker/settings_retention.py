@@ -17,12 +17,12 @@ class RetentionSettings(ProgramSettings):
     high_water: Percent = Field(
         90,
         description="Percent of a stream's limits from which on messages are purged that every receiver has committed.",
-        json_schema_extra={"metavar": "PERCENT"},
+        json_schema_extra={"file_only": True, "metavar": "PERCENT"},
     )
     low_water: Percent = Field(
         80,
         description="Percent down to which they are purged, the oldest first.",
-        json_schema_extra={"metavar": "PERCENT"},
+        json_schema_extra={"file_only": True, "metavar": "PERCENT"},
     )
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
 """The settings of how the broker runs: whom it is open to, and how its store is encrypted."""
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,6 +12,8 @@ __all__ = ["ServiceSettings"]
 
 class ServiceSettings(ProgramSettings):
     """What `logbroker run` alone is told."""
+
+    section: ClassVar[str] = "Security"
 
     allow_anonymous: bool = Field(
         False,
@@ -25,5 +27,5 @@ class ServiceSettings(ProgramSettings):
     encryption_cipher: Literal["chacha20", "aes"] = Field(
         "chacha20",
         description="Cipher of a store that is new: chacha20, or aes, faster with many CPUs' instructions for it.",
-        json_schema_extra={"metavar": "chacha20|aes"},
+        json_schema_extra={"file_only": True, "metavar": "chacha20|aes"},
     )

@@ -1,7 +1,7 @@
 """The settings of a broker that exchanges lines with brokers of other sites."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -39,6 +39,8 @@ def _named(sites: tuple[str, ...]) -> tuple[str, ...]:
 
 class SitesSettings(ProgramSettings):
     """What makes this broker one of several sites; nothing of it counts without `site`."""
+
+    section: ClassVar[str] = "Other sites"
 
     site: Annotated[str, Field(pattern=_NAME)] = Field(
         "",

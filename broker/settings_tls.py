@@ -1,6 +1,7 @@
 """The settings of TLS at the broker, for those who have certificates of their own; `logbroker tls init` needs none."""
 
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -11,6 +12,8 @@ __all__ = ["TlsSettings"]
 
 class TlsSettings(ProgramSettings):
     """What the server shows and asks for."""
+
+    section: ClassVar[str] = "TLS"
 
     server_cert: Path | None = Field(
         None,

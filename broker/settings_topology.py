@@ -1,7 +1,7 @@
 """What logbroker can be told of the streams, the buckets and the consumers; of it all follows the declaration."""
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -69,6 +69,8 @@ class TopologySettings(ProgramSettings):
     What has no default is left as it is found on a broker, so that a limit that somebody set by hand stays.
     """
 
+    section: ClassVar[str] = "Streams"
+
     partitions: Annotated[int, Field(ge=1, le=MAX_PARTITIONS)] = Field(
         10,
         description="Number of partitions that hosts are spread over; once lines are stored `logbroker partitions` changes it.",
@@ -99,13 +101,13 @@ class TopologySettings(ProgramSettings):
         None,
         description="The largest message that the stream takes, headers included; shippers cut their rounds to it; "
         "-1: whatever the server takes.",
-        json_schema_extra={"metavar": "SIZE"},
+        json_schema_extra={"file_only": True, "metavar": "SIZE"},
     )
     max_consumers: Count | None = Field(
         None,
         description="The most consumers of the stream: one per partition, and one for each shipper while it starts; "
         "-1: any number.",
-        json_schema_extra={"metavar": "N"},
+        json_schema_extra={"file_only": True, "metavar": "N"},
     )
     discard: Literal["old", "new"] = Field(
         "new",
@@ -116,16 +118,17 @@ class TopologySettings(ProgramSettings):
         None,
         description="The most messages of one host that the stream holds, beyond which the host's oldest go, received or "
         "not; -1: any number.",
-        json_schema_extra={"metavar": "N"},
+        json_schema_extra={"file_only": True, "metavar": "N"},
     )
     discard_new_per_subject: bool = Field(
         False,
-        description="Let a host wait instead that has --max-msgs-per-subject messages in the stream.",
+        description="Let a host wait instead that has max_msgs_per_subject messages in the stream.",
+        json_schema_extra={"file_only": True},
     )
     storage: Literal["file", "memory"] = Field(
         "file",
         description="Where stream and buckets are; in memory, all is gone when the server stops. Cannot be changed.",
-        json_schema_extra={"metavar": "file|memory"},
+        json_schema_extra={"file_only": True, "metavar": "file|memory"},
     )
     replicas: Annotated[int, Field(ge=1, le=5)] | None = Field(
         None,
@@ -135,33 +138,33 @@ class TopologySettings(ProgramSettings):
     compression: Literal["none", "s2"] | None = Field(
         None,
         description="Compress what is stored; what shippers sent compressed gains nothing, and reading costs more.",
-        json_schema_extra={"metavar": "none|s2"},
+        json_schema_extra={"file_only": True, "metavar": "none|s2"},
     )
     placement_cluster: PlacementName | None = Field(
         None,
         description="Name of the cluster that must hold stream and buckets; '' for any.",
-        json_schema_extra={"metavar": "NAME"},
+        json_schema_extra={"file_only": True, "metavar": "NAME"},
     )
     placement_tags: Many = Field(
         (),
         description="Tag (server_tags) that servers must have to hold stream and buckets; may be given several times.",
-        json_schema_extra={"metavar": "TAG"},
+        json_schema_extra={"file_only": True, "metavar": "TAG"},
     )
     duplicate_window: Duration = Field(
         _SHORTEST_WINDOW,
         description="How long the server remembers Nats-Msg-Id headers, which foreign publishers may send and shippers "
         "do not need; all hosts share that memory: within it, one's message is dropped as another's duplicate.",
-        json_schema_extra={"metavar": "TIME"},
+        json_schema_extra={"file_only": True, "metavar": "TIME"},
     )
     description: Annotated[str, Field(max_length=_LONGEST_DESCRIPTION)] | None = Field(
         None,
         description="Description of the stream, for people who look at it.",
-        json_schema_extra={"metavar": "TEXT"},
+        json_schema_extra={"file_only": True, "metavar": "TEXT"},
     )
     metadata: Metadata = Field(
         (),
         description="NAME=VALUE for the stream's metadata; may be given several times.",
-        json_schema_extra={"metavar": "NAME=VALUE"},
+        json_schema_extra={"file_only": True, "metavar": "NAME=VALUE"},
     )
 
     @field_validator("max_age")

@@ -71,6 +71,8 @@ class ProgramSettings(BaseSettings):
         enable_decoding=False,  # a variable is read as an option is, never as JSON
     )
     program: ClassVar[str]
+    section: ClassVar[str] = "Logging"
+    """Under which title the help shows the options of the fields that a class adds."""
     from_file: ClassVar[Mapping[str, Any]] = {}
     """What the files say; `load` makes a model of its own for each."""
 

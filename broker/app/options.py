@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
+from inspect import get_annotations
 from pathlib import Path
 from typing import Any, TypeVar, get_origin
 
@@ -13,10 +14,33 @@ from pydantic.fields import FieldInfo
 from broker.app.configuration import ProgramSettings, load, name_of
 from broker.app.durations import format_duration
 
-__all__ = ["given", "settings_options", "spread"]
+__all__ = ["SectionedCommand", "given", "settings_options", "spread"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Model = TypeVar("Model", bound=ProgramSettings)
+
+
+class SectionedCommand(click.Command):
+    """A command whose help shows options in the sections of the settings that they belong to."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, section by section."""
+        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for one in self.get_params(ctx):
+            if record := one.get_help_record(ctx):
+                section = one.section if isinstance(one, _SettingOption) else "Options"
+                sections.setdefault(section, []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+class _SettingOption(click.Option):
+    """An option of a setting; `section` is the title under which the help shows it."""
+
+    def __init__(self, *arguments: Any, section: str, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.section = section
 
 
 def settings_options(
@@ -32,7 +56,7 @@ def settings_options(
         fields = sorted(model.model_fields.items(), key=lambda f: f[0] not in model.__annotations__)
         for name, field in reversed(fields):
             if (only is None or name in only) and _is_option(field):
-                command = _option(name, field)(command)
+                command = _option(name, field, _section_of(model, name))(command)
         return click.option(
             "--config",
             type=click.Path(path_type=Path),
@@ -94,17 +118,36 @@ def _is_option(field: FieldInfo) -> bool:
     return get_origin(field.annotation) is not dict and not extra.get("file_only")
 
 
-def _option(name: str, field: FieldInfo) -> Callable[[Command], Command]:
+def _section_of(model: type[BaseModel], name: str) -> str:
+    declaring = next(one for one in model.__mro__ if name in get_annotations(one))
+    return str(getattr(declaring, "section", "Options"))
+
+
+def _option(name: str, field: FieldInfo, section: str) -> Callable[[Command], Command]:
     shown = name_of(name).replace("_", "-")
     flag = f"--{shown}"
     help_text = f"{field.description or ''}{_default_text(field)}"
     if field.annotation is bool:
-        return click.option(f"{flag}/--no-{shown}", name, default=None, help=help_text)
+        return click.option(
+            f"{flag}/--no-{shown}",
+            name,
+            default=None,
+            help=help_text,
+            cls=_SettingOption,
+            section=section,
+        )
     multiple = get_origin(field.annotation) is tuple
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     metavar = str(extra.get("metavar", "TEXT"))
     return click.option(
-        flag, name, default=None, multiple=multiple, metavar=metavar, help=help_text
+        flag,
+        name,
+        default=None,
+        multiple=multiple,
+        metavar=metavar,
+        help=help_text,
+        cls=_SettingOption,
+        section=section,
     )
 
 

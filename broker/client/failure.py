@@ -41,8 +41,8 @@ def failure_of(error: BaseException, server: str, access: Access) -> Failure:
             answer = f"ends the TLS handshake: {reason}; check the --tls options"
         case _ if "maximum" in text.lower():
             answer = (
-                f"connection limit reached: {text}; see there who connects so often, or raise --host-connections, "
-                "--receiver-connections"
+                f"connection limit reached: {text}; see there who connects so often, or raise host_connections, "
+                "receiver_connections"
             )
         case _ if any(word in text.lower() for word in _REFUSALS):
             answer = f"refuses {_visitor(server, access)}: {text}"

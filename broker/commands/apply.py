@@ -10,7 +10,7 @@ import click
 
 from broker.app import consent, program
 from broker.app.exits import OperatorError
-from broker.app.options import given, settings_options
+from broker.app.options import SectionedCommand, given, settings_options
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.provision.apply import carry_out, look, refuse
 from broker.provision.cautions import cautions
@@ -29,7 +29,7 @@ JSON = click.option("--json", "in_json", is_flag=True, help="Show the plan as JS
 logger = logging.getLogger(__name__)
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @DRY_RUN
 @JSON
 @consent.YES

@@ -9,7 +9,7 @@ import click
 
 from broker.app.exits import ConfigurationError
 from broker.app.notify import notifier_from
-from broker.app.options import given, settings_options
+from broker.app.options import SectionedCommand, given, settings_options
 from broker.retention.service import retain
 from broker.server.pushes import refuse_pushes
 from broker.server.service import log_as_set, serve
@@ -18,7 +18,7 @@ from broker.settings import RUN_FIELDS, BrokerSettings
 __all__ = ["run"]
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @settings_options(BrokerSettings, RUN_FIELDS)
 def run(**options: Any) -> None:
     """Run nats-server on a folder until SIGTERM; says when it is ready."""

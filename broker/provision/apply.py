@@ -44,10 +44,10 @@ STREAM_NOT_FOUND = 10059
 """The error of JetStream for a stream that is not there."""
 _WAYS = {  # what to do about an answer that does not say it
     10074: "; run three servers as a cluster (--cluster), or keep --replicas 1",
-    10005: "; fewer servers than --replicas are there, or have the --placement-tags",
+    10005: "; fewer servers than --replicas are there, or have the placement_tags",
     10123: "; apply --replicas alone, and the placement when all servers have the stream",
     10047: "; the store has no room for so much: lower --max-bytes, or raise --max-store",
-    10026: "; raise --max-consumers by `logbroker apply`: each partition needs a consumer",
+    10026: "; raise max_consumers by `logbroker apply`: each partition needs a consumer",
     10028: "; memory holds half of --memory: lower --max-bytes, or raise that",
 }
 _STAGES = 5

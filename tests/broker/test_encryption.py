@@ -26,8 +26,9 @@ def holds(store: Path, text: bytes) -> bool:
 def test_no_line_can_be_read_in_an_encrypted_store_and_all_are_there_again(
     start_broker: Any, key: str, cipher: str
 ) -> None:
-    options = ("--encryption-key-file", key, "--encryption-cipher", cipher)
-    broker = start_broker(*options)
+    options = ("--encryption-key-file", key)
+    environment = {"LOGBROKER_ENCRYPTION_CIPHER": cipher}
+    broker = start_broker(*options, environment=environment)
     assert fill(broker.wait_ready()["server"], 20, size=500) == 20
     broker.end(9)
 
@@ -35,7 +36,7 @@ def test_no_line_can_be_read_in_an_encrypted_store_and_all_are_there_again(
     assert not holds(broker.store, b"logs.>")
     assert "quotes" not in (broker.store / "nats-server.conf").read_text("utf-8")
 
-    again = start_broker(*options)
+    again = start_broker(*options, environment=environment)
     assert ask(again.wait_ready()["server"], "STREAM.INFO.LOGS")["state"]["messages"] == 20
 
 

@@ -104,7 +104,9 @@ def test_a_folder_that_cannot_be_used_is_one_line(
 def test_a_missing_nats_server_is_a_matter_of_configuration(
     tmp_path: Path, logbroker: Call
 ) -> None:
-    ended = logbroker("run", "--store-dir", tmp_path / "s", "--nats-server", tmp_path / "none")
+    ended = logbroker(
+        "run", "--store-dir", tmp_path / "s", LOGBROKER_NATS_SERVER=str(tmp_path / "none")
+    )
 
     assert ended.returncode == 78
     assert ended.stderr.count("\n") == 1
@@ -153,24 +155,40 @@ def test_apply_shows_a_changed_field_before_and_after(logbroker: Call, fresh_url
     assert logbroker(*options, "--max-age", "2d").stdout == "nothing to do\n"
 
 
-LIMITS = (
-    *("--max-msgs", "1000000", "--max-msg-size", "1MiB", "--max-consumers", "50"),
-    *("--max-msgs-per-subject", "5000", "--discard-new-per-subject", "--compression", "s2"),
-    *("--duplicate-window", "30s", "--description", "lines of all hosts"),
-    *("--metadata", "owner=ops", "--metadata", "tier=gold", "--max-bytes", "1GB"),
-)
+LIMITS = """
+max_msg_size = "1MiB"
+max_consumers = 50
+max_msgs_per_subject = 5000
+discard_new_per_subject = true
+compression = "s2"
+duplicate_window = "30s"
+description = "lines of all hosts"
+metadata = ["owner=ops", "tier=gold"]
+"""
 
 
 @pytest.mark.nats
-def test_every_limit_of_the_stream_is_an_option(logbroker: Call, fresh_url: str) -> None:
-    options = ("apply", "--server", fresh_url, "--partitions", "1")
+def test_every_limit_of_the_stream_is_a_setting(
+    logbroker: Call, fresh_url: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text(LIMITS, "utf-8")
+    options = ("apply", "--server", fresh_url, "--partitions", "1", "--config", config)
 
-    applied = logbroker(*options, *LIMITS)
+    applied = logbroker(*options, "--max-msgs", "1000000", "--max-bytes", "1GB")
     lifted = logbroker(*options, "--max-msgs", "-1", "--dry-run")
 
-    assert applied.returncode == 0
+    assert applied.returncode == 0, applied.stderr
     assert applied.stderr.count("\n") == 2  # of what hosts and consumers may meet
-    assert "- max_msgs: 1000000  + max_msgs: -1" in lifted.stdout
+    assert lifted.stdout == "~ update stream LOGS\n    - max_msgs: 1000000  + max_msgs: -1\n"
+
+
+def test_the_help_of_run_fits_on_two_screens(logbroker: Call) -> None:
+    shown = logbroker("run", "--help").stdout.splitlines()
+
+    assert len(shown) <= 104
+    for title in ("Server:", "Streams:", "TLS:", "Cluster:", "Other sites:", "Logging:"):
+        assert title in shown
 
 
 @pytest.mark.nats
@@ -178,9 +196,12 @@ def test_what_deletes_is_asked_about_and_refused_where_nobody_can_answer(
     logbroker: Call, logs_url: str
 ) -> None:
     asyncio.run(_publish_and_commit(logs_url))
-    lower = ("apply", "--server", logs_url, "--partitions", "2", "--max-msgs-per-subject", "1")
+    options = ("apply", "--server", logs_url, "--partitions", "2")
+    lower = {"LOGBROKER_MAX_MSGS_PER_SUBJECT": "1"}
 
-    dry, refused, done = (logbroker(*lower, *more) for more in (["--dry-run"], [], ["--yes"]))
+    dry, refused, done = (
+        logbroker(*options, *more, **lower) for more in (["--dry-run"], [], ["--yes"])
+    )
 
     assert [one.returncode for one in (dry, refused, done)] == [0, 2, 0]
     assert "    ! deletes all but the newest 1 messages of each host" in dry.stdout
@@ -194,7 +215,7 @@ def test_what_cannot_be_changed_in_place_is_refused_with_the_way_round(
 ) -> None:
     options = ("apply", "--server", logs_url, "--partitions", "2", "--yes")
 
-    refused = logbroker(*options, "--storage", "memory")
+    refused = logbroker(*options, LOGBROKER_STORAGE="memory")
 
     assert refused.returncode == 78
     assert "storage is file, should be memory, and cannot be changed in place" in refused.stderr

@@ -33,16 +33,20 @@ def test_a_start_with_a_lower_limit_deletes_nothing_and_says_how_to(start_broker
     broker.end()
     time.sleep(1.1)
 
-    again = start_broker("--partitions", "1", "--max-age", "1s", "--max-consumers", "50")
+    again = start_broker(
+        "--partitions", "1", "--max-age", "1s", environment={"LOGBROKER_MAX_CONSUMERS": "50"}
+    )
     info = asyncio.run(publish_and_look(again.wait_ready()["server"], 0))
 
     assert info["state"]["messages"] == 5
     assert (info["config"]["max_age"], info["config"]["max_consumers"]) == (86_400 * 10**9, 50)
-    assert "LOGS keeps its max_age, since the change deletes 5 of 5 messages" in again.said
+    assert "LOGS keeps its max_age, since the change deletes what is from before" in again.said
 
 
 def test_streams_in_memory_are_bounded_by_it_and_said(start_broker: Any) -> None:
-    broker = start_broker("--storage", "memory", "--memory", "128MiB", "--partitions", "2")
+    broker = start_broker(
+        "--memory", "128MiB", "--partitions", "2", environment={"LOGBROKER_STORAGE": "memory"}
+    )
 
     config = asyncio.run(publish_and_look(broker.wait_ready()["server"], 1))["config"]
 

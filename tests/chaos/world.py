@@ -295,13 +295,14 @@ class World:
                 hosts=[_host_name(number) for number in range(self.shape.hosts)],
                 receivers=self._receiver_names,
             )
+        limits = self.folder / "limits.toml"
+        limits.write_text(f"host_connections = {_HOST_CONNECTIONS + self.shape.hosts}\n", "utf-8")
         for name, store in stores.items():
             machine = self.machines[name]
             words: list[str | Path] = ["run", "--store-dir", store, "--listen", str(machine.client)]
             words += ["--http", "", "--partitions", str(self.shape.partitions)]
             words += ["--server-name", name]
-            limit = str(_HOST_CONNECTIONS + self.shape.hosts)
-            words += ["--host-connections", limit] if self.keys else ["--allow-anonymous"]
+            words += ["--config", limits] if self.keys else ["--allow-anonymous"]
             if len(names) > 1:
                 words += ["--cluster", "c", "--cluster-listen", str(machine.route), *routes]
                 words += ["--cluster-secret-file", secret]

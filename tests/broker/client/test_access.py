@@ -277,5 +277,5 @@ async def test_a_broker_that_is_full_is_told_from_one_that_is_not_there(serve: S
     said = await refusal(f"nats://{where}", access)
 
     assert "connection limit reached: maximum account active connections exceeded" in said
-    assert "--host-connections" in said
+    assert "host_connections" in said
     await first.close()
