@@ -12,14 +12,14 @@ from broker.backup.manifest import Archive
 from broker.retention.disk import without_note
 from broker.wire.descent import Ancestor, is_being_restored, is_closed, restoring
 
-__all__ = ["Change", "Preview", "closed_config", "limit_of", "preview"]
+__all__ = ["Preview", "RestoreOptions", "closed_config", "limit_of", "preview"]
 
 _NANOSECONDS = 1_000_000_000
 _CONFIG = BUCKETS[2]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RestoreOptions:
     """What a restore changes of the archived configurations; None leaves it as it was."""
 
     replicas: int | None = None
@@ -44,7 +44,7 @@ class Preview:
 def preview(
     archives: Sequence[Archive],
     present: Mapping[str, Mapping[str, Any]],
-    change: Change,
+    options: RestoreOptions,
     now: datetime,
 ) -> Preview:
     """Judge a restore of these archives by the streams that are present (STREAM.INFO, by name)."""
@@ -60,7 +60,7 @@ def preview(
     notes: list[str] = []
     refusals: list[str] = []
     for archive in archives:
-        if words := _expired(archive, change, now):
+        if words := _expired(archive, options, now):
             (refusals if words.startswith("everything") else notes).append(words)
     return Preview(deletes, tuple(notes), tuple(refusals))
 
@@ -79,9 +79,9 @@ def _described(info: Mapping[str, Any]) -> str:
     )
 
 
-def _expired(archive: Archive, change: Change, now: datetime) -> str:
+def _expired(archive: Archive, options: RestoreOptions, now: datetime) -> str:
     """Return what of an archive expires as soon as it is restored; empty for nothing."""
-    age = change.max_age_of(archive)
+    age = options.max_age_of(archive)
     if not age or not archive.messages:
         return ""
     edge, kept = now - age, format_duration(age)
@@ -114,7 +114,7 @@ def limit_of(archive: Archive, present: Mapping[str, Any] | None) -> int:
 
 
 def closed_config(
-    archive: Archive, change: Change, present: Mapping[str, Any] | None
+    archive: Archive, options: RestoreOptions, present: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return the configuration under which an archive is read in: nobody can publish to it yet.
 
@@ -124,8 +124,8 @@ def closed_config(
     config = without_note(archive.config) | {"max_bytes": -1}
     if present is not None:
         config["storage"] = present["config"].get("storage", "file")
-    if change.replicas is not None:
-        config["num_replicas"] = change.replicas
-    if change.max_age is not None and archive.stream not in BUCKETS:
-        config["max_age"] = int(change.max_age.total_seconds()) * _NANOSECONDS
+    if options.replicas is not None:
+        config["num_replicas"] = options.replicas
+    if options.max_age is not None and archive.stream not in BUCKETS:
+        config["max_age"] = int(options.max_age.total_seconds()) * _NANOSECONDS
     return restoring(config, Ancestor(archive.created, archive.until), present)

@@ -22,7 +22,7 @@ from broker.app.folder import open_folder
 from broker.app.sizes import format_size
 from broker.backup.archives import BUCKETS
 from broker.backup.manifest import Archive
-from broker.backup.preview import Change, closed_config, limit_of
+from broker.backup.preview import RestoreOptions, closed_config, limit_of
 from broker.backup.progress import progress
 from broker.backup.transfer import read_in
 from broker.client.connection import Connection, ConnectionLost, Rejected
@@ -55,12 +55,12 @@ async def present(connection: Connection, streams: Iterable[str]) -> dict[str, M
 
 
 async def restore(
-    connection: Connection, folder: Path, archives: Sequence[Archive], change: Change
+    connection: Connection, folder: Path, archives: Sequence[Archive], options: RestoreOptions
 ) -> None:
     """Put the archives of a checked backup in the place of the streams that exist; raises `OperatorError`."""
     ordered = sorted(archives, key=_turn)
     there = await present(connection, [archive.stream for archive in ordered])
-    closed = {one.stream: closed_config(one, change, there.get(one.stream)) for one in ordered}
+    closed = {one.stream: closed_config(one, options, there.get(one.stream)) for one in ordered}
     limits = {one.stream: limit_of(one, there.get(one.stream)) for one in ordered}
     await _measure(connection, ordered, limits, there)
     await _probe(connection, ordered, closed, there)

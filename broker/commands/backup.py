@@ -16,7 +16,7 @@ from broker.app.sizes import format_size
 from broker.backup import directory
 from broker.backup.archives import STREAMS, back_up, check, stream_of
 from broker.backup.manifest import Archive, Backup
-from broker.backup.preview import Change, Preview, preview
+from broker.backup.preview import Preview, RestoreOptions, preview
 from broker.backup.restore import present
 from broker.backup.restore import restore as put_back
 from broker.client import bucket
@@ -150,8 +150,8 @@ def restore(
     found = directory.find(folder)
     kept = directory.load(found)
     archives = _chosen(kept, streams)
-    change = Change(replicas, max_age)
-    plan = (kept, archives, change)
+    wanted = RestoreOptions(replicas, max_age)
+    plan = (kept, archives, wanted)
     seen = asking(settings, "restore", lambda connection: _preview(connection, *plan))
     click.echo(printable(f"from {found}, of {kept.server}, taken at {kept.began}:"))
     for line in [*map(_line, archives), *(f"note: {note}" for note in seen.notes)]:
@@ -173,7 +173,7 @@ def restore(
             raise OperatorError(
                 f"{', '.join(sorted(new))} got messages meanwhile, which would be deleted; nothing was changed"
             )
-        return await _restore(connection, found, archives, change)
+        return await _restore(connection, found, archives, wanted)
 
     click.echo(asking(settings, "restore", restored))
 
@@ -195,7 +195,7 @@ def _refuse(seen: Preview, *, replace: bool) -> None:
 
 
 async def _preview(
-    connection: Connection, kept: Backup, archives: tuple[Archive, ...], change: Change
+    connection: Connection, kept: Backup, archives: tuple[Archive, ...], wanted: RestoreOptions
 ) -> Preview:
     version = (await connection.once()).connected_server_version
     theirs = tuple(int(part) for part in kept.server_version.split(".")[:2] if part.isdigit())
@@ -205,14 +205,14 @@ async def _preview(
             "them; nothing was changed"
         )
     there = await present(connection, {*STREAMS, *(archive.stream for archive in archives)})
-    return preview(archives, there, change, _now())
+    return preview(archives, there, wanted, _now())
 
 
 async def _restore(
-    connection: Connection, folder: Path, archives: tuple[Archive, ...], change: Change
+    connection: Connection, folder: Path, archives: tuple[Archive, ...], wanted: RestoreOptions
 ) -> str:
     before = await _partitions(connection)
-    await put_back(connection, folder, archives, change)
+    await put_back(connection, folder, archives, wanted)
     after = await _partitions(connection)
     return "\n".join(
         map(printable, _afterwards({one.stream: one for one in archives}, before, after))

@@ -8,7 +8,7 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.provision.apply import Refused, apply
-from broker.provision.rooms import smallest_room, write_room
+from broker.provision.capacity import smallest_capacity, write_capacity
 from broker.provision.steps import Plan
 from broker.topology import Topology
 
@@ -48,8 +48,8 @@ async def _attempt(connection: Connection, server: str, desired: Topology) -> Pl
     if own is None or own <= 0:
         return await apply(connection, desired, _STEP)
     room, done = 0, Plan(())
-    while room != (room := await smallest_room(connection, server, own)):
+    while room != (room := await smallest_capacity(connection, server, own)):
         done = await apply(connection, replace(desired, room=room), _STEP)
         # told only now, where there was no bucket before; whoever was smaller meanwhile is seen by the next look
-        await write_room(connection, server, own)
+        await write_capacity(connection, server, own)
     return done

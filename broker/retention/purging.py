@@ -22,7 +22,7 @@ from broker.retention.headers import read_headers
 from broker.wire.streams import STREAM
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject, partition_filter
 
-__all__ = ["Choice", "Part", "Purge", "choose", "consequences", "erase", "purge"]
+__all__ = ["Choice", "Purge", "PurgePart", "choose", "consequences", "erase", "purge"]
 
 _PATIENCE = 600.0  # seconds; nats-server reads the whole stream to purge a subject
 
@@ -39,7 +39,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PurgePart:
     """The messages of a subject filter below sequence `until`; of so many `messages`, no receiver has `unreceived`."""
 
     filter: str
@@ -53,7 +53,7 @@ class Purge:
     """What would go of the stream that was made at `created`: all below `until`, or, where that is None, the parts."""
 
     created: str
-    parts: tuple[Part, ...]
+    parts: tuple[PurgePart, ...]
     until: int | None
 
     @property
@@ -85,7 +85,7 @@ async def choose(connection: Connection, choice: Choice) -> Purge:
         if unreceived_from < until:
             unreceived = await _count(connection, subject_filter, unreceived_from) - from_there
         if messages:
-            parts.append(Part(subject_filter, until, messages, unreceived))
+            parts.append(PurgePart(subject_filter, until, messages, unreceived))
     is_all = not (choice.hosts or choice.partitions)
     return Purge(info["created"], tuple(parts), end if is_all else None)
 

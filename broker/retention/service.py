@@ -3,7 +3,7 @@
 import shutil
 
 from broker.retention.water import Disk, Water
-from broker.retention.worker import RetentionWorker
+from broker.retention.worker import StreamRetention
 from broker.server.context import ServerContext
 from broker.server.resolve import own_name, space_kept_free
 
@@ -12,7 +12,7 @@ __all__ = ["retain"]
 
 async def retain(context: ServerContext) -> None:
     """Keep space in the streams of a broker that is ready, until cancelled."""
-    worker = RetentionWorker(
+    worker = StreamRetention(
         context.connection,
         own_name(context.settings),
         lambda: context.resolved.topology.names,

@@ -27,7 +27,7 @@ from broker.retention.disk import limit_for
 from broker.retention.water import Disk, Water, excess, is_near
 from broker.wire.descent import is_being_restored
 
-__all__ = ["RetentionWorker", "Space", "State"]
+__all__ = ["SpaceState", "StreamRetention", "StreamSpace"]
 
 _OFTEN, _SELDOM = 0.1, 0.5  # seconds between looks
 _SHARE = (
@@ -37,7 +37,7 @@ _PATIENCE = 60.0  # seconds for a purge
 logger = logging.getLogger(__name__)
 
 
-class State(StrEnum):
+class SpaceState(StrEnum):
     """How a stream is, as operators are told."""
 
     OK = "ok"
@@ -47,17 +47,17 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Space:
+class StreamSpace:
     """A stream: its state since when (RFC 3339), who needs its first messages, and what this broker has purged of it."""
 
-    state: State = State.OK
+    state: SpaceState = SpaceState.OK
     since: str | None = None
     needed_by: tuple[str, ...] = ()
     purged_messages: int = 0
     purged_bytes: int = 0
 
 
-class RetentionWorker:
+class StreamRetention:
     """The worker of one broker."""
 
     def __init__(
@@ -73,7 +73,7 @@ class RetentionWorker:
 
         `disk` returns None where the streams' limits do not follow the disk.
         """
-        self.spaces: dict[str, Space] = {}
+        self.spaces: dict[str, StreamSpace] = {}
         self._connection = connection
         self._server = server
         self._streams, self._water, self._disk, self._clock = streams, water, disk, clock
@@ -106,7 +106,7 @@ class RetentionWorker:
         began = asyncio.get_running_loop().time()
         info = await self._connection.api(f"STREAM.INFO.{stream}")
         if not self._leads(info) or is_being_restored(info["config"]):
-            self._enter(stream, State.OK)
+            self._enter(stream, SpaceState.OK)
             return _SELDOM
         disk, water = self._disk(), self._water()
         if config := limit_for(info, disk):
@@ -114,7 +114,7 @@ class RetentionWorker:
         missing = disk.reserve - disk.free if disk is not None and disk.is_short else 0
         share = excess(info, water, missing)
         if not share:
-            self._enter(stream, State.OK)
+            self._enter(stream, SpaceState.OK)
             return _OFTEN if is_near(info, water) else _SELDOM
         await self._purge(info, share)
         return max(_OFTEN, _SHARE * (asyncio.get_running_loop().time() - began))
@@ -166,12 +166,12 @@ class RetentionWorker:
 
     def _purged(self, info: Mapping[str, Any], messages: int, size: int) -> None:
         stream = info["config"]["name"]
-        if self.spaces[stream].state is State.OK:
+        if self.spaces[stream].state is SpaceState.OK:
             logger.info(
                 "stream %s holds %s in %d messages: purging what every receiver has committed, oldest first",
                 *(stream, format_size(int(info["state"]["bytes"])), info["state"]["messages"]),
             )
-        self._enter(stream, State.PURGING)
+        self._enter(stream, SpaceState.PURGING)
         space = self.spaces[stream]
         self.spaces[stream] = replace(
             space,
@@ -183,7 +183,7 @@ class RetentionWorker:
         stream, first = info["config"]["name"], min(wants.values(), default=0)
         needed_by = tuple(sorted(name for name, sequence in wants.items() if sequence == first))
         drops = info["config"].get("discard") == "old"
-        if self._enter(stream, State.DROPPING if drops else State.WAITING, needed_by):
+        if self._enter(stream, SpaceState.DROPPING if drops else SpaceState.WAITING, needed_by):
             logger.warning(
                 "stream %s is full, and %s: %s still needs its oldest message, %d; start that receiver, or give the "
                 "stream more space (--max-bytes)",
@@ -193,17 +193,21 @@ class RetentionWorker:
                 first,
             )
 
-    def _enter(self, stream: str, state: State, needed_by: tuple[str, ...] = ()) -> bool:
+    def _enter(self, stream: str, state: SpaceState, needed_by: tuple[str, ...] = ()) -> bool:
         """Note a stream's state; return whether that is news."""
-        before = self.spaces.get(stream, Space())
+        before = self.spaces.get(stream, StreamSpace())
         is_news = (before.state, before.needed_by) != (state, needed_by)
-        if is_news and state is State.OK and before.state in {State.WAITING, State.DROPPING}:
+        if (
+            is_news
+            and state is SpaceState.OK
+            and before.state in {SpaceState.WAITING, SpaceState.DROPPING}
+        ):
             logger.info("stream %s has space again", stream)
         since = before.since if before.state is state else self._clock().isoformat("T", "seconds")
         self.spaces[stream] = replace(
             before,
             state=state,
             needed_by=needed_by,
-            since=None if state is State.OK else since,
+            since=None if state is SpaceState.OK else since,
         )
         return is_news

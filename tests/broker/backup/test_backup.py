@@ -17,7 +17,7 @@ from broker.app.exits import OperatorError
 from broker.app.folder import open_folder
 from broker.backup.archives import STREAMS, back_up, check
 from broker.backup.manifest import Backup
-from broker.backup.preview import Change, preview
+from broker.backup.preview import RestoreOptions, preview
 from broker.backup.restore import present, restore
 from broker.client import bucket
 from broker.client.connection import Connection, Rejected
@@ -33,7 +33,7 @@ from tests.receiver.partition import ours
 pytestmark = pytest.mark.nats
 
 NOW = datetime(2026, 11, 21, 16, 45, tzinfo=UTC)
-KEEP = Change()
+KEEP = RestoreOptions()
 
 
 def clock() -> datetime:
@@ -219,14 +219,19 @@ async def test_a_restore_that_dies_leaves_nothing_that_can_be_written_to_and_can
 
 
 @pytest.mark.parametrize(
-    ("change", "bound", "words"),
+    ("options", "bound", "words"),
     [
-        pytest.param(Change(replicas=3), 900_000, "try --replicas 1", id="too few servers"),
+        pytest.param(RestoreOptions(replicas=3), 900_000, "try --replicas 1", id="too few servers"),
         pytest.param(KEEP, 90_000, "more than its limit", id="too small a stream"),
     ],
 )
 async def test_what_the_server_would_refuse_is_found_before_anything_is_deleted(
-    source: Connection, target: Connection, tmp_path: Path, change: Change, bound: int, words: str
+    source: Connection,
+    target: Connection,
+    tmp_path: Path,
+    options: RestoreOptions,
+    bound: int,
+    words: str,
 ) -> None:
     await apply(target, Topology(partitions=3, max_bytes=bound))
     await ship(source, 1)
@@ -235,7 +240,7 @@ async def test_what_the_server_would_refuse_is_found_before_anything_is_deleted(
     before = await present(target, STREAMS)
 
     with pytest.raises(OperatorError, match=words):
-        await restore(target, tmp_path, backup.archives, change)
+        await restore(target, tmp_path, backup.archives, options)
 
     after = await present(target, STREAMS)
     assert {name: info["created"] for name, info in after.items()} == {

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from broker.backup.manifest import Archive
-from broker.backup.preview import Change, closed_config, limit_of, preview
+from broker.backup.preview import RestoreOptions, closed_config, limit_of, preview
 from broker.wire.descent import Ancestor, ancestors, restoring
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = 86_400_000_000_000
-KEEP = Change()
+KEEP = RestoreOptions()
 
 
 def archive(stream: str, first: str = "", last: str = "", **config: Any) -> Archive:
@@ -95,7 +95,7 @@ def test_a_backup_whose_lines_have_all_expired_is_refused_unless_they_are_kept_l
     old = archive("LOGS", "2026-11-18T00:00:00Z", "2026-11-19T00:00:00Z", max_age=DAY)
 
     refused = preview([old], {}, KEEP, NOW)
-    kept = preview([old], {}, Change(max_age=timedelta(days=7)), NOW)
+    kept = preview([old], {}, RestoreOptions(max_age=timedelta(days=7)), NOW)
 
     assert "older than its max_age of 1d" in refused.refusals[0]
     assert "--max-age" in refused.refusals[0]
@@ -114,7 +114,7 @@ def test_it_is_said_what_expires_at_once() -> None:
 def test_it_comes_back_as_it_was_but_for_what_was_asked() -> None:
     one = archive("LOGS", subjects=["logs.>"], num_replicas=3, max_age=DAY, max_bytes=100)
 
-    closed = closed_config(one, Change(1, timedelta(days=2)), None)
+    closed = closed_config(one, RestoreOptions(1, timedelta(days=2)), None)
 
     assert (closed["num_replicas"], closed["max_age"]) == (1, 2 * DAY)
     assert ancestors(closed) == (Ancestor("then", 10),)
@@ -139,4 +139,4 @@ def test_it_is_stored_where_the_broker_stores_it_now() -> None:
 def test_other_streams_keep_their_age() -> None:
     bucket = archive("KV_LOGS_OFFSETS", max_age=0)
 
-    assert closed_config(bucket, Change(max_age=timedelta(days=2)), None)["max_age"] == 0
+    assert closed_config(bucket, RestoreOptions(max_age=timedelta(days=2)), None)["max_age"] == 0
