@@ -221,7 +221,7 @@ _MONITORS = (
     *_calls(MONITOR, Traffic.QUESTIONS, *monitor.BATCHES, "CONSUMER.MSG.NEXT.*.*"),
     *_consumers(MONITOR, "*.*", "*.*.>"),
     *_same(LOGS, MONITOR, Traffic.QUESTIONS, SUBJECT),
-    *_same(LOGS, MONITOR, Traffic.MESSAGES, "$JS.EVENT.ADVISORY.>"),
+    *_same(LOGS, MONITOR, Traffic.MESSAGES, "$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>"),
     *_same(RECEIVE, MONITOR, Traffic.QUESTION, "logship.receiver.>"),
 )
 _SERVERS = tuple(

@@ -147,7 +147,7 @@ def _of_monitor(name: str) -> Permissions:
             *SERVER_QUESTIONS,
             _WHOAMI,
         ),
-        (f"{inbox_of(name)}.>", "$JS.EVENT.ADVISORY.>", *HEARD),
+        (f"{inbox_of(name)}.>", "$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>", *HEARD),
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from bench.processes import Processes, wait_until
 from broker.auth.permissions import API
+from broker.wire.pause import PAUSE_SUBJECT
 from tests import secured
 from tests.broker.auth.forbidden import IDENTITIES, PUBLISHED, SUBSCRIBED
 from tests.broker.auth.oracle import everything, is_reported
@@ -94,6 +95,22 @@ def test_an_admin_asks_the_server_and_changes_nothing_about_it(server: Secured) 
 
     assert told["data"]["jetstream"]["config"]["store_dir"]
     assert "Reloaded" not in server.said()
+
+
+def test_an_admin_pauses_hosts_and_each_of_them_hears_it(server: Secured) -> None:
+    with Raw(server.port, "web01") as host, Raw(server.port, "ops") as admin:
+        host.subscribe(PAUSE_SUBJECT)
+        stored = admin.ask(PAUSE_SUBJECT, "[]")
+        heard: list[tuple[str, bytes]] = []
+
+        def hears() -> bool:
+            heard.extend(host.say(b"").messages)
+            return bool(heard)
+
+        wait_until("it hears", hears, 30, [])
+
+    assert stored["stream"] == "KV_LOGS_CONFIG"
+    assert [subject for subject, _ in heard] == [PAUSE_SUBJECT]
 
 
 def test_who_is_revoked_is_sent_away_and_nobody_else(processes: Processes, tmp_path: Path) -> None:
