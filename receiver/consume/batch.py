@@ -21,7 +21,7 @@ from receiver.consume.open_partition import OpenPartition, Writing
 from receiver.consume.outcome import Done
 from receiver.storage import gaps, moves
 from receiver.storage.gaps import Gap
-from receiver.storage.plan import Run
+from receiver.storage.plan import Run, add_piece
 from receiver.storage.quarantine import Quarantine
 
 __all__ = ["Batch"]
@@ -151,7 +151,7 @@ class Batch:
             live = self._names.live_name(piece.host, piece.file or None, moment, is_own=is_own)
             payload = self._endings.joined(live, piece)
             self._tally.size += len(payload)
-            self._add(pieces.setdefault(live, []), payload, moment)
+            add_piece(pieces.setdefault(live, []), payload, moment, self._output.calendar)
 
     def _note_files(self, found: Iterable[Piece]) -> None:
         if self._layout.has_file:
@@ -159,12 +159,6 @@ class Batch:
                 files = self._files.setdefault(piece.host, set())
                 files.add(piece.file)
                 self._is_full |= len(files) >= _MOST_FILES
-
-    def _add(self, runs: list[Run], payload: bytes, moment: int) -> None:
-        if not runs or moment >= runs[-1].end:
-            runs.append(Run(self._output.calendar.period(moment).end, moment))
-        runs[-1].pieces.append(payload)
-        runs[-1].moment = moment
 
     def finish(self) -> Done:
         """Bring everything to disk and return what was done; raises OSError."""

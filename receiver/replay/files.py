@@ -80,13 +80,9 @@ class HostFiles:
         hosts: dict[str, list[plan.Run]] = {}
         for piece in pieces:
             live = self._names.live_name(piece.host, piece.file or None, piece.stored_at)
-            runs = hosts.setdefault(live, [])
-            if not runs or piece.stored_at >= runs[-1].end:
-                end = self._calendar.period(piece.stored_at).end
-                runs.append(plan.Run(end, piece.stored_at))
             payload = self._endings.joined(live, piece)
-            runs[-1].pieces.append(payload)
-            runs[-1].moment = piece.stored_at
+            runs = hosts.setdefault(live, [])
+            plan.add_piece(runs, payload, piece.stored_at, self._calendar)
         self._output.write(hosts)
 
     def set_aside(self, refused: Iterable[Refused]) -> None:

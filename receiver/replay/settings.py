@@ -3,7 +3,7 @@
 import re
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 from pydantic_settings import SettingsConfigDict
@@ -13,7 +13,7 @@ from broker.app.durations import Duration
 from broker.client.access_settings import ACCESS
 from receiver.settings import ReceiverSettings, split_partitions
 
-__all__ = ["REPLAY_FIELDS", "ReplaySettings", "read_speed"]
+__all__ = ["REPLAY_FIELDS", "ReplaySettings", "StreamSettings", "read_speed"]
 
 REPLAY_FIELDS = ACCESS | {
     *("since", "until", "host", "file", "partition", "speed", "prefix", "output"),
@@ -41,7 +41,22 @@ def _checked_speed(text: str) -> str:
     return text
 
 
-class ReplaySettings(ReceiverSettings):
+class StreamSettings(ReceiverSettings):
+    """The settings of commands that read the streams again: of which partitions and hosts."""
+
+    host: Many = Field(
+        (),
+        description="Only hosts that match; may be given several times.",
+        json_schema_extra={"metavar": "GLOB"},
+    )
+    partition: Annotated[tuple[str, ...], BeforeValidator(split_partitions)] = Field(
+        ("all",),
+        description="Only these partitions; may be given several times, or as 0,3,5.",
+        json_schema_extra={"metavar": "N"},
+    )
+
+
+class ReplaySettings(StreamSettings):
     """The settings of logreceiver replay."""
 
     model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
@@ -58,11 +73,6 @@ class ReplaySettings(ReceiverSettings):
         description="Where to end, in the same words; that line itself is left out.",
         json_schema_extra={"metavar": "PLACE"},
     )
-    host: Many = Field(
-        (),
-        description="Only hosts that match; may be given several times.",
-        json_schema_extra={"metavar": "GLOB"},
-    )
     file: Many = Field(
         (),
         description=(
@@ -70,11 +80,6 @@ class ReplaySettings(ReceiverSettings):
             "may be given several times."
         ),
         json_schema_extra={"metavar": "GLOB"},
-    )
-    partition: Annotated[tuple[str, ...], BeforeValidator(split_partitions)] = Field(
-        ("all",),
-        description="Only these partitions; may be given several times, or as 0,3,5.",
-        json_schema_extra={"metavar": "N"},
     )
     speed: Annotated[str, AfterValidator(_checked_speed)] = Field(
         "instant",
@@ -97,9 +102,4 @@ class ReplaySettings(ReceiverSettings):
         timedelta(),
         description="Time after which a file is closed and numbered, as for a receiver; 0 for never.",
         json_schema_extra={"metavar": "TIME"},
-    )
-    compress: Literal["none", "zstd", "gzip"] = Field(
-        "none",
-        description="How closed files are compressed.",
-        json_schema_extra={"metavar": "zstd|gzip|none"},
     )

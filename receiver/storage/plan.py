@@ -8,7 +8,7 @@ from receiver.storage.calendar import Calendar
 from receiver.storage.rotation import is_due
 from receiver.storage.store import FileRow, SegmentRow
 
-__all__ = ["Live", "Run", "Step", "difference", "planned"]
+__all__ = ["Live", "Run", "Step", "add_piece", "difference", "planned"]
 
 
 @dataclass(slots=True)
@@ -18,6 +18,14 @@ class Run:
     end: int
     moment: int
     pieces: list[bytes] = field(default_factory=list)
+
+
+def add_piece(runs: list[Run], piece: bytes, moment: int, calendar: Calendar) -> None:
+    """Add lines that were stored at a moment to the runs of a file."""
+    if not runs or moment >= runs[-1].end:
+        runs.append(Run(calendar.period(moment).end, moment))
+    runs[-1].pieces.append(piece)
+    runs[-1].moment = moment
 
 
 @dataclass(slots=True)
