@@ -130,7 +130,7 @@ async def test_an_unreadable_entry_is_said_so_and_left_alone(logs_url: str, entr
     connection = Connection([logs_url], "tests")
     await connection.ask("$KV.LOGS_OFFSETS.p0", entry)
 
-    with pytest.raises(ConfigurationError, match="older revisions") as raised:
+    with pytest.raises(ConfigurationError, match="says what it was before") as raised:
         await Claim(connection, 0, "a:1").claim(NOW)
 
     assert "\n" not in str(raised.value)
