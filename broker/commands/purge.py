@@ -90,15 +90,17 @@ def purge(
     )
     for line in _described(chosen):
         click.echo(line)
-    if dry_run or not chosen.messages:
+    if dry_run or not chosen:
         return
     if not yes:
         ask("Remove that?")
-    gone = asking(settings, "purge", lambda connection: take_out(connection, chosen))
+
+    async def taken_out(connection: Connection) -> int:
+        return sum([await take_out(connection, one) for one in chosen])
+
+    gone, unreceived = asking(settings, "purge", taken_out), _unreceived(chosen)
     click.echo(f"removed {gone} messages")
-    logger.info(
-        "removed %d messages on request; no receiver had %d of them", gone, chosen.unreceived
-    )
+    logger.info("removed %d messages on request; no receiver had %d of them", gone, unreceived)
 
 
 def _choice(
@@ -113,21 +115,28 @@ def _choice(
     return Choice(host, partition, until_seq, before, received)
 
 
-def _described(chosen: Purge) -> list[str]:
+def _unreceived(chosen: list[Purge]) -> int:
+    return sum(part.unreceived for one in chosen for part in one.parts)
+
+
+def _described(chosen: list[Purge]) -> list[str]:
     """Return what would go, what of it no receiver has, and each part, the largest first."""
-    if not chosen.messages:
+    parts = [(one.stream, part) for one in chosen for part in one.parts]
+    if not parts:
         return ["nothing would be removed: no message in the stream matches"]
-    found = [f"{chosen.messages} messages"]
-    if chosen.unreceived:
+    found = [f"{sum(part.messages for _, part in parts)} messages"]
+    if unreceived := _unreceived(chosen):
         found.append(
-            f"NOT RECEIVED of that: {chosen.unreceived} messages; receivers will name them as missing"
+            f"NOT RECEIVED of that: {unreceived} messages; receivers will name them as missing"
         )
-    largest = sorted(chosen.parts, key=lambda part: -part.messages)
+    parts.sort(key=lambda one: -one[1].messages)
     found += [
-        printable(f"  {part.filter}: {part.messages} messages below sequence {part.until}")
-        for part in largest[:_SHOWN]
+        printable(
+            f"  {part.filter}: {part.messages} messages below sequence {part.until} of {stream}"
+        )
+        for stream, part in parts[:_SHOWN]
     ]
-    return [*found, *([f"  and {len(largest) - _SHOWN} more"] if len(largest) > _SHOWN else [])]
+    return [*found, *([f"  and {len(parts) - _SHOWN} more"] if len(parts) > _SHOWN else [])]
 
 
 @click.command()

@@ -12,14 +12,13 @@ from typing import Any
 from broker.app.exits import OperatorError
 from broker.app.selection import Selection
 from broker.client.connection import Connection
-from broker.client.partitions import existing_partitions
-from broker.looking.hosts import subjects
+from broker.client.partitions import existing_partitions, require_layout
 from broker.looking.message import Held
 from broker.looking.one import fetch
 from broker.retention.committed import committed_until, needed
 from broker.retention.completing import complete_snapshots
-from broker.retention.headers import read_headers
-from broker.wire.streams import STREAM
+from broker.retention.headers import LAST_OF_EACH, read_headers
+from broker.wire.streams import STREAM, stream_of
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject, partition_filter
 
 __all__ = ["Choice", "Purge", "PurgePart", "choose", "consequences", "erase", "purge"]
@@ -52,42 +51,45 @@ class PurgePart:
 class Purge:
     """What would go of the stream that was made at `created`: all below `until`, or, where that is None, the parts."""
 
+    stream: str
     created: str
     parts: tuple[PurgePart, ...]
     until: int | None
 
-    @property
-    def messages(self) -> int:
-        """How many messages would go."""
-        return sum(part.messages for part in self.parts)
 
-    @property
-    def unreceived(self) -> int:
-        """How many of them no receiver has."""
-        return sum(part.unreceived for part in self.parts)
+async def choose(connection: Connection, choice: Choice) -> list[Purge]:
+    """Return what would go, by stream; what comes from now on is not among it. Raises `Rejected`, `ConnectionLost`."""
+    layout = await require_layout(connection)
+    existing = await existing_partitions(connection)
+    found = []
+    for stream in layout.names:
+        partitions = [n for n in range(existing) if stream_of(n, layout.streams) == stream]
+        found.append(await _choose(connection, stream, choice, partitions))
+    return [one for one in found if one.parts]
 
 
-async def choose(connection: Connection, choice: Choice) -> Purge:
-    """Return what would go; what comes from now on is not among it. Raises `Rejected`, `ConnectionLost`."""
-    info = await connection.api(f"STREAM.INFO.{STREAM}")
+async def _choose(
+    connection: Connection, stream: str, choice: Choice, partitions: list[int]
+) -> Purge:
+    info = await connection.api(f"STREAM.INFO.{stream}")
     end = await _end(connection, info, choice)
-    partitions = range(await existing_partitions(connection))
     wants = await needed(connection, info, partitions)
-    if choice.received and not (choice.hosts or choice.partitions):
+    is_all = not (choice.hosts or choice.partitions)
+    if choice.received and is_all:
         end = min([end, *wants.values()])
     parts = []
-    for subject_filter, partition in await _filters(connection, choice, partitions):
+    for subject_filter, partition in await _filters(connection, stream, choice, partitions):
         unreceived_from = wants.get(f"partition {partition}", end)
         until = min(end, unreceived_from) if choice.received else end
-        from_there = await _count(connection, subject_filter, until)
-        messages = await _count(connection, subject_filter, 1) - from_there
+        from_there = await _count(connection, stream, subject_filter, until)
+        messages = await _count(connection, stream, subject_filter, 1) - from_there
         unreceived = 0
         if unreceived_from < until:
-            unreceived = await _count(connection, subject_filter, unreceived_from) - from_there
+            left = await _count(connection, stream, subject_filter, unreceived_from)
+            unreceived = left - from_there
         if messages:
             parts.append(PurgePart(subject_filter, until, messages, unreceived))
-    is_all = not (choice.hosts or choice.partitions)
-    return Purge(info["created"], tuple(parts), end if is_all else None)
+    return Purge(stream, info["created"], tuple(parts), end if is_all else None)
 
 
 async def _end(connection: Connection, info: Mapping[str, Any], choice: Choice) -> int:
@@ -98,31 +100,33 @@ async def _end(connection: Connection, info: Mapping[str, Any], choice: Choice) 
         return end
     moment = choice.before.astimezone(UTC).isoformat().replace("+00:00", "Z")
     start = {"deliver_policy": "by_start_time", "opt_start_time": moment}
-    async with aclosing(read_headers(connection, STREAM, start, [">"])) as heads:
+    heads = read_headers(connection, info["config"]["name"], start, [">"])
+    async with aclosing(heads):
         async for head in heads:
             return min(end, head.sequence)
     return end
 
 
 async def _filters(
-    connection: Connection, choice: Choice, partitions: range
+    connection: Connection, stream: str, choice: Choice, partitions: list[int]
 ) -> list[tuple[str, int]]:
-    """Return the subject filters that take in what is chosen, each with its partition."""
+    """Return the subject filters that take in what is chosen of a stream, each with its partition."""
+    chosen = [n for n in partitions if not choice.partitions or n in choice.partitions]
     if not choice.hosts:
-        return [(partition_filter(n), n) for n in choice.partitions or partitions]
+        return [(partition_filter(n), n) for n in chosen]
     wanted, found = Selection(choice.hosts), []
-    for name in await subjects(connection):
-        try:
-            subject = Subject.parse(name)
-        except (InvalidSubject, InvalidHost):
-            continue  # of no host that a glob could mean
-        is_chosen = not choice.partitions or subject.partition in choice.partitions
-        if is_chosen and wanted.wants_host(subject.host):
-            found.append((name, subject.partition))
+    async with aclosing(read_headers(connection, stream, LAST_OF_EACH, [">"])) as heads:
+        async for head in heads:
+            try:
+                subject = Subject.parse(head.subject)
+            except (InvalidSubject, InvalidHost):
+                continue  # of no host that a glob could mean
+            if subject.partition in chosen and wanted.wants_host(subject.host):
+                found.append((head.subject, subject.partition))
     return sorted(found)
 
 
-async def _count(connection: Connection, subject_filter: str, first: int) -> int:
+async def _count(connection: Connection, stream: str, subject_filter: str, first: int) -> int:
     """Return how many messages there are from a sequence on."""
     config = {
         "deliver_policy": "by_start_sequence",
@@ -133,9 +137,9 @@ async def _count(connection: Connection, subject_filter: str, first: int) -> int
         "num_replicas": 1,
         "inactive_threshold": 5_000_000_000,
     }
-    body = {"stream_name": STREAM, "config": config}
-    made = await connection.api(f"CONSUMER.CREATE.{STREAM}", body)
-    await connection.api(f"CONSUMER.DELETE.{STREAM}.{made['name']}")
+    body = {"stream_name": stream, "config": config}
+    made = await connection.api(f"CONSUMER.CREATE.{stream}", body)
+    await connection.api(f"CONSUMER.DELETE.{stream}.{made['name']}")
     return int(made["num_pending"])
 
 
@@ -144,15 +148,16 @@ async def purge(connection: Connection, chosen: Purge) -> int:
 
     The snapshots of the hosts are completed first: a shipper that is killed then does not ship these lines again.
     """
-    await complete_snapshots(connection, STREAM, max(part.until for part in chosen.parts))
-    if (await connection.api(f"STREAM.INFO.{STREAM}"))["created"] != chosen.created:
-        raise OperatorError(f"stream {STREAM} was made anew meanwhile; nothing was removed")
+    stream = chosen.stream
+    await complete_snapshots(connection, stream, max(part.until for part in chosen.parts))
+    if (await connection.api(f"STREAM.INFO.{stream}"))["created"] != chosen.created:
+        raise OperatorError(f"stream {stream} was made anew meanwhile; nothing was removed of it")
     bodies: list[dict[str, Any]] = [{"seq": chosen.until}]
     if chosen.until is None:
         bodies = [{"filter": part.filter, "seq": part.until} for part in chosen.parts]
     gone = 0
     for body in bodies:
-        answer = await connection.api(f"STREAM.PURGE.{STREAM}", body, patience=_PATIENCE)
+        answer = await connection.api(f"STREAM.PURGE.{stream}", body, patience=_PATIENCE)
         gone += int(answer["purged"])
     return gone
 

@@ -26,6 +26,7 @@ from broker.retention.completing import complete_snapshots
 from broker.retention.disk import limit_for
 from broker.retention.water import Disk, Water, excess, is_near
 from broker.wire.descent import is_being_restored
+from broker.wire.streams import stream_of
 
 __all__ = ["SpaceState", "StreamRetention", "StreamSpace"]
 
@@ -145,9 +146,10 @@ class StreamRetention:
         """Purge about a share of a stream, as far as receivers have it."""
         state, stream = info["state"], info["config"]["name"]
         first, end = int(state["first_seq"]), int(state["last_seq"]) + 1
-        wants = await needed(
-            self._connection, info, range(await existing_partitions(self._connection))
-        )
+        names = list(self._streams())
+        existing = range(await existing_partitions(self._connection))
+        partitions = [n for n in existing if stream_of(n, len(names)) == stream]
+        wants = await needed(self._connection, info, partitions)
         until = min([first + math.ceil(share * (end - first)), *wants.values()])
         if until <= first:
             self._blocked(info, wants)

@@ -1,0 +1,73 @@
+"""`logbroker purge`: what was chosen goes, and nothing else."""
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.client.connection import Connection
+from tests.receiver.partition import Partition, ours
+
+pytestmark = pytest.mark.nats
+
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    """Messages of two hosts, in turn: sequences 1, 3, 5, 7 of web01 and 2, 4, 6, 8 of db01."""
+    partition = Partition(logs_url, tmp_path)
+    for number in range(4):
+        lines = b"line %d\n" % number
+        partition.publish(*(ours(host, "a", number * 7, lines) for host in ("web01", "db01")))
+    return partition
+
+
+def held(partition: Partition) -> list[int]:
+    async def ask(connection: Connection) -> list[int]:
+        state = (await connection.api("STREAM.INFO.LOGS", {"deleted_details": True}))["state"]
+        gone = set(state.get("deleted") or ())
+        return [n for n in range(state["first_seq"], state["last_seq"] + 1) if n not in gone]
+
+    return partition.ask(ask)
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        pytest.param(["--host", "web01"], [2, 4, 6, 8], id="a host"),
+        pytest.param(["--host", "*01", "--partition", "0"], [], id="globs"),
+        pytest.param(["--host", "web01", "--until-seq", "4"], [2, 4, 5, 6, 7, 8], id="its oldest"),
+        pytest.param(["--until-seq", "4"], [4, 5, 6, 7, 8], id="below a sequence"),
+        pytest.param(["--everything"], [], id="everything"),
+        pytest.param(["--partition", "1"], list(range(1, 9)), id="a partition without any"),
+        pytest.param(["--before", "1h"], list(range(1, 9)), id="before there was any"),
+        pytest.param(["--before", "0s"], [], id="until now"),
+        pytest.param(["--received"], list(range(1, 9)), id="what nobody has received"),
+    ],
+)
+def test_what_was_chosen_goes(
+    logbroker_inside: Call, partition: Partition, options: list[str], left: list[int]
+) -> None:
+    done = logbroker_inside("purge", "--server", partition.url, *options, "--yes")
+
+    assert done.returncode == 0, done.stderr
+    assert held(partition) == left
+    assert (f"removed {8 - len(left)} messages" in done.stdout) == (len(left) < 8)
+
+
+def test_only_what_receivers_have_goes_and_they_miss_nothing(
+    logbroker_inside: Call, partition: Partition
+) -> None:
+    partition.claim()
+    partition.receive()
+    partition.publish(ours("web01", "a", 28, b"line 4\n"))
+
+    purged = logbroker_inside("purge", "--server", partition.url, "--received", "--yes")
+    done = partition.receive(partition.offset().next)
+
+    assert "removed 8 messages" in purged.stdout
+    assert "NOT RECEIVED" not in purged.stdout
+    assert done.findings == ()
+    assert partition.read("web01") == b"line 0\nline 1\nline 2\nline 3\nline 4\n"
