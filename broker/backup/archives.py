@@ -8,6 +8,7 @@ numbers of partitions and streams come last.
 import asyncio
 import hashlib
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -24,16 +25,15 @@ from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
-__all__ = ["BUCKETS", "STREAMS", "back_up", "check", "stream_of"]
+__all__ = ["BUCKETS", "back_up", "check", "lines_in", "stream_of"]
 
 BUCKETS = tuple(f"KV_{name}" for name in (OFFSETS_BUCKET, POSITIONS_BUCKET, CONFIG_BUCKET))
-STREAMS = (*BUCKETS[:2], STREAM, BUCKETS[2])
-"""What is backed up unless something else is asked for, in the order in which it has to be."""
 
 _MODE = 0o600  # it holds everybody's log lines
 _SYNC_EVERY = 32 * 1024 * 1024  # bytes
 _READ = 1024 * 1024  # bytes
 _STREAM_NOT_FOUND = 10059
+_LINES = re.compile(rf"{STREAM}(_[0-9]+)?")
 
 
 def stream_of(name: str) -> str:
@@ -41,16 +41,23 @@ def stream_of(name: str) -> str:
     return f"KV_{name}" if f"KV_{name}" in BUCKETS else name
 
 
+async def lines_in(connection: Connection) -> tuple[str, ...]:
+    """Return the names of the streams of lines that a broker has; raises `Rejected`, `ConnectionLost`."""
+    names = (await connection.api("STREAM.NAMES")).get("streams") or []
+    return tuple(sorted(name for name in names if _LINES.fullmatch(name)))
+
+
 async def back_up(
     connection: Connection, streams: Sequence[str], folder: Folder, clock: Callable[[], datetime]
 ) -> Backup:
     """Write the archives of some streams into an empty folder, and the manifest after them, all of it on disk.
 
-    Raises `OperatorError`, OSError, `Rejected`, `ConnectionLost`.
+    Of all streams of lines and buckets where none is named. Raises `OperatorError`, OSError, `Rejected`, `ConnectionLost`.
     """
     version = (await connection.once()).connected_server_version
     began = _stamp(clock())
-    archives = [await _archive(connection, stream, folder) for stream in sorted(streams, key=_turn)]
+    names = streams or (*BUCKETS, *await lines_in(connection))
+    archives = [await _archive(connection, name, folder) for name in sorted(names, key=_turn)]
     backup = Backup(
         began=began,
         ended=_stamp(clock()),

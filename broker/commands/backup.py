@@ -14,7 +14,7 @@ from broker.app.options import given, settings_options
 from broker.app.printable import printable
 from broker.app.sizes import format_size
 from broker.backup import directory
-from broker.backup.archives import STREAMS, back_up, check, stream_of
+from broker.backup.archives import BUCKETS, back_up, check, lines_in, stream_of
 from broker.backup.manifest import Archive, Backup
 from broker.backup.preview import Preview, RestoreOptions, preview
 from broker.backup.restore import present
@@ -24,7 +24,7 @@ from broker.client.connection import Connection
 from broker.commands.asking import asking
 from broker.commands.typed import length
 from broker.settings import STATUS_FIELDS, BrokerSettings
-from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAM
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 
 __all__ = ["backup", "restore"]
 
@@ -34,7 +34,7 @@ _STREAM = click.option(
     "streams",
     multiple=True,
     metavar="NAME",
-    help="Only this stream or bucket; may be given several times.  [default: LOGS and its buckets]",
+    help="Only this stream or bucket; may be given several times.  [default: all streams of lines, and their buckets]",
 )
 
 _IN_THE_CLEAR = (
@@ -64,7 +64,7 @@ def _now() -> datetime:
 def backup(
     folder: Path, streams: tuple[str, ...], keep: int | None, verify: bool, **options: Any
 ) -> None:
-    """Copy stream, buckets and consumers of a running broker into DIR/<time>, while lines flow."""
+    """Copy streams, buckets and consumers of a running broker into DIR/<time>, while lines flow."""
     settings = given(BrokerSettings, options)
     program.log_to_stderr(settings)
     _fail_when_told_to_end()
@@ -75,7 +75,7 @@ def backup(
         return
     now = _now()
     with directory.new_backup(folder, now) as part:
-        names = [stream_of(name) for name in dict.fromkeys(streams)] or STREAMS
+        names = [stream_of(name) for name in dict.fromkeys(streams)]
         taken = asking(
             settings, "backup", lambda connection: back_up(connection, names, part, _now)
         )
@@ -204,7 +204,14 @@ async def _preview(
             f"the archives are of nats-server {kept.server_version}, and {version.major}.{version.minor} cannot read "
             "them; nothing was changed"
         )
-    there = await present(connection, {*STREAMS, *(archive.stream for archive in archives)})
+    lines = await lines_in(connection)
+    backed_up = {archive.stream for archive in kept.archives}
+    if others := sorted(set(lines) - backed_up):
+        raise OperatorError(
+            f"the broker has {', '.join(others)}, which the backup has not: lines are in another number of streams there; "
+            "restore to a broker that was started with the same --streams; nothing was changed"
+        )
+    there = await present(connection, {*BUCKETS, *lines, *(one.stream for one in archives)})
     return preview(archives, there, wanted, _now())
 
 
@@ -225,13 +232,16 @@ def _afterwards(archives: Mapping[str, Archive], before: str, after: str) -> lis
         words.append(
             f"the backup has {after} partitions, this broker was set up for {before}: run it with --partitions {after}"
         )
-    if STREAM in archives:
+    ends = [
+        f"{one.until - 1} of {one.stream}" for one in archives.values() if one.stream not in BUCKETS
+    ]
+    if ends:
         words.append(
             "receivers go on by themselves once they are started: at their offsets of the backup, behind the lines that "
             "their files have"
         )
         words.append(
-            f"lines acknowledged after sequence {archives[STREAM].until - 1} are not in the backup: shippers go on behind "
+            f"lines acknowledged after sequence {', '.join(ends)} are not in the backup: shippers go on behind "
             "them, and receivers name whatever they miss of them (.gaps.p<N>.jsonl)"
         )
     return words

@@ -15,7 +15,7 @@ import pytest
 
 from broker.app.exits import OperatorError
 from broker.app.folder import open_folder
-from broker.backup.archives import STREAMS, back_up, check
+from broker.backup.archives import BUCKETS, back_up, check
 from broker.backup.manifest import Backup
 from broker.backup.preview import RestoreOptions, preview
 from broker.backup.restore import present, restore
@@ -31,6 +31,8 @@ from tests.conftest import Server
 from tests.receiver.partition import ours
 
 pytestmark = pytest.mark.nats
+
+STREAMS = (*BUCKETS, "LOGS")
 
 NOW = datetime(2026, 11, 21, 16, 45, tzinfo=UTC)
 KEEP = RestoreOptions()
@@ -76,7 +78,7 @@ async def digests(connection: Connection, until: int) -> dict[str, str]:
     return {subject: digest.hexdigest() for subject, digest in found.items()}
 
 
-async def taken(connection: Connection, folder: Path, streams: Sequence[str] = STREAMS) -> Backup:
+async def taken(connection: Connection, folder: Path, streams: Sequence[str] = ()) -> Backup:
     with open_folder(folder) as opened:
         return await back_up(connection, streams, opened, clock)
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -198,3 +199,31 @@ async def test_a_snapshot_is_completed_before_messages_go_that_it_does_not_cover
     (cursor,) = positions.files.values()
     assert cursor.offset == (first - there[0]) * len(LINES)
     assert await bucket.read(stream.connection, POSITIONS_BUCKET, "db") is None
+
+
+async def test_a_partition_that_is_not_received_keeps_no_other_stream_from_being_purged(
+    start_broker: StartBroker,
+) -> None:
+    options = ("--partitions", "2", "--streams", "2", "--max-bytes", str(2 * LIMIT))
+    connection = Connection([start_broker(*options).wait_ready()["server"]], "tests")
+    names = {"LOGS_0": ONE, "LOGS_1": THIRD}
+    for subject in names.values():
+        with suppress(Rejected):  # the stream is full then
+            while True:
+                await connection.ask(subject, LINES)
+    info = await connection.api("STREAM.INFO.LOGS_0")
+    until = int(info["state"]["last_seq"]) + 1
+    offset = Offset(until, 1, info["created"], "test", last_time=info["state"]["last_ts"])
+    await bucket.write(connection, OFFSETS_BUCKET, "p0", offset.encode(), 0)
+
+    async def states() -> list[str]:
+        told = json.loads((await connection.request(SUBJECT)).data)["retention"]
+        return [told.get(name, {}).get("state", "") for name in names]
+
+    deadline = time.monotonic() + 30
+    while await states() != ["ok", "hosts wait"]:
+        assert time.monotonic() < deadline, await states()
+        await asyncio.sleep(0.05)
+    assert (await connection.api("STREAM.INFO.LOGS_0"))["state"]["first_seq"] > 1
+    assert (await connection.api("STREAM.INFO.LOGS_1"))["state"]["first_seq"] == 1
+    await connection.close()
