@@ -12,7 +12,6 @@ from broker.app.configuration import Table
 from broker.client.access_settings import ACCESS, AccessSettings, Servers
 from broker.settings_cluster import ClusterSettings
 from broker.settings_grant import GrantSettings
-from broker.settings_looking import CHECK_FIELDS, LookingSettings
 from broker.settings_retention import RetentionSettings
 from broker.settings_service import ServiceSettings
 from broker.settings_sites import SitesSettings
@@ -33,7 +32,6 @@ class BrokerSettings(
     ClusterSettings,
     GrantSettings,
     TlsSettings,
-    LookingSettings,
     AccessSettings,
 ):
     """The settings of logbroker; a command uses those that concern it."""
@@ -59,6 +57,11 @@ class BrokerSettings(
         description="Where nats-server's monitoring answers; with credentials under a secret path, which is in DIR/broker.json. '' turns "
         "it off.",
         json_schema_extra={"metavar": "HOST:PORT", "may_be_empty": True},
+    )
+    metrics: OptionalListen = Field(
+        None,
+        description="Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9463; none by default.",
+        json_schema_extra={"metavar": "HOST:PORT"},
     )
     server: Servers = Field(
         ("nats://127.0.0.1:4222",),
@@ -116,6 +119,6 @@ class BrokerSettings(
 _LOG = {"log_level", "log_format"}
 _TOPOLOGY = set(TopologySettings.model_fields)  # those of the log among them
 _CLIENT = ACCESS | {"server"}
-RUN_FIELDS = frozenset(BrokerSettings.model_fields) - _CLIENT - CHECK_FIELDS
+RUN_FIELDS = frozenset(BrokerSettings.model_fields) - _CLIENT
 APPLY_FIELDS = frozenset(_TOPOLOGY | {"site", "mirror", "source"} | _CLIENT)
 STATUS_FIELDS = frozenset(_LOG | _CLIENT)

@@ -17,6 +17,7 @@ WRITTEN = {
     "stream": '{"max_msgs": 7}',
     "listen": "127.0.0.1:5222",
     "http": "127.0.0.1:9222",
+    "metrics": "127.0.0.1:9463",
     "since": "2h",
     "until": "seq:7",
     "speed": "10x",

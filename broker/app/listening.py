@@ -41,10 +41,15 @@ class Listening:
     """Answers while it is entered."""
 
     def __init__(
-        self, address: Address, pages: Mapping[str, Callable[[], Page]], patience: float = _PATIENCE
+        self,
+        address: Address,
+        pages: Mapping[str, Callable[[], Page]],
+        option: str = "--listen",
+        patience: float = _PATIENCE,
     ) -> None:
-        """Remember where to listen, and by path what makes the answers; a client has `patience` seconds."""
+        """Remember where to listen, by which option, and by path what makes the answers; a client has `patience` seconds."""
         self._address = address
+        self._option = option
         self._pages = pages
         self._made: dict[str, tuple[float, Page]] = {}
         self._clients = Clients(_MOST_CLIENTS, patience)
@@ -58,7 +63,7 @@ class Listening:
             )
         except OSError as error:
             raise ConfigurationError(
-                f"cannot listen on {self._address}: {error.strerror or error}; check --listen"
+                f"cannot listen on {self._address}: {error.strerror or error}; check {self._option}"
             ) from None
         port = self._server.sockets[0].getsockname()[1]
         logger.info("listening on http://%s", self._address.reached_at(port))

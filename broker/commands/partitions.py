@@ -10,7 +10,7 @@ from broker.app import consent, program
 from broker.app.options import given, settings_options
 from broker.client.connection import Connection
 from broker.commands.asking import asking
-from broker.looking.hosts import subjects
+from broker.inspect.ask import streams_of, subjects_in
 from broker.provision.apply import carry_out, refuse
 from broker.provision.difference import describe
 from broker.provision.plan import Actual, plan_partitions
@@ -40,7 +40,13 @@ async def _change(connection: Connection, number: int, *, yes: bool) -> None:
     if not made.steps:
         click.echo(f"hosts are spread over {_counted(number)} already; nothing to do")
         return
-    click.echo(_intent(number, actual.number, _hosts(await subjects(connection))))
+    click.echo(
+        _intent(
+            number,
+            actual.number,
+            _hosts(await subjects_in(connection, await streams_of(connection))),
+        )
+    )
     click.echo(describe(made))
     if not yes:
         consent.ask(f"Spread hosts over {_counted(number)}?")

@@ -15,12 +15,12 @@ from broker.app.printable import printable
 from broker.client.connection import Connection
 from broker.commands.asking import asking, looking
 from broker.commands.typed import place
-from broker.looking.message import Held
-from broker.looking.one import as_text, fetch
+from broker.inspect.get import get_message, message_text
+from broker.inspect.message import StoredMessage
 from broker.retention.purging import Choice, Purge, choose, consequences, erase
 from broker.retention.purging import purge as take_out
 from broker.settings import STATUS_FIELDS, BrokerSettings
-from broker.wire.streams import MAX_PARTITIONS
+from broker.wire.streams import MAX_PARTITIONS, STREAM
 
 __all__ = ["purge", "rm"]
 
@@ -150,14 +150,14 @@ def rm(seq: int, host: str | None, dry_run: bool, yes: bool, **options: Any) -> 
     settings = given(BrokerSettings, options)
     program.log_to_stderr(settings)
 
-    async def look_at(connection: Connection) -> tuple[Held, list[str]]:
-        message = await fetch(connection, seq)
+    async def look_at(connection: Connection) -> tuple[StoredMessage, list[str]]:
+        message = await get_message(connection, STREAM, seq)
         return message, await consequences(connection, message)
 
     message, words = looking(settings, "rm", look_at)
     if host is not None and message.host != host:
         raise OperatorError(f"message {seq} is of host {message.host}; nothing was removed")
-    sys.stdout.buffer.write(as_text(message) + b"\n")
+    sys.stdout.buffer.write(message_text(message) + b"\n")
     sys.stdout.flush()
     for line in words:
         click.echo(line)

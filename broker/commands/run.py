@@ -11,6 +11,7 @@ from broker.app.exits import ConfigurationError
 from broker.app.notify import notifier_from
 from broker.app.options import SectionedCommand, given, settings_options
 from broker.retention.service import retain
+from broker.server.context import ServerContext
 from broker.server.pushes import refuse_pushes
 from broker.server.service import log_as_set, serve
 from broker.settings import RUN_FIELDS, BrokerSettings
@@ -40,9 +41,16 @@ def run(**options: Any) -> None:
             folder,
             notifier_from(os.environ),
             lambda: _reread(options),
-            background=(retain, refuse_pushes),
+            background=(retain, refuse_pushes, _serve_metrics),
         )
     )
+
+
+async def _serve_metrics(context: ServerContext) -> None:
+    if (address := context.settings.metrics) is not None:
+        from broker.inspect.metrics import serve_metrics  # a library that nobody else needs
+
+        await serve_metrics(context.connection, address)
 
 
 def _reread(options: dict[str, Any]) -> BrokerSettings:

@@ -13,8 +13,8 @@ from broker.app.exits import OperatorError
 from broker.app.selection import Selection
 from broker.client.connection import Connection
 from broker.client.partitions import existing_partitions, require_layout
-from broker.looking.message import Held
-from broker.looking.one import fetch
+from broker.inspect.get import get_message
+from broker.inspect.message import StoredMessage
 from broker.retention.committed import committed_until, needed
 from broker.retention.completing import complete_snapshots
 from broker.retention.headers import LAST_OF_EACH, read_headers
@@ -162,7 +162,7 @@ async def purge(connection: Connection, chosen: Purge) -> int:
     return gone
 
 
-async def consequences(connection: Connection, message: Held) -> list[str]:
+async def consequences(connection: Connection, message: StoredMessage) -> list[str]:
     """Return what is to be known before a message is erased; raises `Rejected`, `ConnectionLost`."""
     info = await connection.api(f"STREAM.INFO.{STREAM}")
     partition = message.subject.partition if message.subject else None
@@ -179,12 +179,12 @@ async def consequences(connection: Connection, message: Held) -> list[str]:
     return words
 
 
-async def erase(connection: Connection, message: Held) -> None:
+async def erase(connection: Connection, message: StoredMessage) -> None:
     """Take a message out and overwrite it in the store.
 
     Raises `OperatorError` where another one is there by now, `Rejected`, `ConnectionLost`.
     """
-    found = await fetch(connection, message.sequence)
+    found = await get_message(connection, STREAM, message.sequence)
     if (found.name, found.stored_at) != (message.name, message.stored_at):
         raise OperatorError(
             f"message {message.sequence} is another one by now; nothing was removed"

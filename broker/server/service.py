@@ -23,7 +23,7 @@ __all__ = ["log_as_set", "serve"]
 
 _AT_START = frozenset(
     {
-        *("store_dir", "listen", "http", "server_name", "nats_server", "memory"),
+        *("store_dir", "listen", "http", "metrics", "server_name", "nats_server", "memory"),
         *("cluster", "cluster_listen", "encryption_key_file", "encryption_cipher"),
     }
 )

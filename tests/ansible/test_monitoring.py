@@ -45,22 +45,22 @@ PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 TARGETS = [(panel, target) for panel in PANELS for target in panel["targets"]]
 VARIABLES = {"$__rate_interval": "5m", "$__range": "1h", "$host": ".*"}
 LEFT_OUT = {
+    "logbroker_build_info": "`logbroker --version` says it",
     "logreceiver_offset": "a place in the stream, which says nothing without the stream's end: that is the lag",
     "logshipper_ack_latency_seconds_sum": "quantiles tell more than a mean",
     "logshipper_ack_latency_seconds_count": "the same number as that of rounds",
     "process_virtual_memory_bytes": "what is reserved costs nothing",
 }
-PORTS = {"logshipper": 9464, "logreceiver": 9465, "node": 9100}
+PORTS = {"logbroker": 9463, "logshipper": 9464, "logreceiver": 9465, "node": 9100}
 # what others expose: Prometheus itself, and node_exporter; with labels that they have had for years
 THEIRS = (
     *(Sample("up", frozenset({("job", job)}), 1.0) for job in PORTS),
-    Sample("ALERTS", frozenset({("alertname", "LogshipNoRoom"), ("alertstate", "firing")}), 1.0),
+    Sample("ALERTS", frozenset({("alertname", "LogshipNoSpace"), ("alertstate", "firing")}), 1.0),
     Sample("node_filesystem_size_bytes", frozenset({("mountpoint", "/srv/logs")}), 1e12),
     Sample("node_filesystem_avail_bytes", frozenset({("mountpoint", "/srv/logs")}), 5e11),
 )
-PAGE = frozenset({("file", "/var/lib/prometheus/node-exporter/logbroker.prom")})
 BEGIN = 7200.0  # seconds: when something goes wrong
-MINUTE = 60.0
+MINUTE, DAY = 60.0, 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def watched(processes: Processes, folder: Path) -> Scraped:
             "--listen",
             url.removeprefix("nats://"),
         ),
-        *("--http", "", "--partitions", 2),
+        *("--http", "", "--partitions", 2, "--metrics", "127.0.0.1:0"),
     )
     log.write_bytes(b"a line\n" * 1000)
     listening = ("--listen", "127.0.0.1:0")
@@ -109,7 +109,7 @@ def watched(processes: Processes, folder: Path) -> Scraped:
         return (
             *page("logshipper", get(shipper)),
             *page("logreceiver", get(receiver)),
-            *page("node", checked(folder, *there)),
+            *(page("logbroker", get(broker)) if broker.is_running() else ()),
         )
 
     def holds(name: str, value: float) -> Callable[[], bool]:
@@ -149,12 +149,6 @@ def run(program: str, *options: object) -> int:
     ).returncode
 
 
-def checked(folder: Path, *there: object) -> str:
-    path = folder / "logbroker.prom"
-    run("broker", "check", *there, "--format", "prometheus", "--outfile", path)
-    return path.read_text("utf-8")
-
-
 def get(process: Process) -> str:
     found = re.search(r"listening on (http://\S+)", process.log.read_text())
     assert found
@@ -179,7 +173,7 @@ def complete(exposed: Iterable[Sample]) -> tuple[Sample, ...]:
         replace(one, labels=one.labels | target(dict(one.labels).get("job", "node")))
         for one in THEIRS
     ]
-    return (*exposed, *others, Sample("node_textfile_mtime_seconds", PAGE | target("node"), 0.0))
+    return (*exposed, *others)
 
 
 Value = float | Callable[[float, float], float | None]
@@ -200,13 +194,9 @@ def timeline(well: Iterable[Sample], *wrongs: Wrong) -> World:
 
     @cache
     def world(now: float) -> tuple[Sample, ...]:
-        fresh = (
-            replace(one, value=now) if one.name == "node_textfile_mtime_seconds" else one
-            for one in base
-        )
         if now < BEGIN:
-            return tuple(fresh)
-        return tuple(new for one in fresh if (new := disturbed(one, now, wrongs)) is not None)
+            return base
+        return tuple(new for one in base if (new := disturbed(one, now, wrongs)) is not None)
 
     return world
 
@@ -246,31 +236,23 @@ def more(value: float, seconds: float) -> float:
 
 
 CASES: dict[str, tuple[Wrong, ...]] = {
-    "LogshipBrokerUnwatched": (
-        Wrong("node_textfile_mtime_seconds", lambda value, seconds: value - 601.0),
+    "LogshipBrokerDown": (Wrong('up{job="logbroker"}', 0.0),),
+    "LogshipBrokerAway": (Wrong('logbroker_check_status{check="connection"}', 2.0),),
+    "LogshipStreamBroken": (Wrong('logbroker_check_status{check="stream"}', 2.0),),
+    "LogshipLinesUnread": (Wrong("logbroker_unread_messages", 1.0),),
+    "LogshipStoreFills": (Wrong('logbroker_check_status{check="space"}', 1.0),),
+    "LogshipNoSpace": (Wrong('logbroker_check_status{check="space"}', 2.0),),
+    "LogshipReplicaMissing": (Wrong("logbroker_stream_wanted_replicas", 3.0),),
+    "LogshipCertificateEnds": (
+        Wrong("logbroker_certificate_end_timestamp_seconds", lambda _, late: BEGIN + 20 * DAY),
     ),
-    "LogshipBrokerAway": (Wrong('logbroker_check_status_code{check="connection"}', 2.0),),
-    "LogshipStreamBroken": (Wrong('logbroker_check_status_code{check="stream"}', 2.0),),
-    "LogshipLinesUnread": (Wrong('logbroker_check_status_code{check="stream"}', 1.0),),
-    "LogshipStoreFills": (Wrong("logbroker_check_store_used_percent", 76.0),),
-    "LogshipStoreTakesNothing": (Wrong('logbroker_check_status_code{check="store"}', 2.0),),
-    "LogshipNoRoom": (Wrong('logbroker_check_status_code{check="room"}', 2.0),),
-    "LogshipReplicaMissing": (Wrong("logbroker_check_replicas_wanted", 3.0),),
-    "LogshipNoMajority": (Wrong('logbroker_check_status_code{check="replicas"}', 2.0),),
-    "LogshipCertificateEnds": (Wrong("logbroker_check_certificates_seconds_left", 20 * 86400.0),),
     "LogshipCertificateEndsSoon": (
-        Wrong("logbroker_check_certificates_seconds_left", 6 * 86400.0),
+        Wrong("logbroker_certificate_end_timestamp_seconds", lambda _, late: BEGIN + 6 * DAY),
     ),
-    "LogshipHostsSilent": (Wrong("logbroker_check_hosts_silent", 1.0),),
-    "LogshipHostFloods": (
-        Wrong('logbroker_check_hosts_messages_per_second{host="web01"}', 1001.0),
-    ),
-    "LogshipPartitionUnread": (
-        Wrong('logbroker_check_lag_partition_age_seconds{partition="1"}', 3601.0),
-    ),
-    "LogshipLinesExpire": (
-        Wrong('logbroker_check_lag_partition_age_seconds{partition="1"}', 43201.0),
-    ),
+    "LogshipHostsSilent": (Wrong("logbroker_silent_hosts", 1.0),),
+    "LogshipHostFloods": (Wrong('logbroker_host_messages_per_second{host="web01"}', 1001.0),),
+    "LogshipPartitionUnread": (Wrong('logbroker_partition_behind_seconds{partition="1"}', 3601.0),),
+    "LogshipLinesExpire": (Wrong('logbroker_partition_behind_seconds{partition="1"}', 43201.0),),
     "LogshipReceiverDown": (Wrong('up{job="logreceiver"}', 0.0),),
     "LogshipReceiverWaits": (Wrong("logreceiver_waiting", 1.0),),
     "LogshipPartitionBlocked": (Wrong('logreceiver_blocked{cause="disk",partition="0"}', 1.0),),
@@ -379,12 +361,6 @@ def test_a_rule_fires_when_it_should_and_names_what_it_is_about(
     assert all(wanted <= dict(one.labels).keys() for one in found[alert])
 
 
-def test_a_broker_that_is_never_checked_is_told_of(scraped: Scraped) -> None:
-    pages = [one for one in scraped.well if not one.name.startswith("logbroker_")]
-
-    assert set(firing(timeline(pages))) == {"LogshipBrokerUnwatched"}
-
-
 @pytest.mark.parametrize(
     ("alert", "which"),
     [
@@ -421,7 +397,7 @@ def test_a_restart_that_counts_from_0_is_no_loss(scraped: Scraped) -> None:
 
 
 def test_lines_that_are_kept_for_ever_never_expire(scraped: Scraped) -> None:
-    for_ever = Wrong("logbroker_check_lag_max_age_seconds", 0.0)
+    for_ever = Wrong("logbroker_stream_max_age_seconds", 0.0)
 
     world = timeline(scraped.well, for_ever, *CASES["LogshipLinesExpire"])
 
@@ -430,9 +406,9 @@ def test_lines_that_are_kept_for_ever_never_expire(scraped: Scraped) -> None:
 
 def test_a_broker_that_was_really_ended_is_told_of_by_all_three(scraped: Scraped) -> None:
     # ten minutes later its hosts' lines are older; what the programs said at once is all that is gone by here
-    found = firing(timeline(scraped.away))
+    found = firing(timeline(scraped.away, Wrong('up{job="logbroker"}', 0.0)))
 
-    assert set(found) == {"LogshipBrokerAway", "LogshipReceiverWaits", "LogshipShipperWaits"}
+    assert set(found) == {"LogshipBrokerDown", "LogshipReceiverWaits", "LogshipShipperWaits"}
 
 
 def test_rules_say_how_bad_it_is_and_what_to_do() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.looking.reports import reports
+from broker.inspect.ask import node_reports
 from tests.broker.conftest import LOGBROKER, Mounted
 
 pytestmark = pytest.mark.nats
@@ -98,7 +98,7 @@ async def store_until_silence(connection: Connection) -> int:
 
 
 async def report_of(connection: Connection) -> Any:
-    found = await reports(connection, 1)
+    found = await node_reports(connection, 1)
     if not found:
         raise ConnectionLost("nobody answers")
     return found[0]

@@ -243,11 +243,12 @@ def test_status_tells_the_stream_and_how_far_each_receiver_has_come(
     found = json.loads(logbroker("status", "--server", fresh_url, "--json").stdout)
     shown = logbroker("status", "--server", fresh_url).stdout
 
-    assert (found["stream"], found["messages"], found["hosts"]) == ("LOGS", 3, 1)
-    assert (found["first_sequence"], found["last_sequence"]) == (1, 3)
-    assert found["first_time"] < found["last_time"]
-    assert found["max_bytes"] == 1_000_000
-    assert [one["pending"] for one in found["partitions"]] == [0, 3]
+    (stream,) = found["streams"]
+    assert (stream["name"], found["messages"], found["hosts"]) == ("LOGS", 3, 1)
+    assert (stream["first_sequence"], stream["last_sequence"]) == (1, 3)
+    assert stream["first_time"] < stream["last_time"]
+    assert stream["max_bytes"] == 1_000_000
+    assert [one["behind"] for one in found["partitions"]] == [0, 3]
     assert found["partitions"][0]["next"] is None
     assert (
         found["partitions"][1] | {"next": 3, "epoch": 2, "owner": "central-1"}

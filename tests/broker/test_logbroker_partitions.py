@@ -183,8 +183,8 @@ def test_shippers_go_over_while_they_ship_and_every_line_is_there_once_and_in_or
         ]
     status = json.loads(logbroker("status", "--server", url, "--json").stdout)
     assert (status["current_partitions"], len(status["partitions"])) == (3, 5)
-    assert status["strays"]["messages"] == 0
-    assert sum(one["pending"] for one in status["partitions"]) == status["messages"]
+    assert status["unread"]["messages"] == 0
+    assert sum(one["behind"] for one in status["partitions"]) == status["messages"]
 
 
 def test_a_broker_keeps_what_hosts_have_left_and_refuses_another_number(

@@ -14,7 +14,7 @@ import pytest
 from bench.processes import wait_until
 from broker.client import bucket
 from broker.client.connection import Connection, Rejected
-from broker.looking.reports import reports
+from broker.inspect.ask import node_reports
 
 pytestmark = pytest.mark.nats
 
@@ -326,7 +326,7 @@ def test_a_running_broker_answers_for_itself(start_broker: Any) -> None:
     async def ask_for_it() -> Any:
         connection = Connection([ready["server"]], "test")
         try:
-            return await reports(connection, 1)
+            return await node_reports(connection, 1)
         finally:
             await connection.close()
 

@@ -21,7 +21,7 @@ from broker.backup.preview import RestoreOptions, preview
 from broker.backup.restore import present, restore
 from broker.client import bucket
 from broker.client.connection import Connection, Rejected
-from broker.looking.feed import Feed, at_sequence
+from broker.inspect.reader import StreamReader, at_sequence
 from broker.provision.apply import apply
 from broker.topology import Topology
 from broker.wire.descent import is_being_restored
@@ -67,14 +67,10 @@ async def commit(connection: Connection, sequence: int) -> None:
 async def digests(connection: Connection, until: int) -> dict[str, str]:
     """Return a digest of what each subject holds below a sequence: places, times, headers and lines."""
     found: defaultdict[str, hashlib._Hash] = defaultdict(hashlib.sha256)
-    feed = Feed(connection, at_sequence(1))
-    last = int((await connection.api("STREAM.INFO.LOGS"))["state"]["last_seq"])
-    while taken := await feed.take_up_to(last):
-        for delivery, message in taken:
-            if delivery.sequence < until:
-                place = b"%d %d " % (delivery.sequence, delivery.stored_at)
-                found[message.subject].update(place + message.head + message.data)
-    await feed.close()
+    reader = StreamReader(connection, "LOGS", at_sequence(1))
+    async for delivery, message in reader.read_all(until - 1):
+        place = b"%d %d " % (delivery.sequence, delivery.stored_at)
+        found[message.subject].update(place + message.head + message.data)
     return {subject: digest.hexdigest() for subject, digest in found.items()}
 
 

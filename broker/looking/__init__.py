@@ -1,1 +1,0 @@
-"""What an operator sees of a broker. Changes nothing."""

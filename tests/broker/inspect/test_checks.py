@@ -1,0 +1,220 @@
+"""What the five checks find, and how a monitoring system is told."""
+
+import asyncio
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.inspect.checks import (
+    Check,
+    Finding,
+    Grade,
+    Limits,
+    Observed,
+    judge,
+    overall,
+    to_json,
+    to_nagios,
+)
+from broker.inspect.status import Replica, Unread
+from tests.broker.inspect.conftest import Call, Publish
+from tests.broker.inspect.test_status import a_status, a_stream
+
+_NOW = datetime(2026, 11, 21, 16, tzinfo=UTC)
+_LEADER = Replica("n1", True, True, False, 0, 0.0)
+_FOLLOWER = Replica("n2", False, True, False, 0, 0.1)
+
+
+def _found(check: Check, **known: Any) -> list[Finding]:
+    known = {"connect_seconds": 0.01, **known}
+    return judge([check], Observed("nats://b:4222", _NOW, **known), Limits())
+
+
+def _of(check: Check, **changed: Any) -> list[Finding]:
+    return _found(check, status=a_status(**changed))
+
+
+def test_a_broker_that_is_away_is_critical_and_the_rest_is_unknown() -> None:
+    away = Observed("nats://b:4222", _NOW, trouble="no broker at nats://b:4222")
+
+    found = judge(list(Check), away, Limits())
+
+    assert [one.grade for one in found] == [Grade.CRITICAL, *[Grade.UNKNOWN] * 4]
+    assert {one.text for one in found} == {away.trouble}
+    assert overall(found) is Grade.CRITICAL
+    assert overall(found[1:]) is Grade.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("seconds", "grade"),
+    [(0.1, Grade.OK), (0.6, Grade.WARNING), (1.0, Grade.CRITICAL)],
+)
+def test_a_slow_answer_is_a_finding(seconds: float, grade: Grade) -> None:
+    assert overall(_found(Check.CONNECTION, connect_seconds=seconds)) is grade
+
+
+def _replicas(*replicas: Replica) -> dict[str, Any]:
+    return {"streams": (a_stream(wanted_replicas=3, replicas=replicas),)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "grade", "text"),
+    [
+        ({}, Grade.OK, "1 of 1 servers"),
+        ({"streams": (a_stream(lost_messages=1),)}, Grade.CRITICAL, "damaged"),
+        ({"current_partitions": 0}, Grade.CRITICAL, "logbroker apply"),
+        (
+            {"partitions": tuple(replace(one, behind=None) for one in a_status().partitions)},
+            Grade.CRITICAL,
+            "no consumer answers for p0, p1",
+        ),
+        (_replicas(_LEADER, _FOLLOWER, _FOLLOWER), Grade.OK, "3 of 3"),
+        (_replicas(_LEADER, _FOLLOWER), Grade.WARNING, "2 of 3"),
+        (_replicas(_LEADER, _FOLLOWER, replace(_FOLLOWER, lag=199)), Grade.OK, "3 of 3"),
+        (_replicas(_LEADER, _FOLLOWER, replace(_FOLLOWER, lag=200)), Grade.WARNING, "200 operat"),
+        (
+            _replicas(_LEADER, _FOLLOWER, replace(_FOLLOWER, seen_seconds=11.0)),
+            Grade.WARNING,
+            "seen 11s ago",
+        ),
+        (_replicas(_LEADER, replace(_FOLLOWER, offline=True)), Grade.CRITICAL, "is offline"),
+        (_replicas(_FOLLOWER, _FOLLOWER), Grade.CRITICAL, "no leader"),
+    ],
+)
+def test_a_stream_is_whole_replicated_and_read(
+    changed: dict[str, Any], grade: Grade, text: str
+) -> None:
+    found = _of(Check.STREAM, **changed)
+
+    assert overall(found) is grade
+    assert any(text in one.text for one in found)
+
+
+def _space(state: str, **space: Any) -> dict[str, Any]:
+    retention = {"LOGS": {"state": state, "since": "2026-11-21T10:00:00Z", **space}}
+    return {"nodes": ({"name": "n1", "retention": retention},)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "grade"),
+    [
+        ({}, Grade.OK),
+        ({"streams": (a_stream(bytes=800),)}, Grade.WARNING),
+        ({"store_used": 1900}, Grade.CRITICAL),
+        ({"streams": (a_stream(max_messages=12),)}, Grade.WARNING),
+        ({"streams": (a_stream(bytes=950, max_bytes=None),)}, Grade.OK),
+        ({"streams": (a_stream(bytes=950),), **_space("ok")}, Grade.OK),
+        ({"nodes": ({"name": "n", "frozen": "full"},)}, Grade.CRITICAL),
+        ({"nodes": ({"free": 9, "reserve": 10},)}, Grade.WARNING),
+        (_space("purging"), Grade.OK),
+        (_space("hosts wait", needed_by=["p0"]), Grade.CRITICAL),
+        (_space("oldest lines are dropped", needed_by=7), Grade.CRITICAL),
+    ],
+)
+def test_space_is_judged_by_what_may_not_be_purged(changed: dict[str, Any], grade: Grade) -> None:
+    assert overall(_of(Check.SPACE, **changed)) is grade
+
+
+@pytest.mark.parametrize(
+    ("seconds", "grade"),
+    [(599.0, Grade.OK), (600.0, Grade.WARNING), (3600.0, Grade.CRITICAL)],
+)
+def test_a_receiver_is_judged_by_the_age_of_what_waits(seconds: float, grade: Grade) -> None:
+    first, second = a_status().partitions
+    partitions = (replace(first, behind_seconds=seconds), second)
+
+    found = _of(Check.RECEIVERS, partitions=partitions)
+
+    assert overall(found) is grade
+    assert found[-1].text.startswith("3 messages wait, the oldest for ")
+    assert (grade is Grade.OK) is not found[0].text.startswith("p0: 3 messages wait")
+
+
+def test_what_expires_soon_is_critical_and_many_partitions_are_named_in_part() -> None:
+    one = a_status().partitions[0]
+    many = tuple(replace(one, partition=number) for number in range(40))
+
+    found = _of(Check.RECEIVERS, partitions=many, streams=(a_stream(max_age_seconds=140.0),))
+
+    assert overall(found) is Grade.CRITICAL
+    assert "it expires after 2m20s" in found[0].text
+    assert found[5].text == "and 35 more partitions"
+    (unread, _) = _of(Check.RECEIVERS, unread=Unread(4, 9, ("logs.p9.x",) * 9))
+    assert unread.grade is Grade.WARNING
+    assert unread.text.endswith("logs.p9.x and 4 more")
+    assert len(found) == 7
+
+
+@pytest.mark.parametrize(
+    ("end", "grade"),
+    [
+        ("2027-11-21T16:00:00+00:00", Grade.OK),
+        ("2026-12-11T16:00:00+00:00", Grade.WARNING),
+        ("2026-11-25T16:00:00+00:00", Grade.CRITICAL),
+        ("2026-11-20T16:00:00+00:00", Grade.CRITICAL),
+    ],
+)
+def test_certificates_are_judged_by_the_time_that_is_left(end: str, grade: Grade) -> None:
+    node = {"certificates": [{"path": "/tls/broker.pem", "not_after": end}], "name": "n1"}
+
+    shown = _found(Check.CERTIFICATES, certificate_end=end)
+    reported = _of(Check.CERTIFICATES, nodes=(node,))
+
+    assert overall(shown) is overall(reported) is grade
+    assert "/tls/broker.pem on n1" in reported[0].text
+
+
+def test_nagios_reads_one_line_with_the_worst_first() -> None:
+    found = [
+        Finding(Check.STREAM, Grade.WARNING, "p1 | waits\n"),
+        Finding(Check.SPACE, Grade.CRITICAL, "full"),
+        Finding(Check.RECEIVERS, Grade.OK, "so"),
+    ]
+
+    assert to_nagios(found) == (
+        r"CRITICAL logbroker CRITICAL:space: full; WARNING:stream: p1 / waits\n"
+    )
+    assert to_nagios(found[2:]) == "OK logbroker OK:receivers: so"
+    told = json.loads(to_json(found))
+    assert (told["status"], [one["status"] for one in told["checks"]]) == (
+        "CRITICAL",
+        ["WARNING", "CRITICAL", "OK"],
+    )
+
+
+@pytest.mark.nats
+async def test_the_command_says_it_by_its_exit_code(
+    called: Call, publish: Publish, logs_url: str
+) -> None:
+    await asyncio.to_thread(called, "apply", "--server", logs_url, "--partitions", "2")
+    await publish("web01", b"a\n")
+
+    well, behind = [
+        await asyncio.to_thread(called, "check", "--server", logs_url, *options)
+        for options in ((), ("receivers", "--age", "1ms", "2ms", "--json"))
+    ]
+
+    assert (well.returncode, well.stdout.count("\n")) == (0, 1), well.stdout
+    assert well.stdout.startswith("OK logbroker OK:connection: nats://127.0.0.1")
+    assert behind.returncode == 2
+    (check,) = json.loads(behind.stdout)["checks"]
+    assert check["findings"][0]["text"].startswith("p0: 1 messages wait")
+
+
+@pytest.mark.nats
+def test_whatever_hinders_a_check_is_one_line(called: Call, fresh_url: str, tmp_path: Path) -> None:
+    away = called("check", "--server", "nats://127.0.0.1:1")
+    bare = called("check", "receivers", "stream", "--server", fresh_url)
+    unusable = called("check", "--creds", tmp_path / "none", "--server", fresh_url)
+    late = called("check", "--server", fresh_url, "--timeout", "0.1")
+
+    assert [one.returncode for one in (away, bare, unusable)] == [2, 2, 3]
+    assert "CRITICAL:connection: no broker at" in away.stdout
+    assert "CRITICAL:stream: the broker refuses: stream not found" in bare.stdout
+    assert "UNKNOWN:receivers:" in bare.stdout
+    assert "check --creds" in unusable.stdout
+    assert all(one.stdout.count("\n") == 1 for one in (away, bare, unusable, late))

@@ -1,0 +1,150 @@
+"""What others wrote neither ends a command for everybody nor reaches a terminal as it is."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from broker.client.connection import Arrived, Connection
+from broker.report import SUBJECT
+from tests.broker.inspect.conftest import message
+from tests.hostile import ACTIVE, GARBAGE, GOOD, ODD, acts_on_a_terminal
+from tests.partitions import add_subjects
+
+pytestmark = pytest.mark.nats
+
+Logbroker = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def _ask(url: str, ask: Callable[[Connection], Awaitable[object]]) -> None:
+    async def asked() -> None:
+        connection = Connection([url], "test")
+        await connection.once()
+        await ask(connection)
+        await connection.close()
+
+    asyncio.run(asked())
+
+
+@pytest.fixture
+def provisioned(logbroker_inside: Logbroker, logs_url: str) -> str:
+    assert logbroker_inside("apply", "--server", logs_url, "--partitions", "2").returncode == 0
+    return logs_url
+
+
+@pytest.mark.parametrize("value", GARBAGE.values(), ids=GARBAGE)
+def test_garbage_in_one_offset_is_shown_as_such_and_the_others_as_usual(
+    logbroker_inside: Logbroker, provisioned: str, value: bytes
+) -> None:
+    async def write(connection: Connection) -> None:
+        await connection.ask("$KV.LOGS_OFFSETS.p0", value)
+        await connection.ask("$KV.LOGS_OFFSETS.p1", GOOD.encode())
+
+    _ask(provisioned, write)
+
+    table, told, checked, top, purged = [
+        logbroker_inside(*words, "--server", provisioned)
+        for words in (
+            ("status",),
+            ("status", "--json"),
+            ("check", "receivers"),
+            ("top", "--once", "--interval", "200ms"),
+            ("purge", "--received", "--dry-run"),
+        )
+    ]
+
+    assert [one.returncode for one in (table, told, checked, top, purged)] == [0, 0, 2, 0, 0]
+    broken, good = json.loads(told.stdout)["partitions"]
+    assert (broken["owner"], broken["next"], good["owner"], good["next"]) == (
+        *(None, None),
+        *("central:1", 2),
+    )
+    assert broken["error"]
+    assert good["error"] is None
+    assert "CRITICAL: p0: its offset cannot be read" in table.stdout
+    assert "p0: its offset cannot be read" in checked.stdout
+    for shown in (table, top):
+        assert "UNREADABLE" in shown.stdout
+        assert "central:1" in shown.stdout
+    for ended in (table, checked, top, purged):
+        assert not acts_on_a_terminal(ended.stdout + ended.stderr)
+
+
+def test_what_others_wrote_reaches_no_terminal_as_it_is(
+    logbroker_inside: Logbroker, provisioned: str, tmp_path: Path
+) -> None:
+    _, headers = message(b"a\n", file=f"/var/{ACTIVE}")
+
+    async def write(connection: Connection) -> None:
+        await connection.ask("$KV.LOGS_OFFSETS.p0", ODD)
+        await connection.ask("logs.p0.web01", b"a\n", headers | {"Nats-Time-Stamp": ACTIVE})
+        await connection.ask("logs.p0.web01", b"a\n", headers | {"Log-Agent": "a\x9b"})
+        await connection.ask("logs.p0.web01", b"a\n", headers | {"Log-Spans": f'[{{"{ACTIVE}'})
+        await connection.ask("logs.p1.web02", b"a\n", {"Nats-Time-Stamp": "never"})
+        await add_subjects(connection, "logs.q0.>")
+        await connection.ask("logs.q0.\x1b[2J\x9b", b"\x1b[2J\n")
+        config = {
+            "name": "KV_LOGS_CONFIG",
+            "description": ACTIVE,
+            "subjects": ["$KV.LOGS_CONFIG.>"],
+        }
+        info = await connection.api("STREAM.INFO.KV_LOGS_CONFIG")
+        await connection.api("STREAM.UPDATE.KV_LOGS_CONFIG", info["config"] | config)
+
+    _ask(provisioned, write)
+
+    for words in (
+        ("status",),
+        ("check",),
+        ("check", "--json"),
+        ("top", "--once", "--interval", "200ms"),
+        ("hosts", "--exact"),
+        ("get", "last"),
+        ("get", "1"),
+        ("get", "2"),
+        ("get", "3"),
+        ("tail", "--since", "1", "--no-follow"),
+        ("tail", "--since", "1", "--no-follow", "--json"),
+        ("export", tmp_path),
+        ("apply", "--dry-run", "--partitions", "2"),
+        ("purge", "--everything", "--dry-run"),
+        ("rm", "--seq", "3", "--dry-run"),
+    ):
+        ended = logbroker_inside(*words, "--server", provisioned)
+        assert ended.returncode == 0 or words[0] == "check", ended
+        assert not acts_on_a_terminal(ended.stdout + ended.stderr), ended
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"[" * 100_000,
+        b'{"name": "n1", "retention": {"LOGS": {"purged_bytes": "x", "needed_by": 7, "state": [1]}, "X": 1}}',
+        b'{"name": ["n1"], "free": 1e999, "reserve": 1, "certificates": [{"not_after": "never"}]}',
+        b'{"name": "n1\\u001b[2J", "frozen": "\\u009b2J", "credentials": {"a": "\\u001b"}}',
+        b'{"name": "n1", "parts": ' + b"[" * 900 + b"]" * 900 + b"}",
+        b'{"name": "n1", "free": 1' + b"0" * 4000 + b"}",
+    ],
+    ids=["nested", "retention", "certificates", "codes", "deep", "large"],
+)
+async def test_a_report_that_anybody_sends_ends_no_command(
+    logbroker: Logbroker, connection: Connection, logs_url: str, answer: bytes
+) -> None:
+    async def hear(message: Arrived) -> None:
+        await connection.publish(message.reply, answer)
+
+    await connection.subscribe(SUBJECT, hear)
+    await connection.api("INFO")  # the subscription has reached the server
+
+    ended = [
+        await asyncio.to_thread(logbroker, *words, "--server", logs_url)
+        for words in (("status",), ("status", "--json"), ("check", "space", "certificates"))
+    ]
+
+    assert [one.returncode for one in ended[:2]] == [0, 0]
+    for one in ended:
+        assert "Traceback" not in one.stderr
+        assert not acts_on_a_terminal(one.stdout + one.stderr)

@@ -1,0 +1,85 @@
+"""`logbroker run --metrics`: what Prometheus and a load balancer are told."""
+
+import asyncio
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.client.connection import Connection
+from tests.broker.conftest import Broker, StartBroker
+
+pytestmark = pytest.mark.nats
+
+
+def _get(broker: Broker, path: str) -> tuple[int, str]:
+    """Return status and body of a page, or 0 where nobody listens yet."""
+    found = re.search(r"listening on (http://\S+)", broker.said)
+    if found is None:
+        return 0, ""
+    try:
+        with urllib.request.urlopen(f"{found[1]}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_metrics_are_the_numbers_of_the_status(start_broker: StartBroker) -> None:
+    broker = start_broker("--partitions", "2", "--metrics", "127.0.0.1:0", "--max-bytes", "100MB")
+    server = broker.wait_ready()["server"]
+
+    async def fill() -> None:
+        connection = Connection([server], "test")
+        for _ in range(3):
+            await connection.ask("logs.p1.web01", b"a line\n", patience=30)
+        await connection.close()
+
+    asyncio.run(fill())
+
+    def samples() -> dict[tuple[str, ...], float]:
+        page = _get(broker, "/metrics")[1]
+        return {
+            (one.name.removeprefix("logbroker_"), *list(one.labels.values())[:1]): one.value
+            for family in text_string_to_metric_families(page)
+            for one in family.samples
+        }
+
+    _until(lambda: samples().get(("partition_behind", "1")) == 3)
+    found = samples()
+    assert found["stream_messages", "LOGS"] == 3
+    assert found["stream_max_bytes", "LOGS"] == 100_000_000
+    assert (found["hosts",], found["silent_hosts",]) == (1, 0)
+    assert found["partition_behind", "0"] == found["partition_behind_seconds", "0"] == 0
+    assert found["partition_behind_seconds", "1"] > 0
+    assert {value for key, value in found.items() if key[0] == "check_status"} == {0.0}
+    assert [value for key, value in found.items() if key[0] == "retention_purged_messages"] == [0]
+    assert _get(broker, "/healthz") == (200, "ok\n")
+    assert _get(broker, "/")[0] == 404
+
+
+def test_an_address_that_is_taken_says_which_option(start_broker: StartBroker) -> None:
+    first = start_broker("--partitions", "1", "--metrics", "127.0.0.1:0")
+    first.wait_ready()
+    _until(lambda: _get(first, "/healthz")[0] > 0)
+    found = re.search(r"http://(\S+)", first.said)
+    assert found
+
+    second = start_broker(
+        "--partitions", "1", "--metrics", found[1], store=first.store.with_name("second")
+    )
+
+    assert second.popen.wait(60) == 78
+    assert "check --metrics" in second.said

@@ -1,0 +1,128 @@
+"""Reading a stream forward, whatever becomes of the consumer and of messages of every size."""
+
+import asyncio
+
+import pytest
+
+from broker.client.connection import Connection, Rejected
+from broker.inspect.reader import LAST_PER_SUBJECT, Start, StreamReader, at_sequence, follow
+from broker.topology import Topology
+from broker.wire.streams import STREAM
+from tests.broker.inspect.conftest import Publish
+
+pytestmark = pytest.mark.nats
+
+
+async def _consumers(connection: Connection) -> list[str]:
+    return list((await connection.api(f"CONSUMER.NAMES.{STREAM}")).get("consumers") or [])
+
+
+async def _follow(reader: StreamReader, number: int) -> list[int]:
+    found: list[int] = []
+    async with asyncio.timeout(90):
+        while len(found) < number:
+            found.extend(one.delivery.sequence for one in await reader.follow())
+    return found
+
+
+async def test_a_consumer_that_was_removed_costs_nothing(
+    connection: Connection, publish: Publish
+) -> None:
+    reader = StreamReader(connection, STREAM, at_sequence(1))
+    await reader.close()  # which was never used, and asks nothing
+    for _ in range(3):
+        await publish("web01", b"a\n")
+    first = await _follow(reader, 3)
+    (name,) = await _consumers(connection)
+    await connection.api(f"CONSUMER.DELETE.{STREAM}.{name}")
+    await publish("web01", b"b\n")
+
+    rest = await _follow(reader, 1)
+
+    await reader.close()
+    assert first + rest == [1, 2, 3, 4]
+    assert await _consumers(connection) == []
+
+
+async def test_a_message_larger_than_a_pull_comes_in_its_place(connection: Connection) -> None:
+    largest = 8 * 1024 * 1024 - 50
+    for size in (10, largest, 10, 200_000, largest, 10):
+        await connection.ask("logs.p0.web01", b"x" * size, patience=60)
+    reader = StreamReader(connection, STREAM, at_sequence(1))
+
+    found = [len(one.message.data) async for one in reader.read_all(6)]
+
+    assert found == [10, largest, 10, 200_000, largest, 10]
+
+
+async def test_pulls_that_end_full_are_followed_by_others(
+    connection: Connection, publish: Publish
+) -> None:
+    await asyncio.gather(*(publish("web01", b"a\n") for _ in range(40)))
+    reader = StreamReader(connection, STREAM, at_sequence(3), headers_only=True, batch=7)
+
+    found = [one async for one in reader.read_all(40)]
+
+    assert [one.delivery.sequence for one in found] == list(range(3, 41))
+    assert not any(one.message.data for one in found)
+
+
+@pytest.mark.parametrize("start", [at_sequence(1), LAST_PER_SUBJECT], ids=["all", "last of each"])
+@pytest.mark.parametrize("kept", [0, 3])
+async def test_what_is_purged_meanwhile_is_not_waited_for(
+    connection: Connection, publish: Publish, start: Start, kept: int
+) -> None:
+    await asyncio.gather(*(publish(f"web{n}", b"a\n") for n in range(40)))
+    reader = StreamReader(connection, STREAM, start, headers_only=True, batch=10)
+    found = [one.delivery.sequence for one in await reader.read_until(40)]
+    await connection.api(f"STREAM.PURGE.{STREAM}", {"keep": kept} if kept else {})
+
+    async with asyncio.timeout(60):
+        while some := await reader.read_until(40):
+            found.extend(one.delivery.sequence for one in some)
+
+    await reader.close()
+    assert found == [*range(1, len(found) - kept + 1), *range(41 - kept, 41)]
+
+
+async def test_the_last_of_each_subject_comes_first_and_then_what_is_new(
+    connection: Connection, publish: Publish
+) -> None:
+    for host in ("a", "b", "a", "b", "c"):
+        await publish(host, b"x\n")
+    reader = StreamReader(connection, STREAM, LAST_PER_SUBJECT)
+
+    before = await _follow(reader, 3)
+    await publish("a", b"y\n")
+
+    assert before == [3, 4, 5]
+    assert await _follow(reader, 1) == [6]
+    await reader.close()
+
+
+async def test_several_streams_are_followed_at_once(
+    connection: Connection, publish: Publish
+) -> None:
+    config = Topology(partitions=2).streams()[0] | {"name": "OTHER", "subjects": ["other.>"]}
+    await connection.api("STREAM.CREATE.OTHER", config)
+    readers = [StreamReader(connection, name, at_sequence(1)) for name in (STREAM, "OTHER")]
+    found: set[str] = set()
+    await publish("web01", b"a\n")
+
+    async with asyncio.timeout(60):
+        async for some in follow(readers):
+            found |= {one.message.subject for one in some}
+            if len(found) == 2:
+                break
+            await connection.ask("other.a", b"x")
+    for reader in readers:
+        await reader.close()
+
+    assert found == {"logs.p0.web01", "other.a"}
+
+
+async def test_a_stream_that_is_not_there_is_not_waited_for(connection: Connection) -> None:
+    await connection.api(f"STREAM.DELETE.{STREAM}")
+
+    with pytest.raises(Rejected, match="stream not found"):
+        await StreamReader(connection, STREAM, at_sequence(1)).follow()

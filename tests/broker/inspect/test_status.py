@@ -1,0 +1,250 @@
+"""What the server's answers mean, and what a person sees of them."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.processes import Processes
+from broker.client.connection import Arrived, Connection, Rejected
+from broker.inspect.ask import full_status, node_reports
+from broker.inspect.status import PartitionStatus, Status, StreamStatus, unread_in
+from broker.inspect.status_table import facts, partition_rows
+from broker.provision.joining import join
+from broker.report import SUBJECT
+from broker.topology import Topology
+from broker.wire.offset import Offset
+from broker.wire.streams import consumer_config
+from tests.broker.cluster import Cluster, Node
+from tests.broker.conftest import StartBroker
+from tests.broker.inspect.conftest import Call, Publish
+from tests.partitions import add_subjects
+
+NOW = "2026-11-21T16:00:00Z"
+
+
+def a_stream(cluster: Any = None, **changed: Any) -> StreamStatus:
+    """Return a stream of ten messages, half full."""
+    info = {
+        "created": "2026-11-20T00:00:00Z",
+        "config": {
+            "name": "LOGS",
+            **{"max_bytes": 1000, "max_age": 86_400 * 10**9, "num_replicas": 1, "max_msgs": -1},
+        },
+        "state": {
+            **{"messages": 10, "bytes": 500, "first_seq": 1, "last_seq": 10},
+            **{"first_ts": "2026-11-21T15:00:00Z", "last_ts": "2026-11-21T15:59:59Z"},
+        },
+        "cluster": cluster or {"leader": "n1"},
+    }
+    return replace(StreamStatus.of(info), **changed)
+
+
+def a_status(**changed: Any) -> Status:
+    """Return a broker with two partitions, of which one has a receiver."""
+    consumer = {"ack_floor": {"stream_seq": 4}, "num_pending": 2, "num_ack_pending": 1}
+    offset = Offset(5, 2, "", "central", lines=40, size=400)
+    partitions = (
+        replace(PartitionStatus.of(0, "LOGS", consumer, offset), behind_seconds=120.0),
+        PartitionStatus.of(1, "LOGS", {**consumer, "num_pending": 0, "num_ack_pending": 0}, None),
+    )
+    known = Status(
+        *("nats://b:4222", "2.15.1", NOW, 600, 2000, 2, (a_stream(),), partitions), hosts=3
+    )
+    return replace(known, **changed)
+
+
+def _text(status: Status) -> str:
+    return "\n".join(f"{name}: {text}" for name, text in facts(status))
+
+
+def test_a_partition_is_behind_from_the_committed_offset_on() -> None:
+    first, second = a_status().partitions
+    unclaimed = replace(first, next=None)
+
+    assert (first.behind, first.first_behind, unclaimed.first_behind) == (3, 5, 5)
+    assert (second.behind, second.first_behind) == (0, None)
+
+
+def test_replicas_come_with_their_leader_first() -> None:
+    peers = [
+        {"name": "n3", "current": False, "offline": True, "active": 90 * 10**9},
+        {"name": "n2", "current": False, "lag": 12, "active": 10**9},
+    ]
+
+    found = a_stream({"name": "C", "leader": "n1", "replicas": peers})
+
+    assert [one.name for one in found.replicas] == ["n1", "n2", "n3"]
+    assert (found.has_leader, found.current_replicas) == (True, 1)
+    assert not a_stream({"name": "C", "replicas": peers}).has_leader
+    text = _text(a_status(streams=(found,)))
+    assert "cluster: C: n1 leads, n2 is 12 behind, n3 OFFLINE since 1m30s" in text
+
+
+def test_messages_that_no_receiver_reads_are_found() -> None:
+    subjects = {"logs.p0.web01": 5, "logs.p2.web02": 3, "logs.web03": 2, "logs.p1.a/b": 1}
+
+    unread = unread_in(subjects, 2)
+
+    assert (unread.messages, unread.subject_count) == (6, 3)
+    assert unread.subjects == ("logs.p1.a/b", "logs.p2.web02", "logs.web03")
+
+
+@pytest.mark.parametrize(
+    ("node", "shown"),
+    [
+        (None, "no report"),
+        (
+            {
+                **{"name": "n1", "version": "2.15.1", "commit": "b2fd3efc", "free": 2**30},
+                **{"credentials": None, "mirror": "one"},
+            },
+            "a mirror of site one, which takes no lines",
+        ),
+        ({"name": "n1", "frozen": "full"}, "FROZEN: full"),
+        ({"odd": 1}, "?"),
+    ],
+)
+def test_the_report_of_a_server_is_shown(node: dict[str, Any] | None, shown: str) -> None:
+    assert shown in _text(a_status(nodes=(node,) if node else ()))
+
+
+def test_a_row_shows_messages_behind_and_the_age_of_the_oldest() -> None:
+    first, second = partition_rows(a_status())
+
+    assert first == ("p0", "5", "3", "2m", "2", "-", "central")
+    assert second[2:4] == ("0", "-")
+
+
+def test_a_copy_of_another_site_shows_how_far_behind_it_is() -> None:
+    info = {"mirror": {"lag": 3, "active": 2 * 10**9, "external": {"api": "$JS.one.API"}}}
+    full = {**info, "created": "", "config": {"name": "LOGS"}, "state": _STATE}
+
+    assert "site: one: 3 behind, seen 2s ago" in _text(a_status(streams=(StreamStatus.of(full),)))
+
+
+_STATE = {
+    **{"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0},
+    **{"first_ts": "0001-01-01T00:00:00Z", "last_ts": "0001-01-01T00:00:00Z"},
+}
+
+
+def test_a_server_on_its_own_that_has_to_do_with_other_sites_is_no_cluster() -> None:
+    alone = a_status(streams=(a_stream({"name": "vm", "leader": "vm"}),))
+
+    assert "cluster" not in _text(alone)
+
+
+@pytest.mark.nats
+async def test_the_status_is_what_stream_and_offsets_hold(
+    connection: Connection, publish: Publish, called: Call, logs_url: str
+) -> None:
+    for partition in range(2):
+        config = consumer_config(partition)
+        name = f"CONSUMER.CREATE.LOGS.{config['durable_name']}.{config['filter_subject']}"
+        await connection.api(name, {"stream_name": "LOGS", "config": config})
+    await publish("web01", b"received\n")
+    await publish("web02", b"x\n", partition=1)
+    await publish("web01", b"waits\n")
+    await add_subjects(connection, "logs.p7.>", "logs.q0.>")
+    for subject in ("logs.p7.web01", "logs.q0.evil", "logs.p0.a/b"):
+        await connection.ask(subject, b"a\n")
+    offset = Offset(2, 1, "", "central", lines=1, size=9)
+    await connection.ask("$KV.LOGS_OFFSETS.p0", offset.encode())
+
+    ended = await asyncio.to_thread(called, "status", "--json", "--server", logs_url)
+    table = await asyncio.to_thread(called, "status", "--server", logs_url)
+
+    found = json.loads(ended.stdout)
+    first, second = found["partitions"]
+    assert (found["hosts"], found["messages"], found["behind"]) == (2, 6, 4)
+    assert found["streams"][0]["last_sequence"] == 6
+    assert (first["owner"], first["next"], first["behind"], first["lines"]) == ("central", 2, 3, 1)
+    assert 0 < first["behind_seconds"] < 60
+    assert (second["owner"], second["behind"]) == (None, 1)
+    assert found["unread"]["subjects"] == ["logs.p0.a/b", "logs.p7.web01", "logs.q0.evil"]
+    assert "WARNING: 3 messages on subjects that no receiver reads" in table.stdout
+
+
+@pytest.mark.nats
+@pytest.mark.timeout(540)
+def test_status_waits_for_a_new_leader_where_the_old_one_has_died(
+    tmp_path: Path, logbroker: Callable[..., "subprocess.CompletedProcess[str]"]
+) -> None:
+    with Processes(tmp_path) as processes:
+        cluster = Cluster(tmp_path, processes)
+
+        async def begin(node: Node) -> None:
+            connection = Connection([node.url], node.name)
+            topology = Topology(partitions=2, replicas=3, max_bytes=100_000_000)
+            await join(connection, node.name, topology, lambda _: None)
+            await connection.close()
+
+        async def begin_all() -> None:
+            async with asyncio.timeout(120):
+                await asyncio.gather(*map(begin, cluster.nodes.values()))
+
+        asyncio.run(begin_all())
+        cluster.wait_until_whole()
+        cluster.leader().kill()
+        servers = [word for url in cluster.urls for word in ("--server", url)]
+
+        ended = logbroker("status", "--json", *servers)
+
+        assert (ended.returncode, ended.stderr) == (0, "")
+        assert json.loads(ended.stdout)["streams"][0]["name"] == "LOGS"
+
+
+@pytest.mark.nats
+async def test_a_stream_without_our_buckets_has_no_partitions(connection: Connection) -> None:
+    for bucket in ("LOGS_CONFIG", "LOGS_OFFSETS"):
+        await connection.api(f"STREAM.DELETE.KV_{bucket}")
+
+    status = await full_status(connection)
+
+    assert (status.partitions, status.unread, status.nodes) == ((), None, ())
+    await connection.api("STREAM.DELETE.LOGS")
+    with pytest.raises(Rejected, match="stream not found"):
+        await full_status(connection)
+
+
+@pytest.mark.nats
+async def test_every_logbroker_reports_and_what_is_no_report_is_passed_over(
+    connection: Connection, logs_url: str
+) -> None:
+    nodes = [Connection([logs_url], f"node {number}") for number in range(3)]
+    answers = [json.dumps({"name": "n2"}), "no report", json.dumps({"name": "n1"})]
+    for node, answer in zip(nodes, answers, strict=True):
+        await node.once()
+        await node.subscribe(SUBJECT, _answering(node, answer))
+        await node.api("INFO")  # the subscription has reached the server
+
+    found = await node_reports(connection)
+
+    assert [report["name"] for report in found] == ["n1", "n2"]
+    for node in nodes:
+        await node.close()
+
+
+def _answering(node: Connection, answer: str):  # type: ignore[no-untyped-def] # what nats-py calls
+    async def hear(message: Arrived) -> None:
+        await node.publish(message.reply, answer.encode())
+
+    return hear
+
+
+@pytest.mark.nats
+def test_a_logbroker_reports_on_itself(start_broker: StartBroker, called: Call) -> None:
+    server = start_broker("--partitions", "1").wait_ready()["server"]
+
+    status = json.loads(called("status", "--json", "--server", server).stdout)
+
+    (node,) = status["nodes"]
+    assert (node["version"], node["frozen"]) == (status["version"], None)
+    assert node["credentials"] is None
+    assert node["free"] > 0

@@ -1,0 +1,338 @@
+import asyncio
+import logging
+import signal
+import subprocess
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+import pytest
+import zstandard
+from click.testing import CliRunner
+
+from broker.app.selection import Selection
+from broker.client.connection import Connection
+from broker.commands.tail import tail_lines
+from broker.inspect.lines import LineOutput
+from broker.inspect.tail import Piece, Wanted, tail
+from broker.topology import Topology
+from broker.wire.message import Origin, Section, Span, encode_origin
+from tests.broker.conftest import LOGBROKER
+from tests.broker.inspect.conftest import Publish, message
+from tests.conftest import Server, apply_topology
+
+pytestmark = pytest.mark.nats
+
+Lines = Callable[[int], bytes]
+
+
+async def _shown(connection: Connection, wanted: Wanted, prefixed: bool = False) -> bytes:
+    output = LineOutput(prefixed=prefixed, for_terminal=False)
+    return b"".join(
+        [output.add(*_said(one)) async for some in tail(connection, wanted) for one in some]
+    )
+
+
+def _said(piece: Piece) -> tuple[str, str, bytes]:
+    return piece.host, piece.file, piece.lines
+
+
+async def test_everything_is_shown_in_order_decompressed_and_byte_for_byte(
+    connection: Connection, publish: Publish, log_lines: Lines
+) -> None:
+    messages = [log_lines(3), b"\xff\x00\n", log_lines(200)]
+    for number, lines in enumerate(messages):
+        await publish("web01", lines, compressed=number == 2)
+
+    assert await _shown(connection, Wanted(since=0, follow=False)) == b"".join(messages)
+
+
+async def test_messages_that_decompress_to_much_are_shown_a_part_at_a_time(
+    connection: Connection, publish: Publish
+) -> None:
+    for _ in range(6):
+        await publish("web01", b"x" * 2_999_999 + b"\n", compressed=True)
+
+    wanted = Wanted(since=0, follow=False)
+    shown = [sum(len(one.lines) for one in some) async for some in tail(connection, wanted)]
+
+    assert sum(shown) == 18_000_000
+    assert max(shown) == 6_000_000
+
+
+async def test_lines_that_decompress_to_much_and_claim_to_be_none_do_not_fill_the_memory(
+    connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    await connection.ask("logs.p0.web01", b"honest\n")
+    size = 16 * 1024 * 1024
+    origin = Origin("evil", 1, (Section("/a", Span("f", 0, size), size, 0),), compressed=True)
+    for _ in range(6):
+        payload = zstandard.compress(bytes(size))
+        await connection.ask("logs.p0.evil", payload, encode_origin(origin))
+
+    shown = await _shown(connection, Wanted(follow=False))
+
+    assert 0 < len(shown) <= 64 * 1024 * 1024 + 10
+    assert "only the last 64.0 MiB of lines are shown" in caplog.text
+
+
+async def test_many_large_messages_of_which_few_lines_are_wanted_leave_those(
+    connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    size = 16 * 1024 * 1024
+    origin = Origin("evil", 1, (Section("/a", Span("f", 0, size), size, 1),), compressed=True)
+    for number in range(6):
+        payload = zstandard.compress(b"%d\n" % number * (size // 2))
+        await connection.ask("logs.p0.evil", payload, encode_origin(origin))
+
+    tracemalloc.start()
+    shown = await _shown(connection, Wanted(lines=6, follow=False))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert shown == b"5\n" * 6
+    assert peak < 3 * size
+    assert "are shown" not in caplog.text
+
+
+async def test_the_last_lines_end_where_the_stream_ends(
+    connection: Connection, publish: Publish, log_lines: Lines
+) -> None:
+    lines = log_lines(40)
+    for begin in range(0, 40, 4):
+        await publish("web01", b"".join(lines.splitlines(True)[begin : begin + 4]))
+
+    shown = await _shown(connection, Wanted(lines=7, follow=False))
+
+    assert shown == b"".join(lines.splitlines(True)[-7:])
+
+
+async def test_a_host_that_has_been_quiet_for_long_is_found_all_the_same(
+    connection: Connection, publish: Publish
+) -> None:
+    await publish("quiet", b"long ago\n")
+    for _ in range(6):
+        await asyncio.gather(*(publish("loud", b"x\n") for _ in range(100)))
+
+    wanted = Wanted(Selection(hosts=("quiet",)), lines=3, follow=False)
+
+    assert await _shown(connection, wanted) == b"long ago\n"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "shown"),
+    [
+        pytest.param(Wanted(Selection(hosts=("web*",))), b"web01: a\nweb02: c\n", id="hosts"),
+        pytest.param(Wanted(Selection(hosts=("db01",))), b"db01: b\n", id="a host"),
+        pytest.param(Wanted(partitions=(1,)), b"db01: b\nplain: d\nplain: e\n", id="a partition"),
+        pytest.param(Wanted(Selection(files=("auth.log",))), b"web02: c\n", id="a file"),
+        pytest.param(Wanted(Selection(hosts=("none",))), b"", id="nobody"),
+        pytest.param(Wanted(Selection(hosts=("db01",)), (0,)), b"", id="not in that partition"),
+        pytest.param(Wanted(lines=0), b"", id="no lines"),
+    ],
+)
+async def test_only_what_was_asked_for_is_shown(
+    connection: Connection, publish: Publish, wanted: Wanted, shown: bytes
+) -> None:
+    await publish("web01", b"a\n")
+    await publish("db01", b"b\n", partition=1)
+    await publish("web02", b"c\n", file="/var/log/auth.log")
+    await connection.ask("logs.p1.plain", b"d\ne")  # of another client
+
+    once = Wanted(wanted.selection, wanted.partitions, None, wanted.lines, follow=False)
+
+    assert await _shown(connection, once, prefixed=True) == shown
+
+
+MIXED = {"lines": b"a1\na2\n", "file": "/a", "more": (("/b", b"b1\n"), ("/a", b"a3\n"))}
+
+
+@pytest.mark.parametrize(
+    ("files", "lines", "shown"),
+    [
+        pytest.param((), 10, b"a1\na2\nb1\na3\n", id="all"),
+        pytest.param(("/a",), 10, b"a1\na2\na3\n", id="a file"),
+        pytest.param(("/a",), 2, b"a2\na3\n", id="the last lines of a file"),
+        pytest.param(("/b",), 10, b"b1\n", id="another"),
+        pytest.param(("/c",), 10, b"", id="none of them"),
+        pytest.param((), 2, b"b1\na3\n", id="the last lines"),
+    ],
+)
+@pytest.mark.parametrize("compressed", [False, True])
+async def test_each_section_is_shown_that_is_of_a_wanted_file(
+    connection: Connection,
+    publish: Publish,
+    files: tuple[str, ...],
+    lines: int,
+    shown: bytes,
+    compressed: bool,
+) -> None:
+    await publish("web01", compressed=compressed, **MIXED)
+
+    wanted = Wanted(Selection(files=files), lines=lines, follow=False)
+
+    assert await _shown(connection, wanted) == shown
+
+
+async def test_lines_of_other_files_do_not_count_as_the_last_ones(
+    connection: Connection, publish: Publish
+) -> None:
+    await publish("web01", b"first\n", file="/a")
+    for _ in range(3):
+        await publish("web01", b"x\n" * 9, file="/b", more=(("/a", b"a\n"),))
+
+    wanted = Wanted(Selection(files=("/a",)), lines=4, follow=False)
+
+    assert await _shown(connection, wanted) == b"first\na\na\na\n"
+
+
+async def test_sections_that_are_not_the_payload_are_named_and_passed(
+    connection: Connection, publish: Publish, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, headers = message(b"x\n", more=(("/b", b"y\n"),))
+    await connection.ask("logs.p0.web01", b"x\ny\nz\n", headers)
+    await publish("web01", b"good\n")
+
+    with caplog.at_level(logging.WARNING):
+        shown = await _shown(connection, Wanted(follow=False))
+
+    assert shown == b"good\n"
+    assert "message 1 holds no lines: sections of 4 bytes, lines of 6" in caplog.text
+
+
+async def test_a_time_is_a_place_to_begin(connection: Connection, publish: Publish) -> None:
+    await publish("web01", b"before\n")
+    await asyncio.sleep(0.01)
+    await publish("web01", b"behind\n")
+    stored = (await connection.api("STREAM.MSG.GET.LOGS", {"seq": 2}))["message"]["time"]
+    time = datetime.fromisoformat(stored)  # cut to microseconds, before it
+
+    assert await _shown(connection, Wanted(since=time, follow=False)) == b"behind\n"
+
+
+async def test_a_message_that_is_no_lines_is_named_and_passed(
+    connection: Connection, publish: Publish, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, headers = message(b"x\n", compressed=True)
+    await connection.ask("logs.p0.web01", b"no frame", headers)
+    await publish("web01", b"good\n")
+
+    with caplog.at_level(logging.WARNING):
+        shown = await _shown(connection, Wanted(follow=False))
+
+    assert shown == b"good\n"
+    assert "message 1 holds no lines" in caplog.text
+
+
+async def test_a_broker_that_is_killed_costs_no_line_and_repeats_none(own_server: Server) -> None:
+    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=1))
+    connection, sender = Connection([own_server.url], "tail"), Connection([own_server.url], "host")
+    await connection.once()
+    found, sent = b"", b""
+
+    async def watch() -> None:
+        nonlocal found
+        async for some in tail(connection, Wanted(since=0)):
+            found += b"".join(one.lines for one in some)
+
+    watching = asyncio.ensure_future(watch())
+    for _ in range(2):
+        for number in range(50):
+            line = b"line %d of %d\n" % (number, len(sent))
+            await sender.ask("logs.p0.web01", line)
+            sent += line
+        await asyncio.to_thread(own_server.kill_and_restart)
+    await sender.ask("logs.p0.web01", b"last\n")
+    async with asyncio.timeout(90):
+        while not found.endswith(b"last\n"):
+            assert not watching.done(), watching.result()
+            await asyncio.sleep(0.05)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    await connection.close()
+    await sender.close()
+
+    assert found == sent + b"last\n"
+
+
+async def test_a_stream_that_was_made_anew_is_begun_anew(
+    connection: Connection, publish: Publish, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = b""
+
+    async def watch() -> None:
+        nonlocal found
+        async for some in tail(connection, Wanted(since=0)):
+            found += b"".join(one.lines for one in some)
+
+    async def until(end: bytes) -> None:
+        async with asyncio.timeout(90):
+            while not found.endswith(end):
+                assert not watching.done(), watching.result()
+                await asyncio.sleep(0.02)
+
+    watching = asyncio.ensure_future(watch())
+    await publish("web01", b"a\n")
+    await publish("web01", b"b\n")
+    await until(b"b\n")
+    await connection.api("STREAM.DELETE.LOGS")
+    await connection.api("STREAM.CREATE.LOGS", Topology(partitions=2).streams()[0])
+    await publish("web01", b"c\n")
+    await until(b"c\n")
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+    assert found == b"a\nb\nc\n"
+    assert "created anew" in caplog.text
+
+
+async def test_the_program_shows_what_comes_and_ends_when_told(
+    logs_url: str, publish: Publish
+) -> None:
+    await publish("web01", b"before\n")
+    with running(logs_url, "--lines", "1") as program:
+        assert program.stdout is not None
+        first = await asyncio.to_thread(program.stdout.readline)
+        await publish("db01", b"behind\n", partition=1)
+        second = await asyncio.to_thread(program.stdout.readline)
+        program.send_signal(signal.SIGINT)
+
+        assert (first, second) == (b"web01: before\n", b"db01: behind\n")
+        assert await asyncio.to_thread(program.wait, 20) == 130
+        assert (await asyncio.to_thread(program.communicate))[1].strip() == b""
+
+
+async def test_a_reader_that_goes_away_ends_the_program_in_silence(
+    logs_url: str, publish: Publish
+) -> None:
+    await publish("web01", b"one\n")
+    with running(logs_url) as program:
+        assert program.stdout is not None
+        assert program.stderr is not None
+        await asyncio.to_thread(program.stdout.readline)
+        program.stdout.close()
+
+        assert await asyncio.to_thread(program.wait, 20) == 0
+        assert program.stderr.read() == b""
+
+
+@contextmanager
+def running(url: str, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run the program; whatever becomes of the test, nothing of it is left for another one."""
+    with subprocess.Popen(
+        [*LOGBROKER, "tail", "--server", url, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as program:
+        try:
+            yield program
+        finally:
+            program.kill()
+
+
+def test_two_places_to_begin_are_one_too_many() -> None:
+    ended = CliRunner().invoke(tail_lines, ["--since", "1h", "--lines", "3"])
+
+    assert ended.exit_code == 2
+    assert "--since and --lines" in ended.output

@@ -1,0 +1,314 @@
+import asyncio
+import fcntl
+import io
+import json
+import os
+import pty
+import signal
+import struct
+import subprocess
+import termios
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from broker.client.arrived import Arrived
+from broker.client.connection import Connection
+from broker.inspect.message import nanoseconds
+from broker.inspect.top import By, Layout, draw, watch
+from broker.inspect.traffic import Traffic, View
+from broker.topology import Topology
+from broker.wire.message import Origin, Section, Span, encode_origin
+from tests.broker.conftest import LOGBROKER
+from tests.broker.inspect.conftest import Call, Publish, without_payload
+from tests.broker.inspect.test_status import NOW, a_status, a_stream
+from tests.conftest import Server, apply_topology
+
+
+@pytest.mark.nats
+async def test_what_comes_in_is_counted_by_host_and_partition(
+    connection: Connection, publish: Publish
+) -> None:
+    await publish("quiet", b"x\n", partition=1)
+    views = watch(connection, 0.2)
+    view = await anext(views)
+    while not view.lines_in:
+        await publish("web01", b"a\nb\n")
+        view = await anext(views)
+    await views.aclose()
+
+    hosts = {host.host: host for host in view.hosts}
+    assert hosts["web01"].lines > 0 == hosts["quiet"].lines
+    assert hosts["quiet"].silent > 0
+    assert view.partitions[0].lines_in > 0 == view.partitions[1].lines_in
+
+
+@pytest.mark.nats
+async def test_a_broker_that_goes_away_is_waited_for(
+    own_server: Server,
+) -> None:
+    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=1))
+    connection = Connection([own_server.url], "top")
+    await connection.once()
+    views = watch(connection, 0.1)
+    assert (await anext(views)).trouble == ""
+    await asyncio.to_thread(own_server.stop)
+    async with asyncio.timeout(90):
+        while not (await anext(views)).trouble:
+            pass
+    await asyncio.to_thread(own_server.start)
+    async with asyncio.timeout(90):
+        while (await anext(views)).trouble:
+            pass
+    await connection.ask("logs.p0.web01", b"a\n")
+    async with asyncio.timeout(90):
+        while not (await anext(views)).lines_in:
+            pass
+    await views.aclose()
+    await connection.close()
+
+
+class _Terminal:
+    """A program under a terminal of its own."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.page, other = pty.openpty()
+        self.before = termios.tcgetattr(other)
+        self.resize(24, 80)
+        self.program = subprocess.Popen(
+            [*LOGBROKER, *arguments], stdin=other, stdout=other, stderr=other, process_group=0
+        )
+        self.other = other
+        self.shown = b""
+        self.passed = 0
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self.page, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def until(self, text: bytes) -> bytes:
+        begin = self.passed
+        while (found := self.shown.find(text, begin)) < 0:
+            self.shown += os.read(self.page, 65536)
+        self.passed = found + len(text)
+        return self.shown[begin : self.passed]
+
+    def type(self, keys: bytes) -> None:
+        os.write(self.page, keys)
+
+    @property
+    def is_as_it_was(self) -> bool:
+        return termios.tcgetattr(self.other) == self.before
+
+    def close(self) -> None:
+        self.program.kill()
+        self.program.wait()
+        os.close(self.page)
+        os.close(self.other)
+
+
+@pytest.fixture
+def terminal(logs_url: str) -> Iterator[_Terminal]:
+    terminal = _Terminal("top", "--server", logs_url, "--interval", "200ms")
+    yield terminal
+    terminal.close()
+
+
+@pytest.mark.nats
+async def test_the_screen_is_taken_over_redrawn_and_given_back(
+    terminal: _Terminal, publish: Publish
+) -> None:
+    await publish("web01", b"a\n")
+    await publish("db01", b"b\n", partition=1)
+
+    def play() -> bytes:
+        terminal.until(b"\x1b[?1049h")
+        terminal.until(b"web01")
+        taken = not terminal.is_as_it_was
+        terminal.resize(12, 40)
+        terminal.program.send_signal(signal.SIGWINCH)
+        terminal.type(b"n")
+        terminal.until(b"hosts 2")
+        terminal.type(b"q")
+        last = terminal.until(b"\x1b[?1049l")
+        assert taken
+        return last
+
+    last = await asyncio.to_thread(play)
+
+    assert await asyncio.to_thread(terminal.program.wait, 20) == 0
+    assert terminal.is_as_it_was
+    assert b"\x1b[?25h" in last  # the cursor is back
+
+
+@pytest.mark.nats
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+async def test_a_signal_gives_the_terminal_back(
+    terminal: _Terminal, number: signal.Signals
+) -> None:
+    await asyncio.to_thread(terminal.until, b"hosts 0")
+    terminal.program.send_signal(number)
+    await asyncio.to_thread(terminal.until, b"\x1b[?1049l")
+
+    assert await asyncio.to_thread(terminal.program.wait, 20) == 0
+    assert terminal.is_as_it_was
+
+
+def test_an_error_is_said_on_a_terminal_that_is_as_it_was() -> None:
+    terminal = _Terminal("top", "--server", "nats://127.0.0.1:1")
+    said = terminal.until(b"logbroker run")
+    ended, is_as_it_was = terminal.program.wait(60), terminal.is_as_it_was
+    terminal.close()
+
+    assert b"no broker at nats://127.0.0.1:1" in said
+    assert (ended, is_as_it_was) == (1, True)
+
+
+@pytest.mark.nats
+async def test_without_a_terminal_a_view_is_plain_text(logs_url: str, publish: Publish) -> None:
+    await publish("web01", b"a\n")
+
+    ended = await asyncio.to_thread(
+        subprocess.run,
+        [*LOGBROKER, "top", "--once", "--interval", "200ms", "--server", logs_url],
+        capture_output=True,
+        timeout=20,
+    )
+
+    assert ended.returncode == 0
+    assert b"\x1b" not in ended.stdout
+    assert b"web01" in ended.stdout
+    assert ended.stderr == b""
+
+
+_STORED = nanoseconds(NOW)
+_SECOND = 10**9
+
+
+def _message(subject: str, lines: int, size: int, waited: float, told: int = 0) -> Arrived:
+    section = Section("/var/log/app.log", Span("1", 0, size), size, lines)
+    origin = Origin("1-a", _STORED - int(waited * _SECOND), (section,))
+    return without_payload(subject, encode_origin(origin), told or size)
+
+
+def _steady() -> Traffic:
+    """Return what was counted of ten messages a second of web01, and a message of db01 long ago."""
+    traffic = Traffic(0.0)
+    traffic.known(_STORED - 600 * _SECOND, without_payload("logs.p1.db01", {}, 0))
+    traffic.known(_STORED, _message("logs.p1.slow", 1, 1, waited=30.0))
+    for step in range(600):
+        traffic.arrived(_STORED, _message("logs.p0.web01", 5, 1000, waited=2.0), step / 10)
+        # what a receiver would quarantine has bytes, but no lines and no host
+        traffic.arrived(_STORED, _message("logs.p1.evil", 5, 900, 0.0, told=500), step / 10)
+    return traffic
+
+
+def _view() -> View:
+    return _steady().view(a_status(), 60.0)
+
+
+def test_rates_are_those_of_the_last_seconds() -> None:
+    view = _view()
+
+    assert view.lines_in == pytest.approx(50, rel=0.05)
+    assert view.bytes_in == pytest.approx(15_000, rel=0.05)
+    assert view.partitions[0].lines_in == pytest.approx(50, rel=0.05)
+    assert view.partitions[1].lines_in == 0
+    assert _steady().view(a_status(), 600.0).lines_in == pytest.approx(0, abs=0.1)
+    hosts = {host.host: host for host in view.hosts}
+    assert (hosts["db01"].silent, hosts["db01"].lines, hosts["db01"].delay) == (600.0, 0.0, None)
+    assert (hosts["web01"].silent, hosts["web01"].delay) == (0.0, 2.0)
+    assert "evil" not in hosts
+
+
+def test_receivers_are_as_fast_as_their_totals_grow() -> None:
+    traffic = Traffic(0.0)
+    first, second = a_status().partitions
+    for step in range(31):
+        committed = replace(first, lines=step * 200, bytes=step * 4000)
+        status = a_status(partitions=(committed, second))
+        traffic.look(status, step * 2.0)
+    fast, unclaimed = traffic.view(status, 60.0).partitions
+    traffic.look(a_status(), 60.0)  # set back, which is no rate
+
+    assert fast.lines_out == pytest.approx(100, rel=0.15)
+    assert fast.bytes_out == pytest.approx(2000, rel=0.15)
+    assert unclaimed.lines_out is None
+    assert (traffic.view(a_status(), 60.0).partitions[0].lines_out or 0) > 0
+
+
+@pytest.mark.parametrize(
+    ("sizes", "full_in"),
+    [([500, 510, 520, 530, 540], 46.0), ([540, 520], None), ([500, 510], None), ([500] * 9, None)],
+    ids=["ten bytes a second", "it empties", "too soon to say", "it stays"],
+)
+def test_the_time_until_a_stream_is_full_goes_by_its_speed(
+    sizes: list[int], full_in: float | None
+) -> None:
+    traffic = Traffic(0.0)
+    for now, size in enumerate(sizes):
+        status = a_status(streams=(a_stream(bytes=size),))
+        traffic.look(status, float(now))
+
+    view = traffic.view(status, float(len(sizes)))
+
+    assert (view.full_in, view.used) == (full_in, sizes[-1] / 1000)
+
+
+def _drawn(view: View, layout: Layout) -> list[str]:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(draw(view, layout))
+    return console.export_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("by", "first"),
+    [
+        (By.BYTES, "web01"),
+        (By.LINES, "web01"),
+        (By.NAME, "db01"),
+        (By.SILENCE, "db01"),
+        (By.DELAY, "slow"),
+    ],
+)
+def test_hosts_are_sorted_as_asked(by: By, first: str) -> None:
+    lines = _drawn(_view(), Layout(by=by))
+    heads = [place for place, line in enumerate(lines) if line.startswith("host ")]
+
+    assert lines[heads[-1] + 1].split()[0] == first
+
+
+@pytest.mark.parametrize("height", [24, 12, 60])
+def test_a_screen_has_what_fits_and_begins_with_what_is_furthest_behind(height: int) -> None:
+    one = _view().partitions[0]
+    many = tuple(replace(one, partition=n, behind_seconds=float(n)) for n in range(50))
+
+    lines = _drawn(replace(_view(), partitions=many), Layout(height=height))
+
+    assert len(lines) <= height
+    assert any(line.startswith("p49 ") for line in lines)
+    assert any(line.startswith("web01") for line in lines)
+
+
+def test_what_is_out_of_the_ordinary_is_marked() -> None:
+    view = replace(_view(), skipped=7, trouble="no broker\x1b")
+
+    text = "\n".join(_drawn(view, Layout()))
+
+    assert "3, 1 silent and 1 slow" in text
+    assert text.count("SILENT") == text.count("SLOW") == 1
+    assert "7 messages are in no rate" in text
+    assert r"NO ANSWER: no broker\x1b" in text
+
+
+@pytest.mark.nats
+async def test_json_is_a_view_a_line(called: Call, publish: Publish, logs_url: str) -> None:
+    await publish("web01", b"a\n")
+    words = ("--json", "--count", "2", "--interval", "200ms", "--server", logs_url)
+
+    ended = await asyncio.to_thread(called, "top", *words)
+
+    first, second = map(json.loads, ended.stdout.splitlines())
+    assert first["status"]["messages"] == 1
+    assert [host["host"] for host in second["hosts"]] == ["web01"]
