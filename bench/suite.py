@@ -14,8 +14,9 @@ from bench.ports import free_port
 from bench.processes import Process, Processes, ProgramDied, wait_until
 from broker.client.bucket import read
 from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.client.partitions import read_layout
 from broker.wire.offset import Offset
-from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, STREAM, offset_key
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 
 __all__ = ["Suite"]
 
@@ -63,7 +64,7 @@ class Suite:
         return broker
 
     def wait_for_broker(self, broker: Process) -> None:
-        """Wait until the stream is there and the number of partitions can be read."""
+        """Wait until the streams are there and the number of partitions can be read."""
         wait_until("the broker is ready", self._is_ready, 90, [broker])
 
     def start_shipper(self, host: str, files: Sequence[Path | str], *options: str) -> Process:
@@ -158,8 +159,10 @@ class Suite:
 
     def _is_ready(self) -> bool:
         async def ask(connection: Connection) -> bool:
-            await connection.api(f"STREAM.INFO.{STREAM}")
-            return await read(connection, CONFIG_BUCKET, PARTITIONS_KEY) is not None
+            layout = await read_layout(connection)
+            for name in layout.names if layout else ():
+                await connection.api(f"STREAM.INFO.{name}")
+            return layout is not None
 
         return self._ask(ask) or False
 

@@ -16,7 +16,7 @@ from broker.provision.difference import describe
 from broker.provision.plan import Actual, plan_partitions
 from broker.provision.repartition import look_at_partitions
 from broker.settings import STATUS_FIELDS, BrokerSettings
-from broker.wire.streams import MAX_PARTITIONS, STREAM
+from broker.wire.streams import MAX_PARTITIONS
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject, partition_of
 
 __all__ = ["partitions"]
@@ -67,7 +67,7 @@ def _intent(number: int, before: int | None, hosts: frozenset[str]) -> str:
         return f"no number of partitions is set; hosts will be spread over {_counted(number)}"
     moved = sum(partition_of(host, before) != partition_of(host, number) for host in hosts)
     return (
-        f"hosts are spread over {_counted(before)}, and will be over {number}: of {len(hosts)} hosts in {STREAM} {moved} "
+        f"hosts are spread over {_counted(before)}, and will be over {number}: of {len(hosts)} hosts {moved} "
         "move to another partition"
     )
 
@@ -84,7 +84,7 @@ def _afterwards(number: int, before: Actual) -> list[str]:
             f"{_named(number, before.existing)} keep what they hold: leave their receivers until `logbroker status` shows "
             "nothing pending there"
         )
-    if before.streams[STREAM].get("sources"):
+    if before.streams[before.names[0]].get("sources"):
         found.append("other sites whose lines come in here need the same number: run it there, too")
     return found
 

@@ -13,13 +13,11 @@ from broker.provision.comparing import Wanted
 from broker.provision.plan import merge
 from broker.provision.steps import Kind, Plan
 from broker.topology import mirrored_site
-from broker.wire.streams import CONFIG_BUCKET, POSITIONS_BUCKET, STREAM, subjects_of
+from broker.wire.streams import CONFIG_BUCKET, POSITIONS_BUCKET, StreamLayout, subjects_in
 
-__all__ = ["COPIED", "Copy", "copy_of", "promotion"]
+__all__ = ["Copy", "copied", "copy_of", "promotion"]
 
 _BUCKETS = {f"KV_{name}": (f"$KV.{name}.>",) for name in (CONFIG_BUCKET, POSITIONS_BUCKET)}
-COPIED = (STREAM, *_BUCKETS)
-"""The streams that are copies at a site that copies another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +47,17 @@ def copy_of(info: Mapping[str, Any]) -> Copy | None:
     )
 
 
-def promotion(configs: Mapping[str, Mapping[str, Any]], partitions: int) -> Plan:
-    """Return the steps that make streams of the copies among `configs`; what is none already stays."""
-    subjects = {STREAM: subjects_of(partitions), **_BUCKETS}
+def copied(layout: StreamLayout) -> tuple[str, ...]:
+    """Return the streams that are copies at a site that copies another one."""
+    return (*layout.names, *_BUCKETS)
+
+
+def promotion(configs: Mapping[str, Mapping[str, Any]], layout: StreamLayout) -> Plan:
+    """Return the steps that make streams of the copies among `configs`; what is none already stays.
+
+    The layout is that of all partitions that exist.
+    """
+    subjects = {name: subjects_in(name, layout) for name in layout.names} | _BUCKETS
     return merge(
         (
             Wanted(
@@ -61,6 +67,6 @@ def promotion(configs: Mapping[str, Mapping[str, Any]], partitions: int) -> Plan
             ),
             configs[name],
         )
-        for name in COPIED
+        for name in subjects
         if name in configs
     )

@@ -1,6 +1,7 @@
 """A copy of another site's stream takes the lines of the partitions that there are, and of no others."""
 
 from broker.provision.promotion import promotion
+from broker.wire.streams import StreamLayout
 
 MIRROR = {"external": {"api": "$JS.first.API"}}
 
@@ -18,7 +19,9 @@ def test_a_copy_that_is_promoted_takes_lines_of_its_partitions_only() -> None:
         },
     }
 
-    changed = {step.name: step.config["subjects"] for step in promotion(configs, 2).steps}
+    changed = {
+        step.name: step.config["subjects"] for step in promotion(configs, StreamLayout(2)).steps
+    }
 
     assert changed == {
         "LOGS": ["logs.p0.>", "logs.p1.>"],

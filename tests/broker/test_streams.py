@@ -1,0 +1,169 @@
+"""A broker with several streams: how it is set up, what its commands make of it, and what can never change."""
+
+import asyncio
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.client import bucket
+from broker.client.connection import Connection
+from broker.client.partitions import require_layout
+from broker.topology import Topology
+from broker.wire.streams import CONFIG_BUCKET, STREAMS_KEY, StreamLayout
+from tests.broker.conftest import StartBroker
+
+pytestmark = pytest.mark.nats
+
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
+LIMIT = 64 * 1024 * 1024
+
+
+def ask(url: str, work: Callable[[Connection], Awaitable[Any]]) -> Any:
+    async def asked() -> Any:
+        connection = Connection([url], "tests")
+        try:
+            return await work(connection)
+        finally:
+            await connection.close()
+
+    return asyncio.run(asked())
+
+
+async def streams(connection: Connection) -> dict[str, dict[str, Any]]:
+    found = (await connection.api("STREAM.LIST"))["streams"]
+    return {
+        info["config"]["name"]: info
+        for info in found
+        if not info["config"]["name"].startswith("KV_")
+    }
+
+
+def fill(url: str, partitions: int = 5, lines: int = 3) -> None:
+    async def publish(connection: Connection) -> None:
+        for partition in range(partitions):
+            for number in range(lines):
+                await connection.ask(f"logs.p{partition}.web{partition}", b"line %d\n" % number)
+
+    ask(url, publish)
+
+
+@pytest.fixture
+def url(start_broker: StartBroker) -> str:
+    broker = start_broker("--streams", "3", "--partitions", "5", "--max-bytes", str(LIMIT))
+    return str(broker.wait_ready()["server"])
+
+
+def test_partitions_are_spread_over_the_streams_with_equal_parts_of_the_limit(url: str) -> None:
+    found = ask(url, streams)
+
+    assert {name: info["config"]["subjects"] for name, info in found.items()} == {
+        "LOGS_0": ["logs.p0.>", "logs.p3.>"],
+        "LOGS_1": ["logs.p1.>", "logs.p4.>"],
+        "LOGS_2": ["logs.p2.>"],
+    }
+    assert {info["config"]["max_bytes"] for info in found.values()} == {LIMIT // 3}
+    assert {name: info["state"]["consumer_count"] for name, info in found.items()} == {
+        "LOGS_0": 2,
+        "LOGS_1": 2,
+        "LOGS_2": 1,
+    }
+    assert ask(url, require_layout) == StreamLayout(5, 3)
+
+
+def test_the_number_is_kept_by_whoever_tells_none_and_refused_to_whoever_tells_another(
+    start_broker: StartBroker, logbroker: Call
+) -> None:
+    first = start_broker("--streams", "3", "--partitions", "5")
+    url = first.wait_ready()["server"]
+    fill(url)
+    other = logbroker("apply", "--streams", "4", "--server", url)
+    none = logbroker("apply", "--server", url, "--dry-run")
+    first.end()
+
+    started = start_broker("--streams", "4")
+    assert started.popen.wait(60) == 78
+    again = start_broker()
+    kept = ask(again.wait_ready()["server"], require_layout)
+
+    assert (other.returncode, none.returncode) == (78, 0), other.stderr + none.stderr
+    for words in (other.stderr, started.said):
+        assert "the number of streams is 3 and not 4" in words
+        assert "new --store-dir" in words
+    assert kept == StreamLayout(5, 3)
+
+
+@pytest.mark.parametrize("made", range(4))
+def test_a_first_start_that_died_among_the_streams_is_completed_with_the_same_number(
+    made: int, fresh_url: str, logbroker: Call
+) -> None:
+    configs = {config["name"]: config for config in Topology(stream_count=3).streams()}
+
+    async def begin(connection: Connection) -> None:
+        name = f"KV_{CONFIG_BUCKET}"
+        await connection.api(f"STREAM.CREATE.{name}", configs[name])
+        await bucket.write(connection, CONFIG_BUCKET, STREAMS_KEY, b"3", 0)
+        for number in range(made):
+            await connection.api(f"STREAM.CREATE.LOGS_{number}", configs[f"LOGS_{number}"])
+
+    ask(fresh_url, begin)
+
+    refused = logbroker("apply", "--streams", "2", "--server", fresh_url)
+    done = logbroker("apply", "--server", fresh_url)
+
+    assert (refused.returncode, done.returncode) == (78, 0), refused.stderr + done.stderr
+    assert sorted(ask(fresh_url, streams)) == ["LOGS_0", "LOGS_1", "LOGS_2"]
+    assert ask(fresh_url, require_layout) == StreamLayout(10, 3)
+
+
+def test_another_number_of_partitions_adds_subjects_and_consumers_to_their_streams(
+    url: str, logbroker: Call
+) -> None:
+    fill(url)
+
+    changed = logbroker("partitions", "8", "--yes", "--server", url)
+
+    assert changed.returncode == 0, changed.stderr
+    found = ask(url, streams)
+    assert {name: info["config"]["subjects"] for name, info in found.items()} == {
+        "LOGS_0": ["logs.p0.>", "logs.p3.>", "logs.p6.>"],
+        "LOGS_1": ["logs.p1.>", "logs.p4.>", "logs.p7.>"],
+        "LOGS_2": ["logs.p2.>", "logs.p5.>"],
+    }
+    assert sum(info["state"]["consumer_count"] for info in found.values()) == 8
+
+
+def test_a_backup_of_all_streams_comes_back_to_a_broker_with_as_many_and_to_no_other(
+    url: str, start_broker: StartBroker, second_url: str, logbroker: Call, tmp_path: Path
+) -> None:
+    fill(url)
+    saved = logbroker("backup", tmp_path / "b", "--server", url)
+    logbroker("apply", "--server", second_url)
+    store = tmp_path / "other"
+    empty = start_broker("--streams", "3", "--partitions", "5", store=store).wait_ready()["server"]
+
+    refused = logbroker("restore", tmp_path / "b", "--server", second_url, "--replace", "--yes")
+    back = logbroker("restore", tmp_path / "b", "--server", empty)
+
+    assert (saved.returncode, refused.returncode, back.returncode) == (0, 1, 0), back.stderr
+    assert "lines are in another number of streams" in refused.stderr
+    assert "8 of LOGS_0" not in back.stdout
+    assert "6 of LOGS_0, 6 of LOGS_1, 3 of LOGS_2" in back.stdout
+    assert {n: i["state"]["messages"] for n, i in ask(empty, streams).items()} == {
+        "LOGS_0": 6,
+        "LOGS_1": 6,
+        "LOGS_2": 3,
+    }
+
+
+def test_a_purge_takes_from_all_streams(url: str, logbroker: Call) -> None:
+    fill(url)
+
+    some = logbroker("purge", "--host", "web[03]", "--yes", "--server", url)
+    rest = logbroker("purge", "--everything", "--yes", "--server", url)
+
+    assert (some.returncode, rest.returncode) == (0, 0), some.stderr + rest.stderr
+    assert "removed 6 messages" in some.stdout
+    assert "removed 9 messages" in rest.stdout
