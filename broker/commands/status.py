@@ -16,7 +16,7 @@ from broker.commands.typed import length
 from broker.inspect import ask
 from broker.inspect import hosts as hosts_view
 from broker.inspect.checks import judge_status
-from broker.inspect.get import get_message, message_json, message_text
+from broker.inspect.get import get_message, last_of_host, message_json, message_text
 from broker.inspect.message import StoredMessage
 from broker.settings import STATUS_FIELDS, BrokerSettings
 
@@ -105,8 +105,8 @@ def hosts(
     show("", f"{len(chosen)} of {len(found)} hosts", *hosts_view.pause_notes(chosen))
 
 
-def _sequence(_context: click.Context, _parameter: click.Parameter, text: str) -> int | None:
-    if text == _LAST:
+def _sequence(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
+    if text is None or text == _LAST:
         return None
     digits = text.removeprefix("seq:")
     if not (digits.isascii() and digits.isdigit() and 0 < int(digits) < 2**63):
@@ -115,20 +115,32 @@ def _sequence(_context: click.Context, _parameter: click.Parameter, text: str) -
 
 
 @click.command()
-@click.argument("sequence", metavar="SEQUENCE", callback=_sequence)
+@click.argument("sequence", metavar="[SEQUENCE]", required=False, callback=_sequence)
+@click.option("--host", metavar="HOST", help="The last message of this host.")
 @click.option("--stream", metavar="NAME", help="The stream, where lines are in several.")
 @click.option("--raw", is_flag=True, help="Only the payload, byte for byte as it is stored.")
 @_JSON
 @settings_options(BrokerSettings, STATUS_FIELDS)
-def get(sequence: int | None, stream: str | None, raw: bool, as_json: bool, **options: Any) -> None:
+def get(
+    sequence: int | None,
+    host: str | None,
+    stream: str | None,
+    raw: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Show one message of a stream, or the last one: where its lines came from, its headers, and the lines."""
     if raw and as_json:
         raise click.UsageError("--raw and --json are two forms; give one of them")
+    if host and sequence:
+        raise click.UsageError("a sequence and --host name two messages; give one of them")
     settings = given(BrokerSettings, options)
     program.log_to_stderr(settings)
 
     async def one(connection: Connection) -> StoredMessage:
         names = await ask.streams_of(connection)
+        if host:
+            return await last_of_host(connection, [stream] if stream else names, host)
         if stream not in names and (stream or len(names) > 1):
             raise click.UsageError(f"--stream is one of {', '.join(names)}")
         return await get_message(connection, stream or names[0], sequence)

@@ -1,7 +1,8 @@
-"""`logbroker get`: one message of a stream, by its sequence. Changes nothing."""
+"""`logbroker get`: one message of a stream, by its sequence, or the last one of a host. Changes nothing."""
 
 import base64
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.app.exits import OperatorError
@@ -11,8 +12,9 @@ from broker.client.connection import Arrived, Connection, Rejected
 from broker.inspect.lines import safe
 from broker.inspect.message import StoredMessage, nanoseconds, read_message, rfc3339
 from broker.wire.message import MalformedMessage, Section
+from broker.wire.subjects import host_filter
 
-__all__ = ["get_message", "message_json", "message_text"]
+__all__ = ["get_message", "last_of_host", "message_json", "message_text"]
 
 _NO_MESSAGE_FOUND = 10037
 _SPANS = "Log-Spans"
@@ -31,7 +33,28 @@ async def get_message(connection: Connection, stream: str, sequence: int | None)
         if error.error != _NO_MESSAGE_FOUND:
             raise
         raise OperatorError(_absence(stream, sequence, state)) from None
-    message = answer["message"]
+    return _message(answer["message"])
+
+
+async def last_of_host(connection: Connection, streams: Sequence[str], host: str) -> StoredMessage:
+    """Return the message of a host that was stored last, in whichever stream and partition; raises `OperatorError`."""
+    found = []
+    for stream in streams:
+        try:
+            answer = await connection.api(
+                f"STREAM.MSG.GET.{stream}", {"last_by_subj": host_filter(host)}
+            )
+        except Rejected as error:
+            if error.error != _NO_MESSAGE_FOUND:
+                raise
+        else:
+            found.append(_message(answer["message"]))
+    if not found:
+        raise OperatorError(f"no message of host {host} is in {', '.join(streams)}")
+    return max(found, key=lambda message: message.stored_at)
+
+
+def _message(message: Mapping[str, Any]) -> StoredMessage:
     head = base64.b64decode(message.get("hdrs", ""))
     headers = Arrived("", "", head, b"").headers or {}
     payload = base64.b64decode(message.get("data", ""))

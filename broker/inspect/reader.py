@@ -7,6 +7,7 @@ behind the last message that it returned.
 import asyncio
 import json
 import logging
+import random
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
@@ -15,8 +16,10 @@ from typing import Any, NamedTuple
 
 from nats.aio.subscription import Subscription
 
+from broker.app.exits import OperatorError
 from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
 from broker.wire.delivery import Delivery, parse
+from broker.wire.subjects import reader_names
 
 __all__ = [
     "LAST_PER_SUBJECT",
@@ -43,6 +46,7 @@ _NANOSECONDS = 1_000_000_000
 _PAUSE = 0.5  # seconds before a broker that could not answer is asked again
 _TRIES = 3  # consumers that may deliver nothing although the server counts messages as pending
 _UNAVAILABLE = 503
+_NAME_IN_USE = {10013, 10105, 10148}
 _TOO_LARGE = "Exceeds MaxBytes"
 _EXPIRED = ("404", "408")
 _ENDS = (*_EXPIRED, "409 Batch Completed", "409 Message Size Exceeds MaxBytes")
@@ -178,9 +182,17 @@ class StreamReader:
         self._compare(await self._connection.api(f"STREAM.INFO.{self._stream}"))
         self._inbox = self._connection.new_inbox()
         self._subscription = await self._connection.tap(self._inbox, self._hear(self._inbox))
-        self._consumer = f"logbroker-{secrets.token_hex(8)}"
+        made = await self._make_consumer()
+        self.pending = made["num_pending"]
+        self._number, self._arrived = 1, []
+        await self._pull(self._batch, _PULL_BYTES)
+        self._client = client  # not before: the next call begins again with what failed half-way
+
+    async def _make_consumer(self) -> dict[str, Any]:
+        """Make a consumer of our own: under a name that a monitor's rights list, where we are one, else a new one."""
+        nonce, own = secrets.token_hex(8), self._connection.own
+        names = reader_names(own) if own else (f"logbroker-{nonce}",)
         config = {
-            "name": self._consumer,
             **(at_sequence(self._next) if self._next else self._start),
             **self._config,
             "ack_policy": "none",
@@ -188,15 +200,22 @@ class StreamReader:
             "mem_storage": True,
             "num_replicas": 1,
             "inactive_threshold": _INACTIVE * _NANOSECONDS,
+            "metadata": {
+                "reader": nonce
+            },  # the server takes one that is alike for the one that is there
         }
-        made = await self._connection.api(
-            f"CONSUMER.CREATE.{self._stream}.{self._consumer}",
-            {"stream_name": self._stream, "config": config, "action": "create"},
+        for name in random.sample(names, len(names)):
+            self._consumer = name
+            call = f"CONSUMER.CREATE.{self._stream}.{name}"
+            body = {"stream_name": self._stream, "config": {"name": name, **config}}
+            try:
+                return await self._connection.api(call, {**body, "action": "create"})
+            except Rejected as error:
+                if error.error not in _NAME_IN_USE:
+                    raise
+        raise OperatorError(
+            f"{len(names)} readers of this monitor are at work; end one, or try again in {_INACTIVE} s"
         )
-        self.pending = made["num_pending"]
-        self._number, self._arrived = 1, []
-        await self._pull(self._batch, _PULL_BYTES)
-        self._client = client  # not before: the next call begins again with what failed half-way
 
     async def _unsubscribe(self) -> None:
         before, self._client, self._subscription = self._subscription, None, None

@@ -191,7 +191,7 @@ def test_who_is_gone_from_the_first_book_is_taken_from_others_by_a_revocation_on
 
     assert refused.returncode != 0
     assert "does not take over the book of broker1" in refused.stdout
-    assert "Take away host web01?" in refused.stdout
+    assert "Revoke host web01?" in refused.stdout
     assert "web01" in site.names("broker2")
     done(site.revokes("web01"))
     assert not any("web01" in site.names(broker) for broker in BROKERS)

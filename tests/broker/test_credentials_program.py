@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import subprocess
 import tomllib
 import urllib.error
 import urllib.request
@@ -22,7 +23,7 @@ from broker.client.connection import BrokerAway, Connection, Rejected
 from broker.client.partitions import current_partitions
 from broker.commands.credential_change import SecretOutput
 from broker.wire.subjects import inbox_of
-from tests.broker.conftest import Broker
+from tests.broker.conftest import Broker, call_logbroker
 
 pytestmark = pytest.mark.nats
 
@@ -297,3 +298,45 @@ def test_a_change_that_makes_no_secret_looks_at_no_folder_for_one(tmp_path: Path
     nowhere = SecretOutput(str(tmp_path / "file/below"))
 
     assert nowhere.write([]) == []
+
+
+def test_a_monitor_looks_at_everything_with_the_commands_that_do_and_changes_nothing(
+    secured: Secured,
+) -> None:
+    secured.add("monitor", "desk")
+    (admin,) = secured.add("admin", "writer")
+    asyncio.run(_publish(secured, admin, "logs.p0.web01", b"a line\n"))
+    config = secured.folder / "carried" / "monitor-desk.toml"
+
+    def call(*words: str) -> "subprocess.CompletedProcess[str]":
+        return call_logbroker(*words, "--config", config, "--server", secured.server)
+
+    looks = {
+        ("status", "--json"): "LOGS",
+        ("hosts",): "web01",
+        ("top", "--count", "1"): "",
+        ("tail", "--lines", "5", "--no-follow"): "a line",
+        ("get", "--host", "web01"): "a line",
+        ("check",): "OK",
+        ("stream", "ls"): "KV_LOGS_OFFSETS",
+        ("consumer", "ls"): "",
+    }
+    for words, said in looks.items():
+        found = call(*words)
+        assert said in found.stdout, (words, found.stderr, found.stdout)
+        assert "violation" not in found.stderr.lower(), (words, found.stderr)
+    for words in (
+        ("purge", "--everything", "--yes"),
+        ("apply", "--max-age", "2d", "--yes"),
+        ("rm", "--seq", "1", "--yes"),
+        ("pause",),
+    ):
+        denied = call(*words)
+        assert denied.returncode != 0, (words, denied.stdout)
+    assert "a line" in call("get", "--host", "web01").stdout
+
+
+async def _publish(secured: Secured, access: Access, subject: str, payload: bytes) -> None:
+    connection = secured.connection(access)
+    await connection.ask(subject, payload)
+    await connection.close()

@@ -1,11 +1,16 @@
 """A monitor reads everything, by a consumer of its own where that is needed, and no answer of its goes to where it may not publish."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from bench.processes import wait_until
+from broker.app.exits import OperatorError
 from broker.auth.permissions import API
+from broker.client.connection import Connection
+from broker.inspect.reader import StreamReader, at_sequence
+from broker.wire.subjects import reader_names
 from tests.broker.auth.oracle import everything
 from tests.broker.auth.test_injections import TARGETS
 from tests.raw import Heard, Raw
@@ -85,6 +90,23 @@ def test_it_reads_through_a_consumer_of_its_own_and_removes_that(server: Secured
 
     assert made["name"] == "reader-watch-0"
     assert everything(own) == before
+
+
+async def test_its_readers_have_names_of_their_own_and_one_too_many_is_told(
+    server: Secured,
+) -> None:
+    access = replace(server.access("watch"), inbox_prefix=INBOX, api_prefix=API)
+    connection = Connection([server.address], "watch", access=access)
+    readers = [StreamReader(connection, "LOGS", at_sequence(1)) for _ in reader_names("watch")]
+    try:
+        found = [await reader.follow() for reader in readers]
+        assert {one[0].message.subject for one in found} == {"logs.p0.web01"}
+        with pytest.raises(OperatorError, match="8 readers of this monitor are at work"):
+            await StreamReader(connection, "LOGS", at_sequence(1)).follow()
+    finally:
+        for reader in readers:
+            await reader.close()
+        await connection.close()
 
 
 @pytest.mark.parametrize("target", TARGETS)
