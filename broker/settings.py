@@ -11,11 +11,9 @@ from broker.app.address import Address, Listen, OptionalListen
 from broker.app.configuration import Table
 from broker.client.access_settings import ACCESS, AccessSettings, Servers
 from broker.settings_cluster import ClusterSettings
-from broker.settings_grant import GrantSettings
 from broker.settings_retention import RetentionSettings
-from broker.settings_service import ServiceSettings
+from broker.settings_security import SecuritySettings
 from broker.settings_sites import SitesSettings
-from broker.settings_tls import TlsSettings
 from broker.settings_topology import TopologySettings
 from broker.topology import Topology
 
@@ -27,11 +25,9 @@ _IN_A_CLUSTER = 3  # servers with each line: one of them may be lost
 class BrokerSettings(
     TopologySettings,
     RetentionSettings,
-    ServiceSettings,
     SitesSettings,
     ClusterSettings,
-    GrantSettings,
-    TlsSettings,
+    SecuritySettings,
     AccessSettings,
 ):
     """The settings of logbroker; a command uses those that concern it."""

@@ -14,7 +14,7 @@ from shipper.settings import ShipperSettings
 
 WRITTEN = {
     "nats": '{"max_connections": 7, "server_tags": ["ssd"]}',
-    "stream": '{"max_msgs": 7}',
+    "streams": "2",
     "listen": "127.0.0.1:5222",
     "http": "127.0.0.1:9222",
     "metrics": "127.0.0.1:9463",

@@ -100,7 +100,6 @@ def plan(desired: Topology, actual: Actual) -> Plan:
             *entry.steps,
         ),
         (*made.refusals, *of_consumers.refusals, *entry.refusals),
-        (*made.left, *of_consumers.left),
     )
 
 
@@ -149,7 +148,6 @@ def merge(pairs: Iterable[tuple[Wanted, Mapping[str, Any] | None]]) -> Plan:
     return Plan(
         tuple(one.step for one in differences if one.step is not None),
         tuple(text for one in differences for text in one.refusals),
-        tuple(left for one in differences for left in one.left),
     )
 
 

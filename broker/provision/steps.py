@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-__all__ = ["Action", "Change", "Kind", "Left", "Loss", "Plan", "Step"]
+__all__ = ["Action", "Change", "Kind", "Loss", "Plan", "Step"]
 
 
 class Kind(Enum):
@@ -58,19 +58,8 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """A field that somebody set and nobody declares: it stays as it is."""
-
-    kind: Kind
-    name: str
-    field: str
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """Steps in the order to take them; with any refusal, none may be taken."""
 
     steps: tuple[Step, ...]
     refusals: tuple[str, ...] = ()
-    left: tuple[Left, ...] = ()

@@ -20,10 +20,10 @@ from broker.app.sizes import format_size
 from broker.app.whole import replacing, telling, write_whole
 from broker.auth.store_file import CREDENTIALS, load_credentials
 from broker.client.connection import Connection
+from broker.server.access import ServerAccess
 from broker.server.binary import Binary
 from broker.server.conf import ServerConf, render
 from broker.server.consumer_requests import ConsumerRequests
-from broker.server.door import Door
 from broker.server.encryption import encryption_of
 from broker.server.health import HealthWatch, Restarts
 from broker.server.process import NatsServer, Ports, check, started
@@ -69,9 +69,11 @@ class ServerContext:
         self.restarts = 0
         self.waits_for = ""
         """What of its cluster the server waits for."""
+        self.mirror: str | None = None
+        """The site that this one is a mirror of."""
         self._now = now
         self._background = background
-        self._door = Door(folder)
+        self._access = ServerAccess(folder)
         self._encryption = encryption_of(settings, folder)
         self._health: HealthWatch | None = None
         self._health_restarts = Restarts()
@@ -187,6 +189,7 @@ class ServerContext:
         ):  # else the cluster's leader says what this server has
             await refuse_lost_streams(self.connection, stored)
         provisioned = await provision(self.connection, self._resolved, self._wait)
+        self.mirror = provisioned.mirror
         name = self._resolved.conf.name
         self._health = HealthWatch(self.connection, name, self.folder, self._kept_free)
         reporter, consumers = Reporter(self, self._now()), ConsumerRequests(requests)
@@ -214,6 +217,11 @@ class ServerContext:
             format_size(provisioned.max_bytes),
             provisioned.messages,
         )
+        if provisioned.mirror:
+            logger.warning(
+                "this site is a mirror of site %s and takes no lines: shippers go there, until `logbroker promote` here",
+                provisioned.mirror,
+            )
 
     def _wait(self, reason: str) -> None:
         """Take note of what the cluster is waited for, and log it; the other servers may start later."""
@@ -287,7 +295,7 @@ class ServerContext:
 
     def _resolve(self, settings: BrokerSettings) -> Resolved:
         # with the space that there was at the start: what the server has stored since then is its own affair
-        resolved = resolve(settings, self._door, self._space, self._now())
+        resolved = resolve(settings, self._access, self._space, self._now())
         conf = replace(resolved.conf, cipher=self._encryption.cipher)
         self._stamps = _stamps([*resolved.security.files]) | self._stamps
         return replace(resolved, conf=_at_ports(conf, self._ports_before))

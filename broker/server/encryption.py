@@ -10,7 +10,7 @@ from pathlib import Path
 from broker.app.exits import ConfigurationError
 from broker.server.conf import KEY_VARIABLE
 from broker.server.conf_text import quoted
-from broker.settings_service import ServiceSettings
+from broker.settings_security import SecuritySettings
 
 __all__ = ["Encryption", "encryption_of"]
 
@@ -35,7 +35,7 @@ class Encryption:
         return {KEY_VARIABLE: quoted(self.key)} if self.cipher else {}
 
 
-def encryption_of(settings: ServiceSettings, folder: Path) -> Encryption:
+def encryption_of(settings: SecuritySettings, folder: Path) -> Encryption:
     """Return how the store in `folder` is encrypted.
 
     Raises `ConfigurationError` for a key that cannot be used, and for a store that is encrypted otherwise.

@@ -12,6 +12,7 @@ from broker.provision.difference import is_shown, shown
 from broker.provision.joining import join
 from broker.provision.steps import Plan
 from broker.server.resolve import Resolved
+from broker.topology import mirrored_site
 from broker.wire.streams import stream_names
 
 __all__ = ["Provisioned", "provision", "refuse_lost_streams"]
@@ -26,6 +27,8 @@ class Provisioned:
     streams: str
     messages: int
     max_bytes: int
+    mirror: str | None
+    """The site of which the streams are copies, if any."""
 
 
 async def provision(
@@ -52,6 +55,7 @@ async def provision(
         f"stream {names[0]}" if count == 1 else f"{count} streams",
         sum(info["state"]["messages"] for info in infos),
         sum(info["config"]["max_bytes"] for info in infos),
+        mirrored_site(infos[0]["config"]),
     )
 
 

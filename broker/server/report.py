@@ -58,7 +58,7 @@ class Reporter:
                 for end in ends_of(resolved.security.files)
             ],
             "cluster": resolved.settings.cluster or None,
-            "mirror": resolved.settings.mirror or None,
+            "mirror": context.mirror,
         }
 
     def _of_store(self) -> dict[str, Any]:

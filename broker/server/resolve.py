@@ -14,8 +14,8 @@ from broker.app.sizes import format_size
 from broker.auth.accounts import Admission
 from broker.client.access import Access
 from broker.client.nkey import InvalidSeed, seed_of
+from broker.server.access import ServerAccess
 from broker.server.conf import ClusterConf, ServerConf, SitesConf, decided_here
-from broker.server.door import Door
 from broker.server.store import Space, count_streams
 from broker.server.tls import Security, security_of
 from broker.settings import BrokerSettings
@@ -57,17 +57,19 @@ class Resolved:
         )
 
 
-def resolve(settings: BrokerSettings, door: Door, space: Space, now: datetime) -> Resolved:
+def resolve(
+    settings: BrokerSettings, access: ServerAccess, space: Space, now: datetime
+) -> Resolved:
     """Return what the server is to be; raises `ConfigurationError` for what does not go together."""
-    streams = settings.streams or count_streams(door.folder) or 1
-    admission = door.look(settings, now, streams)
+    streams = settings.streams or count_streams(access.folder) or 1
+    admission = access.look(settings, now, streams)
     _refuse_open_network(settings, admission)
-    security = security_of(settings, door.folder)
+    security = security_of(settings, access.folder)
     conf = ServerConf(
         name=own_name(settings),
         listen=settings.listen,
         http=settings.http,
-        folder=str(door.folder),
+        folder=str(access.folder),
         # the stream's own limit keeps to the space there is: a server whose limit is below what its streams were promised
         # earlier refuses every change of them, to a smaller promise included
         max_store=max(space.total, int(settings.max_store or 0)),
@@ -77,13 +79,13 @@ def resolve(settings: BrokerSettings, door: Door, space: Space, now: datetime) -
         own=settings.nats,
         max_memory=_memory(settings),
         sites=_sites(settings, is_open=bool(admission.accounts.anybody)),
-        http_path=door.monitoring if admission.secured else "",
+        http_path=access.monitoring if admission.secured else "",
     )
     if decided := decided_here(conf):
         raise ConfigurationError(
             f"[nats] {', '.join(decided)}: logbroker sets this itself; see `logbroker run --help` for its options"
         )
-    own = replace(security.own, nkey_seed=door.own.nkey_seed)
+    own = replace(security.own, nkey_seed=access.own.nkey_seed)
     topology = replace(_topology(settings, space), stream_count=streams)
     return Resolved(settings, conf, topology, admission, security, own)
 

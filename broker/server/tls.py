@@ -12,7 +12,7 @@ from broker.auth.authority import names_in
 from broker.auth.certificates import Pki, ends_of
 from broker.client.access import Access
 from broker.server.conf import TlsConf
-from broker.settings_tls import TlsSettings
+from broker.settings_security import SecuritySettings
 
 __all__ = ["TLS_FOLDER", "Security", "renew_certificates", "security_of"]
 
@@ -32,7 +32,7 @@ class Security:
     """Files whose change is a reason to read them again."""
 
 
-def security_of(settings: TlsSettings, folder: Path) -> Security:
+def security_of(settings: SecuritySettings, folder: Path) -> Security:
     """Return what the settings and the store say.
 
     Raises `ConfigurationError` for files that are missing or cannot be used together.
@@ -67,7 +67,7 @@ def security_of(settings: TlsSettings, folder: Path) -> Security:
     )
 
 
-def _own(settings: TlsSettings, pki: Pki) -> Path | None:
+def _own(settings: SecuritySettings, pki: Pki) -> Path | None:
     """Return the certificate that logbroker itself shows to its server, None for that of the server."""
     if pki.own.exists():
         return pki.own
@@ -78,7 +78,7 @@ def _own(settings: TlsSettings, pki: Pki) -> Path | None:
     return None
 
 
-def _refuse_without(settings: TlsSettings) -> None:
+def _refuse_without(settings: SecuritySettings) -> None:
     wanted = {
         "--server-key": settings.server_key is not None,
         "--client-ca": settings.client_ca is not None,

@@ -187,7 +187,7 @@ def test_the_help_of_run_fits_on_two_screens(logbroker: Call) -> None:
     shown = logbroker("run", "--help").stdout.splitlines()
 
     assert len(shown) <= 104
-    for title in ("Server:", "Streams:", "TLS:", "Cluster:", "Other sites:", "Logging:"):
+    for title in ("Server:", "Streams:", "Security:", "Cluster:", "Other sites:", "Logging:"):
         assert title in shown
 
 

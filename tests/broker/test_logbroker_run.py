@@ -317,7 +317,7 @@ def test_a_stream_larger_than_its_store_is_made_to_fit_and_said(start_broker: An
     info = ask(broker.wait_ready()["server"], "STREAM.INFO.LOGS")
 
     assert info["config"]["max_bytes"] < 10_000_000
-    assert "WARNING broker.server.resolve: the stream gets" in broker.said
+    assert "WARNING broker.server.resolve: the streams get" in broker.said
 
 
 def test_a_running_broker_answers_for_itself(start_broker: Any) -> None:

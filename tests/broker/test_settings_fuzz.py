@@ -17,9 +17,9 @@ from broker.app.configuration import load, name_of
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection, Rejected
 from broker.provision.apply import apply
+from broker.server.access import ServerAccess
 from broker.server.binary import find
 from broker.server.conf import render
-from broker.server.door import Door
 from broker.server.resolve import resolve
 from broker.server.store import measure
 from broker.settings import BrokerSettings
@@ -119,7 +119,7 @@ def test_settings_that_are_taken_make_a_configuration_that_nats_server_takes(
     taken = read(path, "\n".join(text))
     if taken is None:
         return
-    outfit = resolve(taken, Door(path.parent), measure(path.parent), NOW)
+    outfit = resolve(taken, ServerAccess(path.parent), measure(path.parent), NOW)
     whole = path.with_name("nats-server.conf")
     whole.write_text(render(outfit.conf), "utf-8")
 

@@ -6,11 +6,11 @@ import pytest
 
 from broker.app.exits import ConfigurationError
 from broker.server.encryption import encryption_of
-from broker.settings_service import ServiceSettings
+from broker.settings_security import SecuritySettings
 
 
-def settings(file: Path | None) -> ServiceSettings:
-    return ServiceSettings().model_copy(update={"encryption_key_file": file})
+def settings(file: Path | None) -> SecuritySettings:
+    return SecuritySettings().model_copy(update={"encryption_key_file": file})
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.app.configuration import load
 from broker.app.exits import ConfigurationError
 from broker.auth.store_file import held_credentials
-from broker.server.door import Door
+from broker.server.access import ServerAccess
 from broker.server.resolve import Resolved, resolve
 from broker.server.store import Space
 from broker.settings import BrokerSettings
@@ -27,7 +27,7 @@ sizes = st.integers(0, 10**15)
 
 def resolved(folder: Path, space: Space = SPACE, **options: Any) -> Resolved:
     settings = load(BrokerSettings, {"store_dir": folder, **options}, None)
-    return resolve(settings, Door(folder), space, NOW)
+    return resolve(settings, ServerAccess(folder), space, NOW)
 
 
 def test_whoever_says_so_may_be_open_to_a_closed_network(tmp_path: Path) -> None:

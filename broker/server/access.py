@@ -1,4 +1,4 @@
-"""Who gets in at a running broker, by the credential store in its directory. It is opened only by what a person wrote."""
+"""Who gets in at a running broker, by the credential store in its directory; only a person opens a broker to everybody."""
 
 import secrets
 from datetime import datetime
@@ -9,14 +9,14 @@ from broker.auth.accounts import MONITOR, RECEIVE, SHIP, Admission, admit
 from broker.auth.store_file import CREDENTIALS, load_credentials
 from broker.client.access import Access
 from broker.client.nkey import new_seed, user_key
-from broker.settings_grant import GrantSettings
+from broker.settings_security import SecuritySettings
 
-__all__ = ["Door"]
+__all__ = ["ServerAccess"]
 
 _SECRET_BYTES = 24
 
 
-class Door:
+class ServerAccess:
     """Holds the key of this process, which nobody else knows, and reads the credential store when asked to."""
 
     def __init__(self, folder: Path) -> None:
@@ -31,7 +31,7 @@ class Door:
         """The path of a secured server's monitoring, which asks for no credential and tells everybody's inboxes."""
         self._was_secured = False
 
-    def look(self, settings: GrantSettings, now: datetime, streams: int = 1) -> Admission:
+    def look(self, settings: SecuritySettings, now: datetime, streams: int = 1) -> Admission:
         """Return who gets in at `now`, where partitions are spread over so many streams.
 
         Raises `ConfigurationError` for a credential store that will not do. So does one that is gone while this broker runs: whoever opens a broker says so (`revoke --open-again`).
