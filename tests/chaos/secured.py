@@ -25,13 +25,13 @@ def run_logbroker(*words: str | Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Who gets in at brokers whose folders are `stores`; the first of them has the book that is changed."""
+    """Who gets in at brokers whose folders are `stores`; the first of them has the credential store that is changed."""
 
     folder: Path
     stores: tuple[Path, ...]
     urls: tuple[str, ...]
     changing: "threading.RLock" = field(default_factory=threading.RLock)
-    """Held by whoever changes a book: an operator does one thing at a time."""
+    """Held by whoever changes a credential store: an operator does one thing at a time."""
 
     @classmethod
     def made(
@@ -99,11 +99,11 @@ class Keys:
         except CommandFailed:
             self.rotate(kind, name, grace="0")
 
-    def restore(self, book: Path) -> None:
-        """Take over an earlier book."""
+    def restore(self, stored: Path) -> None:
+        """Take over an earlier credential store."""
         with self.changing:
             for store in self.stores:
-                run_logbroker(*_in(store, "import", str(book), "--force", "--yes"))
+                run_logbroker(*_in(store, "import", str(stored), "--force", "--yes"))
 
     def _hand_out(self, *words: str) -> None:
         servers = [word for url in self.urls for word in ("--server", url)]
@@ -113,9 +113,9 @@ class Keys:
             self._copy()
 
     def _copy(self) -> None:
-        book = self.stores[0] / "credentials.json"
+        stored = self.stores[0] / "credentials.json"
         for store in self.stores[1:]:
-            run_logbroker(*_in(store, "import", str(book), "--force", "--yes"))
+            run_logbroker(*_in(store, "import", str(stored), "--force", "--yes"))
 
 
 def _in(store: Path, *words: str) -> list[str]:

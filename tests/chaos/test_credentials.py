@@ -1,4 +1,4 @@
-"""What is done to a book of credentials is such that no broker may go by it, and keeps nobody else from the book for good."""
+"""What is done to a credential store is such that no broker may go by it, and keeps nobody else from it for good."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +28,7 @@ def test_a_damaged_book_is_never_one_that_can_be_read(damage: Damage, seed: int)
         parse_store(damaged.decode("utf-8"))
 
 
-@pytest.mark.parametrize("kind", ["lock-out", "damage-book"])
+@pytest.mark.parametrize("kind", ["lock-out", "damage-credentials"])
 def test_a_fault_that_cannot_read_the_book_lets_others_change_it(kind: str, tmp_path: Path) -> None:
     keys = Keys(tmp_path, (tmp_path / "no store",), ())
     broker = SimpleNamespace(

@@ -165,7 +165,7 @@ def _die(broker: "Broker") -> None:
 
 
 def _given(store: Path) -> dict[Path, bytes]:
-    """Return what an operator has put there, and would put there again: the book of credentials, and certificates."""
+    """Return what an operator has put there, and would put there again: the credential store, and certificates."""
     paths = (store / "credentials.json", *(store / "tls").glob("*"))
     return {path: path.read_bytes() for path in paths if path.is_file()}
 

@@ -73,9 +73,9 @@ def _rotate(kind: str, grace: str) -> Act:
 
 
 def _lock_out(world: "World", _: random.Random) -> End:
-    """Revoke all hosts at once, and take it back by the book of before: nobody needs another secret."""
+    """Revoke all hosts at once, and take it back by the store of before: nobody needs another secret."""
     keys = _keys(world)
-    before = keys.folder / "book-before.json"
+    before = keys.folder / "credentials-before.json"
 
     def begin() -> End:
         before.write_bytes((keys.stores[0] / "credentials.json").read_bytes())
@@ -87,26 +87,26 @@ def _lock_out(world: "World", _: random.Random) -> End:
     return within(keys.changing, begin)
 
 
-def _damage_book(world: "World", chance: random.Random) -> End:
-    """Damage a broker's book and have it read again: it goes on by what it knows, and starts by no such book."""
+def _damage_credentials(world: "World", chance: random.Random) -> End:
+    """Damage a broker's credential store and have it read again: it goes on by what it knows, and starts by no such store."""
     keys, broker = _keys(world), chance.choice(world.brokers)
     return within(keys.changing, lambda: _damaged(world, broker, chance))
 
 
 def _damaged(world: "World", broker: "Broker", chance: random.Random) -> End:
-    book = broker.store / "credentials.json"
-    whole, starts = book.read_bytes(), broker.program.process.starts
+    stored = broker.store / "credentials.json"
+    whole, starts = stored.read_bytes(), broker.program.process.starts
     damage = chance.choice((*DAMAGES, None))
 
     def begin() -> None:
         if damage:
-            book.write_bytes(damage(whole, chance))
+            stored.write_bytes(damage(whole, chance))
         else:
-            book.unlink()
+            stored.unlink()
         _hang_up(broker)
 
     def end() -> None:
-        _insist(world, "the book is whole again", lambda: _put_back(book, whole))
+        _insist(world, "the credential store is whole again", lambda: _put_back(stored, whole))
         _hang_up(broker)
         if broker.program.process.starts != starts:
             _help_up(broker.program)
@@ -114,8 +114,8 @@ def _damaged(world: "World", broker: "Broker", chance: random.Random) -> End:
     return _tried(begin, end)
 
 
-def _put_back(book: Path, whole: bytes) -> None:
-    with book.open("wb") as file:
+def _put_back(stored: Path, whole: bytes) -> None:
+    with stored.open("wb") as file:
         file.write(whole)
         file.flush()
         os.fsync(file.fileno())  # a fault of the disk may come next
@@ -162,7 +162,7 @@ def _renew(world: "World", chance: random.Random) -> None:
 
 
 def _storm(world: "World", chance: random.Random) -> None:
-    """Change the book again and again while brokers are told to read it."""
+    """Change the credential store again and again while brokers are told to read it."""
     keys = _keys(world)
     for number in range(chance.randint(2, 4)):
         name = f"passer-by-{chance.randrange(1 << 24):06x}"
@@ -296,7 +296,7 @@ KINDS = (
     _kind("rotate-receiver", _rotate("receiver", "1d"), (0.0, 6.0)),
     _kind("rotate-receiver-at-once", _rotate("receiver", "0"), (0.0, 6.0)),
     _kind("lock-out", _lock_out, (0.5, 8.0)),
-    _kind("damage-book", _damage_book, (0.5, 8.0)),
+    _kind("damage-credentials", _damage_credentials, (0.5, 8.0)),
     _kind("renew-certificate", _renew),
     _kind("credentials-storm", _storm),
     _kind("crowd", _crowd, (4.0, 20.0)),
