@@ -6,6 +6,7 @@ read once more, alone, and compared line by line.
 """
 
 import hashlib
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -24,7 +25,7 @@ from receiver.zones import named_zone
 __all__ = ["Examination", "Examined", "FileReport", "Order"]
 
 _ALL = 2**62  # bytes
-_LOOKS = 20  # at a file that is rotated or removed meanwhile
+_LOOKS, _AGAIN = 20, 0.1  # at a file that is rotated or removed meanwhile, and seconds between
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,9 @@ class Examination:
         return seen
 
     def _until(self, seen: Snapshot) -> StreamSpan:
-        return replace(self._span, until=min(seen.until, self._span.until))
+        return replace(
+            self._span, until=seen.until
+        )  # more than there was when the span was asked for
 
     def _naming(self) -> Callable[[Run], Iterator[tuple[str, Piece, bytes]]]:
         """Return what yields the live file of each piece, and its lines as they stand there; of hosts that moved none."""
@@ -168,9 +171,12 @@ class Examination:
             before = self._snapshot(live)
             report = self._look(live, host, before)
             after = self._snapshot(live)
-            is_same = _names(before, live) == _names(after, live) and after.until >= before.until
+            names = _names(after, live)
+            is_same = names is not None and names == _names(before, live)
+            is_same &= after.until >= before.until
             if not report.counts.total or is_same:
                 break
+            time.sleep(_AGAIN)
         return report
 
     def _look(self, live: str, host: str, seen: Snapshot) -> FileReport:
@@ -234,5 +240,7 @@ class Examination:
                     yield lines
 
 
-def _names(seen: Snapshot, live: str) -> list[str]:
-    return [part.path for part in seen.files.get(live, LiveFile(())).parts]
+def _names(seen: Snapshot, live: str) -> list[str] | None:
+    """Return the names of a file's parts, None while these change."""
+    file = seen.files.get(live, LiveFile(()))
+    return None if file.is_changing else [part.path for part in file.parts]

@@ -3,7 +3,7 @@
 import gzip
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO
 
@@ -47,12 +47,14 @@ class Part:
 class LiveFile:
     """A live file with its closed segments, oldest first; `holes` are numbers of segments that the store does not have.
 
-    Where it `is_pruned`, older segments were there and are no longer kept.
+    Where it `is_pruned`, older segments were there and are no longer kept. While it `is_changing`, a batch that is not stored
+    yet closes it: it may have another name already.
     """
 
     parts: tuple[Part, ...]
     holes: tuple[int, ...] = ()
     is_pruned: bool = False
+    is_changing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +80,18 @@ def snapshot(store: Store, path: str = "") -> Snapshot | None:
     if batch is None:
         return None
     closed: dict[str, list[Part]] = {}
+    changing: set[str] = set()
     for segment in segments:
+        if segment.batch > batch.number:
+            changing.add(segment.live)
+            continue
         number = segment.number if segment.path != segment.live else 0
         closed.setdefault(segment.live, []).append(Part(segment.path, number, segment.length))
     files = {
-        row.path: _live_file(row.path, row.length, row.number, closed.get(row.path, []))
+        row.path: replace(
+            _live_file(row.path, row.length, row.number, closed.get(row.path, [])),
+            is_changing=row.path in changing,
+        )
         for row in rows
     }
     return Snapshot(batch.until, batch.created, files, last_day)

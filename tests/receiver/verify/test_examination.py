@@ -1,7 +1,9 @@
 """Files that a receiver's tasks wrote, damaged by hand: each damage is found, and counted, with the place of the first."""
 
 import gzip
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import zstandard
 
 from receiver.consume import task
 from receiver.storage.layout import DEFAULT
+from receiver.storage.retention import Order, Retention
 from receiver.verify.comparison import Counts
 from receiver.verify.examination import Examined, FileReport
 from receiver.verify.settings import VerifySettings
@@ -267,3 +270,31 @@ def test_files_of_another_layout_are_found(partition: Partition) -> None:
     (report,) = damaged.reports
     assert report.live == str(path.relative_to(partition.output))
     assert found(report) == (Counts(missing=1), report.live)
+
+
+def test_files_are_well_that_are_rotated_and_compressed_while_they_are_looked_at(
+    partition: Partition,
+) -> None:
+    received(partition)
+    order = Order(partition.output, partition.state, "zstd")
+
+    def receive_more() -> None:
+        begin = sum(map(len, LINES))
+        for number in range(40):
+            more = b"more %03d, of a log that goes on\n" % number * 9
+            partition.publish(ours("web01", "app.log", begin, more))
+            begin += len(more)
+            partition.receive(partition.offset().next)
+            Retention(order, time.time_ns).tidy(lambda: False)
+
+    looks = 0
+    with ThreadPoolExecutor(1) as beside:
+        receiving = beside.submit(receive_more)
+        while not receiving.done():
+            assert examined(partition).reports == ()
+            looks += 1
+        receiving.result()
+
+    assert looks > 3
+    assert list(partition.output.glob("web01.log.*.zst"))
+    assert examined(partition).reports == ()
