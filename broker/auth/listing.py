@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from broker.app.columns import columns
+from broker.app.table import aligned
 from broker.auth.store import Credential, CredentialStore
 
 __all__ = ["connections_at", "rows", "table"]
@@ -45,7 +45,7 @@ def rows(
 
 def table(found: Iterable[dict[str, Any]]) -> str:
     """Return rows for people."""
-    return "\n".join(columns([_HEAD, *map(_cells, found)], left=range(len(_HEAD))))
+    return aligned(_HEAD, list(map(_cells, found)), left=range(len(_HEAD)))
 
 
 def _row(one: Credential, now: datetime, connections: Counter[str] | None) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from broker.app import program
-from broker.app.columns import columns
 from broker.app.consent import YES, ask
 from broker.app.exits import OperatorError
 from broker.app.lazily import Listed
 from broker.app.options import given, settings_options
 from broker.app.printable import printable
 from broker.app.sizes import format_size
+from broker.app.table import aligned
 from broker.client.connection import Connection
 from broker.commands.asking import asking, looking
 from broker.settings import STATUS_FIELDS, BrokerSettings
@@ -195,8 +195,7 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, st
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    shown = [[printable(cell) for cell in row] for row in rows]
-    return "\n".join(columns([head, *shown], left={0, 4, 5}))
+    return aligned(head, rows, left={0, 4, 5})
 
 
 def _subjects(config: Mapping[str, Any]) -> str:

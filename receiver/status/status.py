@@ -55,8 +55,8 @@ class Blockade:
 class PartitionStatus:
     """A partition; what is None is not known.
 
-    Its stream holds the sequences `[first, until)`. `waiting` is in messages, `lag_bytes` about what these take in the
-    stream, `lag_seconds` the age of the oldest of them. The rates are over about ten seconds, `batch_seconds` is the mean
+    Its stream holds the sequences `[first, until)`. `behind` is in messages, `behind_bytes` about what these take in the
+    stream, `behind_seconds` the age of the oldest of them. The rates are over about ten seconds, `batch_seconds` is the mean
     of the last stay; they come from the owner, as does `blocked`. `error` says why the offset cannot be read.
     """
 
@@ -71,9 +71,9 @@ class PartitionStatus:
     committed_at: str
     first: int
     until: int
-    waiting: int
-    lag_bytes: int
-    lag_seconds: float | None
+    behind: int
+    behind_bytes: int
+    behind_seconds: float | None
     lines_per_second: float | None = None
     bytes_per_second: float | None = None
     batch_seconds: float | None = None
@@ -161,9 +161,9 @@ async def _partition(
         committed_at=offset.committed_at,
         first=stream["first_seq"],
         until=stream["last_seq"] + 1,
-        waiting=left,
-        lag_bytes=left * stream["bytes"] // max(stream["messages"], 1),
-        lag_seconds=await _lag(connection, name, partition, offset.next, now) if left else 0.0,
+        behind=left,
+        behind_bytes=left * stream["bytes"] // max(stream["messages"], 1),
+        behind_seconds=await _lag(connection, name, partition, offset.next, now) if left else 0.0,
         **_live(report, partition),
         error=error,
     )

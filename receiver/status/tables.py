@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import timedelta
 
-from broker.app import columns as aligned
 from broker.app.durations import format_duration
 from broker.app.printable import printable
 from broker.app.sizes import format_size
+from broker.app.table import aligned
 from receiver.status.status import PartitionStatus, Status
 
 __all__ = ["partitions_json", "partitions_table", "status_json", "status_table"]
@@ -29,7 +29,7 @@ def partitions_json(partitions: Sequence[PartitionStatus]) -> str:
 def partitions_table(partitions: Sequence[PartitionStatus]) -> str:
     """Write the status of partitions for people."""
     head = (
-        *("partition", "next", "waiting", "behind", "lines", "bytes", "lines/s", "batch"),
+        *("partition", "next", "behind", "oldest", "lines", "bytes", "lines/s", "batch"),
         *("epoch", "running", "owner", "last commit"),
     )
     rows = _columns([head, *map(_status_row, partitions)])
@@ -55,11 +55,10 @@ def status_table(status: Status, *, with_hosts: bool) -> str:
 
 
 def _status_row(p: PartitionStatus) -> tuple[str, ...]:
-    behind = (
-        "?" if p.lag_seconds is None else format_duration(timedelta(seconds=round(p.lag_seconds)))
-    )
+    seconds = p.behind_seconds
+    oldest = "?" if seconds is None else format_duration(timedelta(seconds=round(seconds)))
     return (
-        *(str(p.partition), str(p.next), str(p.waiting), behind, f"{p.lines:,}", f"{p.size:,}"),
+        *(str(p.partition), str(p.next), str(p.behind), oldest, f"{p.lines:,}", f"{p.size:,}"),
         "" if p.lines_per_second is None else f"{p.lines_per_second:,.0f}",
         "" if p.batch_seconds is None else f"{p.batch_seconds * 1000:.0f} ms",
         str(p.epoch),
@@ -82,4 +81,4 @@ def _troubles(partitions: Sequence[PartitionStatus]) -> list[str]:
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join(aligned.columns(rows, left=range(len(rows[0]))))
+    return aligned(rows[0], rows[1:], left=range(len(rows[0])))

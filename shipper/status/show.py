@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from broker.app.columns import columns
 from broker.app.durations import format_duration
 from broker.app.exits import OperatorError
 from broker.app.printable import printable
 from broker.app.sizes import format_size
+from broker.app.table import aligned
 from broker.client.bucket import read
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.partitions import read_streams
@@ -105,11 +105,12 @@ def render(hosts: Sequence[HostReport]) -> str:
 
 def _table(host: HostReport) -> str:
     files = sorted(host.files, key=lambda file: (-(file.behind_bytes or 0), file.path))
-    rows = [_HEADS, *(_row(file, host) for file in files)]
+    rows = [_row(file, host) for file in files]
     troubles = [f"not followed: {one.path}: {one.reason}" for one in host.troubles]
     if passed := len(host.passed_over):
         troubles.append(f"not followed: {passed} files that were not written for --ignore-older")
-    lines = [*_head(host), *columns(rows, left=(6, 7)), *troubles]
+    table = aligned(_HEADS, rows, left=(6, 7)).splitlines()
+    lines = [*_head(host), *table, *troubles]
     return "\n".join(map(printable, lines))
 
 

@@ -175,10 +175,10 @@ def test_status_tells_who_owns_what_and_what_waits(logs_url: str, tmp_path: Path
     assert "nobody yet" in shown.stdout
     first = told["partitions"][0]
     assert (first["next"], first["owner"]) == (done.until, "test:1")
-    assert (first["waiting"], first["running"]) == (2, None)
-    assert first["lag_bytes"] > 0
-    assert 0 <= first["lag_seconds"] < 600
-    assert (told["partitions"][1]["waiting"], told["partitions"][1]["running"]) == (0, False)
+    assert (first["behind"], first["running"]) == (2, None)
+    assert first["behind_bytes"] > 0
+    assert 0 <= first["behind_seconds"] < 600
+    assert (told["partitions"][1]["behind"], told["partitions"][1]["running"]) == (0, False)
     assert [(file["path"], file["segments"]) for file in told["files"]] == [("web01.log", 0)]
     assert told["files"][0]["size"] == len(b"1\n")
     assert "1 live files" in shown.stdout

@@ -53,7 +53,7 @@ def test_people_see_a_table_and_what_is_blocked_since_when_and_why() -> None:
 def test_programs_get_raw_numbers() -> None:
     told = json.loads(status_json(STATUS))
 
-    assert told["partitions"][0]["lag_seconds"] == 3725.4
+    assert told["partitions"][0]["behind_seconds"] == 3725.4
     assert told["partitions"][0]["blocked"]["cause"] == "disk"
     assert told["partitions"][1]["blocked"] is None
     assert told["files"][0] == {
