@@ -15,12 +15,13 @@ from broker.app.printable import printable
 from broker.client.connection import Connection
 from broker.commands.asking import asking, looking
 from broker.commands.typed import place
+from broker.inspect.ask import stream_named
 from broker.inspect.get import get_message, message_text
 from broker.inspect.message import StoredMessage
 from broker.retention.purging import Choice, Purge, choose, consequences, erase
 from broker.retention.purging import purge as take_out
 from broker.settings import STATUS_FIELDS, BrokerSettings
-from broker.wire.streams import MAX_PARTITIONS, STREAM
+from broker.wire.streams import MAX_PARTITIONS
 
 __all__ = ["purge", "rm"]
 
@@ -141,20 +142,24 @@ def _described(chosen: list[Purge]) -> list[str]:
 
 @click.command()
 @click.option("--seq", type=_SEQUENCE, required=True, metavar="SEQ", help="The message's sequence.")
+@click.option("--stream", metavar="NAME", help="The stream, where lines are in several.")
 @click.option("--host", metavar="HOST", help="Whose it must be, or nothing is done.")
 @_DRY_RUN
 @YES
 @settings_options(BrokerSettings, STATUS_FIELDS)
-def rm(seq: int, host: str | None, dry_run: bool, yes: bool, **options: Any) -> None:
+def rm(
+    seq: int, stream: str | None, host: str | None, dry_run: bool, yes: bool, **options: Any
+) -> None:
     """Remove one message and overwrite it in the store, after showing it: one or more lines."""
     settings = given(BrokerSettings, options)
     program.log_to_stderr(settings)
 
-    async def look_at(connection: Connection) -> tuple[StoredMessage, list[str]]:
-        message = await get_message(connection, STREAM, seq)
-        return message, await consequences(connection, message)
+    async def look_at(connection: Connection) -> tuple[str, StoredMessage, list[str]]:
+        name = await stream_named(connection, stream)
+        message = await get_message(connection, name, seq)
+        return name, message, await consequences(connection, name, message)
 
-    message, words = looking(settings, "rm", look_at)
+    name, message, words = looking(settings, "rm", look_at)
     if host is not None and message.host != host:
         raise OperatorError(f"message {seq} is of host {message.host}; nothing was removed")
     sys.stdout.buffer.write(message_text(message) + b"\n")
@@ -165,6 +170,6 @@ def rm(seq: int, host: str | None, dry_run: bool, yes: bool, **options: Any) -> 
         return
     if not yes:
         ask(f"Remove message {seq} for good?")
-    asking(settings, "rm", lambda connection: erase(connection, message))
+    asking(settings, "rm", lambda connection: erase(connection, name, message))
     click.echo(printable(f"removed message {seq} of {message.host}"))
     logger.info("removed message %d of %s, on request", seq, message.name)

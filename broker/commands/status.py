@@ -138,12 +138,10 @@ def get(
     program.log_to_stderr(settings)
 
     async def one(connection: Connection) -> StoredMessage:
-        names = await ask.streams_of(connection)
         if host:
-            return await last_of_host(connection, [stream] if stream else names, host)
-        if stream not in names and (stream or len(names) > 1):
-            raise click.UsageError(f"--stream is one of {', '.join(names)}")
-        return await get_message(connection, stream or names[0], sequence)
+            names = [stream] if stream else await ask.streams_of(connection)
+            return await last_of_host(connection, names, host)
+        return await get_message(connection, await ask.stream_named(connection, stream), sequence)
 
     found = looking(settings, "get", one)
     if as_json:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from broker.app.exits import OperatorError
 from broker.app.untrusted import json_object
 from broker.client import bucket
 from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
@@ -18,7 +19,14 @@ from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key, stream_names, stream_of
 from broker.wire.subjects import consumer_name, partition_filter
 
-__all__ = ["brief_status", "full_status", "node_reports", "streams_of", "subjects_in"]
+__all__ = [
+    "brief_status",
+    "full_status",
+    "node_reports",
+    "stream_named",
+    "streams_of",
+    "subjects_in",
+]
 
 _AT_ONCE = 64  # requests under way
 _FIRST_REPORT, _NEXT_REPORT = 2.0, 0.3  # seconds
@@ -31,6 +39,14 @@ async def streams_of(connection: Connection) -> tuple[str, ...]:
     # a stream without our buckets is somebody else's, or half made
     is_ours = await current_partitions(connection) > 0
     return stream_names(await read_streams(connection) if is_ours else 1)
+
+
+async def stream_named(connection: Connection, name: str | None) -> str:
+    """Return the stream that a person means: the only one where none is named; raises `OperatorError` for none of them."""
+    names = await streams_of(connection)
+    if name not in names and (name or len(names) > 1):
+        raise OperatorError(f"--stream is one of {', '.join(names)}")
+    return name or names[0]
 
 
 async def full_status(connection: Connection) -> Status:

@@ -22,7 +22,6 @@ from broker.wire.streams import (
     CONFIG_BUCKET,
     OFFSETS_BUCKET,
     PARTITIONS_KEY,
-    STREAM,
     STREAMS_KEY,
     streams_among,
     streams_in,
@@ -175,7 +174,7 @@ async def _stream(connection: Connection, name: str) -> dict[str, Any] | None:
     return info
 
 
-async def consumers_of(connection: Connection, stream: str = STREAM) -> list[dict[str, Any]]:
+async def consumers_of(connection: Connection, stream: str) -> list[dict[str, Any]]:
     """Return what the server tells of every consumer of a stream.
 
     Raises `Rejected`, and `ConnectionLost` where it does not tell of all: in a cluster the server of one may have died.

@@ -18,7 +18,7 @@ from broker.inspect.message import StoredMessage
 from broker.retention.committed import committed_until, needed
 from broker.retention.completing import complete_snapshots
 from broker.retention.headers import LAST_OF_EACH, read_headers
-from broker.wire.streams import STREAM, stream_of
+from broker.wire.streams import stream_of
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject, partition_filter
 
 __all__ = ["Choice", "Purge", "PurgePart", "choose", "consequences", "erase", "purge"]
@@ -162,12 +162,12 @@ async def purge(connection: Connection, chosen: Purge) -> int:
     return gone
 
 
-async def consequences(connection: Connection, message: StoredMessage) -> list[str]:
+async def consequences(connection: Connection, stream: str, message: StoredMessage) -> list[str]:
     """Return what is to be known before a message is erased; raises `Rejected`, `ConnectionLost`."""
-    info = await connection.api(f"STREAM.INFO.{STREAM}")
+    info = await connection.api(f"STREAM.INFO.{stream}")
     partition = message.subject.partition if message.subject else None
     until = 0 if partition is None else await committed_until(connection, info, partition)
-    newest = await connection.api(f"STREAM.MSG.GET.{STREAM}", {"last_by_subj": message.name})
+    newest = await connection.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": message.name})
     words = ["no receiver has it yet: they will name its lines as missing"]
     if message.sequence < until:
         words = ["receivers have it: their files, and what was made of them, are not touched"]
@@ -179,15 +179,15 @@ async def consequences(connection: Connection, message: StoredMessage) -> list[s
     return words
 
 
-async def erase(connection: Connection, message: StoredMessage) -> None:
-    """Take a message out and overwrite it in the store.
+async def erase(connection: Connection, stream: str, message: StoredMessage) -> None:
+    """Take a message out of a stream and overwrite it in the store.
 
     Raises `OperatorError` where another one is there by now, `Rejected`, `ConnectionLost`.
     """
-    found = await get_message(connection, STREAM, message.sequence)
+    found = await get_message(connection, stream, message.sequence)
     if (found.name, found.stored_at) != (message.name, message.stored_at):
         raise OperatorError(
             f"message {message.sequence} is another one by now; nothing was removed"
         )
     body = {"seq": message.sequence, "no_erase": False}
-    await connection.api(f"STREAM.MSG.DELETE.{STREAM}", body, patience=60)
+    await connection.api(f"STREAM.MSG.DELETE.{stream}", body, patience=60)

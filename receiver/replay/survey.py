@@ -70,7 +70,8 @@ async def survey(connection: Connection, wanted: Wanted) -> Span:
     layout = await layout_of(connection)
     everywhere = tuple(range(await _existing(connection, layout)))
     names = layout.names
-    if len(names) > 1 and any(isinstance(one, int) for one in (wanted.since, wanted.until)):
+    places = (one for one in (wanted.since, wanted.until) if isinstance(one, int))
+    if len(names) > 1 and any(place > 1 for place in places):
         raise click.UsageError(
             f"a sequence is a place in one stream, and there are {len(names)}; give a time"
         )

@@ -1,6 +1,7 @@
 """A broker with several streams: how it is set up, what its commands make of it, and what can never change."""
 
 import asyncio
+import json
 import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -167,3 +168,33 @@ def test_a_purge_takes_from_all_streams(url: str, logbroker: Call) -> None:
     assert (some.returncode, rest.returncode) == (0, 0), some.stderr + rest.stderr
     assert "removed 6 messages" in some.stdout
     assert "removed 9 messages" in rest.stdout
+
+
+def test_views_show_all_streams(url: str, logbroker: Call) -> None:
+    fill(url)
+
+    status = logbroker("status", "--json", "--server", url)
+    hosts = logbroker("hosts", "--json", "--server", url)
+    last = logbroker("tail", "--lines", "100", "--no-follow", "--server", url)
+    one = logbroker("get", "last", "--stream", "LOGS_2", "--server", url)
+    which = logbroker("get", "last", "--server", url)
+
+    assert (status.returncode, hosts.returncode, last.returncode) == (0, 0, 0), last.stderr
+    seen = json.loads(status.stdout)
+    assert (one.returncode, which.returncode) == (0, 1)
+    assert "line 2" in one.stdout
+    assert "LOGS_0, LOGS_1, LOGS_2" in which.stderr
+    assert [one["behind"] for one in seen["partitions"]] == [3] * 5
+    assert {one["host"] for one in json.loads(hosts.stdout)} == {f"web{n}" for n in range(5)}
+    assert last.stdout.count("line 2") == 5
+
+
+def test_one_message_is_removed_from_the_stream_that_is_named(url: str, logbroker: Call) -> None:
+    fill(url)
+
+    unnamed = logbroker("rm", "--seq", "1", "--yes", "--server", url)
+    named = logbroker("rm", "--seq", "1", "--stream", "LOGS_1", "--yes", "--server", url)
+
+    assert (unnamed.returncode, named.returncode) == (1, 0), named.stderr
+    assert "--stream is one of" in unnamed.stderr
+    assert "removed message 1 of web1" in named.stdout
