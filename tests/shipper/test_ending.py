@@ -14,6 +14,7 @@ import pytest
 from bench.processes import Process, Processes, wait_until
 from broker.topology import Topology
 from tests.conftest import apply_topology
+from tests.descriptors import held_by
 
 pytestmark = pytest.mark.nats
 ROOT = Path(__file__).parents[2]
@@ -49,7 +50,9 @@ def hush(server: Any) -> None:
 
 def listens(process: Process) -> bool:
     """Whether it would tell its status."""
-    return f"@logship/status/web01/{process.pid}\n" in Path("/proc/net/unix").read_text()
+    lines = Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()
+    sockets = {f"socket:[{line.split()[6]}]" for line in lines if "@logship/agent/web01/" in line}
+    return not sockets.isdisjoint(held_by(process.pid))
 
 
 def seconds_to_end(process: Process) -> float:

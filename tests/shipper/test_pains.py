@@ -23,7 +23,7 @@ file stand in the one that is named, here or in a folder below.
 | 6 | | vector#14818, loki#15115 | test_follower.py::test_few_descriptors_are_enough_for_many_files |
 | 7 | the registry grows, is written all the time, makes the start slow | beats#16076, beats#13140 | test_positions_of_many_thousand_files_are_read_in_a_moment |
 | 7 | | beats#30279 | test_keeper.py::test_unchanged_positions_are_not_written_again |
-| 7 | | beats#45600, rsyslog#4186 | test_positions.py::test_only_files_that_are_neither_followed_nor_recently_read_are_forgettable |
+| 7 | | beats#45600, rsyslog#4186 | test_forgetting.py::test_a_cursor_is_kept_for_7_days |
 | 8 | lines come twice after a restart or a rotation | beats#36541, fluent-bit#1330, vector#17240 | test_agent_program.py::test_a_shipper_killed_at_random_moments_loses_nothing_and_repeats_nothing |
 | 8 | | otel#40523 | test_follower_compressed.py::test_a_file_read_to_its_end_and_then_compressed_is_not_read_again |
 | 8 | | vector#6761 | test_agent_program.py::test_an_older_snapshot_repeats_nothing |
