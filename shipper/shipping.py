@@ -47,7 +47,6 @@ class LoopOptions:
     patience: float | None
     scan_after: float = 0.2
     scan_every: float = 5.0
-    scan_at_least_every: float = 60.0
     interval: float = 0.1
     least_interval: float = 0.02
     round_lines: int = 170
@@ -191,13 +190,11 @@ class Shipping:
             await self._scan()
 
     def _until_scan(self) -> float:
-        """Return the seconds until the next scan: scans take a tenth of the time at most, mostly a five hundredth."""
+        """Return the seconds until the next scan: scans take a hundredth of the time, where files come and go a tenth."""
         options, took = self._options, self._scan_took
-        after = max(options.scan_every, 50 * took)
+        after = max(options.scan_every, 100 * took)
         if self._follower.look_due:
             after = max(options.scan_after, 10 * took)
-        elif not self._follower.is_unsettled:
-            after = max(after, min(options.scan_at_least_every, 500 * took))
         return self._scanned_at + after - asyncio.get_running_loop().time()
 
     async def _scan_again(self) -> bool:

@@ -103,11 +103,6 @@ class Follower:
         """
         return await asyncio.shield(self._gather(budget))
 
-    @property
-    def is_unsettled(self) -> bool:
-        """Whether a file that was rotated or deleted waits for its end."""
-        return self._turns.is_unsettled
-
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - running out of it is no error here
         """Return when something changed since the last call, or after `timeout` seconds."""
         with suppress(TimeoutError):
@@ -243,7 +238,7 @@ class Follower:
             return await self._look_at(self._clock())
 
     async def _look_at(self, now: int) -> list[Notice]:
-        self.look_due = self._turns.is_unsettled = False
+        self.look_due = False
         catalogue = self._catalogue
         try:
             shown = await asyncio.to_thread(scan, self._selection, tuple(catalogue.lives))
@@ -296,7 +291,6 @@ class Follower:
             gone = self._departure(tailer, reading, now)
             if gone is None:
                 tailer.unseen(now, 0 if reading is None else reading.modified)
-                self._turns.is_unsettled = True
                 continue
             self._catalogue.leave(tailer)
             notices.append(gone)

@@ -10,12 +10,10 @@ __all__ = ["Turns"]
 class Turns:
     """The rotation groups that may have something to read, in the order of their turns.
 
-    `is_unsettled` says that the last line of a rotated file may yet be finished, and is waited for. Nothing comes between
-    the pieces of an over-long line while its rest is there, or has been waited for less than a second.
+    Nothing comes between the pieces of an over-long line while its rest is there, or has been waited for less than a second.
     """
 
     def __init__(self) -> None:
-        self.is_unsettled = False
         self._queue: dict[str, None] = {}
         self._line: Tailer | None = None
 
@@ -46,11 +44,11 @@ class Turns:
             first = _first(chains.get(group, ()))
             if first is None:
                 self.leave(group)
-            elif not (first.dirty or first.is_settled(now, grace)):
-                self.is_unsettled = True
-            elif first.entry.packed is None or not has_packed:
-                has_packed |= first.entry.packed is not None
-                ready.append(first)
+            elif first.dirty or first.is_settled(now, grace):
+                is_packed = first.entry.packed is not None
+                if not (is_packed and has_packed):
+                    ready.append(first)
+                has_packed |= is_packed
             if len(ready) >= most:
                 break
         return ready
