@@ -29,6 +29,7 @@ class Snapshots:
         self._key = positions_key(host)
         self._revision = 0
         self._written: Positions | None = None
+        self._found = Positions()  # what was written meanwhile, by retention or an older agent
         self._writing = asyncio.Lock()
 
     async def read(self) -> Positions | None:
@@ -52,6 +53,10 @@ class Snapshots:
 
     async def begin(self, positions: Positions) -> None:
         """Write the first snapshot of a session; raises `ConnectionLost` where the one that was read was not the last one."""
+        self._found = Positions()
+        await self._begin(positions)
+
+    async def _begin(self, positions: Positions) -> None:
         try:
             await self._write(positions)
         except Conflict:
@@ -68,18 +73,19 @@ class Snapshots:
             try:
                 await self._write(positions)
             except Conflict:
-                self._require_older(await self.read(), positions)
-                await self.begin(
-                    positions
-                )  # an older agent's came late, or our own was not heard of
+                # an older agent's came late, our own was not heard of, or retention has completed it with a round whose
+                # acknowledgement was lost: that counts until the next claim, as the message may be purged
+                self._found = await self.read() or Positions()
+                self._require_older(self._found, positions)
+                await self._begin(positions)
 
-    def _require_older(self, found: Positions | None, positions: Positions) -> None:
-        own, rival = AgentId.parse(positions.agent), AgentId.parse(found.agent if found else "")
+    def _require_older(self, found: Positions, positions: Positions) -> None:
+        own, rival = AgentId.parse(positions.agent), AgentId.parse(found.agent)
         if own is not None and rival is not None and rival > own:
             raise fenced_by(rival, f"{POSITIONS_BUCKET}/{self._key}")
 
     async def _write(self, positions: Positions) -> None:
-        value = positions.encode()
+        value = positions.joined(self._found).encode()
         if len(value) > await largest_payload(self._connection):
             files = len(positions.files)
             raise Rejected(

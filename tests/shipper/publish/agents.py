@@ -41,7 +41,8 @@ class PublishingAgent:
         self.publisher = Publisher(connection, self.host_subject, pause, waiting)
         self.positions = Positions()
         self.lost = 0
-        self._claimant = Claimant(self.messages, Snapshots(connection, host), waiting, tag, clock)
+        self.snapshots = Snapshots(connection, host)
+        self._claimant = Claimant(self.messages, self.snapshots, waiting, tag, clock)
 
     async def open(self) -> "PublishingAgent":
         """Open a session."""

@@ -3,11 +3,14 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from broker.client.bucket import read
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.positions import Positions
+from broker.wire.streams import POSITIONS_BUCKET, positions_key
 from broker.wire.subjects import Subject
 from shipper.publish.claim import Ownership
 from shipper.publish.messages import HostMessages
@@ -191,6 +194,12 @@ async def test_a_snapshot_that_retention_has_completed_counts_though_its_message
     completed = agent.positions.advance([unheard.origin], int(stored["seq"]))
     await put(connection, web01.host, completed.encode())
     await connection.api("STREAM.PURGE.LOGS")
+    # the shipper's own snapshots take nothing of it back
+    for positions in (agent.positions, replace(agent.positions)):
+        await agent.snapshots.write(positions)
+        entry = await read(connection, POSITIONS_BUCKET, positions_key(web01.host))
+        assert entry is not None
+        assert Positions.decode(entry.value).files == completed.files
 
     await agent.publish(unheard)
 
