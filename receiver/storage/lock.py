@@ -1,4 +1,4 @@
-"""The lock of a partition: one task at a time writes its files, whoever else believes that it should."""
+"""Locks that one process at a time holds: of a partition, whose files one task writes, and of retention."""
 
 import fcntl
 import os
