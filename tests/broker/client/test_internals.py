@@ -1,7 +1,4 @@
-"""What of nats-py's inside is relied on, in one place: whoever raises its version in pyproject.toml reads these first.
-
-Beside them, `nats.aio.client.DEFAULT_BUFFER_SIZE` is set (client.py), and the parser is given whole lines (receiving.py).
-"""
+"""What of nats-py's internals is relied on is listed, and is there."""
 
 import ast
 import inspect
@@ -15,33 +12,8 @@ import nats.aio.transport
 import nats.protocol.parser
 
 import broker
+from broker.client.internals import RELIED_ON
 
-RELIED_ON = {
-    # overridden: nats-py calls them
-    "_build_message": "takes a subject that is not UTF-8",
-    "_connect_command": "sends nothing in the clear where TLS is wanted; its last word before CONNECT",
-    "_connect_to_server": "puts our line under it",
-    "_parse_header_lines": "at a third of the cost",
-    "_ping_interval": "gives up a line that moves no more, rather than one that is slow",
-    "_process_headers": "takes headers that are not ASCII",
-    "_process_info": "begins with TLS where the server only allows it; counts the servers of a cluster",
-    "_process_op_err": "ends a dead line without sending first; called as well, by the pinging",
-    "_process_pong": "survives the answer to a flush that was given up",
-    "_remove_sub": "forgets what was tapped",
-    "_send_ping": "pings behind what waits to be sent; called as well, by the pinging",
-    "_send_publish": "sends large messages uncopied",
-    # called
-    "_process_msg": "hands on what is not tapped",
-    # read or set
-    "_id": "the number of a subscription, by which messages are told apart",
-    "_pending": "what waits to be sent",
-    "_pending_data_size": "its bytes",
-    "_pings_outstanding": "which a PONG sets to 0",
-    "_pongs": "who waits for a PONG",
-    "_ps": "the parser, for which ours is put",
-    "_public_nkey": "for a key that nats-py does not hold",
-    "_transport": "the line",
-}
 THEIRS = (
     nats.aio.client,
     nats.aio.subscription,
