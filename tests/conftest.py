@@ -29,7 +29,7 @@ from bench.processes import Process, Processes, wait_until
 from broker.client.bucket import write
 from broker.client.connection import Connection
 from broker.topology import Topology
-from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAMS_KEY
 
 # how long a case takes, and how long it takes to draw one, is the machine's affair
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -131,6 +131,9 @@ def apply_topology(url: str, topology: Topology) -> None:
         try:
             for configuration in topology.streams():
                 await connection.api(f"STREAM.CREATE.{configuration['name']}", configuration)
+            if topology.stream_count > 1:
+                count = str(topology.stream_count).encode()
+                await write(connection, CONFIG_BUCKET, STREAMS_KEY, count, 0)
             await write(
                 connection, CONFIG_BUCKET, PARTITIONS_KEY, str(topology.partitions).encode(), 0
             )

@@ -69,14 +69,16 @@ def monitor(name: str) -> Credential:
     return _credential(CredentialKind.MONITOR, name)
 
 
-def start_secured(processes: Processes, folder: Path, *credentials: Credential) -> Secured:
-    """Start a server for these, with two partitions applied."""
+def start_secured(
+    processes: Processes, folder: Path, *credentials: Credential, streams: int = 1
+) -> Secured:
+    """Start a server for these, with two partitions applied, each in a stream of its own where there are several."""
     port, path = bench.ports.free_port(), folder / "secured.conf"
-    write_conf(path, port, *credentials)
+    write_conf(path, port, *credentials, streams=streams)
     binary = Path(sys.executable).with_name("nats-server")
     server = Secured(port, processes.start(f"secured-{port}", [binary, "-c", path]), path)
     wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server.process])
-    apply_topology(server.url(), Topology(partitions=2))
+    apply_topology(server.url(), Topology(partitions=2, stream_count=streams))
     take_consumer_requests(processes, server)
     return server
 
@@ -99,9 +101,11 @@ def _take(url: str) -> None:
     asyncio.run(take())
 
 
-def write_conf(path: Path, port: int, *credentials: Credential) -> None:
+def write_conf(path: Path, port: int, *credentials: Credential, streams: int = 1) -> None:
     """Write the configuration of a server that lets in these, and itself; it is told by a SIGHUP to read it again."""
-    rendered = "\n".join(render_accounts(accounts_of(credentials, key_of(OWN), NOW)))
+    rendered = "\n".join(
+        render_accounts(accounts_of(credentials, key_of(OWN), NOW, streams=streams))
+    )
     for name in (OWN, *(one.name for one in credentials)):
         # the rights are what is tested here, and a password is what an address can hold
         rendered = rendered.replace(

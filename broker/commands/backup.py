@@ -24,7 +24,7 @@ from broker.client.connection import Connection
 from broker.commands.asking import asking
 from broker.commands.typed import length
 from broker.settings import STATUS_FIELDS, BrokerSettings
-from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, POSITIONS_BUCKET
 
 __all__ = ["backup", "restore"]
 
@@ -37,6 +37,7 @@ _STREAM = click.option(
     help="Only this stream or bucket; may be given several times.  [default: all streams of lines, and their buckets]",
 )
 
+_POSITIONS = stream_of(POSITIONS_BUCKET)  # they are of use whatever the number of streams
 _IN_THE_CLEAR = (
     "note: {} holds all lines in the clear, also those of an encrypted store; keep it from others"
 )
@@ -206,7 +207,8 @@ async def _preview(
         )
     lines = await lines_in(connection)
     backed_up = {archive.stream for archive in kept.archives}
-    if others := sorted(set(lines) - backed_up):
+    others = sorted(set(lines) - backed_up)
+    if others and {one.stream for one in archives} != {_POSITIONS}:
         raise OperatorError(
             f"the broker has {', '.join(others)}, which the backup has not: lines are in another number of streams there; "
             "restore to a broker that was started with the same --streams; nothing was changed"

@@ -147,8 +147,12 @@ def test_a_backup_of_all_streams_comes_back_to_a_broker_with_as_many_and_to_no_o
 
     refused = logbroker("restore", tmp_path / "b", "--server", second_url, "--replace", "--yes")
     back = logbroker("restore", tmp_path / "b", "--server", empty)
+    positions = logbroker(
+        *("restore", tmp_path / "b", "--stream", "LOGS_POSITIONS", "--server", second_url)
+    )
 
     assert (saved.returncode, refused.returncode, back.returncode) == (0, 1, 0), back.stderr
+    assert positions.returncode == 0, positions.stderr
     assert "lines are in another number of streams" in refused.stderr
     assert "8 of LOGS_0" not in back.stdout
     assert "6 of LOGS_0, 6 of LOGS_1, 3 of LOGS_2" in back.stdout

@@ -1,0 +1,70 @@
+"""The least rights over several streams: they suffice for a host that changes its stream, and reach nobody else's in any."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bench.processes import Processes
+from broker.client.bucket import read, write
+from broker.client.connection import Connection, Denied
+from broker.client.partitions import require_layout
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, StreamLayout
+from receiver.consume.wake import Wake
+from tests import secured
+from tests.shipper.publish.agents import PublishingAgent
+
+pytestmark = pytest.mark.nats
+
+STREAMS = 2
+
+
+async def test_a_host_goes_over_to_another_stream_and_a_receiver_reads_its_own(
+    processes: Processes, tmp_path: Path
+) -> None:
+    server = await asyncio.to_thread(
+        secured.start_secured,
+        processes,
+        tmp_path,
+        *(secured.host("web02"), secured.host("web01"), secured.receiver("r1", 1)),
+        streams=STREAMS,
+    )
+    own, host, other, receiver = (
+        Connection([server.url(name)], "tests", *inboxes)
+        for name, inboxes in (
+            (secured.OWN, ()),
+            ("web02", (("_INBOX_web02",),)),
+            ("web01", (("_INBOX_web01",),)),
+            ("r1", (("_INBOX_r1",),)),
+        )
+    )
+    try:
+        layout = await require_layout(host)
+        assert layout == StreamLayout(2, STREAMS) == await require_layout(receiver)
+        agent = PublishingAgent(host, host="web02")
+        agent.messages.streams = STREAMS
+        await agent.open()
+        entry = await read(own, CONFIG_BUCKET, PARTITIONS_KEY)
+        assert entry is not None
+        assert agent.subject.partition == 1
+
+        await write(own, CONFIG_BUCKET, PARTITIONS_KEY, b"1", entry.revision)
+        await agent.open()
+
+        assert agent.subject.partition == 0
+        heads = {head.stream: head for head in await agent.messages.heads()}
+        assert heads["LOGS_1"].origin is not None
+        assert heads["LOGS_1"].origin.moved == 0
+        assert set(heads) == {"LOGS_0", "LOGS_1"}
+        for stream in ("LOGS_0", "LOGS_1"):
+            with pytest.raises(Denied):
+                await other.call(f"DIRECT.GET.{stream}.logs.p1.web02")
+        wake = Wake(receiver, 1, 1, "LOGS_1")
+        assert await wake.pending(1) == 2
+        with pytest.raises(Denied):
+            await Wake(receiver, 0, 1, "LOGS_0").pending(1)
+        with pytest.raises(Denied):
+            await receiver.api("STREAM.MSG.GET.LOGS_0", {"seq": 1})
+    finally:
+        for connection in (own, host, other, receiver):
+            await connection.close()
