@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
+from broker.app.exits import OperatorError
 from broker.app.sizes import format_size
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.partitions import existing_partitions
@@ -31,9 +32,7 @@ from broker.wire.streams import stream_of
 __all__ = ["SpaceState", "StreamRetention", "StreamSpace"]
 
 _OFTEN, _SELDOM = 0.1, 0.5  # seconds between looks
-_SHARE = (
-    3  # a purge, and the pause behind it: a quarter of the time for thousands of hosts that wait
-)
+_SHARE = 3  # how many times as long as a purge the pause behind it is
 _PATIENCE = 60.0  # seconds for a purge
 logger = logging.getLogger(__name__)
 
@@ -78,7 +77,7 @@ class StreamRetention:
         self._connection = connection
         self._server = server
         self._streams, self._water, self._disk, self._clock = streams, water, disk, clock
-        self._trouble = ""
+        self._troubles: dict[str, str] = {}
 
     def as_json(self) -> dict[str, Any]:
         """Return what is reported, by stream; the keys stay."""
@@ -92,16 +91,19 @@ class StreamRetention:
 
     async def look(self) -> float:
         """Look at each stream once, and return the seconds until the next look; a broker that is away is no error."""
+        return min([await self._try(stream) for stream in self._streams()])
+
+    async def _try(self, stream: str) -> float:
+        """Look at a stream; one that has no leader, for example, keeps no other one waiting."""
+        before = self._troubles.pop(stream, "")
         try:
-            pauses = [await self._look(stream) for stream in self._streams()]
-        except (ConnectionLost, Rejected, OSError) as error:
+            return await self._look(stream)
+        except (ConnectionLost, Rejected, OperatorError, OSError) as error:
             # once is no news: so it is while nats-server reads its accounts again, and when it ends
-            if self._trouble and self._trouble != str(error):
-                logger.warning("retention cannot look at the streams: %s", error)
-            self._trouble = str(error)
+            if before and before != str(error):
+                logger.warning("retention cannot look at stream %s: %s", stream, error)
+            self._troubles[stream] = str(error)
             return _SELDOM
-        self._trouble = ""
-        return min(pauses)
 
     async def _look(self, stream: str) -> float:
         began = asyncio.get_running_loop().time()
