@@ -74,6 +74,8 @@ class PauseWatch:
         try:
             entry = await bucket.read(self._connection, CONFIG_BUCKET, PAUSE_KEY)
         except Denied as error:
+            if not error.subject.endswith(PAUSE_KEY):
+                raise  # no answer at all may be heard
             if not self._is_deaf:
                 logger.warning("this host cannot be paused: %s", error)
             self._is_deaf = True
