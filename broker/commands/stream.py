@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -17,6 +17,7 @@ from broker.app.sizes import format_size
 from broker.app.table import aligned
 from broker.client.connection import Connection
 from broker.commands.asking import asking, looking
+from broker.inspect.ask import streams_of
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
@@ -59,7 +60,7 @@ def list_streams(as_json: bool, **options: Any) -> None:
         )
         for info in found
     ]
-    click.echo(_table(head, rows))
+    click.echo(aligned(head, rows, left={0, 4, 5}))
 
 
 @stream.command(name="info")
@@ -97,20 +98,27 @@ def consumer() -> None:
 
 
 @consumer.command(name="ls")
-@click.argument("name", metavar="[STREAM]", default=STREAM)
+@click.argument("name", metavar="[STREAM]", required=False)
 @_JSON
 @_SETTINGS
-def list_consumers(name: str, as_json: bool, **options: Any) -> None:
-    """List the consumers of a stream, by default those of LOGS."""
-    settings, call = _settings(options), f"CONSUMER.LIST.{_checked(name)}"
-    found = looking(settings, "consumer ls", lambda c: _all(c, call, "consumers"))
+def list_consumers(name: str | None, as_json: bool, **options: Any) -> None:
+    """List the consumers of a stream, by default of all that hold lines."""
+    settings = _settings(options)
+
+    async def look(connection: Connection) -> list[dict[str, Any]]:
+        names = (_checked(name),) if name else await streams_of(connection)
+        pages = [await _all(connection, f"CONSUMER.LIST.{one}", "consumers") for one in names]
+        return [info for page in pages for info in page]
+
+    found = looking(settings, "consumer ls", look)
     if as_json:
         click.echo(json.dumps(found, indent=2))
         return
-    head = ("CONSUMER", "PENDING", "UNACKED", "ACKED UNTIL", "CREATED", "SUBJECTS")
+    head = ("CONSUMER", "STREAM", "PENDING", "UNACKED", "ACKED UNTIL", "CREATED", "SUBJECTS")
     rows = [
         (
             info["name"],
+            info["stream_name"],
             f"{info['num_pending']:,}",
             f"{info['num_ack_pending']:,}",
             str(info["ack_floor"]["stream_seq"]),
@@ -119,7 +127,7 @@ def list_consumers(name: str, as_json: bool, **options: Any) -> None:
         )
         for info in found
     ]
-    click.echo(_table(head, rows))
+    click.echo(aligned(head, rows, left={0, 1, 5, 6}))
 
 
 @consumer.command(name="info")
@@ -192,10 +200,6 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, st
             yield from _flat(value, f"{before}{name}.")
         else:
             yield f"{before}{name}", value if isinstance(value, str) else json.dumps(value)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return aligned(head, rows, left={0, 4, 5})
 
 
 def _subjects(config: Mapping[str, Any]) -> str:
