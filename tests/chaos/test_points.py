@@ -196,7 +196,7 @@ def kill_tasks(stage: Stage) -> None:
     for point in (*IN_BATCH, *IN_UNDO, *IN_TURN):
         # what is not committed is undone by the next attempt
         armed = stage.arm("receiver", point, *(["stored"] if point in IN_UNDO else []))
-        if point.startswith("gaps"):
+        if point == "stored":
             stage.leave_a_gap()
         is_last = point in _AT_THE_END_OF_A_STAY
         stage.reached(armed, stage.ask_for_a_turn if is_last else nothing)
