@@ -51,9 +51,10 @@ async def stream_named(connection: Connection, name: str | None) -> str:
 
 async def full_status(connection: Connection) -> Status:
     """Return all that the broker and its servers report; raises `Rejected` or `ConnectionLost`."""
+    streams = await streams_of(connection)
     found, subjects, pauses = await asyncio.gather(
         brief_status(connection),
-        subjects_in(connection, await streams_of(connection)),
+        subjects_in(connection, streams),
         current_pauses(connection),
     )
     is_cluster = any(stream.cluster for stream in found.streams)
