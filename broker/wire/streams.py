@@ -30,7 +30,6 @@ __all__ = [
     "streams_among",
     "streams_in",
     "subjects_in",
-    "subjects_of",
 ]
 
 STREAM = "LOGS"
@@ -126,16 +125,11 @@ def existing_in(names: Iterable[str]) -> int:
     return max((number + 1 for number in numbers if number < MAX_PARTITIONS), default=0)
 
 
-def subjects_of(partitions: int) -> tuple[str, ...]:
-    """Return the subjects of all streams: those of the partitions and no others.
-
-    A line on any other subject would be stored, fill a stream, and never be read by a receiver.
-    """
-    return tuple(partition_filter(partition) for partition in range(partitions))
-
-
 def subjects_in(stream: str, layout: StreamLayout) -> tuple[str, ...]:
-    """Return the subjects of one of the streams."""
+    """Return the subjects of one of the streams: those of its partitions and no others.
+
+    A line on any other subject would be stored, fill the stream, and never be read by a receiver.
+    """
     return tuple(
         partition_filter(number)
         for number in range(layout.partitions)

@@ -22,7 +22,7 @@ from broker.client import bucket
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET, subjects_of
+from broker.wire.streams import OFFSETS_BUCKET, StreamLayout, subjects_in
 from broker.wire.subjects import partition_of
 from tests.conftest import Server, apply_topology
 from tests.manager import Manager
@@ -361,7 +361,10 @@ def set_partitions(scene: Scene, count: int, taken: int) -> None:
 
     async def change(connection: Connection) -> None:
         config = (await connection.api("STREAM.INFO.LOGS"))["config"]
-        await connection.api("STREAM.UPDATE.LOGS", {**config, "subjects": [*subjects_of(taken)]})
+        await connection.api(
+            "STREAM.UPDATE.LOGS",
+            {**config, "subjects": [*subjects_in("LOGS", StreamLayout(taken))]},
+        )
         await connection.ask("$KV.LOGS_CONFIG.partitions", b"%d" % count)
 
     ask(scene.server.url, change)

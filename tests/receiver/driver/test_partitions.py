@@ -8,7 +8,7 @@ import pytest
 
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
-from broker.wire.streams import StreamLayout, subjects_of
+from broker.wire.streams import StreamLayout, subjects_in
 from receiver.consume.claim import Claim, Entry
 from receiver.consume.outcome import Done
 from receiver.driver.partitions import Partitions, find_partitions, wait_for_partitions
@@ -34,7 +34,9 @@ async def test_partitions_beyond_the_number_count_until_they_are_received(
     connection: Connection,
 ) -> None:
     config = (await connection.api("STREAM.INFO.LOGS"))["config"]
-    await connection.api("STREAM.UPDATE.LOGS", {**config, "subjects": [*subjects_of(5)]})
+    await connection.api(
+        "STREAM.UPDATE.LOGS", {**config, "subjects": [*subjects_in("LOGS", StreamLayout(5))]}
+    )
     for partition in (1, 3, 4):
         await connection.ask(f"logs.p{partition}.web01", b"line\n")
     await set_partitions(connection, 2)

@@ -13,7 +13,7 @@ from broker.app.exits import FencedError
 from broker.client.connection import Connection
 from broker.provision.repartition import change_partitions
 from broker.wire.message import Followed
-from broker.wire.streams import CONFIG_BUCKET, subjects_of
+from broker.wire.streams import CONFIG_BUCKET, StreamLayout, subjects_in
 from broker.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
 from shipper.publish.rounds import Round
@@ -32,7 +32,7 @@ OLD, NEW = (Subject.for_host("web01", partitions) for partitions in (2, MANY))
 
 @pytest.fixture(autouse=True)
 async def _takes_lines_of_both_numbers(connection: Connection) -> None:
-    await add_subjects(connection, *subjects_of(MANY))
+    await add_subjects(connection, *subjects_in("LOGS", StreamLayout(MANY)))
 
 
 async def change(
@@ -126,7 +126,9 @@ async def test_a_stream_that_was_made_anew_with_fewer_partitions_hinders_nothing
     await agent.publish(round_of(make_round, agent, 1))
     await connection.api("STREAM.PURGE.LOGS")
     config = (await connection.api("STREAM.INFO.LOGS"))["config"]
-    await connection.api("STREAM.UPDATE.LOGS", {**config, "subjects": list(subjects_of(2))})
+    await connection.api(
+        "STREAM.UPDATE.LOGS", {**config, "subjects": list(subjects_in("LOGS", StreamLayout(2)))}
+    )
     await change(connection, agent, partitions=2)
     r = round_of(make_round, agent, 2)
 
