@@ -17,6 +17,7 @@ from broker.client.connection import Connection, Rejected
 from broker.provision.apply import apply, consumers_of
 from broker.provision.steps import Action, Change, Plan
 from broker.topology import Topology
+from broker.wire.streams import STREAM
 from broker.wire.subjects import Subject
 from tests.conftest import Server
 
@@ -46,7 +47,7 @@ async def test_what_was_applied_is_what_a_real_server_tells(
     await apply(connection, topology)
 
     assert await apply(connection, topology) == Plan(())
-    assert len(await consumers_of(connection)) == topology.partitions
+    assert len(await consumers_of(connection, STREAM)) == topology.partitions
     entry = await bucket.read(connection, "LOGS_CONFIG", "partitions")
     assert entry is not None
     assert entry.value.decode() == str(topology.partitions)
@@ -86,7 +87,7 @@ async def applied(url: str, topology: Topology) -> int:
     connection = Connection([url], "test")
     try:
         await apply(connection, topology)
-        return len(await consumers_of(connection))
+        return len(await consumers_of(connection, STREAM))
     finally:
         await connection.close()
 
@@ -119,7 +120,10 @@ async def test_an_empty_stream_may_change_its_number_of_partitions(connection: C
 
     await apply(connection, Topology(partitions=2))
 
-    assert {one["name"] for one in await consumers_of(connection)} == {"receiver-p0", "receiver-p1"}
+    assert {one["name"] for one in await consumers_of(connection, STREAM)} == {
+        "receiver-p0",
+        "receiver-p1",
+    }
 
 
 async def test_a_stream_of_memory_is_refused_with_the_way_round(connection: Connection) -> None:

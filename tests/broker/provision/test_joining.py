@@ -32,7 +32,7 @@ async def lose_a_consumer(cluster: Cluster) -> str:
     try:
         while True:
             try:
-                found = await consumers_of(connection)
+                found = await consumers_of(connection, STREAM)
             except (ConnectionLost, Rejected) as error:
                 if "no server tells of" in str(error):
                     return str(error)
@@ -69,7 +69,7 @@ def test_servers_of_different_sizes_agree_on_the_smallest_and_go_from_one_replic
         cluster.wait_until_whole()
         together = cluster.info()
         consumer = cluster.insist(lambda c: c.api(f"CONSUMER.INFO.{STREAM}.receiver-p0"))
-        whole = cluster.insist(consumers_of)
+        whole = cluster.insist(lambda one: consumers_of(one, STREAM))
         refusal = asyncio.run(lose_a_consumer(cluster))
 
     assert (alone["config"]["num_replicas"], alone["config"]["max_bytes"]) == (1, 100_000_000)
