@@ -17,6 +17,7 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 
 from broker.app.address import Address
 from broker.app.desk import health_page
+from broker.app.exits import ConfigurationError
 from broker.app.exposition import exposed
 from broker.app.listening import Listening, Page
 from broker.app.printable import printable
@@ -71,10 +72,13 @@ class _Metrics:
     async def run(self) -> None:
         """Look again and again until cancelled."""
         while True:
-            self._seen = await observe(self._connection, list(Check), _PATIENCE, _now())
+            try:
+                self._seen = await observe(self._connection, list(Check), _PATIENCE, _now())
+            except ConfigurationError as error:  # an entry of LOGS_CONFIG, which a person may mend
+                self._seen = Observed(self._connection.servers, _now(), trouble=str(error))
             now = time.monotonic()
             if self._seen.status is not None and now - self._hosts_at >= _HOSTS_EVERY:
-                with suppress(Rejected, ConnectionLost, TimeoutError):
+                with suppress(Rejected, ConnectionLost, TimeoutError, ConfigurationError):
                     await self._count_hosts(now)
             await asyncio.sleep(_STATUS_EVERY)
 
