@@ -170,7 +170,7 @@ class StreamRetention:
 
     def _purged(self, info: Mapping[str, Any], messages: int, size: int) -> None:
         stream = info["config"]["name"]
-        if self.spaces[stream].state is SpaceState.OK:
+        if self.spaces.get(stream, StreamSpace()).state is SpaceState.OK:
             logger.info(
                 "stream %s holds %s in %d messages: purging what every receiver has committed, oldest first",
                 *(stream, format_size(int(info["state"]["bytes"])), info["state"]["messages"]),
