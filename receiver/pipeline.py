@@ -230,7 +230,7 @@ class _Pipeline:
         self._retention.change(order_of(done.settings))
         if self._followers is not None:
             self._followers.change(done.settings)
-        logger.info("settings read again; %s", done)
+        logger.info("settings reloaded; %s", done)
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

@@ -310,4 +310,4 @@ class Agent:
             self._follower.change_limits(grace.total_seconds(), hold.total_seconds())
             if self._spool is None:
                 await self._follower.retarget(done.settings.selection)
-        logger.info("settings read again; %s", done)
+        logger.info("settings reloaded; %s", done)

@@ -81,7 +81,7 @@ class _Service:
         changes = differences(self._context.settings, settings, changeable)
         await self._context.reload(changes.settings)
         log_as_set(changes.settings)
-        logger.info("reloaded; %s", changes)
+        logger.info("settings reloaded; %s", changes)
 
 
 async def serve(

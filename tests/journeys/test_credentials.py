@@ -53,7 +53,7 @@ def test_files_of_credentials_suffice_to_ship_receive_and_look_while_others_are_
     assert received.read_bytes() == b"".join(LINES)
     status = site.start("status", "broker", "status", "--config", folder / "admin-ops.toml")
     assert status.wait(60) == 0
-    assert "LOGS, 1 host" in status.said()
+    assert "hosts   1" in status.said()
     assert (shipper.stop(10), receiver.stop(20)) == (0, 0)
     assert "waiting" not in shipper.said()
     assert "permissions violation" not in receiver.said() + status.last_words()

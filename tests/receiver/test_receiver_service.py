@@ -61,7 +61,7 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
 
     def has_received() -> bool:
         return (output / "web01.log").exists() and status(logs_url, output)["partitions"][0][  # type: ignore[index]
-            "waiting"
+            "behind"
         ] == 0
 
     wait_until("is ready", lambda: manager.has_heard("READY=1"), 150, [receiver])
@@ -76,7 +76,7 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     shown = status(logs_url, output)["partitions"][0]  # type: ignore[index]
     config.write_text('keep = 4\nrotate_every = "1h"\n')
     os.kill(receiver.pid, signal.SIGHUP)
-    wait_until("reads again", lambda: "settings read again" in words(), 60, [receiver])
+    wait_until("reads again", lambda: "settings reloaded" in words(), 60, [receiver])
     config.write_text("keep = -1\n")
     os.kill(receiver.pid, signal.SIGHUP)
     wait_until("keeps the old ones", lambda: "keeping current settings" in words(), 60, [receiver])

@@ -43,11 +43,11 @@ class Running:
 
     def reload(self, *names: str, more: str = "") -> None:
         self._name(*names, more=more)
-        before = self.process.log.read_text().count("settings read again")
+        before = self.process.log.read_text().count("settings reloaded")
         os.kill(self.process.pid, signal.SIGHUP)
         wait_until(
             "has read them again",
-            lambda: self.process.log.read_text().count("settings read again") > before,
+            lambda: self.process.log.read_text().count("settings reloaded") > before,
             40,
             [self.process],
         )

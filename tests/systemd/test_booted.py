@@ -68,7 +68,7 @@ def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_a
             for unit in UNITS:
                 machine.told(f"systemctl reload {unit}")
                 wait_until(f"{unit} goes on", is_up(machine, unit, 1), 20)
-                words = "settings read again"
+                words = "settings reloaded"
                 wait_until(words, lambda: words in machine.journal(unit), 20)  # noqa: B023
             machine.told(f"systemctl kill -s USR1 {RECEIVER}")
         received = machine.root / "var/log/logship"
