@@ -250,5 +250,5 @@ def test_a_hang_up_before_the_agent_runs_waits_until_it_does(
     wait_until("begins", lambda: is_held() or process.catches(signal.SIGHUP), 40, [process])
     signal_to(process, signal.SIGHUP)
 
-    wait_until("reads again", lambda: "read again" in process.said(), 40, [process])
+    wait_until("reads again", lambda: "settings reloaded" in process.said(), 40, [process])
     assert process.stop(10) == 0
