@@ -54,6 +54,7 @@ def test_a_worker_that_is_killed_again_and_again_blocks_its_partition_until_it_l
         trigger.touch()
         return False
 
+    trigger.touch()  # before there is anything to write: a batch that was quicker would kill nobody
     scene.publish(20)
     wait_until("it is told", is_told, 150, [receiver])
     trigger.unlink(missing_ok=True)
