@@ -40,7 +40,7 @@ demo: $(STAMP) ## Watch the whole path at work, with every program killed once (
 test: $(STAMP) $(CLASSES) ## Run all tests, three at a time: they wait more than they work
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not long'
 
-test-long: $(STAMP) $(CLASSES) ## Run the tests that `make test` leaves out
+test-long: $(STAMP) $(CLASSES) ## Run what `make test` leaves out: what is slow, and the tests of benches and of the fault injector
 	$(BIN)/python -m pytest -m long
 
 SEED ?= 1

@@ -143,6 +143,15 @@ def apply_topology(url: str, topology: Topology) -> None:
     asyncio.run(apply())
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave to `make test-long` what tests the harness itself: the product is not in it."""
+    harness = [Path(__file__).with_name(folder) for folder in ("bench", "chaos")]
+    for item in items:
+        if any(item.path.is_relative_to(folder) for folder in harness):
+            item.add_marker(pytest.mark.long)
+
+
 @pytest.fixture(autouse=True)
 def _log_level_as_before() -> Iterator[None]:
     """Give the log its level back, which a command that is run inside a test has set."""
