@@ -5,7 +5,7 @@
                assignment ▼   │ report                                          │
                          jobs (a slot each) ──▶ Spark job: one task, which stays ──▶ files
 
-    meter, over all of it ──▶ view ──▶ desk: service (systemd), listening (metrics, health), new settings; presence; progress
+    meter, over all of it ──▶ view ──▶ desk: service (systemd), listening (metrics, health), new settings; presence
 
 Everything is started and ended here; what happens in it is decided elsewhere.
 """
@@ -44,7 +44,6 @@ from receiver.meter import Meter
 from receiver.permissions import Permissions
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local, spark_context, watch_jvm
-from receiver.status.progress import CatchingUp
 from receiver.status.view import View
 from receiver.storage.folders import make_folder
 from receiver.storage.retention import Retention
@@ -53,7 +52,8 @@ __all__ = ["receive"]
 
 _NO_EXECUTOR, _FORGOTTEN = 20.0, 60.0  # seconds
 _STARTED_WITHIN = 120.0  # seconds; Spark asks for a master during 60 of them
-_LOOK = 10.0  # seconds between looks at the number of partitions
+_LOOK = 10.0  # seconds between looks at the number of partitions, and at how far behind they are
+_BEHIND = 10.0  # seconds of lag from which a receiver counts as catching up
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for all of the end, and until nothing is waited for
 logger = logging.getLogger(__name__)
 
@@ -176,7 +176,7 @@ class _Pipeline:
                 followers.follow(wanted, found.layout, group)
                 beside = [
                     group.create_task(self._presence.last()),
-                    group.create_task(CatchingUp(self._view).run()),
+                    group.create_task(self._log_catching_up()),
                     group.create_task(self._watch(spark)),
                     group.create_task(self._follow_changes(followers, found, wanted, group)),
                 ]
@@ -188,6 +188,13 @@ class _Pipeline:
             raise leading(errors) from None
         finally:
             followers.close()
+
+    async def _log_catching_up(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK)
+            report = self._view.look()
+            if any(one.lag_seconds >= _BEHIND for one in report.partitions):
+                logger.info("catching up: %s", report.sentence)
 
     async def _watch(self, spark: SparkContext) -> None:
         if is_local(self._settings.master):

@@ -16,10 +16,10 @@ from typing import Any
 
 from broker.app.exits import OperatorError
 from broker.app.folder import Folder, open_folder
+from broker.app.progress import Advance, progress
 from broker.app.sizes import format_size
 from broker.app.whole import replacing
 from broker.backup.manifest import NAME, Archive, Backup
-from broker.backup.progress import Advance, progress
 from broker.backup.transfer import SnapshotFailed, take
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.descent import is_being_restored

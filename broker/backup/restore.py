@@ -19,11 +19,11 @@ import aiofiles
 
 from broker.app.exits import OperatorError
 from broker.app.folder import open_folder
+from broker.app.progress import progress
 from broker.app.sizes import format_size
 from broker.backup.archives import BUCKETS
 from broker.backup.manifest import Archive
 from broker.backup.preview import RestoreOptions, closed_config, limit_of
-from broker.backup.progress import progress
 from broker.backup.transfer import read_in
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.descent import marked, opened

@@ -9,10 +9,10 @@ from itertools import chain
 from typing import Protocol
 
 from broker.app.printable import printable
+from broker.app.progress import progress
 from receiver.consume.judging import Endings, Piece
 from receiver.replay.reading import Counts, Reader, Refused
 from receiver.replay.survey import Span
-from receiver.status.progress import Progress
 
 __all__ = ["Pacing", "Sink", "Standard", "play"]
 
@@ -35,15 +35,14 @@ class Sink(Protocol):
 
 def play(reader: Reader, span: Span, speed: float, sink: Sink) -> Counts:
     """Bring the lines of a span to a sink, `speed` times as fast as they were stored, 0 at once; raises OSError and others."""
-    counts, passed = Counts(), 0
+    counts = Counts()
     pacing = Pacing(speed, time.monotonic, time.sleep)
-    with Progress() as progress, _until_nobody_reads():
+    with progress("replaying", span.length) as advance, _until_nobody_reads():
         for run in reader.span(span):
             sink.set_aside(run.refused)
             pacing.pass_on(run.pieces, sink.take)
             counts += run.counts
-            passed += run.passed
-            progress.show(passed / span.length)
+            advance(run.passed)
     return counts
 
 

@@ -1,7 +1,6 @@
 """`logreceiver verify`: compares received files with the stream, partition by partition, as far as their stores have received."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,11 +10,11 @@ import click
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.moment import read_moment
+from broker.app.progress import progress
 from broker.app.selection import Selection
 from broker.client.connection import Connection, Denied, Rejected
 from receiver.replay.reading import Reader
 from receiver.replay.survey import Span, StreamSpan, Wanted, hosts_that_moved, survey
-from receiver.status.progress import Progress
 from receiver.storage.position import Damaged
 from receiver.storage.store import Store, path_of
 from receiver.verify.examination import Examination, Order
@@ -60,8 +59,9 @@ def _compared(settings: VerifySettings, found: _Found, output: Path) -> Report:
             for number in found.span.partitions
             if (examination := _opened(settings, found, order, number, stack)) is not None
         }
-        passed = _shown(stack.enter_context(Progress()), found.span, len(begun))
-        examined = tuple(examination.run(passed) for examination in begun.values())
+        size = found.span.length * len(begun) // len(found.span.streams)
+        advance = stack.enter_context(progress("comparing", size))
+        examined = tuple(examination.run(advance) for examination in begun.values())
     unclaimed = tuple(sorted(set(found.span.partitions) - set(begun)))
     return Report(examined, unclaimed, found.moved)
 
@@ -88,18 +88,6 @@ def _opened(
 
 def _stream_of(span: Span, partition: int) -> StreamSpan:
     return span.streams[partition % len(span.streams)]
-
-
-def _shown(progress: Progress, span: Span, partitions: int) -> Callable[[int], None]:
-    """Return what shows that so many more sequences were read, of all partitions together."""
-    whole, done = max(1, span.length * partitions // len(span.streams)), 0
-
-    def passed(count: int) -> None:
-        nonlocal done
-        done += count
-        progress.show(min(done / whole, 1.0))
-
-    return passed
 
 
 async def _asked(settings: VerifySettings) -> _Found:
