@@ -19,9 +19,9 @@ _SECTIONS = {
     },
     "Declaring": {
         "apply": "apply:apply",
-        "partitions": "partitions:partitions",
-        "export": "exchange:export",
-        "import": "exchange:import_",
+        "partitions": "apply:partitions",
+        "export": "apply:export",
+        "import": "apply:import_",
         "promote": "promote:promote",
     },
     "Looking": {
@@ -33,7 +33,7 @@ _SECTIONS = {
         "events": "tail:events",
         "stream": "stream:stream",
         "consumer": "stream:consumer",
-        "check": "check:check",
+        "check": "status:check",
     },
     "Changing": {
         "pause": "pause:pause",

@@ -1,31 +1,40 @@
-"""`logbroker apply`."""
+"""`logbroker apply`, `partitions`, `export` and `import`: what is declared for a running broker, as a plan that is shown first."""
 
-import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+import sys
+from collections.abc import Iterable
+from pathlib import Path
 
 import click
 
-from broker.app import consent, program
-from broker.app.exits import OperatorError
-from broker.app.options import SectionedCommand, given, settings_options
-from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.app import consent
+from broker.app.exits import ConfigurationError
+from broker.app.folder import make_folder
+from broker.app.options import SectionedCommand
+from broker.app.whole import write_whole
+from broker.client.connection import Connection
+from broker.commands.shared import DRY_RUN, JSON, asking, with_settings
+from broker.inspect.ask import streams_of, subjects_in
+from broker.inspect.message import subject_of
 from broker.provision.apply import carry_out, look, refuse
 from broker.provision.cautions import cautions
+from broker.provision.comparing import Wanted
 from broker.provision.difference import as_json, describe
+from broker.provision.exchange import MalformedFile, parse, plan_import
+from broker.provision.exchange import export as export_all
 from broker.provision.losses import losses_of
-from broker.provision.plan import plan
+from broker.provision.plan import Actual, plan, plan_partitions
+from broker.provision.repartition import look_at_partitions
 from broker.provision.steps import Plan
+from broker.retention.disk import asked_for
 from broker.settings import APPLY_FIELDS, BrokerSettings
+from broker.wire.streams import MAX_PARTITIONS
+from broker.wire.subjects import partition_of
 
-__all__ = ["DRY_RUN", "JSON", "apply", "connected", "propose"]
+__all__ = ["apply", "export", "import_", "partitions"]
 
-Done = TypeVar("Done")
-
-DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-JSON = click.option("--json", "in_json", is_flag=True, help="Show the plan as JSON, for programs.")
+_STDIN = Path("-")
 logger = logging.getLogger(__name__)
 
 
@@ -33,30 +42,27 @@ logger = logging.getLogger(__name__)
 @DRY_RUN
 @JSON
 @consent.YES
-@settings_options(BrokerSettings, APPLY_FIELDS)
-def apply(dry_run: bool, in_json: bool, yes: bool, **options: Any) -> None:
+@with_settings(APPLY_FIELDS)
+def apply(settings: BrokerSettings, dry_run: bool, as_json: bool, yes: bool) -> None:
     """Set up streams, buckets and consumers on a running broker; a second time changes nothing."""
-    settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings)
     for words in cautions(settings.topology()):
         logger.warning("%s", words)
 
     async def work(connection: Connection) -> None:
         desired = settings.topology()
         made = plan(desired, await look(connection, desired))
-        await propose(connection, made, dry_run=dry_run, in_json=in_json, yes=yes)
+        await _propose(connection, made, dry_run, as_json, yes)
 
-    asyncio.run(connected(settings, work))
+    asking(settings, "apply", work)
 
 
-async def propose(
-    connection: Connection, made: Plan, *, dry_run: bool, in_json: bool, yes: bool
+async def _propose(
+    connection: Connection, made: Plan, dry_run: bool, in_json: bool, yes: bool
 ) -> None:
     """Show a plan, ask where it deletes something, and carry it out."""
     refuse(made)
     losses = await losses_of(connection, made)
-    shown = json.dumps(as_json(made, losses), indent=2) if in_json else describe(made, losses)
-    click.echo(shown)
+    click.echo(json.dumps(as_json(made, losses), indent=2) if in_json else describe(made, losses))
     if dry_run:
         return
     if losses and not yes:
@@ -64,17 +70,123 @@ async def propose(
     await carry_out(connection, made)
 
 
-async def connected(
-    settings: BrokerSettings, work: Callable[[Connection], Awaitable[Done]]
-) -> Done:
-    """Do something with a running broker; raises `OperatorError` when there is none, or it does not answer well."""
-    connection = Connection(settings.server, "logbroker", access=settings.access)
+@click.command()
+@click.argument("number", metavar="N", type=click.IntRange(1, MAX_PARTITIONS))
+@consent.YES
+@with_settings()
+def partitions(settings: BrokerSettings, number: int, yes: bool) -> None:
+    """Spread hosts over N partitions, while shippers and receivers run: no line is lost, or comes twice, or out of order."""
+
+    async def work(connection: Connection) -> None:
+        actual = await look_at_partitions(connection)
+        made = plan_partitions(number, actual)
+        refuse(made)
+        if not made.steps:
+            click.echo(f"hosts are spread over {_counted(number)} already; nothing to do")
+            return
+        subjects = await subjects_in(connection, await streams_of(connection))
+        click.echo(_intent(number, actual.number, subjects))
+        click.echo(describe(made))
+        if not yes:
+            consent.ask(f"Spread hosts over {_counted(number)}?")
+        await carry_out(connection, made)
+        click.echo("\n".join(_afterwards(number, actual)))
+
+    asking(settings, "partitions", work)
+
+
+def _intent(number: int, before: int | None, subjects: Iterable[str]) -> str:
+    if before is None:
+        return f"no number of partitions is set; hosts will be spread over {_counted(number)}"
+    hosts = {subject.host for subject in map(subject_of, subjects) if subject}
+    moved = sum(partition_of(host, before) != partition_of(host, number) for host in hosts)
+    return (
+        f"hosts are spread over {_counted(before)}, and will be over {number}: of {len(hosts)} hosts {moved} "
+        "move to another partition"
+    )
+
+
+def _afterwards(number: int, before: Actual) -> list[str]:
+    found = [
+        f"hosts are spread over {_counted(number)} now: shippers that run go over within 10 seconds of their next lines",
+        f"where the settings of this broker say --partitions, make it {number}, or leave it out",
+    ]
+    if before.existing < number:
+        found.append(f"new are {_named(before.existing, number)}: see that receivers run for them")
+    if number < before.existing:
+        found.append(
+            f"{_named(number, before.existing)} keep what they hold: leave their receivers until `logbroker status` shows "
+            "nothing pending there"
+        )
+    if before.streams[before.names[0]].get("sources"):
+        found.append("other sites whose lines come in here need the same number: run it there, too")
+    return found
+
+
+def _counted(number: int) -> str:
+    return f"{number} partition{'' if number == 1 else 's'}"
+
+
+def _named(first: int, until: int) -> str:
+    return f"p{first}" if until - first == 1 else f"p{first} to p{until - 1}"
+
+
+@click.command()
+@click.option(
+    "--stream", "only", multiple=True, metavar="NAME", help="Only this one; may be repeated."
+)
+@click.argument("folder", type=click.Path(path_type=Path))
+@with_settings()
+def export(settings: BrokerSettings, only: tuple[str, ...], folder: Path) -> None:
+    """Write the configuration of all streams, buckets and consumers to FOLDER, a file each, as `nats stream add --config` takes it."""
+    files = asking(settings, "export", lambda c: export_all(c, only, asked_for))
     try:
-        await connection.once()
-        return await work(connection)
-    except (ConnectionLost, Rejected) as error:
-        raise OperatorError(
-            f"the broker at {connection.servers} does not answer as it should: {error}"
-        ) from None
-    finally:
-        await connection.close()
+        make_folder(folder, 0o755).close()
+        others = sorted({path.name for path in folder.glob("*.json")} - files.keys())
+    except OSError as error:
+        raise ConfigurationError(f"cannot use the folder {folder}: {error.strerror}") from None
+    for name, text in files.items():
+        write_whole(folder / name, text)
+    if others:
+        logger.warning(
+            "%s has files of an earlier export, whose streams or consumers are gone: %s",
+            folder,
+            ", ".join(others),
+        )
+
+
+@click.command(name="import")
+@DRY_RUN
+@JSON
+@consent.YES
+@click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
+@with_settings(APPLY_FIELDS)
+def import_(
+    settings: BrokerSettings, paths: tuple[Path, ...], dry_run: bool, as_json: bool, yes: bool
+) -> None:
+    """Give the broker the configurations in PATHS: files and folders of `logbroker export` or of the nats CLI, - for stdin."""
+    wanted = [_read(path) for path in _files(paths)]
+
+    async def work(connection: Connection) -> None:
+        made = await plan_import(connection, wanted)
+        await _propose(connection, made, dry_run, as_json, yes)
+
+    asking(settings, "import", work)
+
+
+def _files(paths: tuple[Path, ...]) -> list[Path]:
+    of_each = (sorted(path.glob("*.json")) if path.is_dir() else [path] for path in paths)
+    found = [file for files in of_each for file in files]
+    if not found:
+        raise ConfigurationError(f"nothing to import in {', '.join(map(str, paths))}")
+    return found
+
+
+def _read(path: Path) -> Wanted:
+    try:
+        content = sys.stdin.read() if path == _STDIN else path.read_text("utf-8")
+        return parse(path.name, content)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
+    except (MalformedFile, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: {error}") from None

@@ -1,16 +1,14 @@
 """`logbroker backup` and `logbroker restore`."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import click
 
 from broker.app import program
 from broker.app.consent import YES, ask
 from broker.app.exits import Exit, OperatorError
-from broker.app.options import given, settings_options
 from broker.app.printable import printable
 from broker.app.sizes import format_size
 from broker.backup import directory
@@ -21,9 +19,8 @@ from broker.backup.restore import present
 from broker.backup.restore import restore as put_back
 from broker.client import bucket
 from broker.client.connection import Connection
-from broker.commands.asking import asking
-from broker.commands.typed import length
-from broker.settings import STATUS_FIELDS, BrokerSettings
+from broker.commands.shared import DRY_RUN, asking, length, now, with_settings
+from broker.settings import BrokerSettings
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, POSITIONS_BUCKET
 
 __all__ = ["backup", "restore"]
@@ -43,10 +40,6 @@ _IN_THE_CLEAR = (
 )
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251 - the clock that what is below is given
-
-
 @click.command()
 @_FOLDER
 @_STREAM
@@ -61,26 +54,26 @@ def _now() -> datetime:
     is_flag=True,
     help="Take none: check the newest backup in DIR, or the one that DIR is, against its digests.",
 )
-@settings_options(BrokerSettings, STATUS_FIELDS)
+@with_settings()
 def backup(
-    folder: Path, streams: tuple[str, ...], keep: int | None, verify: bool, **options: Any
+    settings: BrokerSettings,
+    folder: Path,
+    streams: tuple[str, ...],
+    keep: int | None,
+    verify: bool,
 ) -> None:
     """Copy streams, buckets and consumers of a running broker into DIR/<time>, while lines flow."""
-    settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings)
     _fail_when_told_to_end()
     if verify:
         found = directory.find(folder)
         _check(found, directory.load(found).archives)
         click.echo(f"{found} is whole")
         return
-    now = _now()
-    with directory.new_backup(folder, now) as part:
+    began = now()
+    with directory.new_backup(folder, began) as part:
         names = [stream_of(name) for name in dict.fromkeys(streams)]
-        taken = asking(
-            settings, "backup", lambda connection: back_up(connection, names, part, _now)
-        )
-    click.echo(_told(directory.name_of(folder, now), taken))
+        taken = asking(settings, "backup", lambda connection: back_up(connection, names, part, now))
+    click.echo(_told(directory.name_of(folder, began), taken))
     click.echo(_IN_THE_CLEAR.format(folder), err=True)
     for removed in directory.prune(folder, keep) if keep else ():
         click.echo(f"removed {removed}, as --keep is {keep}")
@@ -129,12 +122,11 @@ def _line(archive: Archive) -> str:
     callback=length,
     help="How long lines are kept from now on, for a backup that is older than that.  [default: as it was]",
 )
-@click.option(
-    "--dry-run", is_flag=True, help="Check the backup and say what would be done; do nothing."
-)
+@DRY_RUN
 @YES
-@settings_options(BrokerSettings, STATUS_FIELDS)
+@with_settings()
 def restore(
+    settings: BrokerSettings,
     folder: Path,
     streams: tuple[str, ...],
     replace: bool,
@@ -142,11 +134,8 @@ def restore(
     max_age: timedelta | None,
     dry_run: bool,
     yes: bool,
-    **options: Any,
 ) -> None:
     """Bring back the newest backup in DIR, or the one that DIR is, to a broker that is empty, or with --replace."""
-    settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings)
     _fail_when_told_to_end()
     found = directory.find(folder)
     kept = directory.load(found)
@@ -169,8 +158,8 @@ def restore(
 
     async def restored(connection: Connection) -> str:
         # digests take minutes, a person as well, and shippers do not wait for either
-        now = await _preview(connection, *plan)
-        if new := now.deletes.keys() - seen.deletes.keys():
+        again = await _preview(connection, *plan)
+        if new := again.deletes.keys() - seen.deletes.keys():
             raise OperatorError(
                 f"{', '.join(sorted(new))} got messages meanwhile, which would be deleted; nothing was changed"
             )
@@ -214,7 +203,7 @@ async def _preview(
             "restore to a broker that was started with the same --streams; nothing was changed"
         )
     there = await present(connection, {*BUCKETS, *lines, *(one.stream for one in archives)})
-    return preview(archives, there, wanted, _now())
+    return preview(archives, there, wanted, now())
 
 
 async def _restore(

@@ -27,7 +27,7 @@ from broker.commands.credential_change import (
     now,
     partitions_of,
 )
-from broker.commands.typed import length
+from broker.commands.shared import length
 from broker.server.state_file import read_state
 from broker.settings import BrokerSettings
 

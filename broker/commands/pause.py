@@ -8,28 +8,23 @@ import socket
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
-from typing import Any
 
 import click
 from pydantic import ValidationError
 
-from broker.app import program
 from broker.app.exits import OperatorError
-from broker.app.options import given, settings_options
 from broker.app.printable import printable
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection, Rejected
 from broker.client.pauses import change_pauses
-from broker.commands.asking import asking
-from broker.commands.typed import length
-from broker.settings import STATUS_FIELDS, BrokerSettings
+from broker.commands.shared import JSON, asking, length, now, with_settings
+from broker.settings import BrokerSettings
 from broker.wire.pause import ALL_HOSTS, Pause, UnreadablePauses, decode_pauses
 from broker.wire.streams import CONFIG_BUCKET
 
 __all__ = ["pause", "resume"]
 
 _GLOBS = click.argument("globs", metavar="[HOST_GLOB]...", nargs=-1)
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print what is paused as JSON.")
 Pauses = tuple[Pause, ...]
 
 
@@ -39,14 +34,14 @@ Pauses = tuple[Pause, ...]
     "--for", "how_long", metavar="TIME", callback=length, help="End it by itself after so long."
 )
 @click.option("--reason", default="", metavar="TEXT", help="Why; shown wherever the pause is.")
-@_JSON
-@settings_options(BrokerSettings, STATUS_FIELDS)
+@JSON
+@with_settings()
 def pause(
+    settings: BrokerSettings,
     globs: tuple[str, ...],
     how_long: timedelta | None,
     reason: str,
     as_json: bool,
-    **options: Any,
 ) -> None:
     """Have shippers publish nothing, within two seconds: those of all hosts, or of hosts that match.
 
@@ -59,29 +54,29 @@ def pause(
     def change(value: bytes) -> Pauses:
         return (*(one for one in _in_force(value) if one.hosts not in names), *made)
 
-    _print(_changed(options, "pause", change), as_json=as_json)
+    _print(_changed(settings, "pause", change), as_json=as_json)
     if not as_json:
         click.echo("shippers stop within two seconds; other clients do not")
 
 
 @click.command()
 @_GLOBS
-@_JSON
-@settings_options(BrokerSettings, STATUS_FIELDS)
-def resume(globs: tuple[str, ...], as_json: bool, **options: Any) -> None:
+@JSON
+@with_settings()
+def resume(settings: BrokerSettings, globs: tuple[str, ...], as_json: bool) -> None:
     """End all pauses, or those whose hosts match: shippers go on where they were."""
 
     def change(value: bytes) -> Pauses:
         return _left(_in_force(value), globs) if globs else ()
 
-    _print(_changed(options, "resume", change), as_json=as_json)
+    _print(_changed(settings, "resume", change), as_json=as_json)
 
 
 def _end(how_long: timedelta) -> datetime:
     if how_long <= timedelta(0):
         raise click.BadParameter("a pause lasts longer than nothing", param_hint="--for")
     try:
-        return datetime.fromtimestamp(math.ceil((_now() + how_long).timestamp()), UTC)
+        return datetime.fromtimestamp(math.ceil((now() + how_long).timestamp()), UTC)
     except (OverflowError, ValueError):
         raise click.BadParameter(
             "that is longer than a date can be; without --for it lasts until `logbroker resume`",
@@ -115,11 +110,7 @@ def _in_force(value: bytes) -> Pauses:
         raise OperatorError(
             f"the pauses at the broker cannot be read: {error}; `logbroker resume` without a glob removes them"
         ) from None
-    return tuple(one for one in pauses if not one.is_over(_now()))
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251 - the shell's clock
+    return tuple(one for one in pauses if not one.is_over(now()))
 
 
 def _left(pauses: Pauses, globs: tuple[str, ...]) -> Pauses:
@@ -136,10 +127,7 @@ def _is_meant(name: str, glob: str) -> bool:
     return name == glob or fnmatchcase(name, glob)
 
 
-def _changed(options: dict[str, Any], command: str, change: Callable[[bytes], Pauses]) -> Pauses:
-    settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings)
-
+def _changed(settings: BrokerSettings, command: str, change: Callable[[bytes], Pauses]) -> Pauses:
     async def changed(connection: Connection) -> Pauses:
         try:
             return await change_pauses(connection, change)

@@ -2,45 +2,36 @@
 
 import logging
 import sys
-from typing import Any
 
 import click
 
-from broker.app import program
 from broker.app.consent import YES, ask
 from broker.app.exits import OperatorError
 from broker.app.moment import ACCEPTED, Moment
-from broker.app.options import given, settings_options
 from broker.app.printable import printable
 from broker.client.connection import Connection
-from broker.commands.asking import asking, looking
-from broker.commands.typed import place
+from broker.commands.shared import DRY_RUN, HOSTS, asking, looking, place, with_settings
 from broker.inspect.ask import stream_named
 from broker.inspect.get import get_message, message_text
 from broker.inspect.message import StoredMessage
 from broker.retention.purging import Choice, Purge, choose, consequences, erase
 from broker.retention.purging import purge as take_out
-from broker.settings import STATUS_FIELDS, BrokerSettings
+from broker.settings import BrokerSettings
 from broker.wire.streams import MAX_PARTITIONS
 
 __all__ = ["purge", "rm"]
 
 _LARGEST = 2**63
 _SHOWN = 20
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Say what would go; do nothing.")
 _SEQUENCE = click.IntRange(1, _LARGEST)
 logger = logging.getLogger(__name__)
 
 
 @click.command()
-@click.option(
-    "--host",
-    multiple=True,
-    metavar="GLOB",
-    help="Only of hosts that match; may be given several times.",
-)
+@HOSTS
 @click.option(
     "--partition",
+    "partitions",
     multiple=True,
     metavar="N",
     type=click.IntRange(0, MAX_PARTITIONS - 1),
@@ -61,34 +52,29 @@ logger = logging.getLogger(__name__)
     is_flag=True,
     help="All that the stream holds, unless another option says less.",
 )
-@_DRY_RUN
+@DRY_RUN
 @YES
-@settings_options(BrokerSettings, STATUS_FIELDS)
+@with_settings()
 def purge(
-    host: tuple[str, ...],
-    partition: tuple[int, ...],
+    settings: BrokerSettings,
+    hosts: tuple[str, ...],
+    partitions: tuple[int, ...],
     before: Moment | None,
     until_seq: int | None,
     received: bool,
     everything: bool,
     dry_run: bool,
     yes: bool,
-    **options: Any,
 ) -> None:
     """Remove messages of the stream, after showing which: by host, partition, time, or what was received."""
-    settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings)
-    if not (host or partition or before is not None or until_seq or received or everything):
+    if not (hosts or partitions or before is not None or until_seq or received or everything):
         raise click.UsageError(
             "say what is to go: --host, --partition, --before, --until-seq, --received, or --everything"
         )
-    chosen = looking(
-        settings,
-        "purge",
-        lambda connection: choose(
-            connection, _choice(host, partition, before, until_seq, received)
-        ),
-    )
+    if isinstance(before, int):
+        until_seq, before = min(until_seq or before, before), None
+    choice = Choice(hosts, partitions, until_seq, before, received)
+    chosen = looking(settings, "purge", lambda connection: choose(connection, choice))
     for line in _described(chosen):
         click.echo(line)
     if dry_run or not chosen:
@@ -102,18 +88,6 @@ def purge(
     gone, unreceived = asking(settings, "purge", taken_out), _unreceived(chosen)
     click.echo(f"removed {gone} messages")
     logger.info("removed %d messages on request; no receiver had %d of them", gone, unreceived)
-
-
-def _choice(
-    host: tuple[str, ...],
-    partition: tuple[int, ...],
-    before: Moment | None,
-    until_seq: int | None,
-    received: bool,
-) -> Choice:
-    if isinstance(before, int):
-        return Choice(host, partition, min(until_seq or before, before), None, received)
-    return Choice(host, partition, until_seq, before, received)
 
 
 def _unreceived(chosen: list[Purge]) -> int:
@@ -144,15 +118,18 @@ def _described(chosen: list[Purge]) -> list[str]:
 @click.option("--seq", type=_SEQUENCE, required=True, metavar="SEQ", help="The message's sequence.")
 @click.option("--stream", metavar="NAME", help="The stream, where lines are in several.")
 @click.option("--host", metavar="HOST", help="Whose it must be, or nothing is done.")
-@_DRY_RUN
+@DRY_RUN
 @YES
-@settings_options(BrokerSettings, STATUS_FIELDS)
+@with_settings()
 def rm(
-    seq: int, stream: str | None, host: str | None, dry_run: bool, yes: bool, **options: Any
+    settings: BrokerSettings,
+    seq: int,
+    stream: str | None,
+    host: str | None,
+    dry_run: bool,
+    yes: bool,
 ) -> None:
     """Remove one message and overwrite it in the store, after showing it: one or more lines."""
-    settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings)
 
     async def look_at(connection: Connection) -> tuple[str, StoredMessage, list[str]]:
         name = await stream_named(connection, stream)

@@ -4,60 +4,49 @@ What is put back is the payload, as lines of no file: the headers of a shipper a
 has passed by their spans. So the lines come to the end of the host's file, behind later ones. A message whose payload
 still cannot be read is left out, as it would be set aside again.
 
-What if we die? Before a message is published, FILE.progress says behind which sequence of its subject it will be. It is
-published by compare-and-set on the last sequence of the subject, and every try first looks for it behind that place. A
-run that follows goes on there. Where the stream has lost messages behind that place nobody can tell, and a person decides.
+What if we die? Before the first message is published, FILE.progress says how far each stream was. Every message that is put
+back names itself in a header, and is published by compare-and-set on the last sequence of its subject, after everything
+behind that place was looked at: a run that follows publishes what is missing. Where the stream has lost messages behind
+that place nobody can tell, and a person decides.
 """
 
 import asyncio
-import base64
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
-from pydantic import BaseModel, NonNegativeInt, ValidationError
+from pydantic import BaseModel, Field, NonNegativeInt, RootModel, ValidationError
 
-from broker.app import program
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.folder import open_folder, read_file
-from broker.app.options import given, settings_options
 from broker.app.printable import printable
 from broker.app.whole import telling, write_whole
-from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
-from broker.commands.asking import asking
-from broker.settings import STATUS_FIELDS, BrokerSettings
+from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.commands.shared import asking, with_settings
+from broker.inspect.get import find_message
+from broker.settings import BrokerSettings
 from broker.wire.message import EXPECTED_SEQUENCE, MalformedMessage, decode_payload
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 __all__ = ["requeue"]
 
 _REQUEUED = "Log-Requeued"
-"""Header that tells a message that was put back: its sequence before, and the hash of its payload."""
+"""Header that names a message that was put back: its sequence before, and the hash of its payload."""
 _KEPT = ("Content-Encoding",)
-_NO_MESSAGE_FOUND = 10037
 _PAUSE = 0.2  # seconds before a publish whose acknowledgement was lost is looked for
 
 
-class _About(BaseModel):
+class Quarantined(BaseModel):
+    """A message that was set aside: what its file says of it, and the payload, which follows there."""
+
     subject: str
     sequence: NonNegativeInt
-    reason: str
     headers: dict[str, str]
-    bytes: NonNegativeInt
-
-
-@dataclass(frozen=True, slots=True)
-class Quarantined:
-    """A message that was set aside, as its file says."""
-
-    subject: str
-    sequence: int
-    reason: str
-    headers: Mapping[str, str]
-    payload: bytes
+    size: NonNegativeInt = Field(alias="bytes")
+    payload: bytes = b""
 
     @property
     def new_headers(self) -> dict[str, str]:
@@ -76,24 +65,33 @@ class Quarantined:
         return len(decode_payload(self.new_headers, self.payload).splitlines())
 
 
-class RequeueProgress(BaseModel):
-    """How many messages of a file are back, and behind which sequence of which stream the next one is published."""
+class _StreamStart(BaseModel):
+    """The last sequence of a stream, made at `created`, before the first message of a file was put back."""
 
-    done: NonNegativeInt = 0
-    after: NonNegativeInt | None = None
-    created: str = ""
+    created: str
+    last: NonNegativeInt
+
+    @classmethod
+    def of(cls, info: Mapping[str, Any]) -> "_StreamStart":
+        return cls(created=info["created"], last=info["state"]["last_seq"])
+
+    def is_kept_in(self, info: Mapping[str, Any]) -> bool:
+        """Whether the stream still has everything that came since."""
+        return bool(info["created"] == self.created and info["state"]["first_seq"] <= self.last + 1)
+
+
+_Progress = RootModel[dict[str, _StreamStart]]
+"""Where the search for messages that are back begins, by stream."""
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@settings_options(BrokerSettings, STATUS_FIELDS)
-def requeue(file: Path, **options: Any) -> None:
+@with_settings()
+def requeue(settings: BrokerSettings, file: Path) -> None:
     """Put the messages of a quarantine file of a receiver (OUTPUT/.quarantine/*.msg) back into their stream.
 
     Their lines come to the end of the file of the host. FILE is then called FILE.requeued.
     """
-    settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings)
     messages, lines = _readable(file)
     asking(settings, "requeue", lambda connection: _put_back(connection, file, messages))
     with telling(file), open_folder(file.parent) as folder:
@@ -128,14 +126,14 @@ def _read(file: Path) -> Iterator[Quarantined]:
     while place < len(data):
         end = data.find(b"\n", place)
         try:
-            about = _About.model_validate_json(data[place : end if end >= 0 else len(data)])
+            about = Quarantined.model_validate_json(data[place : end if end >= 0 else len(data)])
         except ValidationError:
             raise _damaged(file, place) from None
-        payload = data[end + 1 : end + 1 + about.bytes]
-        if len(payload) < about.bytes:
+        payload = data[end + 1 : end + 1 + about.size]
+        if len(payload) < about.size:
             raise _damaged(file, place)
-        yield Quarantined(about.subject, about.sequence, about.reason, about.headers, payload)
-        place = end + 1 + about.bytes + 1  # a newline stands between messages
+        yield about.model_copy(update={"payload": payload})
+        place = end + 1 + about.size + 1  # a newline stands between messages
 
 
 def _damaged(file: Path, place: int) -> ConfigurationError:
@@ -148,52 +146,62 @@ def _progress_of(file: Path) -> Path:
     return file.with_name(f"{file.name}.progress")
 
 
-def _load(file: Path) -> RequeueProgress:
+async def _put_back(connection: Connection, file: Path, messages: list[Quarantined]) -> None:
+    streams = {one.subject: await _stream_of(connection, one.subject) for one in messages}
+    infos = {one: await connection.api(f"STREAM.INFO.{one}") for one in set(streams.values())}
+    starts = _load(file)
+    if starts is None:
+        starts = {one: _StreamStart.of(info) for one, info in infos.items()}
+        write_whole(_progress_of(file), _Progress(starts).model_dump_json())
+    subjects = {
+        name: _Subject(name, stream, starts[stream].last, starts[stream].is_kept_in(infos[stream]))
+        for name, stream in streams.items()
+    }
+    for message in messages:
+        await _publish_once(connection, message, subjects[message.subject])
+
+
+def _load(file: Path) -> dict[str, _StreamStart] | None:
     try:
-        return RequeueProgress.model_validate_json(read_file(_progress_of(file)))
+        return _Progress.model_validate_json(read_file(_progress_of(file))).root
     except FileNotFoundError:
-        return RequeueProgress()
+        return None
     except (OSError, ValidationError) as error:
         raise ConfigurationError(f"cannot read {_progress_of(file)}: {error}") from None
 
 
-async def _put_back(connection: Connection, file: Path, messages: list[Quarantined]) -> None:
-    progress = _load(file)
-    for done, message in enumerate(messages):
-        if done < progress.done:
-            continue
-        stream = await _stream_of(connection, message.subject)
-        created, first = await _state(connection, stream)
-        if progress.after is None:
-            last = await _found(connection, stream, {"last_by_subj": message.subject})
-            progress = RequeueProgress(
-                done=done, after=last.sequence if last else 0, created=created
-            )
-            write_whole(_progress_of(file), progress.model_dump_json())
-            is_known = True
-        else:
-            is_known = progress.created == created and first <= progress.after + 1
-        await _publish_once(connection, stream, message, progress.after or 0, is_known=is_known)
-        progress = RequeueProgress(done=done + 1)
-        write_whole(_progress_of(file), progress.model_dump_json())
+@dataclass(slots=True)
+class _Subject:
+    """A subject: how far it was looked through, and what was put back there; `is_whole` says whether all of it is there."""
+
+    name: str
+    stream: str
+    seen: int
+    is_whole: bool
+    tags: set[str] = field(default_factory=set)
+
+    async def look(self, connection: Connection) -> int:
+        """Look through what came since; return the last sequence, which is 0 where the subject holds nothing."""
+        last = await find_message(connection, self.stream, {"last_by_subj": self.name})
+        while one := await find_message(
+            connection, self.stream, {"seq": self.seen + 1, "next_by_subj": self.name}
+        ):
+            self.seen = one.sequence
+            self.tags.add(one.headers.get(_REQUEUED, ""))
+        return last.sequence if last else 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    sequence: int
-    tag: str
-
-
-async def _publish_once(
-    connection: Connection, stream: str, message: Quarantined, after: int, *, is_known: bool
-) -> None:
-    """Publish a message unless it is behind the sequence `after`; `is_known` says whether all that was there still is."""
-    while (last := await _last_but(connection, stream, message, after)) is not None:
-        if not is_known:
+async def _publish_once(connection: Connection, message: Quarantined, subject: _Subject) -> None:
+    """Publish a message unless it is in its stream again."""
+    while True:
+        last = await subject.look(connection)
+        if message.tag in subject.tags:
+            return
+        if not subject.is_whole:
             raise OperatorError(
-                f"an earlier run was interrupted at message {message.sequence} of {message.subject}, and stream {stream} has "
-                "lost messages since: look for its lines in the file of the host; where they are missing remove "
-                "FILE.progress and run this again, else rename FILE"
+                f"an earlier run was interrupted, and stream {subject.stream} has lost messages since, so that nobody can "
+                f"tell whether message {message.sequence} of {message.subject} is back: look for its lines in the file of "
+                "the host; where they are missing remove FILE.progress and run this again, else rename FILE"
             )
         headers = {**message.new_headers, EXPECTED_SEQUENCE: str(last)}
         try:
@@ -207,40 +215,8 @@ async def _publish_once(
             return
 
 
-async def _last_but(
-    connection: Connection, stream: str, message: Quarantined, after: int
-) -> int | None:
-    """Return the last sequence of the subject, at least `after`; None where the message is behind that."""
-    last = after
-    while one := await _found(
-        connection, stream, {"seq": last + 1, "next_by_subj": message.subject}
-    ):
-        if one.tag == message.tag:
-            return None
-        last = one.sequence
-    return last
-
-
-async def _found(connection: Connection, stream: str, asked: Mapping[str, Any]) -> _Found | None:
-    """Return the message of a stream that is asked for, by its leader; None where there is none."""
-    try:
-        answer = await connection.api(f"STREAM.MSG.GET.{stream}", asked)
-    except Rejected as error:
-        if error.error == _NO_MESSAGE_FOUND:
-            return None
-        raise
-    head = base64.b64decode(answer["message"].get("hdrs", ""))
-    headers = Arrived("", "", head, b"").headers or {}
-    return _Found(answer["message"]["seq"], headers.get(_REQUEUED, ""))
-
-
 async def _stream_of(connection: Connection, subject: str) -> str:
     names = (await connection.api("STREAM.NAMES", {"subject": subject})).get("streams") or []
     if not names:
         raise OperatorError(f"no stream takes {subject} any more; its partition does not exist")
     return str(names[0])
-
-
-async def _state(connection: Connection, stream: str) -> tuple[str, int]:
-    info = await connection.api(f"STREAM.INFO.{stream}")
-    return str(info["created"]), int(info["state"]["first_seq"])

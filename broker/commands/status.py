@@ -1,5 +1,6 @@
-"""`logbroker status`, `hosts` and `get`."""
+"""`logbroker status`, `check`, `hosts` and `get`."""
 
+import asyncio
 import json
 import sys
 from datetime import timedelta
@@ -8,31 +9,38 @@ from typing import Any
 import click
 
 from broker.app import program
+from broker.app.exits import OperatorError
 from broker.app.options import given, settings_options
 from broker.app.selection import Selection
 from broker.client.connection import Connection
-from broker.commands.asking import looking
-from broker.commands.typed import length
+from broker.commands.shared import HOSTS, JSON, length, looking, now, with_settings
 from broker.inspect import ask
 from broker.inspect import hosts as hosts_view
-from broker.inspect.checks import judge_status
+from broker.inspect.checks import (
+    Check,
+    Finding,
+    Grade,
+    Observed,
+    judge,
+    judge_status,
+    overall,
+    to_json,
+    to_nagios,
+)
 from broker.inspect.get import get_message, last_of_host, message_json, message_text
 from broker.inspect.message import StoredMessage
 from broker.settings import STATUS_FIELDS, BrokerSettings
 
-__all__ = ["get", "hosts", "status"]
+__all__ = ["check", "get", "hosts", "status"]
 
 _LAST = "last"
-_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 
 
 @click.command()
-@_JSON
-@settings_options(BrokerSettings, STATUS_FIELDS)
-def status(as_json: bool, **options: Any) -> None:
+@JSON
+@with_settings()
+def status(settings: BrokerSettings, as_json: bool) -> None:
     """Show what the streams hold and how far behind the receiver of each partition is."""
-    settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings)
     found = looking(settings, "status", ask.full_status)
     if as_json:
         click.echo(json.dumps(found.document(), indent=2))
@@ -48,12 +56,37 @@ def status(as_json: bool, **options: Any) -> None:
 
 
 @click.command()
-@click.option(
-    "--host",
-    multiple=True,
-    metavar="GLOB",
-    help="Only hosts that match; may be given several times.",
+@click.argument(
+    "checks", nargs=-1, type=click.Choice([one.value for one in Check]), metavar="[CHECK]..."
 )
+@JSON
+@settings_options(BrokerSettings, STATUS_FIELDS)
+def check(checks: tuple[str, ...], as_json: bool, **options: Any) -> int:
+    """Check the broker for a monitoring system: exit code 0 for OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
+
+    CHECK is connection, stream, space, receivers or certificates; all of them unless some are named.
+    """
+    wanted = [Check(one) for one in dict.fromkeys(checks)] or list(Check)
+    try:
+        settings = given(BrokerSettings, options)
+        program.log_to_stderr(settings)
+        findings = judge(wanted, asyncio.run(_observe(settings, wanted)))
+    except OperatorError as error:  # a monitoring system is told of it as of everything else
+        findings = [Finding(wanted[0], Grade.UNKNOWN, str(error))]
+    click.echo(to_json(findings) if as_json else to_nagios(findings))
+    return overall(findings)
+
+
+async def _observe(settings: BrokerSettings, wanted: list[Check]) -> Observed:
+    connection = Connection(settings.server, "logbroker check", access=settings.access)
+    try:
+        return await ask.observe(connection, wanted, now())
+    finally:
+        await connection.close()
+
+
+@click.command()
+@HOSTS
 @click.option(
     "--silent",
     metavar="TIME",
@@ -68,40 +101,31 @@ def status(as_json: bool, **options: Any) -> None:
     help="The largest first, or the longest silent.",
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
-@click.option(
-    "--exact/--no-exact",
-    default=None,
-    help="Count lines and bytes, message by message.  "
-    f"[default: if the broker holds at most {hosts_view.COUNTED:,} messages]",
-)
-@_JSON
-@settings_options(BrokerSettings, STATUS_FIELDS)
+@JSON
+@with_settings()
 def hosts(
-    host: tuple[str, ...],
+    settings: BrokerSettings,
+    hosts: tuple[str, ...],
     silent: timedelta | None,
     sort: str,
     limit: int | None,
-    exact: bool | None,
     as_json: bool,
-    **options: Any,
 ) -> None:
-    """Show the hosts that ship: how much the streams hold of each, and when its last message came."""
-    settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings)
-    found = looking(settings, "hosts", lambda c: hosts_view.ask_hosts(c, exact=exact))
+    """Show the hosts that ship: how many messages the streams hold of each, and when the last one came."""
+    found = looking(settings, "hosts", hosts_view.ask_hosts)
     least = silent.total_seconds() if silent else 0.0
     chosen = [
         one
         for one in hosts_view.sort_hosts(found, hosts_view.Order(sort))
-        if Selection(hosts=host).wants_host(one.host) and one.silent_seconds >= least
+        if Selection(hosts=hosts).wants_host(one.host) and one.silent_seconds >= least
     ][:limit]
     if as_json:
         click.echo(json.dumps([one.document() for one in chosen], indent=2))
         return
     from broker.app.table import show, table
 
-    head = hosts_view.HEAD
-    show(table(head, list(hosts_view.rows(chosen)), left=(0, len(head) - 1), most=limit or 500))
+    head, rows = hosts_view.HEAD, [one.row() for one in chosen]
+    show(table(head, rows, left=(0, len(head) - 1), most=limit or 500))
     show("", f"{len(chosen)} of {len(found)} hosts", *hosts_view.pause_notes(chosen))
 
 
@@ -119,23 +143,21 @@ def _sequence(_context: click.Context, _parameter: click.Parameter, text: str | 
 @click.option("--host", metavar="HOST", help="The last message of this host.")
 @click.option("--stream", metavar="NAME", help="The stream, where lines are in several.")
 @click.option("--raw", is_flag=True, help="Only the payload, byte for byte as it is stored.")
-@_JSON
-@settings_options(BrokerSettings, STATUS_FIELDS)
+@JSON
+@with_settings()
 def get(
+    settings: BrokerSettings,
     sequence: int | None,
     host: str | None,
     stream: str | None,
     raw: bool,
     as_json: bool,
-    **options: Any,
 ) -> None:
     """Show one message of a stream, or the last one: where its lines came from, its headers, and the lines."""
     if raw and as_json:
         raise click.UsageError("--raw and --json are two forms; give one of them")
     if host and sequence:
         raise click.UsageError("a sequence and --host name two messages; give one of them")
-    settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings)
 
     async def one(connection: Connection) -> StoredMessage:
         if host:

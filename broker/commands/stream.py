@@ -7,18 +7,16 @@ from typing import Any
 
 import click
 
-from broker.app import program
 from broker.app.consent import YES, ask
 from broker.app.exits import OperatorError
 from broker.app.lazily import Listed
-from broker.app.options import given, settings_options
 from broker.app.printable import printable
 from broker.app.sizes import format_size
 from broker.app.table import aligned
 from broker.client.connection import Connection
-from broker.commands.asking import asking, looking
+from broker.commands.shared import JSON, asking, looking, with_settings
 from broker.inspect.ask import streams_of
-from broker.settings import STATUS_FIELDS, BrokerSettings
+from broker.settings import BrokerSettings
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
 __all__ = ["consumer", "stream"]
@@ -27,8 +25,6 @@ _OWN_STREAM = re.compile(
     rf"{STREAM}(_[0-9]+)?|KV_({CONFIG_BUCKET}|{OFFSETS_BUCKET}|{POSITIONS_BUCKET})"
 )
 _OWN_CONSUMER = re.compile(r"receiver-p[0-9]+")
-_JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-_SETTINGS = settings_options(BrokerSettings, STATUS_FIELDS)
 _NAME = click.argument("name", metavar="STREAM")
 _CONSUMER = click.argument("consumer_name", metavar="CONSUMER")
 
@@ -39,11 +35,10 @@ def stream() -> None:
 
 
 @stream.command(name="ls")
-@_JSON
-@_SETTINGS
-def list_streams(as_json: bool, **options: Any) -> None:
+@JSON
+@with_settings()
+def list_streams(settings: BrokerSettings, as_json: bool) -> None:
     """List all streams."""
-    settings = _settings(options)
     found = looking(settings, "stream ls", lambda c: _all(c, "STREAM.LIST", "streams"))
     if as_json:
         click.echo(json.dumps(found, indent=2))
@@ -65,20 +60,19 @@ def list_streams(as_json: bool, **options: Any) -> None:
 
 @stream.command(name="info")
 @_NAME
-@_JSON
-@_SETTINGS
-def show_stream(name: str, as_json: bool, **options: Any) -> None:
+@JSON
+@with_settings()
+def show_stream(settings: BrokerSettings, name: str, as_json: bool) -> None:
     """Show the configuration and the state of a stream."""
-    _show(_settings(options), f"STREAM.INFO.{_checked(name)}", as_json=as_json)
+    _show(settings, f"STREAM.INFO.{_checked(name)}", as_json=as_json)
 
 
 @stream.command(name="rm")
 @_NAME
 @YES
-@_SETTINGS
-def remove_stream(name: str, yes: bool, **options: Any) -> None:
+@with_settings()
+def remove_stream(settings: BrokerSettings, name: str, yes: bool) -> None:
     """Remove a stream and all that it holds; not one of logbroker's own."""
-    settings = _settings(options)
     if _OWN_STREAM.fullmatch(_checked(name)):
         raise OperatorError(
             f"{name} is a stream of logbroker's own, which `logbroker apply` would make again; "
@@ -99,11 +93,10 @@ def consumer() -> None:
 
 @consumer.command(name="ls")
 @click.argument("name", metavar="[STREAM]", required=False)
-@_JSON
-@_SETTINGS
-def list_consumers(name: str | None, as_json: bool, **options: Any) -> None:
+@JSON
+@with_settings()
+def list_consumers(settings: BrokerSettings, name: str | None, as_json: bool) -> None:
     """List the consumers of a stream, by default of all that hold lines."""
-    settings = _settings(options)
 
     async def look(connection: Connection) -> list[dict[str, Any]]:
         names = (_checked(name),) if name else await streams_of(connection)
@@ -133,22 +126,21 @@ def list_consumers(name: str | None, as_json: bool, **options: Any) -> None:
 @consumer.command(name="info")
 @_NAME
 @_CONSUMER
-@_JSON
-@_SETTINGS
-def show_consumer(name: str, consumer_name: str, as_json: bool, **options: Any) -> None:
+@JSON
+@with_settings()
+def show_consumer(settings: BrokerSettings, name: str, consumer_name: str, as_json: bool) -> None:
     """Show the configuration and the state of a consumer."""
     call = f"CONSUMER.INFO.{_checked(name)}.{_checked(consumer_name)}"
-    _show(_settings(options), call, as_json=as_json)
+    _show(settings, call, as_json=as_json)
 
 
 @consumer.command(name="rm")
 @_NAME
 @_CONSUMER
 @YES
-@_SETTINGS
-def remove_consumer(name: str, consumer_name: str, yes: bool, **options: Any) -> None:
+@with_settings()
+def remove_consumer(settings: BrokerSettings, name: str, consumer_name: str, yes: bool) -> None:
     """Remove a consumer; not one of a receiver."""
-    settings = _settings(options)
     place = f"{_checked(name)}.{_checked(consumer_name)}"
     if _OWN_STREAM.fullmatch(name) and _OWN_CONSUMER.fullmatch(consumer_name):
         raise OperatorError(
@@ -159,12 +151,6 @@ def remove_consumer(name: str, consumer_name: str, yes: bool, **options: Any) ->
         ask(f"Remove consumer {consumer_name} of stream {name}?")
     asking(settings, "consumer rm", lambda c: c.api(f"CONSUMER.DELETE.{place}"))
     click.echo(f"removed consumer {consumer_name} of stream {name}")
-
-
-def _settings(options: dict[str, Any]) -> BrokerSettings:
-    settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings)
-    return settings
 
 
 def _checked(name: str) -> str:

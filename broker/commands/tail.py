@@ -18,8 +18,7 @@ from broker.app.options import given, settings_options
 from broker.app.printable import printable
 from broker.app.selection import Selection
 from broker.client.connection import Connection
-from broker.commands.asking import asking
-from broker.commands.typed import place
+from broker.commands.shared import asking, place
 from broker.inspect.events import Event, is_noise, listen
 from broker.inspect.lines import LineOutput
 from broker.inspect.message import rfc3339

@@ -15,7 +15,7 @@ from broker.app.exits import OperatorError
 from broker.app.lazily import Listed
 from broker.app.options import given, settings_options
 from broker.auth.certificates import Pki, ends_of, read_authority
-from broker.commands.typed import length
+from broker.commands.shared import length
 from broker.server.tls import TLS_FOLDER
 from broker.settings import BrokerSettings
 

@@ -21,8 +21,7 @@ from rich.text import Text
 from broker.app import program
 from broker.app.options import given, settings_options
 from broker.app.table import show, stdout
-from broker.commands.asking import asking
-from broker.commands.typed import length
+from broker.commands.shared import asking, length
 from broker.inspect.top import By, Layout, draw, watch
 from broker.inspect.traffic import View
 from broker.settings import STATUS_FIELDS, BrokerSettings

@@ -1,17 +1,21 @@
 """Asks a broker for its status. Changes nothing."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import ssl
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
-from broker.app.exits import OperatorError
+from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.untrusted import json_object
 from broker.client import bucket
 from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
 from broker.client.partitions import current_partitions, existing_partitions, read_streams
+from broker.client.patience import until_answered
 from broker.client.pauses import current_pauses
+from broker.inspect.checks import Check, Observed
 from broker.inspect.message import nanoseconds
 from broker.inspect.status import PartitionStatus, Status, StreamStatus, hosts_in, unread_in
 from broker.report import SUBJECT
@@ -23,6 +27,7 @@ __all__ = [
     "brief_status",
     "full_status",
     "node_reports",
+    "observe",
     "stream_named",
     "streams_of",
     "subjects_in",
@@ -32,6 +37,8 @@ _AT_ONCE = 64  # requests under way
 _FIRST_REPORT, _NEXT_REPORT = 2.0, 0.3  # seconds
 _NOBODY = "503"
 _SECOND = 1_000_000_000
+_PATIENCE = 10.0  # seconds for all that is observed, and
+_ASK_AGAIN = 7.0  # in which a question is asked again; the last one ends within the rest
 
 
 async def streams_of(connection: Connection) -> tuple[str, ...]:
@@ -194,3 +201,43 @@ async def node_reports(connection: Connection, expected: int = 0) -> tuple[Mappi
         with suppress(ConnectionLost):  # which would take the place of a cancellation
             await connection.guard(subscription.unsubscribe(), _FIRST_REPORT)
     return tuple(sorted(found, key=lambda report: str(report.get("name", ""))))
+
+
+async def observe(connection: Connection, checks: Collection[Check], now: datetime) -> Observed:
+    """Return what was learnt within ten seconds; a broker that is away, or refuses, is no error.
+
+    Raises `ConfigurationError` for a setting of our own.
+    """
+    seen = Observed(connection.servers, now)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            seen = await _reach(connection, seen)
+            if set(checks) <= {Check.CONNECTION}:
+                return seen
+            return replace(seen, status=await until_answered(connection, full_status, _ASK_AGAIN))
+    except ConfigurationError:
+        raise  # it says nothing of the broker
+    except TimeoutError:
+        return replace(seen, trouble=f"no answer within {_PATIENCE:g} s")
+    except Rejected as error:
+        return replace(seen, trouble=f"the broker refuses: {error.description}")
+    except (OperatorError, ConnectionLost) as error:
+        return replace(seen, trouble=str(error))
+
+
+async def _reach(connection: Connection, seen: Observed) -> Observed:
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    client = await connection.once()
+    await connection.guard(client.flush(), 5.0)
+    end = client.certificate.get("notAfter")
+    return replace(
+        seen,
+        server=client.address,
+        connect_seconds=clock() - began,
+        certificate_end=_rfc3339(end) if isinstance(end, str) else None,
+    )
+
+
+def _rfc3339(end: str) -> str:
+    return datetime.fromtimestamp(ssl.cert_time_to_seconds(end), UTC).isoformat()

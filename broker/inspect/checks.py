@@ -26,7 +26,6 @@ __all__ = [
     "Finding",
     "Grade",
     "Limit",
-    "Limits",
     "Observed",
     "certificate_ends",
     "judge",
@@ -88,13 +87,9 @@ class Limit:
         return Grade.WARNING if value >= self.warning else Grade.OK
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What is too much: `age` of what waits for a receiver (seconds), `space` that is used (percent)."""
-
-    age: Limit = Limit(600.0, 3600.0)
-    space: Limit = Limit(75.0, 90.0)
-    connect: Limit = Limit(0.5, 1.0)
+_AGE = Limit(600.0, 3600.0)  # seconds that the oldest message waits for its receiver
+_SPACE = Limit(75.0, 90.0)  # percent
+_CONNECT = Limit(0.5, 1.0)  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,44 +108,42 @@ class Observed:
     trouble: str = ""
 
 
-def judge(checks: Iterable[Check], seen: Observed, limits: Limits) -> list[Finding]:
+def judge(checks: Iterable[Check], seen: Observed) -> list[Finding]:
     """Return what each check finds, in their order; at least one finding for each."""
-    return [finding for check in checks for finding in _judged(check, seen, limits)]
+    return [finding for check in checks for finding in _judged(check, seen)]
 
 
 def judge_status(status: Status) -> list[Finding]:
     """Return what is not as it should be, by the usual limits."""
-    judged = (
-        Finding(check, *found) for check, of in _OF_STATUS.items() for found in of(status, Limits())
-    )
+    judged = (Finding(check, *found) for check, of in _OF_STATUS.items() for found in of(status))
     return [finding for finding in judged if finding.grade is not Grade.OK]
 
 
-def _judged(check: Check, seen: Observed, limits: Limits) -> Iterable[Finding]:
+def _judged(check: Check, seen: Observed) -> Iterable[Finding]:
     status = seen.status
     match check:
         case Check.CONNECTION:
-            found = _connection(seen, limits)
+            found = _connection(seen)
         case Check.CERTIFICATES if seen.connect_seconds is not None:
             found = _certificates(seen)
         case Check.STREAM if status is None and seen.connect_seconds is not None:
             found = iter([(Grade.CRITICAL, seen.trouble)])  # no such stream, no leader, no majority
         case _ if status is not None:
-            found = _OF_STATUS[check](status, limits)
+            found = _OF_STATUS[check](status)
         case _:
             found = iter([(Grade.UNKNOWN, seen.trouble)])
     return [Finding(check, grade, text) for grade, text in found]
 
 
-def _connection(seen: Observed, limits: Limits) -> Graded:
+def _connection(seen: Observed) -> Graded:
     if seen.connect_seconds is None:
         yield Grade.CRITICAL, seen.trouble
         return
     took = f"{seen.connect_seconds * 1000:.0f} ms"
-    yield limits.connect.grade(seen.connect_seconds), f"{seen.server} answered in {took}"
+    yield _CONNECT.grade(seen.connect_seconds), f"{seen.server} answered in {took}"
 
 
-def _stream(status: Status, limits: Limits) -> Graded:
+def _stream(status: Status) -> Graded:
     if not status.current_partitions:
         yield Grade.CRITICAL, "the number of partitions is not set: run `logbroker apply`"
     for stream in status.streams:
@@ -185,7 +178,7 @@ def _counts(one: Replica) -> bool:
     return one.leader or (one.current and not one.offline and is_near)
 
 
-def _space(status: Status, limits: Limits) -> Graded:
+def _space(status: Status) -> Graded:
     for node in status.nodes:
         yield from _disk(node)
     spaces = list(retention_of(status.nodes))
@@ -198,7 +191,7 @@ def _space(status: Status, limits: Limits) -> Graded:
         # what is received is purged for new messages, so that only the rest counts
         unreceived = min(1.0, status.behind / status.messages)
         worst, used = worst * unreceived, f"{used}, {unreceived:.0%} of it not received"
-    yield limits.space.grade(worst), f"used: {used}"
+    yield _SPACE.grade(worst), f"used: {used}"
 
 
 def _disk(node: Mapping[str, Any]) -> Graded:
@@ -242,9 +235,9 @@ def _shares(status: Status) -> Iterator[tuple[str, float]]:
             yield name, 100.0 * used / bound
 
 
-def _receivers(status: Status, limits: Limits) -> Graded:
+def _receivers(status: Status) -> Graded:
     expiry = min((s.max_age_seconds for s in status.streams if s.max_age_seconds), default=None)
-    bad = [found for one in status.partitions if (found := _partition(one, expiry, limits))]
+    bad = [found for one in status.partitions if (found := _partition(one, expiry))]
     yield from bad[:_NAMED]
     if rest := bad[_NAMED:]:
         yield max(grade for grade, _ in rest), f"and {len(rest)} more partitions"
@@ -259,9 +252,7 @@ def _receivers(status: Status, limits: Limits) -> Graded:
     yield Grade.OK, f"{status.behind} messages wait{age}"
 
 
-def _partition(
-    one: PartitionStatus, expiry: float | None, limits: Limits
-) -> tuple[Grade, str] | None:
+def _partition(one: PartitionStatus, expiry: float | None) -> tuple[Grade, str] | None:
     name, age = f"p{one.partition}", one.behind_seconds or 0.0
     if one.error:
         return (
@@ -273,7 +264,7 @@ def _partition(
         text += ", and it never had a receiver"
     if expiry and age >= _NEAR_EXPIRY * expiry:
         return Grade.CRITICAL, f"{text}; it expires after {short_duration(expiry)}"
-    grade = limits.age.grade(age)
+    grade = _AGE.grade(age)
     return (grade, text) if grade else None
 
 
@@ -314,7 +305,7 @@ def _named(names: Sequence[str], count: int) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-_OF_STATUS: dict[Check, Callable[[Status, Limits], Graded]] = {
+_OF_STATUS: dict[Check, Callable[[Status], Graded]] = {
     Check.STREAM: _stream,
     Check.SPACE: _space,
     Check.RECEIVERS: _receivers,

@@ -14,47 +14,43 @@ from broker.inspect.message import StoredMessage, nanoseconds, read_message, rfc
 from broker.wire.message import MalformedMessage, Section
 from broker.wire.subjects import host_filter
 
-__all__ = ["get_message", "last_of_host", "message_json", "message_text"]
+__all__ = ["find_message", "get_message", "last_of_host", "message_json", "message_text"]
 
 _NO_MESSAGE_FOUND = 10037
 _SPANS = "Log-Spans"
 
 
 async def get_message(connection: Connection, stream: str, sequence: int | None) -> StoredMessage:
-    """Return the message at a sequence of a stream, None meaning the last one; raises `OperatorError` where there is none.
-
-    The stream's leader is asked: a replica may lag behind.
-    """
+    """Return the message at a sequence of a stream, None meaning the last one; raises `OperatorError` where there is none."""
     state = (await connection.api(f"STREAM.INFO.{stream}"))["state"]
     wanted = state["last_seq"] if sequence is None else sequence
-    try:
-        answer = await connection.api(f"STREAM.MSG.GET.{stream}", {"seq": wanted})
-    except Rejected as error:
-        if error.error != _NO_MESSAGE_FOUND:
-            raise
-        raise OperatorError(_absence(stream, sequence, state)) from None
-    return _message(answer["message"])
+    if (found := await find_message(connection, stream, {"seq": wanted})) is None:
+        raise OperatorError(_absence(stream, sequence, state))
+    return found
 
 
 async def last_of_host(connection: Connection, streams: Sequence[str], host: str) -> StoredMessage:
     """Return the message of a host that was stored last, in whichever stream and partition; raises `OperatorError`."""
-    found = []
-    for stream in streams:
-        try:
-            answer = await connection.api(
-                f"STREAM.MSG.GET.{stream}", {"last_by_subj": host_filter(host)}
-            )
-        except Rejected as error:
-            if error.error != _NO_MESSAGE_FOUND:
-                raise
-        else:
-            found.append(_message(answer["message"]))
-    if not found:
+    asked = {"last_by_subj": host_filter(host)}
+    found = [await find_message(connection, stream, asked) for stream in streams]
+    if not any(found):
         raise OperatorError(f"no message of host {host} is in {', '.join(streams)}")
-    return max(found, key=lambda message: message.stored_at)
+    return max(filter(None, found), key=lambda message: message.stored_at)
 
 
-def _message(message: Mapping[str, Any]) -> StoredMessage:
+async def find_message(
+    connection: Connection, stream: str, asked: Mapping[str, Any]
+) -> StoredMessage | None:
+    """Return a message of a stream, None where there is none; raises `Rejected` or `ConnectionLost`.
+
+    The stream's leader is asked: a replica may lag behind. `asked` is `seq`, `last_by_subj`, or `seq` and `next_by_subj`.
+    """
+    try:
+        message = (await connection.api(f"STREAM.MSG.GET.{stream}", asked))["message"]
+    except Rejected as error:
+        if error.error == _NO_MESSAGE_FOUND:
+            return None
+        raise
     head = base64.b64decode(message.get("hdrs", ""))
     headers = Arrived("", "", head, b"").headers or {}
     payload = base64.b64decode(message.get("data", ""))

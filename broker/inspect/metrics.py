@@ -23,9 +23,9 @@ from broker.app.listening import Listening, Page
 from broker.app.printable import printable
 from broker.app.program import version_of
 from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.inspect.ask import observe
 from broker.inspect.checks import (
     Check,
-    Limits,
     Observed,
     certificate_ends,
     judge,
@@ -33,13 +33,11 @@ from broker.inspect.checks import (
     retention_of,
 )
 from broker.inspect.hosts import HostStatus, ask_hosts
-from broker.inspect.observe import observe
 from broker.inspect.status import Status
 
 __all__ = ["serve_metrics"]
 
 _STATUS_EVERY, _HOSTS_EVERY = 15.0, 60.0  # seconds
-_PATIENCE = 10.0  # seconds for one answer
 _SILENT = 3600.0  # seconds
 _BUSIEST = 5  # hosts that have a series of their own
 _STREAM = (
@@ -73,7 +71,7 @@ class _Metrics:
         """Look again and again until cancelled."""
         while True:
             try:
-                self._seen = await observe(self._connection, list(Check), _PATIENCE, _now())
+                self._seen = await observe(self._connection, list(Check), _now())
             except ConfigurationError as error:  # an entry of LOGS_CONFIG, which a person may mend
                 self._seen = Observed(self._connection.servers, _now(), trouble=str(error))
             now = time.monotonic()
@@ -84,7 +82,7 @@ class _Metrics:
 
     async def _count_hosts(self, now: float) -> None:
         async with asyncio.timeout(_HOSTS_EVERY):
-            hosts = await ask_hosts(self._connection, exact=False)
+            hosts = await ask_hosts(self._connection)
         held = {host.host: host.messages for host in self._hosts}
         more = {host.host: host.messages - held.get(host.host, host.messages) for host in hosts}
         busiest = sorted(more.items(), key=lambda one: -one[1])[:_BUSIEST]
@@ -101,7 +99,7 @@ class _Metrics:
     def collect(self) -> Iterator[Metric]:
         """Yield the families of `/metrics`."""
         text = "What `logbroker check` finds: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
-        found = {check: overall(judge([check], self._seen, Limits())) for check in Check}
+        found = {check: overall(judge([check], self._seen)) for check in Check}
         yield _gauge("check_status", text, ["check"], [([c.value], found[c]) for c in found])
         took = self._seen.connect_seconds
         yield _gauge("answer_seconds", "How long an answer takes.", [], [([], took)])

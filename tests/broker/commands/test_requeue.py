@@ -121,8 +121,8 @@ def test_an_interrupted_run_is_resumed_behind_whatever_came_meanwhile(
     if arrived:  # the same message by another file: as if this run had published it
         other.write_bytes(one.read_bytes())
         assert logbroker("requeue", other, "--server", logs_url).returncode == 0
-    created = json.loads(logbroker("stream", "info", "LOGS", "--json", "--server", logs_url).stdout)
-    progress = {"done": 0, "after": 1, "created": created["created"]}
+    info = json.loads(logbroker("stream", "info", "LOGS", "--json", "--server", logs_url).stdout)
+    progress = {"LOGS": {"created": info["created"], "last": 1}}
     (tmp_path / "q.msg.progress").write_text(json.dumps(progress))
     stored(logs_url, publish(b"meanwhile\n"))
 
@@ -137,8 +137,8 @@ def test_a_person_is_asked_where_the_stream_can_no_longer_tell(
 ) -> None:
     file = quarantine(tmp_path / "q.msg", (SUBJECT, {}, b"a\n"))
     stored(logs_url, publish(b"before\n"))
-    created = json.loads(logbroker("stream", "info", "LOGS", "--json", "--server", logs_url).stdout)
-    progress = {"done": 0, "after": 0, "created": created["created"]}
+    info = json.loads(logbroker("stream", "info", "LOGS", "--json", "--server", logs_url).stdout)
+    progress = {"LOGS": {"created": info["created"], "last": 0}}
     (tmp_path / "q.msg.progress").write_text(json.dumps(progress))
     stored(logs_url, lambda connection: connection.api("STREAM.PURGE.LOGS"))
 

@@ -13,7 +13,6 @@ from broker.inspect.checks import (
     Check,
     Finding,
     Grade,
-    Limits,
     Observed,
     judge,
     overall,
@@ -31,7 +30,7 @@ _FOLLOWER = Replica("n2", False, True, False, 0, 0.1)
 
 def _found(check: Check, **known: Any) -> list[Finding]:
     known = {"connect_seconds": 0.01, **known}
-    return judge([check], Observed("nats://b:4222", _NOW, **known), Limits())
+    return judge([check], Observed("nats://b:4222", _NOW, **known))
 
 
 def _of(check: Check, **changed: Any) -> list[Finding]:
@@ -41,7 +40,7 @@ def _of(check: Check, **changed: Any) -> list[Finding]:
 def test_a_broker_that_is_away_is_critical_and_the_rest_is_unknown() -> None:
     away = Observed("nats://b:4222", _NOW, trouble="no broker at nats://b:4222")
 
-    found = judge(list(Check), away, Limits())
+    found = judge(list(Check), away)
 
     assert [one.grade for one in found] == [Grade.CRITICAL, *[Grade.UNKNOWN] * 4]
     assert {one.text for one in found} == {away.trouble}
@@ -195,14 +194,13 @@ async def test_the_command_says_it_by_its_exit_code(
 
     well, behind = [
         await asyncio.to_thread(called, "check", "--server", logs_url, *options)
-        for options in ((), ("receivers", "--age", "1ms", "2ms", "--json"))
+        for options in ((), ("receivers", "--json"))
     ]
 
     assert (well.returncode, well.stdout.count("\n")) == (0, 1), well.stdout
     assert well.stdout.startswith("OK logbroker OK:connection: nats://127.0.0.1")
-    assert behind.returncode == 2
     (check,) = json.loads(behind.stdout)["checks"]
-    assert check["findings"][0]["text"].startswith("p0: 1 messages wait")
+    assert check["findings"][0]["text"].startswith("1 messages wait")
 
 
 @pytest.mark.nats
@@ -210,11 +208,10 @@ def test_whatever_hinders_a_check_is_one_line(called: Call, fresh_url: str, tmp_
     away = called("check", "--server", "nats://127.0.0.1:1")
     bare = called("check", "receivers", "stream", "--server", fresh_url)
     unusable = called("check", "--creds", tmp_path / "none", "--server", fresh_url)
-    late = called("check", "--server", fresh_url, "--timeout", "0.1")
 
     assert [one.returncode for one in (away, bare, unusable)] == [2, 2, 3]
     assert "CRITICAL:connection: no broker at" in away.stdout
     assert "CRITICAL:stream: the broker refuses: stream not found" in bare.stdout
     assert "UNKNOWN:receivers:" in bare.stdout
     assert "check --creds" in unusable.stdout
-    assert all(one.stdout.count("\n") == 1 for one in (away, bare, unusable, late))
+    assert all(one.stdout.count("\n") == 1 for one in (away, bare, unusable))

@@ -9,9 +9,9 @@ import pytest
 
 from broker.client.connection import Connection, Rejected
 from broker.client.partitions import current_partitions
+from broker.inspect.ask import observe
 from broker.inspect.checks import Check
 from broker.inspect.events import listen
-from broker.inspect.observe import observe
 from broker.inspect.reader import StreamReader, at_sequence
 from broker.inspect.tail import Wanted, tail
 from broker.inspect.top import watch
@@ -45,7 +45,7 @@ async def test_tail_shows_the_lines(
 async def test_check_knows_the_status(electing: Electing, publish: Publish) -> None:
     await publish("web01", b"a line\n")
 
-    seen = await observe(electing, list(Check), 60, datetime(2026, 11, 20, tzinfo=UTC))
+    seen = await observe(electing, list(Check), datetime(2026, 11, 20, tzinfo=UTC))
 
     assert seen.trouble == ""
     assert seen.status is not None

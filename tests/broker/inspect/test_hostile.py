@@ -101,7 +101,7 @@ def test_what_others_wrote_reaches_no_terminal_as_it_is(
         ("check",),
         ("check", "--json"),
         ("top", "--once", "--interval", "200ms"),
-        ("hosts", "--exact"),
+        ("hosts",),
         ("get", "last"),
         ("get", "1"),
         ("get", "2"),
