@@ -112,15 +112,6 @@ class Batch:
             self._left.add(host_of(message.subject))
             self._is_full = True  # other clients' lines behind it go elsewhere
 
-    def set_aside(self, chunk: Chunk, reason: str) -> int:
-        """Set the first message of a chunk aside unread; return that it is one. Raises OSError."""
-        ((delivery, message),) = chunk.messages[:1]
-        self._tally.quarantined += 1
-        self._quarantine.set_aside(delivery, message, reason)
-        self._follow(delivery, message.subject, None)
-        self._pass(chunk.beginning(1))
-        return 1
-
     def _pass(self, chunk: Chunk) -> None:
         self._tally.messages += len(chunk.messages)
         self._last, self._ack = chunk.last, chunk.messages[-1][1].reply

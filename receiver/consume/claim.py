@@ -20,7 +20,7 @@ from broker.client.connection import Connection, ConnectionLost, Denied, Rejecte
 from broker.client.quorum import is_certain
 from broker.wire.descent import ancestors, is_being_restored
 from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume import offsets
 from receiver.consume.offsets import FilesMismatch, StreamState, iso
 from receiver.consume.outcome import Done
@@ -74,9 +74,9 @@ class Claim:
         connection: Connection,
         partition: int,
         owner: str,
+        stream: str,
         site: Site | None = None,
         presence: str = "",
-        stream: str = STREAM,
     ) -> None:
         """Know nothing yet; `claim` comes first. What the store at the site says must go with the offset."""
         self._stream = stream
@@ -144,7 +144,7 @@ class Claim:
         """
         if before is None or not offsets.has_witness(before, stream):
             return ""
-        bell = Wake(self._connection, self._partition, before.epoch + 1, self._stream)
+        bell = Wake(self._connection, self._partition, self._stream, before.epoch + 1)
         try:
             found = await bell.first(before.next - 1)
             if found is None or found.sequence != before.next - 1:
@@ -377,7 +377,7 @@ class Entry:
         return True
 
 
-async def stream_state(connection: Connection, name: str = STREAM) -> StreamState:
+async def stream_state(connection: Connection, name: str) -> StreamState:
     """Ask the broker what a stream holds; raises `Rejected` when there is none, or only a part of a backup yet.
 
     Raises `ConnectionLost` when nobody can say so for sure: a stream that seems shorter than it is would look rewound.

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import TracebackType
 
 from broker.wire.message import Followed
 from receiver.consume.assignment import Assignment, Destination
@@ -171,10 +170,5 @@ class OpenPartition:
     def __enter__(self) -> "OpenPartition":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

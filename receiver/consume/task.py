@@ -11,7 +11,7 @@ every attempt forgets what was before, asks KV, and first undoes what is not com
 
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -22,7 +22,6 @@ from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.subjects import Subject
 from receiver.consume import background
 from receiver.consume.assignment import Assignment, Destination, Turn
-from receiver.consume.attempts import DEADLY, Attempts
 from receiver.consume.batch import Batch
 from receiver.consume.claim import Entry, Taken, hold_against_stream
 from receiver.consume.fetch import Chunk, Reading
@@ -42,7 +41,6 @@ __all__ = ["run", "stand_by"]
 _LOCK_PATIENCE = 20.0  # seconds
 _KV_PATIENCE = 10.0  # seconds
 _MOVE_PATIENCE = 60.0  # seconds; the entry itself gives up before
-_REASON = f"{DEADLY} workers died over it; it was not looked at again"
 
 _CONTRADICTIONS = (Damaged, StreamMismatch, UnreadableOffset)
 """What says that files, state and broker do not go together."""
@@ -186,13 +184,8 @@ class _Session:
         self._recover()
         if self._assignment.turn is not Turn.NONE:
             return self._close_files()
-        assignment = self._assignment
-        note = self._destination.state / f"p{assignment.partition}.attempt"
-        with (
-            closing(Attempts(note, offset.stream_created, assignment.epoch)) as attempts,
-            Reading(self._connection, assignment, offset.next, offset.stream) as reading,
-        ):
-            ended = self._receive(reading, attempts, offset)
+        with Reading(self._connection, self._assignment, offset.next, offset.stream) as reading:
+            ended = self._receive(reading, offset)
         if self._committed.done.closed:
             self._partition.store.settle()  # closed files may be compressed and removed
         return ended
@@ -208,11 +201,11 @@ class _Session:
         partition.spans.forget(time.time_ns())
         committed.done = replace(committed.done, notices=tuple(notices))
 
-    def _receive(self, reading: Reading, attempts: Attempts, offset: Offset) -> Ending:
+    def _receive(self, reading: Reading, offset: Offset) -> Ending:
         stay, left = self._assignment.stay, self._assignment.stay.longest
         while True:
             began = time.monotonic()
-            done = self._batch(reading, attempts, min(stay.silence, left), offset)
+            done = self._batch(reading, min(stay.silence, left), offset)
             if done is None:
                 return Ending.ASKED if reading.is_wanted_elsewhere else Ending.SILENCE
             self._commit(done)
@@ -231,9 +224,7 @@ class _Session:
             longest = min(longest, stay.telling)
         return self._began + longest - time.monotonic()
 
-    def _batch(
-        self, reading: Reading, attempts: Attempts, wait: float, offset: Offset
-    ) -> Done | None:
+    def _batch(self, reading: Reading, wait: float, offset: Offset) -> Done | None:
         """Write the next batch; None when nothing came in time."""
         chunks = reading.batch(wait)
         first = next(chunks, None)
@@ -251,7 +242,7 @@ class _Session:
         with self._partition.writing() as writing:
             batch = Batch(replace(self._assignment, first=begin), self._partition, writing)
             try:
-                return self._written(batch, chain([first], chunks), reading, attempts)
+                return _written(batch, chain([first], chunks), reading)
             except OSError:
                 self._told(tuple(writing.output.notices))
                 with suppress(OSError, Damaged):  # else the next start takes it back
@@ -272,34 +263,6 @@ class _Session:
     def _told(self, notices: tuple[str, ...]) -> None:
         done = self._committed.done
         self._committed.done = replace(done, notices=done.notices + notices)
-
-    def _written(
-        self, batch: Batch, chunks: Iterator[Chunk], reading: Reading, attempts: Attempts
-    ) -> Done:
-        """Write a batch to its end; whatever is reported of it is no death of a worker."""
-        fault("fetched")
-        try:
-            self._fill(batch, chunks, reading, attempts.begin(self._committed.done.until))
-            done = batch.finish()
-        except OSError:
-            with suppress(OSError):
-                attempts.take_back()
-            raise
-        except (ConnectionLost, Rejected, *_CONTRADICTIONS):
-            attempts.take_back()
-            raise
-        attempts.end(done.until)
-        return done
-
-    def _fill(self, batch: Batch, chunks: Iterator[Chunk], reading: Reading, most: int) -> None:
-        """Write at most so many messages; where it may have none, set the first one aside."""
-        for number, chunk in enumerate(chunks):
-            count = batch.write(chunk.beginning(most)) if most else batch.set_aside(chunk, _REASON)
-            most = max(most - count, 0)
-            if number == 0:
-                fault("appended")
-            if not most or count < len(chunk.messages):
-                reading.end_batch(chunk.behind(count))
 
     def _commit(self, done: Done) -> None:
         background.wait(self._moved(done), _MOVE_PATIENCE)
@@ -341,6 +304,18 @@ class _Session:
             committed.done = replace(committed.done, closed=tuple(output.closed))
             self._told(tuple(output.notices))
         return Ending.SILENCE
+
+
+def _written(batch: Batch, chunks: Iterator[Chunk], reading: Reading) -> Done:
+    """Write a batch to its end; what it has no room for comes first in the next one."""
+    fault("fetched")
+    for number, chunk in enumerate(chunks):
+        count = batch.write(chunk)
+        if number == 0:
+            fault("appended")
+        if count < len(chunk.messages):
+            reading.end_batch(chunk.behind(count))
+    return batch.finish()
 
 
 def _now() -> datetime:

@@ -12,7 +12,6 @@ from typing import Any
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 from broker.client.quorum import is_level
 from broker.wire.delivery import Delivery, parse
-from broker.wire.streams import STREAM
 from broker.wire.subjects import bell_name, partition_filter
 
 __all__ = ["Wake"]
@@ -32,9 +31,7 @@ _NO_CONSUMER = 10014
 class Wake:
     """The bell of one partition, as its owner in one epoch hears it."""
 
-    def __init__(
-        self, connection: Connection, partition: int, epoch: int = 0, stream: str = STREAM
-    ) -> None:
+    def __init__(self, connection: Connection, partition: int, stream: str, epoch: int = 0) -> None:
         """Ask nothing yet; `epoch` tells the consumers of several receivers apart, and may be set later."""
         self._connection = connection
         self._partition = partition

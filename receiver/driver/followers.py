@@ -158,7 +158,7 @@ class Followers:
 
     async def _one(self, partition: int, followed: _Partition) -> None:
         stream = self._layout.stream_of(partition)
-        wake = Wake(self._shared.connection, partition, stream=stream)
+        wake = Wake(self._shared.connection, partition, stream)
         make = partial(self._follower, partition, followed, wake)
         try:
             if self._settings.standby:
@@ -204,10 +204,8 @@ class Followers:
         settings, shared = self._settings, self._shared
         count = self._layout.partitions
         site = Site(settings.output, settings.state, partition, settings.path_template, count)
-        claim = Claim(
-            *(shared.connection, partition, shared.owner, site, shared.presence.address),
-            self._layout.stream_of(partition),
-        )
+        stream, presence = self._layout.stream_of(partition), shared.presence.address
+        claim = Claim(shared.connection, partition, shared.owner, stream, site, presence)
         followed.follower = Follower(
             partition,
             shared.connection,

@@ -119,7 +119,7 @@ async def _is_waiting(connection: Connection, partition: int, stream: str) -> bo
     try:
         entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
         offset = Offset.decode(entry.value) if entry else Offset(0, 0, "", "")
-        consumer = Wake(connection, partition, offset.epoch + 1, stream)
+        consumer = Wake(connection, partition, stream, offset.epoch + 1)
         left = await consumer.pending(offset.next)
         await consumer.close()
     except (UnreadableOffset, Rejected):

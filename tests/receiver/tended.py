@@ -56,7 +56,7 @@ class Tended:
         site = self.site(partition)
 
         async def claim(connection: Connection) -> Offset:
-            ledger = Claim(connection, partition, "model:1", site)
+            ledger = Claim(connection, partition, "model:1", "LOGS", site)
             offset = await ledger.claim(NOW)
             assert offset is not None
             return offset

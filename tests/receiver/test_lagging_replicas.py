@@ -43,7 +43,7 @@ async def replica(logs_url: str) -> AsyncIterator[Replica]:
 
 
 async def claimed(replica: Replica, owner: str = "a:1") -> Offset:
-    offset = await Claim(replica, 0, owner).claim(NOW)
+    offset = await Claim(replica, 0, owner, "LOGS").claim(NOW)
     assert offset is not None
     return offset
 
@@ -156,7 +156,7 @@ async def test_a_claim_is_refused_for_what_an_entry_is(replica: Replica) -> None
 
 async def test_an_owner_does_not_end_since_a_replica_has_not_seen_it_yet(replica: Replica) -> None:
     await replica.remember(ENTRY)
-    ledger = Claim(replica, 0, "a:1")
+    ledger = Claim(replica, 0, "a:1", "LOGS")
     await ledger.claim(NOW)
 
     replica.lags = 1

@@ -45,7 +45,7 @@ def claim(partition: Partition) -> Offset:
 
     async def claimed(connection: Connection) -> Offset | None:
         site = Site(partition.output, partition.state, 0)
-        return await Claim(connection, 0, "host:1", site).claim(NOW)
+        return await Claim(connection, 0, "host:1", "LOGS", site).claim(NOW)
 
     offset = partition.ask(claimed)
     assert offset
@@ -68,7 +68,7 @@ def running(partition: Partition, answer: bytes = b"host:1") -> Iterator[None]:
     async def begin() -> None:
         presence = Presence(connection, lambda: answer)
         await presence.begin()
-        await Claim(connection, 0, "host:1", presence=presence.address).claim(NOW)
+        await Claim(connection, 0, "host:1", "LOGS", presence=presence.address).claim(NOW)
 
     loop.run_until_complete(begin())
     thread = threading.Thread(target=loop.run_forever)

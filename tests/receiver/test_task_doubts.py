@@ -83,7 +83,7 @@ def test_a_stream_made_anew_is_noticed_by_the_task_before_it_writes(
 
 
 def test_a_store_that_is_removed_in_mid_run_is_missed(partition: Partition) -> None:
-    claimed = partition.ask(lambda c: Claim(c, 0, "a:1").claim(NOW))
+    claimed = partition.ask(lambda c: Claim(c, 0, "a:1", "LOGS").claim(NOW))
     assert claimed
     partition.lines("web01", b"1")
     done = partition.run(1, claimed.epoch)
@@ -111,7 +111,7 @@ def test_the_message_before_the_offset_tells_whether_the_stream_was_rewound(
     partition: Partition, seconds: int
 ) -> None:
     async def claim(connection: Connection) -> Offset | None:
-        return await Claim(connection, 0, "a:1").claim(NOW)
+        return await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
 
     claimed = partition.ask(claim)
     assert claimed

@@ -1,7 +1,6 @@
 """Messages that were removed from the stream before they were received: every message names its predecessor."""
 
 import json
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import STREAM
-from receiver.consume.attempts import DEADLY, Attempts
 from receiver.storage.gaps import gap_report
 from tests.conftest import apply_topology
 from tests.receiver.partition import Partition, ours
@@ -127,19 +125,3 @@ def test_messages_of_strangers_and_claims_between_are_no_loss(partition: Partiti
     partition.receive(done.until)
 
     assert told(partition) == []
-
-
-def test_a_message_that_was_set_aside_unread_is_no_loss(partition: Partition) -> None:
-    last = shipped(partition, "web01", 0, ("a", 0))
-    done = partition.receive()
-    shipped(partition, "web01", last, ("a", 10_000), ("b", 0))
-    note, stream = partition.state / "p0.attempt", partition.offset().stream_created
-    for _ in range(2 * DEADLY):  # workers that die, over the first message at last
-        with closing(Attempts(note, stream, 1)) as attempts:
-            attempts.begin(done.until)
-
-    done = partition.receive(done.until)
-    partition.receive(done.until)
-
-    assert len(partition.set_aside()) == 1
-    assert losses(partition) == []

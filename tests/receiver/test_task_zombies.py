@@ -29,7 +29,7 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
 def claim(partition: Partition, owner: str) -> Offset:
     async def claimed(connection: Connection) -> Offset | None:
         site = Site(partition.output, partition.state, partition.number)
-        return await Claim(connection, partition.number, owner, site).claim(NOW)
+        return await Claim(connection, partition.number, owner, "LOGS", site).claim(NOW)
 
     offset = partition.ask(claimed)
     assert offset

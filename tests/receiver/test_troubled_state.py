@@ -47,7 +47,7 @@ class Scene:
 
         async def claim(connection: Connection) -> Offset | None:
             site = Site(self.partition.output, self.partition.state, 0)
-            return await Claim(connection, 0, "host:1", site).claim(NOW)
+            return await Claim(connection, 0, "host:1", "LOGS", site).claim(NOW)
 
         offset = self.partition.ask(claim)
         assert offset
@@ -277,7 +277,7 @@ def test_another_state_folder_over_the_same_files_is_refused_and_the_owner_goes_
 ) -> None:
     async def second(connection: Connection) -> None:
         site = Site(scene.partition.output, tmp_path / "other state", 0)
-        await Claim(connection, 0, "other:2", site).claim(NOW)
+        await Claim(connection, 0, "other:2", "LOGS", site).claim(NOW)
 
     with pytest.raises(ConfigurationError, match="--state-dir"):
         scene.partition.ask(second)

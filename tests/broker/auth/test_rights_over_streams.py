@@ -59,10 +59,10 @@ async def test_a_host_goes_over_to_another_stream_and_a_receiver_reads_its_own(
         for stream in ("LOGS_0", "LOGS_1"):
             with pytest.raises(Denied):
                 await other.call(f"DIRECT.GET.{stream}.logs.p1.web02")
-        wake = Wake(receiver, 1, 1, "LOGS_1")
+        wake = Wake(receiver, 1, "LOGS_1", 1)
         assert await wake.pending(1) == 2
         with pytest.raises(Denied):
-            await Wake(receiver, 0, 1, "LOGS_0").pending(1)
+            await Wake(receiver, 0, "LOGS_0", 1).pending(1)
         with pytest.raises(Denied):
             await receiver.api("STREAM.MSG.GET.LOGS_0", {"seq": 1})
     finally:

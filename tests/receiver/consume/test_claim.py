@@ -31,8 +31,8 @@ async def stored(connection: Connection) -> Offset:
 async def test_each_claim_is_an_epoch_of_its_own(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
 
-    first = await Claim(connection, 0, "a:1").claim(NOW)
-    second = await Claim(connection, 0, "b:2").claim(NOW)
+    first = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
+    second = await Claim(connection, 0, "b:2", "LOGS").claim(NOW)
 
     assert (first.next, first.epoch, second.epoch, second.owner) == (1, 1, 2, "b:2")
     assert await stored(connection) == second
@@ -41,7 +41,7 @@ async def test_each_claim_is_an_epoch_of_its_own(logs_url: str) -> None:
 
 async def test_of_claims_at_once_every_one_has_an_epoch_and_one_is_the_owner(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
-    receivers = [Claim(connection, 0, f"r:{n}") for n in range(8)]
+    receivers = [Claim(connection, 0, f"r:{n}", "LOGS") for n in range(8)]
 
     claims = await asyncio.gather(*(receiver.claim(NOW) for receiver in receivers))
 
@@ -61,7 +61,7 @@ async def test_of_claims_at_once_every_one_has_an_epoch_and_one_is_the_owner(log
 @pytest.mark.parametrize("when", ["stored", "not stored"])
 async def test_a_claim_in_doubt_is_claimed_again(logs_url: str, when: str) -> None:
     connection = Flaky([logs_url], "tests")
-    receiver = Claim(connection, 0, "a:1")
+    receiver = Claim(connection, 0, "a:1", "LOGS")
     connection.breaks = when
 
     with pytest.raises(ConnectionLost):
@@ -75,10 +75,10 @@ async def test_a_claim_in_doubt_is_claimed_again(logs_url: str, when: str) -> No
 
 async def test_a_later_epoch_fences(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
-    receiver = Claim(connection, 0, "a:1")
+    receiver = Claim(connection, 0, "a:1", "LOGS")
     await receiver.claim(NOW)
     await receiver.confirm()
-    await Claim(connection, 0, "b:2").claim(NOW)
+    await Claim(connection, 0, "b:2", "LOGS").claim(NOW)
 
     with pytest.raises(FencedError, match="b:2"):
         await receiver.confirm()
@@ -87,7 +87,7 @@ async def test_a_later_epoch_fences(logs_url: str) -> None:
 
 async def test_what_a_task_has_committed_is_gone_on_from_and_never_back(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
-    receiver = Claim(connection, 0, "a:1")
+    receiver = Claim(connection, 0, "a:1", "LOGS")
     await receiver.claim(NOW)
 
     receiver.follow(Done(0, 1, 7))
@@ -100,7 +100,7 @@ async def test_what_a_task_has_committed_is_gone_on_from_and_never_back(logs_url
 
 async def test_a_deleted_offset_fences(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
-    receiver = Claim(connection, 0, "a:1")
+    receiver = Claim(connection, 0, "a:1", "LOGS")
     await receiver.claim(NOW)
     await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
 
@@ -113,13 +113,13 @@ async def test_after_a_deleted_offset_a_claim_begins_with_what_the_stream_holds(
     logs_url: str,
 ) -> None:
     connection = Connection([logs_url], "tests")
-    await Claim(connection, 0, "a:1").claim(NOW)
+    await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
     for _ in range(3):
         await connection.ask("logs.p0.web01", b"x")
     await connection.api("STREAM.PURGE.LOGS", {"seq": 3})
     await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
 
-    offset = await Claim(connection, 0, "b:1").claim(NOW)
+    offset = await Claim(connection, 0, "b:1", "LOGS").claim(NOW)
 
     assert (offset.next, offset.epoch) == (3, 1)
     await connection.close()
@@ -131,7 +131,7 @@ async def test_an_unreadable_entry_is_said_so_and_left_alone(logs_url: str, entr
     await connection.ask("$KV.LOGS_OFFSETS.p0", entry)
 
     with pytest.raises(ConfigurationError, match="says what it was before") as raised:
-        await Claim(connection, 0, "a:1").claim(NOW)
+        await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
 
     assert "\n" not in str(raised.value)
     found = await bucket.read(connection, OFFSETS_BUCKET, "p0")
@@ -144,12 +144,12 @@ async def test_what_retention_took_while_nobody_received_is_said(
     logs_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     connection = Connection([logs_url], "tests")
-    await Claim(connection, 0, "a:1").claim(NOW)
+    await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
     await connection.ask("logs.p0.web01", b"x")
     await connection.ask("logs.p0.web01", b"x")
     await connection.api("STREAM.PURGE.LOGS", {"seq": 2})
 
-    offset = await Claim(connection, 0, "a:1").claim(NOW)
+    offset = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
 
     assert offset.next == 1
     assert "begins at sequence 2" in caplog.text
@@ -158,28 +158,28 @@ async def test_what_retention_took_while_nobody_received_is_said(
 
 async def test_a_stream_that_was_made_anew_is_refused(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
-    await Claim(connection, 0, "a:1").claim(NOW)
+    await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
     config = (await connection.api("STREAM.INFO.LOGS"))["config"]
     await connection.api("STREAM.DELETE.LOGS")
     await connection.api("STREAM.CREATE.LOGS", config)
 
     with pytest.raises(StreamMismatch, match="made anew"):
-        await Claim(connection, 0, "a:1").claim(NOW)
+        await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
     await connection.close()
 
 
 async def test_an_offset_is_carried_over_to_the_stream_that_was_restored(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
-    before = await Claim(connection, 0, "a:1").claim(NOW)
+    before = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
     info = await connection.api("STREAM.INFO.LOGS")
     config = restoring(info["config"], Ancestor(info["created"], 1))
     await connection.api("STREAM.DELETE.LOGS")
     await connection.api("STREAM.CREATE.LOGS", config)
     with pytest.raises(Rejected, match="being restored"):
-        await Claim(connection, 0, "a:1").claim(NOW)
+        await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
     await connection.api("STREAM.UPDATE.LOGS", opened(config, info["config"]))
 
-    after = await Claim(connection, 0, "a:1").claim(NOW)
+    after = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
 
     assert before is not None
     assert after is not None
@@ -207,7 +207,7 @@ async def test_a_stream_that_was_rewound_and_has_grown_is_told_by_the_own_messag
     logs_url: str, subjects: tuple[str, ...], seconds: int, is_rewound: bool
 ) -> None:
     connection = Connection([logs_url], "tests")
-    claimed = await Claim(connection, 0, "a:1").claim(NOW)
+    claimed = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
     assert claimed
     for subject in subjects:
         await connection.ask(f"logs.{subject}.web01", b"x")
@@ -216,7 +216,7 @@ async def test_a_stream_that_was_rewound_and_has_grown_is_told_by_the_own_messag
     entry = replace(claimed, next=3, last_time=last.isoformat())
     await connection.ask("$KV.LOGS_OFFSETS.p0", entry.encode())
 
-    claim = Claim(connection, 0, "a:1").claim(NOW)
+    claim = Claim(connection, 0, "a:1", "LOGS").claim(NOW)
 
     if is_rewound:
         with pytest.raises(StreamMismatch, match="rewound or restored, and has grown"):

@@ -44,7 +44,7 @@ async def moment(connection: Connection, sequence: int) -> int:
 async def claimed(connection: Connection, owner: str = "a:1") -> Entry:
     for _ in range(8):
         await connection.ask("logs.p0.web01", b"x")
-    await Claim(connection, 0, owner).claim(NOW)
+    await Claim(connection, 0, owner, "LOGS").claim(NOW)
     entry = Entry(connection, 0, lambda: NOW)
     await entry.read()
     return entry
@@ -74,7 +74,7 @@ async def test_a_later_owner_is_found_and_its_entry_stays(logs_url: str, when: s
     connection = Flaky([logs_url], "tests")
     entry = await claimed(connection)
     await entry.move(replace(FIRST, stored_at=await moment(connection, FIRST.until - 1)))
-    later = await Claim(connection, 0, "b:2").claim(NOW)
+    later = await Claim(connection, 0, "b:2", "LOGS").claim(NOW)
     connection.breaks = when
 
     with pytest.raises(Taken) as taken:

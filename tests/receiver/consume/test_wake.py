@@ -17,7 +17,7 @@ pytestmark = pytest.mark.nats
 async def test_it_rings_for_a_message_that_is_there(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
     await connection.ask("logs.p0.web01", b"one")
-    wake = Wake(connection, 0)
+    wake = Wake(connection, 0, "LOGS")
 
     async with asyncio.timeout(20):
         await wake.wait(1)
@@ -32,7 +32,7 @@ async def test_it_rings_for_one_that_comes_later_and_not_for_another_partition(
     logs_url: str,
 ) -> None:
     connection = Connection([logs_url], "tests")
-    wake = Wake(connection, 0)
+    wake = Wake(connection, 0, "LOGS")
     waiting = asyncio.ensure_future(wake.wait(1))
     await asyncio.sleep(0.3)
 
@@ -48,7 +48,7 @@ async def test_it_rings_for_one_that_comes_later_and_not_for_another_partition(
 
 async def test_two_receivers_of_a_partition_are_both_woken(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
-    bells = [Wake(connection, 0, epoch) for epoch in (1, 2)]
+    bells = [Wake(connection, 0, "LOGS", epoch) for epoch in (1, 2)]
     waiting = [asyncio.ensure_future(bell.wait(1)) for bell in bells]
     await asyncio.sleep(0.3)
 
@@ -62,7 +62,7 @@ async def test_told_to_stop_waiting_it_leaves_no_subscription_and_no_consumer(
     logs_url: str,
 ) -> None:
     connection = Connection([logs_url], "tests")
-    wake = Wake(connection, 0)
+    wake = Wake(connection, 0, "LOGS")
     waiting = asyncio.ensure_future(wake.wait(1))
     await asyncio.sleep(0.3)
     client = await connection.client()
@@ -82,7 +82,7 @@ async def test_a_pull_that_ends_without_a_message_is_followed_by_another(
 ) -> None:
     monkeypatch.setattr(room, "_EXPIRES", 1)
     connection = Connection([logs_url], "tests")
-    wake = Wake(connection, 0)
+    wake = Wake(connection, 0, "LOGS")
     waiting = asyncio.ensure_future(wake.wait(1))
     await asyncio.sleep(2.5)
     assert not waiting.done()
@@ -99,7 +99,7 @@ async def test_it_rings_also_after_what_it_waited_on_was_lost(
 ) -> None:
     await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=2))
     connection, other = (Connection([own_server.url], name) for name in ("mine", "other"))
-    wake = Wake(connection, 0)
+    wake = Wake(connection, 0, "LOGS")
     waiting = asyncio.ensure_future(wake.wait(1))
     await asyncio.sleep(0.3)
 
@@ -124,7 +124,7 @@ async def test_of_several_servers_it_waits_on_none_that_gives_no_sign_of_life(
     await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=2))
     servers = [own_server.url, own_server.url.replace("127.0.0.1", "localhost")]
     connection, other = Connection(servers, "mine"), Connection(servers[:1], "other")
-    wake = Wake(connection, 0)
+    wake = Wake(connection, 0, "LOGS")
     waiting = asyncio.ensure_future(wake.wait(1))
     await asyncio.sleep(2.5)
     assert not waiting.done(), "signs of life are no lines"

@@ -56,14 +56,14 @@ class Loop:
         self.connection = Connection([partition.url], owner)
         self.closed: list[tuple[str, ...]] = []
         self.turns = Turns(Calendar(timedelta(hours=1)), time.time_ns)
-        self.wake = Wake(self.connection, partition.number)
+        self.wake = Wake(self.connection, partition.number, "LOGS")
         meter = Meter(lambda: 0)
         meter.expect(partition.number)
         self.follower = Follower(
             partition.number,
             self.connection,
             Jobs(self._run, 1),
-            Claim(self.connection, partition.number, owner),
+            Claim(self.connection, partition.number, owner, "LOGS"),
             self.wake,
             Pace(partition.limit, LARGEST_PULL, Stay(60.0) if once else stay, once),
             meter,

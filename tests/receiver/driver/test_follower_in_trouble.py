@@ -61,7 +61,7 @@ async def test_who_is_blocked_by_a_stream_made_anew_ends_when_somebody_resets_th
         await said(caplog, "made anew")
 
         offset = await asyncio.to_thread(partition.offset)
-        stream = await stream_state(loop.connection)
+        stream = await stream_state(loop.connection, "LOGS")
         moved = offsets.moved(offset, stream, 1, "root by hand", "")
         await loop.connection.ask("$KV.LOGS_OFFSETS.p0", moved.encode())
 
@@ -79,7 +79,7 @@ async def test_whose_tasks_never_come_to_the_entry_ends_when_somebody_has_taken_
         await older.has(b"1\n")
         lock = partition.destination.state / "p0.lock"
         with exclusive_lock(lock, 20.0) if is_held else unreachable(partition):
-            await Claim(older.connection, 0, "newer").claim(NOW)
+            await Claim(older.connection, 0, "newer", "LOGS").claim(NOW)
             await lines(partition, b"2")
             with pytest.raises(
                 FencedError, match=r"newer has taken it over|belongs to newer by now"

@@ -45,7 +45,7 @@ async def test_partitions_beyond_the_number_count_until_they_are_received(
     assert await find_partitions(connection, {0}) == Partitions(StreamLayout(2))
     assert await find_partitions(connection, {0, 2, 3}) == Partitions(StreamLayout(2), (3,))
 
-    await Claim(connection, 3, "tests:1").claim(NOW)
+    await Claim(connection, 3, "tests:1", "LOGS").claim(NOW)
     entry = Entry(connection, 3, lambda: NOW)
     await entry.read()
     await entry.move(Done(3, 1, 3, stored_at=1))

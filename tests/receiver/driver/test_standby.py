@@ -46,7 +46,7 @@ def standby(connection: Connection, silence: float = SILENCE) -> Standby:
 async def owner(connection: Connection) -> tuple[Presence, Claim]:
     present = Presence(connection, lambda: b"owner:1")
     await present.begin()
-    ledger = Claim(connection, 0, "owner:1", presence=present.address)
+    ledger = Claim(connection, 0, "owner:1", "LOGS", presence=present.address)
     await ledger.claim(NOW)
     return present, ledger
 
@@ -82,7 +82,7 @@ async def test_a_living_owner_is_left_alone_and_a_gone_one_followed(
     await theirs.close()
     revision = await standby(connection).wait(asyncio.Event())
     assert revision is not None
-    heir = await Claim(connection, 0, "heir:2").claim(NOW, revision)
+    heir = await Claim(connection, 0, "heir:2", "LOGS").claim(NOW, revision)
     assert heir
     assert ledger.offset
     assert (heir.epoch, heir.next) == (ledger.offset.epoch + 1, ledger.offset.next)
@@ -112,7 +112,7 @@ async def test_an_owner_that_commits_is_alive_whatever_else_is_wrong(
 async def test_an_owner_that_cannot_be_asked_is_never_taken_for_dead(
     connection: Connection,
 ) -> None:
-    await Claim(connection, 0, "mute:1").claim(NOW)
+    await Claim(connection, 0, "mute:1", "LOGS").claim(NOW)
 
     assert await waits(standby(connection))
 
@@ -159,7 +159,7 @@ async def test_of_two_standbys_one_follows_and_the_other_goes_on_waiting(
     revisions = await asyncio.gather(standby(connection).wait(stop), standby(connection).wait(stop))
     claims = await asyncio.gather(
         *(
-            Claim(connection, 0, f"heir:{n}").claim(NOW, revision)
+            Claim(connection, 0, f"heir:{n}", "LOGS").claim(NOW, revision)
             for n, revision in enumerate(revisions)
         )
     )
@@ -171,7 +171,7 @@ async def test_of_two_standbys_one_follows_and_the_other_goes_on_waiting(
 async def test_an_offset_moved_by_hand_is_free_for_a_standby(connection: Connection) -> None:
     _, ledger = await owner(connection)
     assert ledger.offset
-    moved = offsets.moved(ledger.offset, await stream_state(connection), 1, "root", "")
+    moved = offsets.moved(ledger.offset, await stream_state(connection, "LOGS"), 1, "root", "")
     entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
     assert entry
     revision = await bucket.write(connection, OFFSETS_BUCKET, "p0", moved.encode(), entry.revision)
@@ -192,7 +192,7 @@ async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_com
     assert revision is not None
     with pytest.raises(Taken):
         await late.move(Done(0, 1, 2, stored_at=1))
-    heir = await Claim(connection, 0, "heir:2", presence="there").claim(NOW, revision)
+    heir = await Claim(connection, 0, "heir:2", "LOGS", presence="there").claim(NOW, revision)
     assert heir
     assert (heir.epoch, heir.released, heir.presence) == (2, False, "there")
     await ledger.release()
