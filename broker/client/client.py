@@ -1,24 +1,24 @@
 """One client of nats-py for one connection to one server: made, secured, and never reconnected.
 
 Talks to no server in the clear where TLS is asked for: nats-py itself would, when the server (or somebody between)
-offers none.
+offers none. What of nats-py's internals is overridden here, in receiving.py and in sending.py says at its place why; the
+version of nats-py is fixed to one minor version for that.
 """
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import ParseResult, urlsplit
 
 import nats.aio.client
 import nats.errors
 from nats.aio.msg import Msg
+from nats.aio.transport import TcpTransport
 
 from broker.client.access import Access
 from broker.client.credentials import Credentials
-from broker.client.line import Line
-from broker.client.pulse import PingingClient
 from broker.client.receiving import ReceivingClient
 from broker.client.sending import SendingClient
 from broker.client.servers import public
@@ -26,9 +26,12 @@ from broker.client.trust import CONNECT_TIMEOUT, is_cut_off
 
 __all__ = ["BrokerClient", "HungUp", "NoTls"]
 
-_PING_EVERY = 5  # seconds; a line on which nothing moves any more is given up after two
-_END = 1.0  # seconds
-_PING_AMONG = 3  # where there are others to go to
+_PING_EVERY = 5  # seconds
+_MOST_PINGS = 3  # without a byte from the server before the connection is given up
+_MOST_UNACKNOWLEDGED = (
+    15  # seconds without a sign of the server's kernel, which ends the connection
+)
+_CLOSE_WITHIN = 1.0  # seconds
 
 # nats-py reads 32 KiB at a time, less than a message; with 256 KiB receiving costs a third less CPU (bench/, 2.16.0)
 nats.aio.client.DEFAULT_BUFFER_SIZE = 256 * 1024
@@ -39,11 +42,58 @@ class NoTls(nats.errors.Error):
 
 
 class HungUp(nats.errors.Error):
-    """The server ended the line after the TLS handshake, without a word."""
+    """The server ended the connection after the TLS handshake, without a word."""
 
 
-class BrokerClient(ReceivingClient, SendingClient, PingingClient):
-    """A client that outlives what anybody may publish: its read loop would end, in silence, at text that is not UTF-8."""
+class _Socket(TcpTransport):
+    """A connection that the kernel ends when the other machine is gone, also where nothing is to be sent."""
+
+    _io_writer: asyncio.StreamWriter  # None until it is connected
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    async def connect(self, uri: ParseResult, buffer_size: int, connect_timeout: int) -> None:
+        await super().connect(uri, buffer_size, connect_timeout)
+        line: socket.socket = self._io_writer.get_extra_info("socket")
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PING_EVERY)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PING_EVERY)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _MOST_UNACKNOWLEDGED * 1000)
+
+    async def connect_tls(
+        self,
+        uri: str | ParseResult,
+        ssl_context: ssl.SSLContext,
+        buffer_size: int,
+        connect_timeout: int,
+    ) -> None:
+        plain = self._io_writer
+        await super().connect_tls(uri, ssl_context, buffer_size, connect_timeout)
+        transport: Any = self._io_writer.transport
+        if transport is None:
+            self._io_writer = plain
+            raise ConnectionResetError("closed during the TLS handshake")
+        # asyncio sets it where TLS comes first, and otherwise logs a warning at the end of the connection
+        if (protocol := transport.get_protocol()) is not None:
+            protocol._over_ssl = True
+
+    def close(self) -> None:
+        super().close()  # type: ignore[no-untyped-call]
+
+    @property
+    def unsent(self) -> int:
+        """How many bytes wait here for the kernel to take them."""
+        return self._io_writer.transport.get_write_buffer_size()
+
+    @property
+    def tls(self) -> ssl.SSLObject | None:
+        """What TLS knows of the connection; None in the clear."""
+        return self._io_writer.get_extra_info("ssl_object") if self else None
+
+
+class BrokerClient(ReceivingClient, SendingClient):
+    """A client that outlives what anybody may publish: nats-py's read loop would end, in silence, at text that is not UTF-8."""
 
     def __init__(
         self,
@@ -56,12 +106,12 @@ class BrokerClient(ReceivingClient, SendingClient, PingingClient):
     ) -> None:
         """Remember whom to connect to and how; `credentials` is what the files of `access` hold now.
 
-        Each step of a connect has `patience` seconds. A server `among` others is given up sooner when it falls silent.
+        Each step of a connect has `patience` seconds. A server `among` others is left when its cluster has lost it.
         """
         super().__init__()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Resolved when the line has ended, or nothing more is to be asked here."""
-        self._line = Line()
+        """Resolved when the connection has ended, or nothing more is to be asked here."""
+        self._socket = _Socket()
         self._patience, self._among = patience, among
         self.known = self.most_known = 0
         """How many addresses of its cluster the server knows of, as it told last, and at most so far."""
@@ -90,8 +140,8 @@ class BrokerClient(ReceivingClient, SendingClient, PingingClient):
                 error_cb=listen, closed_cb=self._ended, disconnected_cb=self._ended, **options
             )
         except BaseException as error:
-            secured = self._is_secured()
-            self._abandon()
+            secured = self._socket.tls is not None
+            self._socket.close()  # close() of the client would wait for ever where TLS failed
             if isinstance(error, nats.errors.NoServersError):
                 raise failed[0] from None  # why, rather than that there is no server left to try
             if isinstance(error, ConnectionError) and secured:
@@ -111,8 +161,8 @@ class BrokerClient(ReceivingClient, SendingClient, PingingClient):
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
             connect_timeout=self._patience,
-            ping_interval=_PING_AMONG if self._among else _PING_EVERY,
-            max_outstanding_pings=1,
+            ping_interval=_PING_EVERY,
+            max_outstanding_pings=_MOST_PINGS,
             pending_size=0,
             tls=context,
             tls_handshake_first=self._tls_first,
@@ -138,28 +188,30 @@ class BrokerClient(ReceivingClient, SendingClient, PingingClient):
         return bool(self.is_connected) and not self.lost.done()
 
     async def end(self) -> None:
-        """Send what is still in hand and close the line, within a second: nobody may be there to take it."""
+        """Send what is still in hand and close the connection, within a second: nobody may be there to take it."""
         try:
-            async with asyncio.timeout(_END):
+            async with asyncio.timeout(_CLOSE_WITHIN):
                 await self.close()
         finally:
-            self._abandon()
-
-    def _abandon(self) -> None:
-        # close() would wait for ever for the end of a line on which TLS failed
-        self._line.close()
+            self._socket.close()
 
     @property
     def address(self) -> str:
         """Where it is connected to, without a password."""
         return public(self._server)
 
-    async def _connect_to_server(self, s: Any) -> None:
-        self._transport = self._line = Line()
-        await self._line.connect(s.uri, nats.aio.client.DEFAULT_BUFFER_SIZE, self._patience)
+    @property
+    def certificate(self) -> Mapping[str, Any]:
+        """What the server's certificate says, as `SSLObject.getpeercert` tells it; empty in the clear."""
+        secured = self._socket.tls
+        return (secured.getpeercert() or {}) if secured is not None else {}
 
     def _token(self) -> bytearray:
         return bytearray(self._credentials.token.encode())
+
+    async def _connect_to_server(self, s: Any) -> None:
+        self._transport = self._socket = _Socket()
+        await self._socket.connect(s.uri, nats.aio.client.DEFAULT_BUFFER_SIZE, self._patience)
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         # a server may take TLS without asking for it; nats-py begins with TLS only where it is asked for
@@ -174,13 +226,19 @@ class BrokerClient(ReceivingClient, SendingClient, PingingClient):
             self.leave()
 
     def _connect_command(self) -> bytes:
-        # the last moment before anything of ours is sent, on the line that it will be sent on
-        if self._wants_tls and not self._is_secured():
+        # the last moment before anything of ours is sent, on the connection that it will be sent on
+        if self._wants_tls and self._socket.tls is None:
             raise NoTls("offers no TLS")
         if self._credentials.key is not None and not self._credentials.token:
             self._public_nkey = self._credentials.key.public
         command: bytes = super()._connect_command()
         return command
+
+    async def _send_ping(self, future: "asyncio.Future[None] | None" = None) -> None:
+        # what is on its way out is far ahead of a PONG; a connection that takes nothing is ended by the kernel
+        if self._socket.unsent:
+            self._pings_outstanding = 0
+        await super()._send_ping(future)
 
     async def _process_pong(self) -> None:
         # nats-py stops to read, and says nothing of it, over the answer to a `flush` that was given up
@@ -189,22 +247,14 @@ class BrokerClient(ReceivingClient, SendingClient, PingingClient):
         await super()._process_pong()
 
     async def _process_op_err(self, e: Exception) -> None:
-        # close() would first send what is pending: on a dead line that fails, and nobody would hear of the end
+        # nats-py would first send what is pending: on a dead line that fails, and nobody would hear of the end
         self._pending, self._pending_data_size = [], 0
         await super()._process_op_err(e)
-
-    @property
-    def certificate(self) -> Mapping[str, Any]:
-        """What the server's certificate says, as `SSLObject.getpeercert` tells it; empty in the clear."""
-        secured = self._line.secured
-        return (secured.getpeercert() or {}) if secured is not None else {}
-
-    def _is_secured(self) -> bool:
-        return self._line.secured is not None
 
     def _build_message(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
     ) -> Msg:
+        # the subject of a message may be no UTF-8, at which nats-py's read loop ends
         message: Msg
         try:
             message = super()._build_message(sid, subject, reply, data, headers)
@@ -213,28 +263,10 @@ class BrokerClient(ReceivingClient, SendingClient, PingingClient):
             message.subject = subject.decode(errors="surrogateescape")
         return message
 
-    @staticmethod
-    def _parse_header_lines(raw: bytes) -> dict[str, str]:
-        # as nats-py does it, which looks at each character of each name: two thirds of what a small message costs
-        found: dict[str, str] = {}
-        for line in raw.split(b"\r\n"):
-            name, colon, value = line.partition(b":")
-            if colon and (known := _header_name(name)) is not None:
-                found[known] = value.strip().decode("utf-8", "replace")
-        return found
-
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
+        # so may a status be
         try:
             found: dict[str, str] | None = await super()._process_headers(headers)
         except UnicodeDecodeError:
             return None
         return found
-
-
-@lru_cache(maxsize=1000)
-def _header_name(raw: bytes) -> str | None:
-    try:
-        name = raw.strip().decode("ascii")
-    except UnicodeDecodeError:
-        return None
-    return None if any(sign.isspace() for sign in name) else name

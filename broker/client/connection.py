@@ -10,8 +10,8 @@ import json
 import logging
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import nats.errors
@@ -19,20 +19,17 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from broker.app.exits import ConfigurationError
-from broker.client import cancellation
 from broker.client.access import Access
 from broker.client.answer import ConnectionLost, Denied, Rejected, answer_of
 from broker.client.api import Api
-from broker.client.arrived import Arrived
 from broker.client.client import BrokerClient
 from broker.client.denials import Denials
-from broker.client.ending import close_client, last_words, retrieve, translated
 from broker.client.finding import find
 from broker.client.inboxes import ANYBODY, Inboxes
 from broker.client.receiving import Tap
-from broker.client.repeating import may_be_repeated, repeated
 from broker.client.server_pool import BrokerAway, ServerPool
 from broker.client.trust import Trust
+from broker.wire.delivery import Arrived
 
 __all__ = ["Arrived", "BrokerAway", "Connection", "ConnectionLost", "Denied", "Message", "Rejected"]
 
@@ -115,7 +112,7 @@ class Connection:
         async with self._connecting:
             if self._client is not None and self.is_on(self._client):
                 return self._client
-            with cancellation.kept():
+            with _kept_cancellations():
                 await self._drop()
                 self._client = await self._pool.enter(self._hear)
             self._api, self._trust = None, Trust()
@@ -145,7 +142,8 @@ class Connection:
 
     async def _drop(self) -> None:
         if self._client is not None:
-            await close_client(self._client)
+            with suppress(nats.errors.Error, OSError, TimeoutError):  # its line may be dead
+                await self._client.end()
         self._client = None
 
     async def guard(
@@ -161,7 +159,7 @@ class Connection:
             call.close()
             raise ConnectionLost("not connected")
         work = asyncio.ensure_future(call)
-        work.add_done_callback(retrieve)
+        work.add_done_callback(_retrieve)
         try:
             with self._denials.watch(subject) as denied:
                 either: set[asyncio.Future[Any]] = {work, client.lost, denied}
@@ -171,7 +169,7 @@ class Connection:
                 raise Denied(str(violation), violation.subject)
             if not work.done():
                 raise ConnectionLost(
-                    last_words(client) if client.lost.done() else f"no answer in {patience:g} s"
+                    _why_lost(client) if client.lost.done() else f"no answer in {patience:g} s"
                 )
             return work.result()
         except nats.errors.NoRespondersError:
@@ -225,15 +223,9 @@ class Connection:
     async def api(
         self, name: str, body: Mapping[str, Any] | None = None, patience: float | None = None
     ) -> dict[str, Any]:
-        """Call the JetStream API, e.g. `api("STREAM.INFO.LOGS")`; raises `Rejected` for an error answer.
-
-        While a leader is being elected nobody answers; of several servers what may be asked twice is asked again and again.
-        """
+        """Call the JetStream API, e.g. `api("STREAM.INFO.LOGS")`; raises `Rejected` for an error answer."""
         payload = b"" if body is None else json.dumps(body).encode()
-        ask = partial(self.ask, await self.api_subject(name), payload)
-        if not self.has_choice or not may_be_repeated(name):
-            return await ask(patience=patience or _PATIENCE)
-        return await repeated(ask, patience or _PATIENCE_AMONG)
+        return await self.ask(await self.api_subject(name), payload, patience=patience)
 
     async def call(self, name: str, payload: bytes = b"", patience: float | None = None) -> Message:
         """Call the JetStream API and return its answer as it is, for those that are no JSON; raises as `request`."""
@@ -278,7 +270,7 @@ class Connection:
         client = self._client
         if client is None or not client.is_well:
             raise ConnectionLost("not connected")
-        with translated():
+        with _translated():
             await client.publish(
                 subject, payload, reply=reply, headers=dict(headers) if headers else None
             )
@@ -292,7 +284,7 @@ class Connection:
     ) -> Subscription:
         """Subscribe on the present client; the subscription ends with it. In a `queue` one of all hears each message."""
         client = await self.client()
-        with translated():
+        with _translated():
             return await client.subscribe(
                 subject,
                 queue=queue,
@@ -304,7 +296,7 @@ class Connection:
     async def tap(self, subject: str, tap: Tap) -> Subscription:
         """Subscribe on the present client, for many or large messages: `tap` is a plain function, told of each at once."""
         client = await self.client()
-        with translated():
+        with _translated():
             return await client.tap(subject, tap)
 
     def new_inbox(self) -> str:
@@ -316,3 +308,39 @@ class Connection:
     async def close(self) -> None:
         """Send what is still in hand and end; a broker that is away is no error."""
         await self._drop()
+
+
+def _why_lost(client: BrokerClient) -> str:
+    words = client.last_error
+    return f"connection lost: {words}" if words else "connection lost"
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raise `ConnectionLost` for what nats-py raises of its connection."""
+    try:
+        yield
+    except (nats.errors.Error, OSError) as error:
+        raise ConnectionLost(str(error) or type(error).__name__) from error
+
+
+def _retrieve(work: "asyncio.Future[Any]") -> None:
+    """Look at how it ended: asyncio complains of an error that nobody looked at, also where nobody waits any more."""
+    if not work.cancelled():
+        work.exception()
+
+
+@contextmanager
+def _kept_cancellations() -> Iterator[None]:
+    """Raise `CancelledError` at the end when the task was cancelled inside, whatever came of it.
+
+    nats-py connects by `asyncio.wait_for`, which in Python 3.11 forgets a cancellation that comes together with the
+    result (gh-86296).
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    try:
+        yield
+    finally:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError

@@ -12,7 +12,7 @@ from nats.aio.subscription import Subscription
 from nats.errors import ProtocolError
 from nats.protocol.parser import Parser
 
-from broker.client.arrived import Arrived
+from broker.wire.delivery import Arrived
 
 __all__ = ["ReceivingClient", "Tap"]
 
@@ -58,6 +58,7 @@ class _Parser(Parser):
         self._missing = 0  # bytes of its payload; 0 where not even its line is whole
 
     async def parse(self, data: bytes = b"") -> None:
+        self._client._pings_outstanding = 0  # a server that sends is alive, however far its PONG is
         try:
             await self._parse(data)
         except (ValueError, LookupError, ArithmeticError, TypeError, AttributeError) as error:

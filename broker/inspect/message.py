@@ -9,7 +9,7 @@ from typing import Any
 
 import zstandard
 
-from broker.client.arrived import Arrived
+from broker.wire.delivery import Arrived
 from broker.wire.message import (
     MalformedMessage,
     Origin,

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from broker.app.rate import Rate
-from broker.client.arrived import Arrived
 from broker.inspect.message import Headers, headers_of, subject_of
 from broker.inspect.status import PartitionStatus, Status
+from broker.wire.delivery import Arrived
 
 __all__ = ["HostFlow", "PartitionFlow", "Traffic", "View"]
 

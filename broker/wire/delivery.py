@@ -1,8 +1,16 @@
-"""What a delivered message says of itself in its reply subject: its place in the stream and in the consumer."""
+"""A message as the broker delivers it: its headers, and what its reply subject says of its place in stream and consumer.
 
+Reads whatever a client wrote; never raises.
+"""
+
+from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["Delivery", "parse"]
+__all__ = ["Arrived", "Delivery", "parse"]
+
+_END = b"\r\n"
+_SIZE = b"Nats-Msg-Size: "
+_MOST_DIGITS = 10  # of a size
 
 
 class Delivery(NamedTuple):
@@ -33,3 +41,53 @@ def parse(reply: str) -> Delivery | None:
     if len(numbers) != 5 or not all(numbers) or not (digits.isascii() and digits.isdigit()):
         return None
     return Delivery._make(map(int, numbers))
+
+
+class Arrived(NamedTuple):
+    """A message as it came: `head` is its headers on the wire, status line included, empty where it has none."""
+
+    subject: str
+    reply: str
+    head: bytes
+    data: bytes
+
+    @property
+    def headers(self) -> dict[str, str] | None:
+        """The headers by name, a server's status as `Status` and `Description`; None where there are none."""
+        if not self.head:
+            return None
+        first, *lines = self.head.split(_END)
+        status, _, description = first.partition(b" ")[2].decode("utf-8", "replace").partition(" ")
+        found = {"Status": status, "Description": description} if status else {}
+        for line in lines:
+            name, colon, value = line.partition(b":")
+            if colon and (key := _header_name(name)) is not None:
+                found[key] = value.strip().decode("utf-8", "replace")
+        return found or None
+
+    @property
+    def size(self) -> int:
+        """The bytes of a payload that the server left out (`headers_only`); 0 where it does not tell.
+
+        The server writes it last, whatever a client's own headers are, and however they end.
+        """
+        return int(_told(self.head) or b"0")
+
+    @property
+    def own_head(self) -> int:
+        """How many bytes `head` has without the size of the payload that the server added."""
+        told = _told(self.head)
+        return len(self.head) - (len(_SIZE) + len(told) + len(_END) if told else 0)
+
+
+def _told(head: bytes) -> bytes:
+    """Return the digits of the size that the server added, none where it added none."""
+    digits = head.rpartition(_SIZE)[2].removesuffix(_END + _END)
+    is_told = _SIZE in head and head.endswith(_END + _END)
+    return digits if is_told and digits.isdigit() and len(digits) <= _MOST_DIGITS else b""
+
+
+@lru_cache(1000)
+def _header_name(raw: bytes) -> str | None:
+    name = raw.strip()
+    return name.decode() if name.isascii() and len(name.split()) == 1 else None

@@ -52,7 +52,7 @@ async def enter(url: str, access: Access = Access()) -> bool:  # noqa: B008 - a 
     try:
         client = await connection.once()
         await client.flush()
-        return client._is_secured()
+        return bool(client.certificate)
     finally:
         await connection.close()
 

@@ -12,8 +12,8 @@ import zstandard
 from faker import Faker
 
 from broker.cli import group
-from broker.client.arrived import Arrived
 from broker.client.connection import Connection
+from broker.wire.delivery import Arrived
 from broker.wire.message import Origin, Section, Span, encode_origin
 
 NOW = 1_790_000_000_000_000_000  # when shippers say that they read a round, in nanoseconds

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.client.arrived import Arrived
 from broker.inspect.message import headers_of, nanoseconds, rfc3339
+from broker.wire.delivery import Arrived
 from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.inspect.conftest import without_payload
 

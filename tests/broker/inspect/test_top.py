@@ -14,12 +14,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from broker.client.arrived import Arrived
 from broker.client.connection import Connection
 from broker.inspect.message import nanoseconds
 from broker.inspect.top import By, Layout, draw, watch
 from broker.inspect.traffic import Traffic, View
 from broker.topology import Topology
+from broker.wire.delivery import Arrived
 from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.conftest import LOGBROKER
 from tests.broker.inspect.conftest import Call, Publish, without_payload

@@ -12,8 +12,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.client.arrived import Arrived
-from broker.wire.delivery import Delivery
+from broker.wire.delivery import Arrived, Delivery
 from broker.wire.message import MAX_LINES_BYTES
 from receiver.consume.assignment import Assignment, Destination
 from receiver.consume.batch import Batch
