@@ -78,8 +78,9 @@ rollout-lint: $(STAMP) ## Check roles and playbooks: ansible-lint at its highest
 	cd ansible && for inventory in inventories/*; do \
 	  ANSIBLE_LOCALHOST_WARNING=0 "$(CURDIR)/$(BIN)/ansible-playbook" --inventory $$inventory --syntax-check $(PLAYBOOKS) >/dev/null || exit 1; done
 
-argument-specs: $(STAMP) ## Write the programs' settings into the argument specs of the roles
+argument-specs: $(STAMP) ## Write the programs' settings into the argument specs of the roles and into docs/
 	$(BIN)/python -m tests.ansible.argument_specs
+	$(BIN)/python -m tests.docs.option_tables
 
 WHEELHOUSE ?= wheelhouse
 
@@ -105,7 +106,7 @@ bench: $(STAMP) ## Measure us against other log shippers, where they are, and th
 	$(BIN)/python -m bench.drain --megabytes 100 --runs 2 $(FIELD)
 	$(BIN)/python -m bench.steady --rate 5000 --seconds 10 --runs 1 $(FIELD)
 
-bench-full: $(STAMP) ## The same for every size and rate, kept in bench/results and told in the README (hours; UNPACKED, BENCH)
+bench-full: $(STAMP) ## The same for every size and rate, kept in bench/results and shown in docs/benchmarks.md (hours; UNPACKED, BENCH)
 	$(BIN)/python -m bench.drain --megabytes 100 --megabytes 400 --megabytes 2000 --alone 8000 \
 	  --results bench/results $(FIELD)
 	$(BIN)/python -m bench.steady --rate 1000 --rate 5000 --rate 50000 --seconds 30 --results bench/results $(FIELD)

@@ -1,4 +1,4 @@
-"""Writes the README's figures anew from the kept results, and their tables and pictures beside them: `python -m bench.report`.
+"""Writes the tables of the README and of docs/benchmarks.md from the kept results, and the pictures beside those: `python -m bench.report`.
 
 The only way in which any of them is written.
 """
@@ -9,30 +9,48 @@ from pathlib import Path
 import click
 
 from bench import goals
+from bench.brief import brief
 from bench.charts import draw
 from bench.readme import exchanged
 from bench.result import Record, read
 from bench.resulttext import markdown
 
-__all__ = ["BEGIN", "END", "README", "RESULTS", "TABLES", "main", "reported", "tables"]
+__all__ = [
+    "BEGIN",
+    "END",
+    "PAGE",
+    "README",
+    "RESULTS",
+    "TABLES",
+    "main",
+    "reported",
+    "summary",
+    "tables",
+]
 
 _ROOT = Path(__file__).parents[1]
 _PATH = click.Path(path_type=Path)
 README = _ROOT / "README.md"
+PAGE = _ROOT / "docs/benchmarks.md"
 RESULTS = _ROOT / "bench/results"
 TABLES = "README.md"
 """The file beside the results that has all of their tables."""
 BEGIN = "<!-- made by `python -m bench.report`, never by hand -->"
-END = "<!-- measured so far -->"
-_FIRST = ("drain", "steady", "stages")
+END = "<!-- end of what is made -->"
+_FIRST = ("drain", "steady", "restart")
 
 
-def reported(readme: str, records: Sequence[Record]) -> str:
-    """Return the README with what matters most of what was measured; raises ValueError where it has no place for it."""
+def summary(readme: str, records: Sequence[Record]) -> str:
+    """Return the README with its table of comparison; raises ValueError where the README has no markers for it."""
+    return exchanged(readme, brief(records), BEGIN, END)
+
+
+def reported(page: str, records: Sequence[Record]) -> str:
+    """Return the page of benchmarks with what matters most; raises ValueError where the page has no markers for it."""
     first = [one for name in _FIRST for one in records if one.command == name]
-    parts = [_part(one, "bench/results/") for one in first]
+    parts = [_part(one, "../bench/results/") for one in first]
     text = "\n".join((goals.told(records), *parts)) if records else "Nothing is measured yet.\n"
-    return exchanged(readme, text, BEGIN, END)
+    return exchanged(page, text, BEGIN, END)
 
 
 def tables(records: Sequence[Record]) -> str:
@@ -48,16 +66,18 @@ def _part(record: Record, folder: str = "") -> str:
 
 @click.command()
 @click.option("--results", default=RESULTS, type=_PATH, help="Folder of the results.")
-@click.option("--readme", default=README, type=_PATH, help="Where they are told.")
-def main(results: Path, readme: Path) -> None:
-    """Draw the results of a folder, and tell them there and in the README."""
+@click.option("--readme", default=README, type=_PATH, help="The README.")
+@click.option("--page", default=PAGE, type=_PATH, help="The page of benchmarks.")
+def main(results: Path, readme: Path, page: Path) -> None:
+    """Draw the results of a folder, and write their tables there, into the README and into the page of benchmarks."""
     records = read(results)
     for record in records:
         if record.compared:
             draw(record, results / f"{record.command}.png")
     if records:
         (results / TABLES).write_text(tables(records), "utf-8")
-    readme.write_text(reported(readme.read_text("utf-8"), records), "utf-8")
+    readme.write_text(summary(readme.read_text("utf-8"), records), "utf-8")
+    page.write_text(reported(page.read_text("utf-8"), records), "utf-8")
     click.echo(f"{len(records)} results")
 
 

@@ -1,6 +1,6 @@
 """Named points of a program at which a test can kill or stop it; inert unless the environment names a folder.
 
-Each end names its points in a `faults` of its own, and the README's journey says between which rooms they lie.
+Each end names its points in a `faults` of its own, and a line's journey in docs/architecture.md says between which rooms they lie.
 """
 
 import os

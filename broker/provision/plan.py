@@ -202,7 +202,7 @@ def _other_streams(streams: int, actual: Actual) -> str:
     return (
         f"the number of streams is {actual.stream_count} and not {streams}: it is fixed at the first start; give --streams "
         f"{actual.stream_count}, or leave it out. For another number have receivers receive all that there is, "
-        "`logbroker backup`, start on a new --store-dir, and restore KV_LOGS_POSITIONS there (README, Streams)"
+        "`logbroker backup`, start on a new --store-dir, and restore KV_LOGS_POSITIONS there (docs/broker.md, Streams)"
     )
 
 

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import click
 import promql_parser as promql
 import pytest
 import yaml
@@ -20,21 +19,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import bench.ports
 from bench.processes import Process, Processes, wait_until
-from broker.cli import group as logbroker
-from receiver.cli import logreceiver
-from shipper.cli import logshipper
 from tests.ansible.promql import Sample, World, evaluate, matches, selectors
+from tests.docs.commands import untrue_commands
 
 pytestmark = [pytest.mark.nats, pytest.mark.spark]
 
 ROOT = Path(__file__).parents[2]
 FILES = ROOT / "ansible/files"
-README = (ROOT / "README.md").read_text("utf-8")
-PROGRAMS: dict[str, click.Group] = {
-    "logbroker": logbroker,
-    "logreceiver": logreceiver,
-    "logshipper": logshipper,
-}
+OPERATIONS = (ROOT / "docs/operations.md").read_text("utf-8")
+PAGES = [path.read_text("utf-8") for path in sorted((ROOT / "docs").glob("*.md"))]
 RULES = {
     rule["alert"]: rule
     for group in yaml.safe_load((FILES / "logship.rules.yml").read_text("utf-8"))["groups"]
@@ -421,58 +414,11 @@ def test_rules_say_how_bad_it_is_and_what_to_do() -> None:
 
 @pytest.mark.parametrize("alert", RULES)
 def test_a_rule_names_commands_and_chapters_that_exist(alert: str) -> None:
-    headings = set(re.findall(r"^##+ (.+)$", README, re.MULTILINE))
+    headings = {name for page in PAGES for name in re.findall(r"^#+ (.+)$", page, re.MULTILINE)}
     told = RULES[alert]["annotations"]["description"]
 
     assert not untrue_commands(told)
     assert set(re.findall(r'[Cc]hapter "([^"]+)"', told)) <= headings
-
-
-def test_the_guide_names_commands_playbooks_and_variables_that_exist() -> None:
-    guide = re.search(r"^## An operator's guide$(.*?)^## ", README, re.DOTALL | re.MULTILINE)
-    assert guide
-    variables = {
-        name
-        for path in (ROOT / "ansible").glob("roles/*/meta/argument_specs.yml")
-        for name in yaml.safe_load(path.read_text("utf-8"))["argument_specs"]["main"]["options"]
-    } | {"logship_revoke"}
-    playbooks = {path.name for path in (ROOT / "ansible").glob("*.yml")}
-
-    assert not untrue_commands(guide[1])
-    assert len(commands(guide[1])) > 8
-    assert set(re.findall(r"\b(logship_\w+)", guide[1])) <= variables
-    assert set(re.findall(r"(?<![\w./])\w+[.]yml", guide[1])) - {"hosts.yml"} <= playbooks
-    assert set(re.findall(r"`(Logship\w+)`", guide[1])) <= RULES.keys()
-
-
-def commands(text: str) -> list[tuple[str, str]]:
-    """Return the commands that a text names, in backticks or on lines of their own."""
-    return re.findall(
-        r"(?:`|^[^`\n]*/bin/)(log(?:broker|shipper|receiver)) ([^`\n]*)", text, re.MULTILINE
-    )
-
-
-def untrue_commands(text: str) -> list[tuple[str, str]]:
-    return [
-        (program, words) for program, words in commands(text) if not takes(program, words.split())
-    ]
-
-
-def takes(program: str, words: list[str]) -> bool:
-    """Whether a program has a command, and that command the options that are given."""
-    command: click.Command = PROGRAMS[program]
-    context = click.Context(command)
-    while words and isinstance(command, click.Group):
-        if (found := command.get_command(context, words[0])) is None:
-            break
-        command, words = found, words[1:]
-    known = {
-        "--help",
-        *(name for one in command.params for name in (*one.opts, *one.secondary_opts)),
-    }
-    return {word for word in words if word.startswith("--")} <= known and not (
-        isinstance(command, click.Group) and words
-    )
 
 
 def test_every_rule_has_its_case() -> None:
@@ -582,10 +528,10 @@ def test_legends_name_labels_that_are_left(scraped: Scraped) -> None:
         assert wanted <= left, (panel["title"], one["expr"])
 
 
-def test_the_jobs_of_the_readme_are_those_that_the_rules_go_by() -> None:
+def test_the_jobs_of_the_page_are_those_that_the_rules_go_by() -> None:
     (example,) = [
         yaml.safe_load(text)
-        for text in re.findall(r"^```yaml\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+        for text in re.findall(r"^```yaml\n(.*?)^```$", OPERATIONS, re.DOTALL | re.MULTILINE)
         if "scrape_configs" in text
     ]
     jobs = {job["job_name"] for job in example["scrape_configs"]}

@@ -7,7 +7,6 @@ import pytest
 from click.testing import CliRunner
 
 from bench import report
-from bench.result import read
 from tests.bench.measuring import Measured, measuring
 
 pytestmark = [
@@ -91,23 +90,15 @@ def test_a_host_far_away_is_measured_or_it_is_said_why_not(tmp_path: Path) -> No
 def test_what_was_measured_is_drawn_and_told(measured: Measured, tmp_path: Path) -> None:
     for name in _RUNS:
         measured.record(name)
-    readme = tmp_path / "README.md"
-    readme.write_text(f"a\n{report.BEGIN}\n{report.END}\n")
+    readme, page = tmp_path / "README.md", tmp_path / "benchmarks.md"
+    for path in (readme, page):
+        path.write_text(f"a\n{report.BEGIN}\n{report.END}\n")
 
     told = CliRunner().invoke(
-        report.main, ["--results", str(measured.results), "--readme", str(readme)]
+        report.main,
+        ["--results", str(measured.results), "--readme", str(readme), "--page", str(page)],
     )
 
     assert told.output == f"{len(_RUNS)} results\n"
     assert (measured.results / "drain.png").read_bytes().startswith(b"\x89PNG")
-    assert "| 200 lines/s, nats-py" in readme.read_text()
-
-
-def test_the_results_in_the_readme_are_those_that_are_kept() -> None:
-    readme = report.README.read_text("utf-8")
-
-    kept = read(report.RESULTS)
-
-    assert report.reported(readme, kept) == readme
-    if kept:
-        assert report.tables(kept) == (report.RESULTS / report.TABLES).read_text("utf-8")
+    assert "| 200 lines/s, nats-py" in page.read_text()

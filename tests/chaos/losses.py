@@ -1,7 +1,7 @@
 """Reported loss = actual loss: what was destroyed on purpose, held against what receivers have named, byte for byte.
 
 Decides only. What is destroyed is known from the messages themselves, read before they went; a line that came all the same
-(its shipper sent it again) was not lost. What no report can know is told apart: README, "Gaps".
+(its shipper sent it again) was not lost. What no report can know is told apart: docs/receiver.md.
 """
 
 from collections import defaultdict

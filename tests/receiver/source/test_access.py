@@ -24,7 +24,7 @@ RIGHTS = (
     "$JS.API.DIRECT.GET.LOGS",
     "$JS.API.STREAM.MSG.GET.LOGS",
 )
-README = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/spark.md").read_text("utf-8")
 
 
 @pytest.fixture
@@ -114,4 +114,4 @@ def test_who_is_refused_is_told_so_without_the_password(
 
 
 def test_the_readme_names_these_rights() -> None:
-    assert all(right in README for right in RIGHTS)
+    assert all(right in PAGE for right in RIGHTS)

@@ -1,4 +1,4 @@
-"""The examples of the README run as they stand there, but for addresses and folders."""
+"""The examples of docs/spark.md run as they stand there, but for addresses and folders."""
 
 import re
 from pathlib import Path
@@ -9,14 +9,14 @@ from pyspark.sql import SparkSession
 
 from receiver.source.options import KNOWN
 
-README = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/spark.md").read_text("utf-8")
 
 pytestmark = [pytest.mark.nats, pytest.mark.spark]
 
 
 def example(number: int, spark: SparkSession, url: str, folder: Path) -> dict[str, Any]:
     """Run an example and return the names that it leaves."""
-    text = re.findall(r"^```python\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)[number]
+    text = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)[number]
     assert "nats://127.0.0.1:4222" in text
     names: dict[str, Any] = {"spark": spark}
     exec(text.replace("nats://127.0.0.1:4222", url).replace("/srv/logs", str(folder)), names)
@@ -82,7 +82,21 @@ def test_the_table_example_has_every_line_once_however_often_it_is_run(
     }
 
 
-def test_the_readme_names_every_option() -> None:
-    section = README.partition("## SQL over the stream")[2].partition("\n## ")[0]
+def test_the_second_table_has_a_row_for_every_line_by_date_and_host(
+    spark: SparkSession, logs_url: str, store: Any, tmp_path: Path
+) -> None:
+    store(logs_url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
 
-    assert [name for name in KNOWN if f"`{name}`" not in section] == []
+    example(3, spark, logs_url, tmp_path)
+
+    rows = spark.read.parquet(str(tmp_path / "lines")).orderBy("sequence", "pos").collect()
+    assert [(row.host, row.line) for row in rows] == [
+        ("web01", "one"),
+        ("web01", "two"),
+        ("web02", "three"),
+    ]
+    assert list(tmp_path.glob("lines/date=*/host=web02/*.parquet"))
+
+
+def test_the_page_names_every_option() -> None:
+    assert [name for name in KNOWN if f"`{name}`" not in PAGE] == []

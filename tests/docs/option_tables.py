@@ -1,0 +1,67 @@
+"""Write the options of the programs into the pages of docs/, as the programs' own help has them.
+
+`python -m tests.docs.option_tables` does so, between two markers of each page; what else is in a page stays.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from broker.commands.run import run
+from receiver.cli import logreceiver
+from receiver.settings import ReceiverSettings
+from shipper.cli import logshipper
+from shipper.settings import ShipperSettings
+
+__all__ = ["PAGES", "renewed"]
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("shipper", "receiver", "broker", "security")
+_MARKED = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)
+_DEFAULT = re.compile(r"\s*\[default: (.*)\]$", re.DOTALL)
+
+
+def renewed(text: str) -> str:
+    """Return a page with the options as they are now."""
+    return _MARKED.sub(lambda found: f"{found[1]}{_table(_options(found[2]))}{found[3]}", text)
+
+
+def _options(program: str) -> list[click.Option]:
+    shared = {option.name for option in _of(logshipper)} - set(ShipperSettings.__annotations__)
+    if program == "connection":
+        return [option for option in _of(logshipper) if option.name in shared]
+    own = set(ReceiverSettings.__annotations__) if program == "logreceiver" else set()
+    command = {"logshipper": logshipper, "logreceiver": logreceiver, "logbroker run": run}[program]
+    return [option for option in _of(command) if option.name in own or option.name not in shared]
+
+
+def _of(command: click.Command) -> list[click.Option]:
+    return [
+        option
+        for option in command.params
+        if isinstance(option, click.Option) and option.name not in ("version", "help")
+    ]
+
+
+def _table(options: Iterable[click.Option]) -> str:
+    rows = ["| option | default | meaning |", "|---|---|---|", *map(_row, options)]
+    return "\n".join(rows) + "\n"
+
+
+def _row(option: click.Option) -> str:
+    words = " ".join((option.help or "").split())
+    default = _DEFAULT.search(words)
+    shown = {"True": "yes", "False": "no"}.get(default[1], f"`{default[1]}`") if default else ""
+    names = "` / `".join((*option.opts, *option.secondary_opts))
+    value = "" if option.is_flag else f" {option.metavar or 'TEXT'}"
+    return f"| `{names}{value}` | {shown} | {_DEFAULT.sub('', words)} |".replace(
+        "zstd|gzip|none", "zstd, gzip or none"
+    ).replace("old|new", "old or new")
+
+
+if __name__ == "__main__":
+    for _page in PAGES:
+        _path = DOCS / f"{_page}.md"
+        _path.write_text(renewed(_path.read_text("utf-8")), "utf-8")

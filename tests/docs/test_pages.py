@@ -1,0 +1,162 @@
+"""The README and the pages of docs/ are true: commands run, and what they name exists."""
+
+import os
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+import bench.ports
+from bench.processes import Processes
+from broker.app.configuration import name_of
+from shipper.settings import ShipperSettings
+from tests.docs.commands import blocks, commands, untrue_commands
+from tests.docs.option_tables import PAGES, renewed
+
+ROOT = Path(__file__).parents[2]
+TEXTS = {
+    str(path.relative_to(ROOT)): path.read_text("utf-8")
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"))
+}
+ALL = pytest.mark.parametrize("page", sorted(TEXTS))
+
+
+def headings(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as a renderer of Markdown makes them."""
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_pages_are_short() -> None:
+    lines = {page: len(text.splitlines()) for page, text in TEXTS.items()}
+
+    assert lines["README.md"] <= 200
+    assert sum(count for page, count in lines.items() if page.startswith("docs/")) <= 2200
+
+
+@ALL
+def test_a_page_links_to_pages_and_headings_that_exist(page: str) -> None:
+    missing = []
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", TEXTS[page]):
+        path = ((ROOT / page).parent / target).resolve() if target else ROOT / page
+        if not path.exists() or (anchor and anchor not in headings(path.read_text("utf-8"))):
+            missing.append((target, anchor))
+
+    assert missing == []
+
+
+@ALL
+def test_a_page_names_commands_and_options_that_exist(page: str) -> None:
+    assert untrue_commands(TEXTS[page]) == []
+
+
+def test_a_command_that_does_not_exist_is_found() -> None:
+    assert len(commands(TEXTS["docs/operations.md"])) > 20
+    assert len(untrue_commands("`logbroker nothing` and\nlogshipper --nothing x\n")) == 2
+
+
+@ALL
+def test_a_page_names_make_targets_and_files_that_exist(page: str) -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = set(re.findall(r"(?:^|`|&& )make ([a-z-]+)", TEXTS[page], re.MULTILINE))
+    files = re.findall(
+        r"`((?:tests|bench|receiver|shipper|broker|drop-ins)/[\w/.-]+)`", TEXTS[page]
+    )
+
+    assert [name for name in targets if not re.search(rf"^{name}:", makefile, re.MULTILINE)] == []
+    assert [
+        name for name in files if not ((ROOT / name).exists() or (ROOT / "systemd" / name).exists())
+    ] == []
+
+
+@ALL
+def test_a_page_names_playbooks_and_variables_that_exist(page: str) -> None:
+    variables = {
+        name
+        for path in (ROOT / "ansible").glob("roles/*/meta/argument_specs.yml")
+        for name in yaml.safe_load(path.read_text("utf-8"))["argument_specs"]["main"]["options"]
+    } | {
+        "logship_revoke",
+        "logship_brokers",
+        "logship_receivers",
+        "logship_shippers",
+        "logship_shipper",
+        "logship_remove_data",
+    }
+    playbooks = {path.name for path in (ROOT / "ansible").glob("*.yml")}
+
+    assert set(re.findall(r"\b(logship_\w+)", TEXTS[page])) <= variables
+    named = set(re.findall(r"(?<![\w./])[a-z]+[.]yml\b", TEXTS[page]))
+    assert named - {"hosts.yml", "rules.yml"} <= playbooks
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_options_of_a_page_are_those_of_the_program(page: str) -> None:
+    """`python -m tests.docs.option_tables` writes them."""
+    text = TEXTS[f"docs/{page}.md"]
+
+    assert "| option | default |" in text
+    assert renewed(text) == text
+
+
+def test_the_settings_of_the_example_are_settings() -> None:
+    (example,) = blocks(TEXTS["docs/getting-started.md"], "toml")
+
+    assert set(tomllib.loads(example)) <= {name_of(field) for field in ShipperSettings.model_fields}
+
+
+@pytest.mark.journey
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("page", "received"),
+    [
+        ("README.md", b"hello, world\n"),
+        ("docs/getting-started.md", b"first\nsecond\n"),
+        ("docs/broker.md", b""),
+        ("docs/security.md", b""),
+    ],
+)
+def test_the_commands_of_a_page_do_what_it_says(page: str, received: bytes, tmp_path: Path) -> None:
+    scripts = [block for block in blocks(TEXTS[page], "sh") if not block.startswith("make ")]
+    work = tmp_path / "work"
+    work.mkdir()
+    script = tmp_path / "page.sh"
+    script.write_text(
+        f"set -e\ncd {work}\n{''.join(map(waiting, scripts))}kill $(jobs -p) 2>/dev/null || :\nwait\n"
+    )
+
+    with Processes(tmp_path) as programs:
+        session = programs.start("page", ["bash", "-m", script], environment=elsewhere())
+        code = session.wait(270)
+        output = session.log.read_text("utf-8")
+
+    lines = [
+        line
+        for path in work.glob("received/*.log")
+        for line in path.read_bytes().splitlines(keepends=True)
+    ]
+    assert (code, b"".join(sorted(lines))) == (0, received), output
+    assert "Traceback" not in output
+
+
+def waiting(block: str) -> str:
+    """Return a block in which each program that is left running is given the time that a reader takes."""
+    wait = "until logbroker status >/dev/null 2>&1; do sleep 0.1; done\n"
+    return re.sub(r"^(logbroker run .* &)\n", rf"\1\n{wait}", block, flags=re.MULTILINE)
+
+
+def elsewhere() -> dict[str, str]:
+    """Return an environment that moves the addresses of a page's commands to free ports."""
+    port = bench.ports.free_port()
+    url = f"nats://127.0.0.1:{port}"
+    return {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "LOGBROKER_LISTEN": f"127.0.0.1:{port}",
+        "LOGBROKER_HTTP": f"127.0.0.1:{bench.ports.free_port()}",
+        "LOGBROKER_SERVER": url,
+        "LOGSHIPPER_SERVER": url,
+        "LOGRECEIVER_SERVER": url,
+    }
