@@ -1,30 +1,100 @@
 """What logbroker can be told: every option, environment variable (LOGBROKER_…) and key of the TOML file."""
 
-from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import ByteSize, Field, field_validator
+from pydantic import AfterValidator, ByteSize, Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import Address, Listen, OptionalListen
-from broker.app.configuration import Table
+from broker.app.configuration import ProgramSettings, Table
+from broker.app.durations import Duration, format_duration
 from broker.client.access_settings import ACCESS, AccessSettings, Servers
-from broker.settings_cluster import ClusterSettings
-from broker.settings_retention import RetentionSettings
+from broker.settings_network import ClusterSettings, SitesSettings
 from broker.settings_security import SecuritySettings
-from broker.settings_sites import SitesSettings
-from broker.settings_topology import TopologySettings
-from broker.topology import Topology
+from broker.topology import UNBOUNDED, Topology
+from broker.wire.streams import MAX_PARTITIONS, MAX_STREAMS
 
 __all__ = ["APPLY_FIELDS", "RUN_FIELDS", "STATUS_FIELDS", "BrokerSettings"]
 
 _IN_A_CLUSTER = 3  # servers with each line: one of them may be lost
+_SHORTEST_AGE, _LONGEST_AGE = (
+    timedelta(seconds=1),
+    timedelta(days=100_000),
+)  # 64 bits of nanoseconds
+_MOST = 2**63 - 1
+Percent = Annotated[int, Field(ge=1, le=99)]
+
+
+def _count(value: int) -> int:
+    if value != UNBOUNDED and not 1 <= value <= _MOST:
+        raise ValueError(f"must be at least 1, or {UNBOUNDED} for any number")
+    return value
+
+
+class StreamsSettings(ProgramSettings):
+    """The settings that say what must exist on the broker.
+
+    What has no default is left as it is found on a broker, so that a limit that somebody set by hand stays.
+    """
+
+    section: ClassVar[str] = "Streams"
+
+    partitions: Annotated[int, Field(ge=1, le=MAX_PARTITIONS)] = Field(
+        10,
+        description="Number of partitions that hosts are spread over; once lines are stored `logbroker partitions` changes it.",
+        json_schema_extra={"metavar": "N"},
+    )
+    streams: Annotated[int, Field(ge=1, le=MAX_STREAMS)] | None = Field(
+        None,
+        description="Number of streams that partitions are spread over, each with a leader and syncs of its own; fixed at the "
+        "first start; default: what is there, at first 1.",
+        json_schema_extra={"metavar": "S"},
+    )
+    max_age: Duration = Field(
+        timedelta(days=1),
+        description="How long lines are kept for receivers that are away.",
+        json_schema_extra={"metavar": "TIME"},
+    )
+    max_bytes: ByteSize | None = Field(
+        None,
+        description="The most that all streams together may hold, e.g. 50GB, in equal parts; never more than fits into the store.",
+        json_schema_extra={"metavar": "SIZE"},
+    )
+    max_msgs: Annotated[int, AfterValidator(_count)] | None = Field(
+        None,
+        description="The most messages (of many lines each) that all streams together may hold; -1: any number.",
+        json_schema_extra={"metavar": "N"},
+    )
+    discard: Literal["old", "new"] = Field(
+        "new",
+        description="What gives way when the stream is full: new lines wait at their host, or old ones go.",
+        json_schema_extra={"metavar": "old|new"},
+    )
+    replicas: Annotated[int, Field(ge=1, le=5)] | None = Field(
+        None,
+        description="How many servers of a cluster hold each line; default: what is there, at first 3, or 1 without a cluster.",
+        json_schema_extra={"metavar": "N"},
+    )
+
+    @field_validator("max_age")
+    @classmethod
+    def _possible_age(cls, age: timedelta) -> timedelta:
+        if not _SHORTEST_AGE <= age <= _LONGEST_AGE:
+            raise ValueError(f"must be from 1s to {format_duration(_LONGEST_AGE)}")
+        return age
+
+    @field_validator("max_bytes")
+    @classmethod
+    def _possible_bytes(cls, size: ByteSize | None) -> ByteSize | None:
+        if size is not None and not 0 < size <= _MOST:
+            raise ValueError(f"must be more than 0 bytes, and at most {_MOST}")
+        return size
 
 
 class BrokerSettings(
-    TopologySettings,
-    RetentionSettings,
+    StreamsSettings,
     SitesSettings,
     ClusterSettings,
     SecuritySettings,
@@ -95,6 +165,17 @@ class BrokerSettings(
         description="Table of nats-server's own settings, by their names, for what there is no option for.",
     )
 
+    high_water: Percent = Field(
+        90,
+        description="Percent of a stream's limits from which on messages are purged that every receiver has committed.",
+        json_schema_extra={"file_only": True, "metavar": "PERCENT"},
+    )
+    low_water: Percent = Field(
+        80,
+        description="Percent down to which they are purged, the oldest first.",
+        json_schema_extra={"file_only": True, "metavar": "PERCENT"},
+    )
+
     @field_validator("max_store", "memory")
     @classmethod
     def _not_nothing(cls, size: ByteSize | None) -> ByteSize | None:
@@ -102,19 +183,34 @@ class BrokerSettings(
             raise ValueError("must be more than 0 bytes")
         return size
 
+    @model_validator(mode="after")
+    def _low_below_high(self) -> "BrokerSettings":
+        if self.low_water >= self.high_water:
+            raise ValueError(
+                f"low_water ({self.low_water}) must be below high_water ({self.high_water})"
+            )
+        return self
+
     def topology(self) -> Topology:
         """Return what must exist on the broker."""
-        declared = replace(
-            super().topology(), mirror=self.mirror, sources=self.source if self.site else None
+        return Topology(
+            partitions=self.partitions,
+            partitions_told="partitions" in self.model_fields_set,
+            stream_count=self.streams or 1,
+            streams_told=self.streams is not None,
+            max_age=self.max_age,
+            max_bytes=None if self.max_bytes is None else int(self.max_bytes),
+            max_msgs=self.max_msgs,
+            discard=self.discard,
+            replicas=self.replicas or (_IN_A_CLUSTER if self.cluster else None),
+            mirror=self.mirror,
+            sources=self.source if self.site else None,
         )
-        if declared.replicas is None and self.cluster:
-            return replace(declared, replicas=_IN_A_CLUSTER)
-        return declared
 
 
 _LOG = {"log_level", "log_format"}
-_TOPOLOGY = set(TopologySettings.model_fields)  # those of the log among them
+_STREAMS = set(StreamsSettings.model_fields)  # those of the log among them
 _CLIENT = ACCESS | {"server"}
 RUN_FIELDS = frozenset(BrokerSettings.model_fields) - _CLIENT
-APPLY_FIELDS = frozenset(_TOPOLOGY | {"site", "mirror", "source"} | _CLIENT)
+APPLY_FIELDS = frozenset(_STREAMS | {"site", "mirror", "source"} | _CLIENT)
 STATUS_FIELDS = frozenset(_LOG | _CLIENT)

@@ -34,10 +34,10 @@ _DUPLICATE_WINDOW = timedelta(milliseconds=100)
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The whole declaration, from which `streams`, `consumer` and the bucket entries follow.
+    """The whole declaration, from which the streams follow.
 
     A limit of -1 does not limit, and None leaves what is there (of `replicas`, 1 at first). Sizes are bytes; messages
-    are rounds of lines, and a subject is a host. `metadata` holds texts of the form `NAME=VALUE`. `mirror` is another
+    are rounds of lines. `mirror` is another
     site: the stream and the number of partitions are copies of those there, and take nothing else; '' ends that. `sources`
     are sites whose lines come in beside one's own. `room` is the limit in bytes that was computed from the store, and
     counts instead of `max_bytes`, which is what somebody asked for. Where nobody told the number of partitions, the one that is stored counts.
@@ -50,19 +50,8 @@ class Topology:
     max_age: timedelta = timedelta(days=1)
     max_bytes: int | None = None
     max_msgs: int | None = None
-    max_msg_size: int | None = None
-    max_msgs_per_subject: int | None = None
-    max_consumers: int | None = None
     discard: Literal["old", "new"] = "new"
-    discard_new_per_subject: bool = False
-    storage: Literal["file", "memory"] = "file"
     replicas: int | None = None
-    compression: Literal["none", "s2"] | None = None
-    placement_cluster: str | None = None
-    placement_tags: tuple[str, ...] = ()
-    duplicate_window: timedelta = _DUPLICATE_WINDOW
-    description: str | None = None
-    metadata: tuple[str, ...] = ()
     mirror: str | None = None
     sources: tuple[str, ...] | None = None
     room: int | None = None
@@ -127,23 +116,18 @@ class Topology:
             "name": name,
             "retention": "limits",
             "discard": self.discard,
-            "discard_new_per_subject": self.discard_new_per_subject,
-            "max_age": self._nanoseconds(self.max_age),
-            "duplicate_window": self._nanoseconds(self.duplicate_window),
+            "max_age": _nanoseconds(self.max_age),
+            "duplicate_window": _nanoseconds(_DUPLICATE_WINDOW),
             "allow_direct": True,
             **self._origin(name, *subjects_in(name, layout)),
             "allow_atomic": False,  # a round is one message
             "no_ack": False,
             "sealed": False,
-            **self._place(),
+            **self._stored(),
             **_asked_for(
                 max_bytes=self._part(self.bound),
                 max_msgs=self._part(self.max_msgs),
-                max_msg_size=self.max_msg_size,
-                max_msgs_per_subject=self.max_msgs_per_subject,
-                max_consumers=self.max_consumers,
-                description=self.description,
-                metadata=self._metadata() or None,
+                metadata=self._metadata(),
                 sources=None if self.sources is None else [*map(_copied(name), self.sources)],
             ),
         }
@@ -154,9 +138,8 @@ class Topology:
             return limit
         return max(limit // self.stream_count, 1)
 
-    def _metadata(self) -> dict[str, str]:
-        own = {} if self.bound == self.max_bytes else {_COMPUTED: str(self._part(self.bound))}
-        return {**dict(one.split("=", 1) for one in self.metadata), **own}
+    def _metadata(self) -> dict[str, str] | None:
+        return None if self.bound == self.max_bytes else {_COMPUTED: str(self._part(self.bound))}
 
     def _origin(self, name: str, *subjects: str) -> dict[str, Any]:
         """Return whence a stream has its messages: from publishers, or from another site."""
@@ -166,23 +149,8 @@ class Topology:
             "mirror_direct": bool(self.mirror),
         }
 
-    def _place(self) -> dict[str, Any]:
-        """Return where a stream or bucket is kept: the buckets go with the stream, as neither is of use alone."""
-        asked = self.placement_cluster is not None or bool(self.placement_tags)
-        cluster = {"cluster": self.placement_cluster} if self.placement_cluster else {}
-        tags = {"tags": list(self.placement_tags)} if self.placement_tags else {}
-        return {
-            "storage": self.storage,
-            **_asked_for(
-                num_replicas=self.replicas,
-                compression=self.compression,
-                placement={**cluster, **tags} if asked else None,
-            ),
-        }
-
-    @staticmethod
-    def _nanoseconds(length: timedelta) -> int:
-        return length // timedelta(microseconds=1) * 1000
+    def _stored(self) -> dict[str, Any]:
+        return {"storage": "file", **_asked_for(num_replicas=self.replicas)}
 
     def _bucket(self, name: str, history: int) -> dict[str, Any]:
         # the same configuration that clients give a key-value bucket, ADR-8
@@ -194,8 +162,12 @@ class Topology:
             "allow_rollup_hdrs": True,
             "allow_direct": True,
             "deny_delete": True,
-            **self._place(),
+            **self._stored(),
         }
+
+
+def _nanoseconds(length: timedelta) -> int:
+    return length // timedelta(microseconds=1) * 1000
 
 
 def _copied(name: str) -> Callable[[str], dict[str, Any]]:

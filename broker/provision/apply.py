@@ -43,11 +43,9 @@ STREAM_NOT_FOUND = 10059
 """The error of JetStream for a stream that is not there."""
 _WAYS = {  # what to do about an answer that does not say it
     10074: "; run three servers as a cluster (--cluster), or keep --replicas 1",
-    10005: "; fewer servers than --replicas are there, or have the placement_tags",
-    10123: "; apply --replicas alone, and the placement when all servers have the stream",
+    10005: "; fewer servers than --replicas are there",
     10047: "; the store has no room for so much: lower --max-bytes, or raise --max-store",
-    10026: "; raise max_consumers by `logbroker apply`: each partition needs a consumer",
-    10028: "; memory holds half of --memory: lower --max-bytes, or raise that",
+    10026: "; raise max_consumers of the stream (nats stream edit): each partition needs a consumer",
 }
 _STAGES = 5
 _AT_ONCE = 64  # requests under way; thousands of partitions would otherwise wait for thousands of round trips

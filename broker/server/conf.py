@@ -26,6 +26,7 @@ __all__ = [
 KEY_VARIABLE = "LOGSHIP_STORE_KEY"
 """By which nats-server gets the key of its store: neither a file of ours nor a command line holds the key."""
 
+_SPARE_MEMORY = 64 * 1024**2  # bytes, for consumers that are kept in memory
 _CLUSTER_USER = "logbroker"
 _SITES_ACCOUNT = "LOGS"
 _SITE_SUBJECTS = ["logs.>", "$KV.>", "logship.>", "_INBOX.>", "JS.>"]
@@ -92,7 +93,7 @@ class SitesConf:
 
 @dataclass(frozen=True, slots=True)
 class ServerConf:
-    """What the configuration of a server is made of; `folder` is absolute, `max_store` and `max_memory` are bytes.
+    """What the configuration of a server is made of; `folder` is absolute, `max_store` is bytes.
 
     `http_path` is where the monitoring answers at `http`: a secret where not everybody on this machine may see it. `own` is what
     the operator sets of nats-server. `cipher` is nats-server's name of one; the key is in the environment (KEY_VARIABLE).
@@ -109,7 +110,6 @@ class ServerConf:
     sites: SitesConf | None = None
     cipher: str | None = None
     own: Section = field(default_factory=dict)
-    max_memory: int = 64 * 1024**2
     http_path: str = field(default="", repr=False)
 
 
@@ -163,7 +163,7 @@ def _jetstream(conf: ServerConf) -> Section:
     return {
         "store_dir": conf.folder,
         "max_file_store": conf.max_store,
-        "max_memory_store": conf.max_memory,
+        "max_memory_store": _SPARE_MEMORY,
         "domain": conf.sites.name if conf.sites else None,
         "sync_interval": "always",  # acknowledged means on disk
         "cipher": conf.cipher,

@@ -19,13 +19,11 @@ from broker.server.conf import ClusterConf, ServerConf, SitesConf, decided_here
 from broker.server.store import Space, count_streams
 from broker.server.tls import Security, security_of
 from broker.settings import BrokerSettings
-from broker.settings_cluster import parse_route
-from broker.settings_sites import SCHEME
+from broker.settings_network import SITE_SCHEME, parse_route
 from broker.topology import Topology
 
 __all__ = ["Resolved", "own_name", "resolve", "space_kept_free"]
 
-_SPARE_MEMORY = 64 * 1024**2  # bytes, for consumers that are kept in memory
 _LEAST_SECRET = 16  # characters
 _LARGEST_RESERVE = 20 * 1024**3
 _BUCKETS_SHARE = 32 * 1024**2  # of the store, and 16 KiB for each partition's history
@@ -77,7 +75,6 @@ def resolve(
         accounts=admission.accounts,
         tls=security.tls,
         own=settings.nats,
-        max_memory=_memory(settings),
         sites=_sites(settings, is_open=bool(admission.accounts.anybody)),
         http_path=access.monitoring if admission.secured else "",
     )
@@ -119,15 +116,6 @@ def _refuse_open_network(settings: BrokerSettings, admission: Admission) -> None
         )
 
 
-def _memory(settings: BrokerSettings) -> int:
-    """Return what streams in memory may take: half of it all, as nats-server has to live beside them."""
-    return int(settings.memory) // 2 if _is_in_memory(settings) else _SPARE_MEMORY
-
-
-def _is_in_memory(settings: BrokerSettings) -> bool:
-    return settings.storage == "memory"
-
-
 def _topology(settings: BrokerSettings, space: Space) -> Topology:
     """Return what is declared, with the stream's limit as far as the store has space for it.
 
@@ -150,8 +138,6 @@ def _topology(settings: BrokerSettings, space: Space) -> Topology:
 
 def _store_limit(settings: BrokerSettings, space: Space) -> int:
     """Return how many bytes the store may use: never less than it does, and a full disk freezes a stream until a restart."""
-    if _is_in_memory(settings):
-        return _memory(settings)
     if settings.max_store is not None:
         return int(settings.max_store)
     return max(space.held + max(0, space.free - space_kept_free(settings, space.total)), 1)
@@ -207,7 +193,7 @@ def _sites(settings: BrokerSettings, *, is_open: bool) -> SitesConf | None:
             f"--site-listen {settings.site_listen} would let any site in: add a credential for each first, "
             "with `logbroker credentials add site NAME`"
         )
-    remotes = (parse_route(remote.removeprefix(SCHEME)) for remote in settings.site_remote)
+    remotes = (parse_route(remote.removeprefix(SITE_SCHEME)) for remote in settings.site_remote)
     seed = _site_seed(settings.site_nkey) if settings.site_nkey else ""
     return SitesConf(settings.site, settings.site_listen, tuple(remotes), seed, is_open)
 

@@ -155,34 +155,6 @@ def test_apply_shows_a_changed_field_before_and_after(logbroker: Call, fresh_url
     assert logbroker(*options, "--max-age", "2d").stdout == "nothing to do\n"
 
 
-LIMITS = """
-max_msg_size = "1MiB"
-max_consumers = 50
-max_msgs_per_subject = 5000
-discard_new_per_subject = true
-compression = "s2"
-duplicate_window = "30s"
-description = "lines of all hosts"
-metadata = ["owner=ops", "tier=gold"]
-"""
-
-
-@pytest.mark.nats
-def test_every_limit_of_the_stream_is_a_setting(
-    logbroker: Call, fresh_url: str, tmp_path: Path
-) -> None:
-    config = tmp_path / "broker.toml"
-    config.write_text(LIMITS, "utf-8")
-    options = ("apply", "--server", fresh_url, "--partitions", "1", "--config", config)
-
-    applied = logbroker(*options, "--max-msgs", "1000000", "--max-bytes", "1GB")
-    lifted = logbroker(*options, "--max-msgs", "-1", "--dry-run")
-
-    assert applied.returncode == 0, applied.stderr
-    assert applied.stderr.count("\n") == 2  # of what hosts and consumers may meet
-    assert lifted.stdout == "~ update stream LOGS\n    - max_msgs: 1000000  + max_msgs: -1\n"
-
-
 def test_the_help_of_run_fits_on_two_screens(logbroker: Call) -> None:
     shown = logbroker("run", "--help").stdout.splitlines()
 
@@ -197,29 +169,14 @@ def test_what_deletes_is_asked_about_and_refused_where_nobody_can_answer(
 ) -> None:
     asyncio.run(_publish_and_commit(logs_url))
     options = ("apply", "--server", logs_url, "--partitions", "2")
-    lower = {"LOGBROKER_MAX_MSGS_PER_SUBJECT": "1"}
+    options += ("--discard", "old", "--max-msgs", "1")
 
-    dry, refused, done = (
-        logbroker(*options, *more, **lower) for more in (["--dry-run"], [], ["--yes"])
-    )
+    dry, refused, done = (logbroker(*options, *more) for more in (["--dry-run"], [], ["--yes"]))
 
     assert [one.returncode for one in (dry, refused, done)] == [0, 2, 0]
-    assert "    ! deletes all but the newest 1 messages of each host" in dry.stdout
+    assert "    ! deletes the oldest 2 of 3 messages" in dry.stdout
     assert refused.stdout == done.stdout
     assert "--yes" in refused.stderr
-
-
-@pytest.mark.nats
-def test_what_cannot_be_changed_in_place_is_refused_with_the_way_round(
-    logbroker: Call, logs_url: str
-) -> None:
-    options = ("apply", "--server", logs_url, "--partitions", "2", "--yes")
-
-    refused = logbroker(*options, LOGBROKER_STORAGE="memory")
-
-    assert refused.returncode == 78
-    assert "storage is file, should be memory, and cannot be changed in place" in refused.stderr
-    assert "back it up (logbroker backup)" in refused.stderr
 
 
 async def _publish_and_commit(url: str) -> None:

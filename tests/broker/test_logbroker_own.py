@@ -1,4 +1,4 @@
-"""`logbroker run` with limits that would delete, with streams in memory, and with a configuration of one's own."""
+"""`logbroker run` with limits that would delete, and with a configuration of one's own."""
 
 import asyncio
 import json
@@ -33,26 +33,12 @@ def test_a_start_with_a_lower_limit_deletes_nothing_and_says_how_to(start_broker
     broker.end()
     time.sleep(1.1)
 
-    again = start_broker(
-        "--partitions", "1", "--max-age", "1s", environment={"LOGBROKER_MAX_CONSUMERS": "50"}
-    )
+    again = start_broker("--partitions", "1", "--max-age", "1s", "--max-msgs", "5000")
     info = asyncio.run(publish_and_look(again.wait_ready()["server"], 0))
 
     assert info["state"]["messages"] == 5
-    assert (info["config"]["max_age"], info["config"]["max_consumers"]) == (86_400 * 10**9, 50)
+    assert (info["config"]["max_age"], info["config"]["max_msgs"]) == (86_400 * 10**9, 5000)
     assert "LOGS keeps its max_age, since the change deletes what is from before" in again.said
-
-
-def test_streams_in_memory_are_bounded_by_it_and_said(start_broker: Any) -> None:
-    broker = start_broker(
-        "--memory", "128MiB", "--partitions", "2", environment={"LOGBROKER_STORAGE": "memory"}
-    )
-
-    config = asyncio.run(publish_and_look(broker.wait_ready()["server"], 1))["config"]
-
-    assert config["storage"] == "memory"
-    assert 10**7 < config["max_bytes"] < 64 * 1024**2
-    assert "storage = memory: acknowledged is not on disk" in broker.said
 
 
 def test_settings_of_nats_server_count_and_are_read_again(

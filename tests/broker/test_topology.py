@@ -2,38 +2,31 @@ from broker.topology import Topology
 from broker.wire.streams import MAX_PAYLOAD, consumer_config, offset_key
 
 
-def test_one_message_is_hardly_ever_taken_for_the_duplicate_of_another_host() -> None:
-    assert Topology().streams()[0]["duplicate_window"] == 100_000_000
+def test_the_stream_takes_lines_of_its_partitions_on_disk() -> None:
+    logs = Topology(partitions=2).streams()[0]
 
-
-def test_the_stream_takes_lines_of_its_partitions_only() -> None:
-    assert Topology(partitions=2).streams()[0]["subjects"] == ["logs.p0.>", "logs.p1.>"]
+    assert logs["subjects"] == ["logs.p0.>", "logs.p1.>"]
+    assert (logs["allow_atomic"], logs["allow_direct"], logs["storage"]) == (False, True, "file")
+    assert logs["duplicate_window"] == 100_000_000
 
 
 def test_a_limit_that_nobody_asked_for_is_not_declared() -> None:
-    assert "max_bytes" not in Topology().streams()[0]
+    undeclared = {"max_bytes", "max_msgs", "num_replicas", "metadata", "sources"}
+
+    assert not undeclared & Topology().streams()[0].keys()
     assert Topology(max_bytes=9).streams()[0]["max_bytes"] == 9
 
 
-def test_the_stream_takes_direct_reads_on_disk_and_no_atomic_publish() -> None:
-    logs = Topology().streams()[0]
-
-    assert (logs["allow_atomic"], logs["allow_direct"], logs["storage"]) == (False, True, "file")
-
-
-def test_offsets_are_never_expired_or_pushed_out_by_other_keys() -> None:
+def test_offsets_and_positions_never_expire_and_a_host_holds_one_message_of_them() -> None:
     for bucket in Topology().streams()[1:]:
         assert "max_age" not in bucket
         assert bucket["discard"] == "new"
         assert bucket["max_msgs_per_subject"] >= 1
 
-
-def test_a_host_holds_one_message_of_positions_whatever_it_writes() -> None:
-    bucket = Topology().streams()[3]
-
-    assert bucket["name"] == "KV_LOGS_POSITIONS"
-    assert (bucket["max_msgs_per_subject"], bucket["max_msg_size"]) == (1, MAX_PAYLOAD)
-    assert not bucket["allow_rollup_hdrs"]
+    positions = Topology().streams()[3]
+    assert positions["name"] == "KV_LOGS_POSITIONS"
+    assert (positions["max_msgs_per_subject"], positions["max_msg_size"]) == (1, MAX_PAYLOAD)
+    assert not positions["allow_rollup_hdrs"]
 
 
 def test_a_site_that_copies_another_one_copies_positions_and_no_offsets() -> None:

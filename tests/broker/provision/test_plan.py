@@ -21,18 +21,8 @@ topologies = st.builds(
     max_age=st.timedeltas(timedelta(seconds=1), timedelta(days=400)),
     max_bytes=limits,
     max_msgs=limits,
-    max_msg_size=limits,
-    max_msgs_per_subject=limits,
-    max_consumers=limits,
     discard=st.sampled_from(["old", "new"]),
-    discard_new_per_subject=st.booleans(),
     replicas=st.integers(1, 5),
-    compression=st.sampled_from([None, "none", "s2"]),
-    placement_cluster=st.sampled_from([None, "", "east"]),
-    placement_tags=st.sampled_from([(), ("ssd",)]),
-    duplicate_window=st.sampled_from([timedelta(milliseconds=100), timedelta(seconds=1)]),
-    description=st.sampled_from([None, "", "lines"]),
-    metadata=st.sampled_from([(), ("owner=ops",)]),
 )
 
 

@@ -9,10 +9,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import click
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from broker.app.address import Address
 from broker.app.configuration import load, name_of
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection, Rejected
@@ -23,6 +25,7 @@ from broker.server.conf import render
 from broker.server.resolve import resolve
 from broker.server.store import measure
 from broker.settings import BrokerSettings
+from broker.settings_network import parse_route
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 NAMES = sorted(name_of(field) for field in BrokerSettings.model_fields)
@@ -41,18 +44,8 @@ possible = {
     "max_age": st.sampled_from(["1s", "90m", "1d", "100000d", "0.5d"]),
     "max_bytes": st.sampled_from(["1", "5GB", "100MiB"]) | st.integers(1, 2**62),
     "max_msgs": st.integers(-1, 9) | st.just(2**63 - 1),
-    "max_msg_size": st.sampled_from(["-1", "4096", "1MiB", "2GiB"]),
-    "max_consumers": st.integers(-1, 30),
-    "max_msgs_per_subject": st.integers(-1, 5),
     "discard": st.sampled_from(["old", "new"]),
-    "discard_new_per_subject": st.booleans(),
-    "storage": st.sampled_from(["file", "memory"]),
-    "compression": st.sampled_from(["none", "s2"]),
-    "duplicate_window": st.sampled_from(["100ms", "2m", "1d"]),
-    "placement_cluster": st.sampled_from(["", "east", "x" * 50]),
-    "placement_tags": st.lists(st.sampled_from(["ssd", "a:b", "é"]), max_size=2),
-    "description": st.text(max_size=50),
-    "metadata": st.lists(st.sampled_from(["a=b", "ü==", "a b=\n"]), max_size=2),
+    "replicas": st.integers(0, 6),
     "listen": st.sampled_from(["127.0.0.1:0", "[::1]:4222", "localhost:9"]),
     "server_name": st.text(max_size=20),
     "memory": st.sampled_from(["64MiB", "1GB"]),
@@ -156,3 +149,58 @@ def test_settings_that_are_taken_are_applied_or_refused_in_words(
 
     said = asyncio.run(work())
     assert not said or "refuses to" in said, (text, said)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"max_msgs": "0"}, "--max-msgs: .*at least 1, or -1"),
+        ({"max_msgs": "9223372036854775808"}, "--max-msgs: .*at least 1, or -1"),
+        ({"max_age": "300000d"}, "--max-age: .*100000d"),
+        ({"max_bytes": "99999PB"}, "--max-bytes: .*at most"),
+        ({"route": ("http://b2:1",)}, "--route"),
+        ({"route": ("nats-route://b2:0",)}, "--route"),
+        ({"site_remote": ("nats-leaf://hub",)}, "--site-remote"),
+        ({"source": ("a b",)}, "--source"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_by_name(
+    options: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(click.UsageError, match=reason):
+        load(BrokerSettings, options, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("nats-route://b2:6222", Address("b2", 6222)),
+        ("nats://b2.example.net:6222/", Address("b2.example.net", 6222)),
+        ("tls://[fd00::2]:6222", Address("fd00::2", 6222)),
+        ("b2:7000", Address("b2", 7000)),
+    ],
+)
+def test_a_route_is_read_as_people_write_it(text: str, address: Address) -> None:
+    assert parse_route(text) == address
+
+
+def test_a_secret_in_a_route_is_refused_and_not_repeated() -> None:
+    with pytest.raises(click.UsageError, match="--cluster-secret-file") as refused:
+        load(BrokerSettings, {"route": ("nats-route://u:s3cret@b2:6222",)}, None)
+
+    assert "s3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "replicas"),
+    [
+        pytest.param({}, None, id="alone"),
+        pytest.param({"cluster": "logs"}, 3, id="cluster"),
+        pytest.param({"cluster": "logs", "replicas": "2"}, 2, id="said"),
+    ],
+)
+def test_a_cluster_holds_each_line_three_times_and_nobody_else_changes_what_is_there(
+    options: dict[str, str], replicas: int | None
+) -> None:
+    for stream in load(BrokerSettings, options, None).topology().streams():
+        assert stream.get("num_replicas") == replicas
