@@ -1,8 +1,9 @@
 """`logreceiver verify`: compares received files with the stream, partition by partition, as far as their stores have received."""
 
 import asyncio
+import json
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,20 +11,98 @@ import click
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.moment import read_moment
+from broker.app.printable import printable
 from broker.app.progress import progress
 from broker.app.selection import Selection
+from broker.app.sizes import format_size
 from broker.client.connection import Connection, Denied, Rejected
 from receiver.replay.reading import Reader
-from receiver.replay.survey import Span, StreamSpan, Wanted, hosts_that_moved, survey
+from receiver.replay.survey import Span, StreamSpan, hosts_that_moved, survey
+from receiver.replay.survey import Wanted as Places
 from receiver.storage.position import Damaged
 from receiver.storage.store import Store, path_of
-from receiver.verify.examination import Examination, Order
-from receiver.verify.received import snapshot
-from receiver.verify.report import Report
+from receiver.verify.comparison import Comparison, FileReport, PartitionReport, Wanted, snapshot
 from receiver.verify.settings import VerifySettings
 from receiver.zones import named_zone
 
-__all__ = ["verify"]
+__all__ = ["VerifyReport", "verify"]
+
+_MOST_NAMED = 5  # hosts
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """All partitions that were compared; `unclaimed` are those of which nothing was received into these folders yet.
+
+    `moved` are the hosts in more than one partition.
+    """
+
+    compared: tuple[PartitionReport, ...]
+    unclaimed: tuple[int, ...]
+    moved: frozenset[str] = frozenset()
+
+    @property
+    def is_well(self) -> bool:
+        """Whether every expected line is in its place, or was removed to make room."""
+        return not any(report.difference for report in self.files)
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts were compared."""
+        return sum(one.hosts for one in self.compared)
+
+    @property
+    def files(self) -> list[FileReport]:
+        """The files that differ, or of which only the newest lines are kept."""
+        return [report for one in self.compared for report in one.files]
+
+    def as_json(self) -> str:
+        """Write it for programs: sizes in bytes, files that differ or hold less than the stream."""
+        document = {
+            "well": self.is_well,
+            "hosts_compared": self.hosts,
+            "bytes": sum(one.size for one in self.compared),
+            "set_aside": sum(one.refused for one in self.compared),
+            "unclaimed": self.unclaimed,
+            "moved": sorted(self.moved),
+            "files": [asdict(report) for report in self.files],
+        }
+        return json.dumps(document, indent=2)
+
+    def as_text(self) -> str:
+        """Write it for people: a line for each file that differs, and one for everything."""
+        lines = [line for report in self.files for line in _of_file(report)]
+        size = format_size(sum(one.size for one in self.compared))
+        verdict = "all well" if self.is_well else "DIFFERENCES"
+        lines.append(
+            f"{verdict}: {self.hosts} hosts, {size} compared"
+            if self.hosts
+            else "nothing was compared"
+        )
+        if self.unclaimed:
+            numbers = ", ".join(map(str, self.unclaimed))
+            lines.append(
+                f"not compared, as nothing of them was received here yet: partitions {numbers}"
+            )
+        if self.moved:
+            hosts_left_out = ", ".join(sorted(self.moved)[:_MOST_NAMED])
+            lines.append(
+                "not compared, as the stream has their lines in more than one partition: "
+                f"{len(self.moved)} hosts, such as {hosts_left_out}"
+            )
+        return "\n".join(map(printable, lines))
+
+
+def _of_file(report: FileReport) -> list[str]:
+    lines = []
+    if report.difference:
+        lines.append(
+            f"{report.live}: {report.expected} lines are expected, {report.received} are there; the first difference is in "
+            f"{report.difference}"
+        )
+    if report.pruned:
+        lines.append(f"{report.live}: pruned: the oldest {report.pruned} bytes are no longer kept")
+    return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +112,7 @@ class _Found:
     moved: frozenset[str]
 
 
-def verify(settings: VerifySettings) -> Report:
+def verify(settings: VerifySettings) -> VerifyReport:
     """Compare and return what was found; raises OperatorError kinds, click.UsageError. Changes nothing anywhere."""
     output = settings.output.absolute()
     if not output.is_dir():
@@ -50,25 +129,25 @@ def verify(settings: VerifySettings) -> Report:
         ) from None
 
 
-def _compared(settings: VerifySettings, found: _Found, output: Path) -> Report:
+def _compared(settings: VerifySettings, found: _Found, output: Path) -> VerifyReport:
     reader = Reader(settings.server, settings.access, Selection(settings.host))
-    order = Order(output, reader, settings.path_template, settings.time_zone, found.moved)
+    wanted = Wanted(output, reader, settings.path_template, settings.time_zone, found.moved)
     with ExitStack() as stack:
         begun = {
-            number: examination
+            number: comparison
             for number in found.span.partitions
-            if (examination := _opened(settings, found, order, number, stack)) is not None
+            if (comparison := _opened(settings, found, wanted, number, stack)) is not None
         }
         size = found.span.length * len(begun) // len(found.span.streams)
         advance = stack.enter_context(progress("comparing", size))
-        examined = tuple(examination.run(advance) for examination in begun.values())
+        compared = tuple(comparison.run(advance) for comparison in begun.values())
     unclaimed = tuple(sorted(set(found.span.partitions) - set(begun)))
-    return Report(examined, unclaimed, found.moved)
+    return VerifyReport(compared, unclaimed, found.moved)
 
 
 def _opened(
-    settings: VerifySettings, found: _Found, order: Order, partition: int, stack: ExitStack
-) -> Examination | None:
+    settings: VerifySettings, found: _Found, wanted: Wanted, partition: int, stack: ExitStack
+) -> Comparison | None:
     """Open the store of a partition; None where nothing was received of it into these folders."""
     try:
         store = stack.enter_context(Store(path_of(settings.state.absolute(), partition)))
@@ -83,7 +162,7 @@ def _opened(
             f"partition {partition}: its files come from the stream of {seen.created}, this one is of "
             f"{found.created[span.stream]}: there is nothing to compare them with"
         )
-    return Examination(order, partition, store, span)
+    return Comparison(wanted, partition, store, span)
 
 
 def _stream_of(span: Span, partition: int) -> StreamSpan:
@@ -100,7 +179,7 @@ async def _asked(settings: VerifySettings) -> _Found:
     connection = Connection(settings.server, "logreceiver verify", access=settings.access)
     try:
         await connection.once()
-        span = await survey(connection, Wanted(numbers, since))
+        span = await survey(connection, Places(numbers, since))
         created = {
             one.stream: (await connection.api(f"STREAM.INFO.{one.stream}"))["created"]
             for one in span.streams

@@ -1,80 +1,290 @@
-"""Expected and received lines side by side: no damage is passed over, and wrong lines are counted for what they are."""
+"""Files that a receiver's tasks wrote, damaged by hand: each damage is found, and counted, with the place of the first."""
 
-import random
-from collections import Counter
-from collections.abc import Iterator
-from itertools import pairwise
+import gzip
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import zstandard
 
-from receiver.verify.comparison import Bytes, Counts, Tally, lines_of
+from receiver.consume import task
+from receiver.storage.layout import DEFAULT
+from receiver.storage.retention import Order, Retention
+from receiver.verify.comparison import FileReport, PartitionReport
+from receiver.verify.settings import VerifySettings
+from receiver.verify.verify import verify
+from tests.receiver.partition import Partition, lines_of, message, ours
 
-LINES = [b"line %05d of a log\n" % n for n in range(200)]
+pytestmark = pytest.mark.nats
+
+LINES = [b"line %03d of a log that is long enough\n" % n for n in range(60)]
 
 
-def cut(data: bytes, seed: int = 1) -> Iterator[bytes]:
-    places = sorted({0, len(data), *random.Random(seed).choices(range(len(data) + 1), k=20)})
-    return iter([data[a:b] for a, b in pairwise(places)])
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    return Partition(logs_url, tmp_path, rotate_size=700)
 
 
-def compared(expected: list[bytes], there: list[bytes]) -> tuple[Counts, int | None]:
-    tally = Tally()
-    first = tally.compare(lines_of(cut(b"".join(expected))), lines_of(cut(b"".join(there), seed=2)))
-    return tally.counts, first
+def received(partition: Partition) -> None:
+    """Publish the lines of two hosts and receive them."""
+    for n, line in enumerate(LINES):
+        partition.publish(
+            ours("web01", "app.log", sum(map(len, LINES[:n])), line),
+            *([("logs.p0.web02", b"other %d" % n, None)] if n % 10 == 0 else []),
+        )
+    partition.claim()
+    partition.receive()
+
+
+def examined(
+    partition: Partition, since: str = "earliest", template: str = DEFAULT
+) -> PartitionReport:
+    settings = VerifySettings(
+        server=(partition.url,),
+        output=partition.output,
+        state_dir=partition.state,
+        partition=("0",),
+        since=since,
+        path_template=template,
+    )
+    (one,) = verify(settings).compared
+    return one
+
+
+def the_report(partition: Partition) -> FileReport:
+    (report,) = examined(partition).files
+    assert report.host == "web01"
+    return report
+
+
+def segment(partition: Partition, number: int) -> Path:
+    return partition.output / f"web01.log.{number:06d}"
+
+
+def pruned(partition: Partition, *numbers: int) -> None:
+    """Remove segments as retention does."""
+    for number in numbers:
+        segment(partition, number).unlink()
+        partition.sql("DELETE FROM segments WHERE number = ?", number)
+
+
+def edit(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
+    path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
+
+
+def test_what_was_received_is_well(partition: Partition) -> None:
+    received(partition)
+
+    done = examined(partition)
+
+    assert (done.hosts, done.files) == (2, ())
+    assert done.size == sum(map(len, LINES)) + len(b"other 0\n") + 5 * len(b"other 10\n")
+
+
+def test_compressed_segments_are_looked_into(partition: Partition) -> None:
+    received(partition)
+    for number, (suffix, pack) in enumerate(
+        [(".gz", gzip.compress), (".zst", zstandard.ZstdCompressor().compress)], 1
+    ):
+        path = segment(partition, number)
+        path.with_name(path.name + suffix).write_bytes(pack(path.read_bytes()))
+        path.unlink()
+    whole = examined(partition)
+    path = segment(partition, 1).with_name("web01.log.000001.gz")
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b"005", b"XXX")))
+
+    assert whole.files == ()
+    assert the_report(partition).difference.startswith("web01.log.000001 at byte")
 
 
 @pytest.mark.parametrize(
-    ("there", "wrong", "first"),
+    ("change", "lines"),
     [
-        pytest.param(LINES, Counts(), None, id="none"),
-        pytest.param(LINES[:90] + LINES[91:], Counts(missing=1), 90, id="a line removed"),
-        pytest.param(LINES[:90] + LINES[89:], Counts(unexpected=1), 90, id="a line doubled"),
-        pytest.param(
-            [*LINES[:90], LINES[91], LINES[90], *LINES[92:]],
-            Counts(reordered=2),
-            90,
-            id="swapped",
-        ),
-        pytest.param(
-            [*LINES[:-1], LINES[-1][:9]], Counts(missing=1, unexpected=1), 199, id="the last cut"
-        ),
-        pytest.param([], Counts(missing=200), 0, id="nothing there"),
+        pytest.param(lambda ls: ls[:3] + ls[4:], -1, id="a line removed"),
+        pytest.param(lambda ls: ls[:4] + ls[3:], 1, id="a line doubled"),
+        pytest.param(lambda ls: [*ls[:3], ls[4], ls[3], *ls[5:]], 0, id="swapped"),
+        pytest.param(lambda ls: [*ls[:3], b"x" + ls[3][1:], *ls[4:]], 0, id="a byte"),
+        pytest.param(lambda ls: [*ls[:3], ls[3][:9] + b"\n", *ls[4:]], 0, id="half a line"),
+        pytest.param(lambda ls: [*ls[:3], b"foreign\n", *ls[3:]], 1, id="foreign"),
+        pytest.param(lambda ls: [*ls[:-1], ls[-1][:-5]], -1, id="the tail cut"),
+        pytest.param(lambda ls: ls[:-1], -1, id="the last line gone"),
+        pytest.param(lambda _: [], None, id="all of it gone"),
     ],
 )
-def test_each_damage_is_counted(there: list[bytes], wrong: Counts, first: int | None) -> None:
-    place = None if first is None else first * len(LINES[0])
+@pytest.mark.parametrize("name", ["web01.log", "web01.log.000002"])
+def test_a_damage_is_found_with_its_place_and_lines_are_counted(
+    change: Callable[[list[bytes]], list[bytes]],
+    lines: int | None,
+    name: str,
+    partition: Partition,
+) -> None:
+    received(partition)
+    path = partition.output / name
+    before = path.read_bytes()
 
-    assert compared(LINES, there) == (wrong, place)
+    edit(path, change)
 
-
-@pytest.mark.parametrize("seed", range(60))
-def test_no_random_damage_is_passed_over_and_every_line_is_accounted_for(seed: int) -> None:
-    chance = random.Random(seed)
-    expected = [b"line %d\n" % (n // chance.choice([1, 1, 3])) for n in range(300)]
-    there = list(expected)
-    for _ in range(chance.randrange(4)):
-        place = chance.randrange(20, len(there))
-        match chance.randrange(3):
-            case 0:
-                del there[place : place + chance.randrange(1, 30)]
-            case 1:
-                there[place:place] = there[place - 5 : place]
-            case _:
-                there.insert(place, b"a stranger's %d\n" % place)
-
-    counts, _ = compared(expected, there)
-
-    assert bool(counts.total) == (expected != there)
-    assert counts.missing == (Counter(expected) - Counter(there)).total()
-    assert counts.unexpected == (Counter(there) - Counter(expected)).total()
+    report, after = the_report(partition), path.read_bytes()
+    whole = zip(before, after, strict=False)
+    at = next((n for n, (one, other) in enumerate(whole) if one != other), len(after))
+    more = -before.count(b"\n") if lines is None else lines
+    if name == "web01.log":  # read only as far as its committed length
+        more = min(more, 0)
+    assert report.difference == f"{name} at byte {at}"
+    assert (report.expected, report.received) == (len(LINES), len(LINES) + more)
 
 
-def test_bytes_are_taken_as_they_come() -> None:
-    data = b"".join(LINES)
-    source = Bytes(cut(data))
+def test_lines_behind_the_end_of_a_closed_segment_are_found(partition: Partition) -> None:
+    received(partition)
 
-    taken = [b"".join(source.take(size)) for size in (0, 7, 1000, 2**62)]
+    edit(segment(partition, 2), lambda ls: [*ls, b"a stranger's\n"])
 
-    assert b"".join(taken) == data
-    assert list(map(len, taken[:3])) == [0, 7, 1000]
-    assert source.is_over
+    report = the_report(partition)
+    assert report.difference.startswith("web01.log.000002 at byte")
+    assert report.received == len(LINES) + 1
+
+
+def test_files_that_are_gone_are_named(partition: Partition) -> None:
+    received(partition)
+    gone = len(segment(partition, 2).read_bytes().splitlines())
+
+    segment(partition, 2).unlink()
+    without_one = the_report(partition)
+    for path in partition.output.glob("web01.log*"):
+        path.unlink()
+    without_all = the_report(partition)
+
+    assert without_one.difference == "web01.log.000002 at byte 0"
+    assert without_one.received == len(LINES) - gone
+    assert (without_all.difference, without_all.received) == ("web01.log.000001 at byte 0", 0)
+
+
+def test_the_oldest_segments_may_have_been_pruned(partition: Partition) -> None:
+    received(partition)
+    size = segment(partition, 1).stat().st_size
+
+    pruned(partition, 1)
+
+    report = the_report(partition)
+    assert (report.difference, report.pruned) == ("", size)
+
+
+def test_pruned_lines_are_told_apart_from_the_same_lines_later(partition: Partition) -> None:
+    partition.lines("web01", *[line for _ in range(3) for line in LINES])
+    partition.claim()
+    partition.receive()
+    sizes = [path.stat().st_size for path in (segment(partition, n) for n in (1, 2, 3, 4))]
+
+    pruned(partition, 1, 2, 3, 4)
+
+    report = the_report(partition)
+    assert (report.difference, report.pruned) == ("", sum(sizes))
+
+
+def test_what_was_received_before_the_first_message_is_no_difference(partition: Partition) -> None:
+    received(partition)
+
+    assert examined(partition, "seq:30").files == ()
+
+
+def test_lines_behind_the_offset_may_be_there_or_half_of_them(partition: Partition) -> None:
+    received(partition)
+    more = b"line of a batch under way\n"
+    partition.publish(
+        ours("web01", "app.log", sum(map(len, LINES)), more),
+        ours("web01", "app.log", sum(map(len, LINES)) + len(more), more),
+    )
+    live = partition.output / "web01.log"
+    whole = live.read_bytes()
+
+    reports = []
+    for written in (b"", more, more + more[:7], more + more):
+        live.write_bytes(whole + written)
+        reports.append(examined(partition).files)
+
+    assert reports == [(), (), (), ()]
+
+
+def test_odd_messages_are_judged_as_the_receiver_judged_them(partition: Partition) -> None:
+    partition.publish(
+        ours("web01", "app.log", 0, b"one\ntwo\n"),
+        ours("web01", "app.log", 0, b"one\ntwo\n"),
+        ours("web01", "app.log", 4, b"two\nthree\n"),
+        ours("web01", "app.log", 50, b"after a gap\n"),
+        ("logs.p0.web01", b"without an end", None),
+        ("logs.p0.web01", b"not zstd", {"Content-Encoding": "zstd"}),
+        ours("web01", "app.log", 50, b"after a\n", end=70, filtered=True),
+        message(
+            "web01",
+            *(lines_of("app.log", 70, b"piece, "), lines_of("other.log", 0, b"other\n")),
+            *(lines_of("other.log", 90, b"9\n"), lines_of("app.log", 77, b"rest\n")),
+        ),
+        message("web01", lines_of("app.log", 70, b"piece, "), lines_of("other.log", 92, b"10\n")),
+        ("logs.p0.web03", b"", {"Log-Agent": "1-1", "Log-Read-At": "1"}),
+    )
+    partition.claim()
+    partition.receive()
+
+    done = examined(partition)
+
+    assert (done.files, done.refused) == ((), 1)
+
+
+def test_files_of_another_layout_are_found(partition: Partition) -> None:
+    template = "{host}/{date}/{file}"
+    last = partition.publish(
+        *(ours("web01", "app.log", 10 * n, b"line %04d\n" % n) for n in range(4)),
+        message(
+            "web01",
+            *(lines_of("app.log", 10 * n, b"line %04d\n" % n) for n in range(4, 9)),
+            lines_of("other.log", 0, b"another file's\n"),
+        ),
+        ("logs.p0.web01", b"nobody knows of what file", None),
+    )
+    partition.claim()
+    report = task.run(
+        partition.assignment(), replace(partition.destination, path_template=template)
+    )
+    assert report.done.until == last + 1, report
+
+    well = examined(partition, template=template)
+    (path,) = partition.output.rglob("app.log")
+    path.write_bytes(path.read_bytes().replace(b"line 0004\n", b""))
+    damaged = examined(partition, template=template)
+
+    assert (well.hosts, well.files) == (1, ())
+    (report,) = damaged.files
+    assert report.live == str(path.relative_to(partition.output))
+    assert report.difference.startswith(report.live)
+    assert report.expected - report.received == 1
+
+
+def test_files_are_well_that_are_rotated_and_compressed_while_they_are_looked_at(
+    partition: Partition,
+) -> None:
+    received(partition)
+    order = Order(partition.output, partition.state, "zstd")
+
+    def receive_more() -> None:
+        begin = sum(map(len, LINES))
+        for number in range(40):
+            more = b"more %03d, of a log that goes on\n" % number * 9
+            partition.publish(ours("web01", "app.log", begin, more))
+            begin += len(more)
+            partition.receive(partition.offset().next)
+            Retention(order, time.time_ns).tidy(lambda: False)
+
+    looks = 0
+    with ThreadPoolExecutor(1) as beside:
+        receiving = beside.submit(receive_more)
+        while not receiving.done():
+            assert examined(partition).files == ()
+            looks += 1
+        receiving.result()
+
+    assert looks > 3
+    assert list(partition.output.glob("web01.log.*.zst"))
+    assert examined(partition).files == ()
