@@ -21,8 +21,7 @@ from bench.processes import Process, Processes, wait_until
 from bench.road import LINE_BYTES, Road
 from bench.suite import Suite
 from bench.table import table
-from receiver.spark.classdata import class_data
-from receiver.spark.java import find_java
+from receiver.spark.java import class_data, find_java
 
 __all__ = ["Seen", "main", "receive_live"]
 

@@ -56,24 +56,22 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
     """Show who receives each partition, how far behind it is, what stops it, and what the stores say of its files."""
     settings = given(ReceiverSettings, options)
     log_to_stderr(settings)
-    from receiver.status import tables
-    from receiver.status.hosts import files_in, gaps_in
-    from receiver.status.status import Status, ask, gather
+    from receiver.status import status as document
 
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
-    partitions = ask(settings, "logreceiver status", lambda c: gather(c, now))
+    partitions = document.ask(settings, "logreceiver status", lambda c: document.gather(c, now))
     state = settings.state
-    found = Status(partitions, state, files_in(state), gaps_in(state))
+    found = document.Status(partitions, state, document.files_in(state), document.gaps_in(state))
     click.echo(
-        tables.status_json(found) if as_json else tables.status_table(found, with_hosts=hosts)
+        document.status_json(found) if as_json else document.status_table(found, with_hosts=hosts)
     )
 
 
 @logreceiver.command()
 def prepare() -> None:
     """Keep Spark's classes in a file, so that later starts of this Java take half as long; say how plain Spark finds it."""
-    from receiver.prepare import prepare as write_class_data
     from receiver.spark.java import find_java, home_for_launcher
+    from receiver.spark.prepare import prepare as write_class_data
 
     java = find_java(os.environ)
     path = write_class_data(java)

@@ -1,21 +1,30 @@
-"""What a receiver has done so far and how its partitions stand: counted by batches, never by lines, and logged as it happens."""
+"""What a running receiver has done and how its partitions stand: counted by batches, never by lines, and logged as it happens.
 
+Health page, status line, metrics and the answer to `logreceiver status` are made from it when somebody asks.
+"""
+
+import json
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 
+from broker.app.desk import health_page
+from broker.app.listening import Page
 from broker.app.rate import Rate
+from broker.app.sizes import format_size
+from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from receiver.consume.judging import Finding, Kind
 from receiver.consume.outcome import Blocked, Done
 from receiver.storage.gaps import gap_report
 
-__all__ = ["Meter", "Standing"]
+__all__ = ["Meter", "Standing", "View"]
 
 _SECOND = 1_000_000_000
 _MOST_LOGGED = 20  # findings of a report
+_LONG = 60.0  # seconds; what is blocked for less may pass by itself
 
 logger = logging.getLogger(__name__)
 
@@ -28,9 +37,10 @@ class Standing:
     `successor` who took it from us for good, and what is to be done about it.
     `pending` is how many messages waited after the last batch; `stored_at` when the last received message was stored,
     `committed_at` when a batch was committed, `blocked_since` when it got stuck: in nanoseconds since the epoch, 0 for
-    never. `seconds` is what all batches took together, `batch_seconds` one of the last stay.
+    never. `seconds` is what all batches took together, `batch_seconds` one of the last session.
     """
 
+    partition: int
     rate: Rate
     next: int = 0
     epoch: int = 0
@@ -51,20 +61,55 @@ class Standing:
     found: Counter[str] = field(default_factory=Counter)
     found_bytes: Counter[str] = field(default_factory=Counter)
 
+    def lag_seconds(self, now: int) -> float:
+        """Return the age of the last received line while others wait behind it, else 0."""
+        if not self.pending or not self.stored_at:
+            return 0.0
+        return max(0, now - self.stored_at) / _SECOND
+
+    def problem(self, now: int) -> str:
+        """Return why the partition is not received, empty when it is."""
+        seconds = (now - self.blocked_since) / _SECOND
+        if self.successor:
+            return f"partition {self.partition} was taken over by {self.successor}"
+        if self.blocked and seconds >= _LONG:
+            reason = f"{self.blocked.cause.value}: {self.blocked.detail}"
+            return f"partition {self.partition} is blocked for {seconds:.0f} s: {reason}"
+        return ""
+
+    def document(self, now: int) -> dict[str, object]:
+        """Return what only the owner knows, for JSON."""
+        size, lines = self.rate.per_second(now / _SECOND)
+        since = datetime.fromtimestamp(self.blocked_since // _SECOND, UTC)
+        return {
+            "lines_per_second": round(lines, 1),
+            "bytes_per_second": round(size, 1),
+            "batch_seconds": round(self.batch_seconds, 4),
+            "blocked": self.blocked
+            and {
+                "cause": self.blocked.cause.value,
+                "detail": self.blocked.detail,
+                "since": since.isoformat().replace("+00:00", "Z"),
+            },
+        }
+
 
 class Meter:
     """The counters of one run of the receiver; `clock` is nanoseconds since the epoch."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         """Begin at 0, now."""
-        self._clock = clock
-        self.since = clock()
+        self.clock = clock
         self.partitions: dict[int, Standing] = {}
 
     def expect(self, partition: int) -> None:
         """Take note of a partition that is to be received."""
-        now = self._clock() / _SECOND
-        self.partitions.setdefault(partition, Standing(Rate(now, now)))
+        now = self.clock() / _SECOND
+        self.partitions.setdefault(partition, Standing(partition, Rate(now, now)))
+
+    def forget(self, partition: int) -> None:
+        """Take note that a partition is not received any more, since it is empty and beyond the number of partitions."""
+        self.partitions.pop(partition, None)
 
     def claimed(self, partition: int, offset: Offset) -> None:
         """Take note that a partition is ours, and where it goes on."""
@@ -76,10 +121,10 @@ class Meter:
             standing.stored_at = int(stored.timestamp() * 1000) * (_SECOND // 1000)
 
     def done(self, done: Done, batches: int, seconds: float) -> None:
-        """Count what was committed in so many batches, which took so many seconds of work; the partition goes on."""
-        standing, now = self.partitions[done.partition], self._clock()
+        """Count what was committed in so many batches, which took so many seconds of work; the partition is not blocked."""
+        standing, now = self.partitions[done.partition], self.clock()
         if standing.blocked is not None:
-            logger.info("partition %d goes on", done.partition)
+            logger.info("partition %d: resumed", done.partition)
         standing.next = done.until
         standing.batches += batches
         standing.seconds += seconds
@@ -98,25 +143,21 @@ class Meter:
             standing.found_bytes[finding.kind.value] += finding.end - finding.start
         _log(done)
 
-    def forget(self, partition: int) -> None:
-        """Take note that a partition is not received any more, since it is empty and beyond the number of partitions."""
-        self.partitions.pop(partition, None)
-
     def standing_by(self, partition: int, owner: str) -> None:
         """Take note that a partition is waited for while `owner` has it."""
-        self._let_go(partition).owner = owner
+        self._released(partition).owner = owner
 
     def lost(self, partition: int, successor: str) -> None:
         """Take note that another receiver has taken a partition over."""
-        self._let_go(partition).successor = successor
+        self._released(partition).successor = successor
 
-    def _let_go(self, partition: int) -> Standing:
+    def _released(self, partition: int) -> Standing:
         standing = self.partitions[partition]
         standing.pending, standing.blocked, standing.blocked_since = 0, None, 0
         return standing
 
     def blocked(self, blocked: Blocked) -> None:
-        """Take note that a partition is stuck; it has been since the first time that this was said. Each reason is logged once."""
+        """Take note that a partition is blocked, since the first time that this was said. Each reason is logged once."""
         standing = self.partitions[blocked.partition]
         if standing.blocked != blocked:
             logger.error(
@@ -124,11 +165,95 @@ class Meter:
                 *(blocked.partition, blocked.cause.value, blocked.detail),
             )
         standing.blocked = blocked
-        standing.blocked_since = standing.blocked_since or self._clock()
+        standing.blocked_since = standing.blocked_since or self.clock()
 
     def waiting(self, partition: int, messages: int) -> None:
         """Take note of how many messages wait for a partition."""
         self.partitions[partition].pending = messages
+
+
+class View:
+    """A receiver as others see it, as of now."""
+
+    def __init__(self, connection: Connection, meter: Meter) -> None:
+        """Remember where to look."""
+        self._connection = connection
+        self._meter = meter
+
+    @property
+    def now(self) -> int:
+        """The time, in nanoseconds since the epoch."""
+        return self._meter.clock()
+
+    @property
+    def partitions(self) -> list[Standing]:
+        """All partitions, by number."""
+        return [standing for _, standing in sorted(self._meter.partitions.items())]
+
+    @property
+    def away(self) -> str:
+        """Why the broker is away, empty while it is there."""
+        return self._connection.away
+
+    @property
+    def lag_seconds(self) -> float:
+        """How far the partition that is farthest behind is behind."""
+        now = self.now
+        return max((one.lag_seconds(now) for one in self.partitions), default=0.0)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether Spark has started and every partition is ours, or another's and waited for; or the broker is waited for."""
+        standings = self.partitions
+        is_started = bool(standings) and all(one.epoch or one.owner for one in standings)
+        return is_started or bool(self.away)
+
+    def health(self) -> Page:
+        """Return the page of `/healthz`."""
+        now = self.now
+        problems = (problem for one in self.partitions if (problem := one.problem(now)))
+        return health_page(self._not_receiving() or "; ".join(problems))
+
+    def report(self) -> bytes:
+        """Return the answer to `status`: JSON, by partition."""
+        now = self.now
+        partitions = {str(one.partition): one.document(now) for one in self.partitions}
+        return json.dumps({"partitions": partitions}).encode()
+
+    def status(self) -> str:
+        """Return one line on how the receiver does."""
+        return self._not_receiving() or "; ".join(self._work())
+
+    def news(self) -> object:
+        """Return None: the status is quickly made."""
+
+    def is_moving(self, most: float) -> bool:
+        """Return True: what could hang does so in a task, which blocks its partition, and is reported there."""
+        return most > 0
+
+    def _not_receiving(self) -> str:
+        if self.away:
+            return f"waiting for the broker: {self.away}"
+        return "" if self.is_ready else "starting"
+
+    def _work(self) -> Iterator[str]:
+        all_, seconds = self.partitions, self.now / _SECOND
+        if ours := [one for one in all_ if not one.owner and not one.successor]:
+            pending = sum(one.pending for one in ours)
+            rate = format_size(int(sum(one.rate.per_second(seconds)[0] for one in ours)))
+            plural = "" if len(ours) == 1 else "s"
+            yield f"{len(ours)} partition{plural}, {pending:,} messages behind, {rate}/s"
+        for owner in sorted({one.owner for one in all_} - {""}):
+            numbers = _numbers(one for one in all_ if one.owner == owner)
+            yield f"standing by behind {owner} (partition {numbers})"
+        if blocked := _numbers(one for one in all_ if one.blocked):
+            yield f"blocked: {blocked}"
+        if lost := _numbers(one for one in all_ if one.successor):
+            yield f"taken over by another receiver: {lost}"
+
+
+def _numbers(standings: Iterable[Standing]) -> str:
+    return ", ".join(str(one.partition) for one in standings)
 
 
 def _log(done: Done) -> None:

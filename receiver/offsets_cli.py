@@ -41,12 +41,11 @@ def offsets() -> None:
 def show(as_json: bool, **options: Any) -> None:
     """Show each partition's offset, its owner, and what waits behind it."""
     settings = _settings(options)
-    from receiver.status import tables
-    from receiver.status.status import ask, gather
+    from receiver.status.status import ask, gather, partitions_json, partitions_table
 
     wanted = settings.wanted if settings.partition else range
     partitions = ask(settings, _PROGRAM, lambda c: gather(c, _now(), wanted))
-    write = tables.partitions_json if as_json else tables.partitions_table
+    write = partitions_json if as_json else partitions_table
     click.echo(write(partitions))
 
 
@@ -55,7 +54,7 @@ def show(as_json: bool, **options: Any) -> None:
     "--to",
     required=True,
     metavar="PLACE",
-    help="A sequence, earliest, latest, or a time such as 2026-11-20T10:00+01:00 (UTC without a zone).",
+    help="A sequence, earliest, latest, or a time such as 2026-11-20T10:00+01:00 (UTC without a zone) or 2h.",
 )
 @_YES
 @_FORCE
@@ -139,29 +138,29 @@ def _settings(options: dict[str, Any], *, needs_partition: bool = False) -> Rece
 
 def _move(settings: ReceiverSettings, to: str, *, yes: bool, force: bool) -> None:
     from broker.client.partitions import require_layout
-    from receiver.status import by_hand
+    from receiver.status.move import Move, carry_out, propose
     from receiver.status.status import ask
 
-    async def propose(connection: Connection) -> list[by_hand.Move]:
+    async def proposed(connection: Connection) -> list[Move]:
         now = _now()
         layout = await require_layout(connection)
         return [
-            await by_hand.propose(connection, layout.stream_of(number), number, to, now)
+            await propose(connection, layout.stream_of(number), number, to, now)
             for number in settings.wanted(layout.partitions)
         ]
 
-    async def carry_out(connection: Connection) -> None:
+    async def move_all(connection: Connection) -> None:
         for move in moves:
-            await by_hand.carry_out(connection, move)
+            await carry_out(connection, move)
             click.echo(f"partition {move.partition}: done")
 
-    moves = ask(settings, _PROGRAM, propose)
+    moves = ask(settings, _PROGRAM, proposed)
     for move in moves:
         click.echo(f"partition {move.partition}: {move.words}")
         if move.objection and not force:
             raise OperatorError(f"partition {move.partition}: {move.objection}")
     _confirm(yes=yes)
-    ask(settings, _PROGRAM, carry_out, patience=0.0)
+    ask(settings, _PROGRAM, move_all, patience=0.0)
 
 
 def _confirm(*, yes: bool) -> None:

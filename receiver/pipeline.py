@@ -40,11 +40,10 @@ from receiver.driver.presence import Presence
 from receiver.driver.reach import check_reach, watch
 from receiver.driver.retention import RetentionWorker
 from receiver.driver.runner import run_job, warm_up
-from receiver.meter import Meter
+from receiver.meter import Meter, View
 from receiver.permissions import Permissions
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local, spark_context, watch_jvm
-from receiver.status.view import View
 from receiver.storage.folders import make_folder
 from receiver.storage.retention import Retention
 
@@ -79,7 +78,7 @@ class _Pipeline:
             settings.server, f"logreceiver {self._owner}", access=settings.access
         )
         self._meter = Meter(time.time_ns)
-        self._view = View(self._connection, self._meter, time.time_ns)
+        self._view = View(self._connection, self._meter)
         self._ending = Ending(Exit.DONE, _LAST_RESORT)
         self._stop = self._ending.asked
         self._presence = Presence(self._connection, self._view.report)
@@ -143,7 +142,6 @@ class _Pipeline:
             self._settings.master,
             slots=slots,
             conf=self._settings.spark,
-            scratch=self._settings.state,
             executor_python=self._settings.executor_python,
         )
         with self._ending.breaking_off(), self._notifier.excused(_STARTED_WITHIN):
@@ -192,9 +190,8 @@ class _Pipeline:
     async def _log_catching_up(self) -> None:
         while True:
             await asyncio.sleep(_LOOK)
-            report = self._view.look()
-            if any(one.lag_seconds >= _BEHIND for one in report.partitions):
-                logger.info("catching up: %s", report.sentence)
+            if self._view.lag_seconds >= _BEHIND:
+                logger.info("catching up: %s", self._view.status())
 
     async def _watch(self, spark: SparkContext) -> None:
         if is_local(self._settings.master):

@@ -5,12 +5,10 @@ platform, and nothing of ours installed: Spark brings it the archive.
 """
 
 import importlib.util
-import queue
 import socket
-import threading
-import time
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -22,7 +20,7 @@ FOLDER = "logship"
 """The name of the folder, in an executor's own, in which Spark unpacks the archive."""
 
 _SCHEME = "spark://"
-_PATIENCE = 10.0  # seconds for names and connections, all masters at once
+_PATIENCE = 5.0  # seconds for a connection
 _NEEDED = ("broker", "receiver", "nats", "zstandard")
 _WHERE_THERE = ("nacl", "cffi", "_cffi_backend")  # keys are signed with it; an extra
 _SKIPPED = {"__pycache__", "tests"}
@@ -31,53 +29,34 @@ _SKIPPED = {"__pycache__", "tests"}
 def check_masters(master: str, patience: float = _PATIENCE) -> None:
     """Return as soon as one of the masters of `spark://host:port,host:port` takes a connection; any other URL is not asked.
 
-    Raises OperatorError saying why none does, `ConfigurationError` for what is no such address.
+    Each is given `patience` seconds. Raises OperatorError saying why none does, `ConfigurationError` for what is no such
+    address.
     """
     if not master.startswith(_SCHEME):
         return
-    answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-    addresses = [_address(part, master) for part in master.removeprefix(_SCHEME).split(",")]
-    for host, port in addresses:
-        # a name that is being looked up cannot be given up: whoever waits for it is left behind
-        threading.Thread(target=_ask, args=(host, port, patience, answers), daemon=True).start()
-    until = time.monotonic() + patience
     refusals = []
-    for _ in addresses:
+    for host, port in [_address(part, master) for part in master.removeprefix(_SCHEME).split(",")]:
         try:
-            refusal = answers.get(timeout=max(until - time.monotonic(), 0.0))
-        except queue.Empty:
-            refusals.append(f"no answer within {patience:g} s")
-            break
-        if not refusal:
+            socket.create_connection((host, port), patience).close()
+        except OSError as error:
+            refusals.append(f"{host}:{port}: {error.strerror or error}")
+        except UnicodeError:  # a name that no look-up takes
+            refusals.append(f"{host}:{port}: no name of a machine")
+        else:
             return
-        refusals.append(refusal)
     raise OperatorError(
         f"no Spark master answers at {master}: {'; '.join(refusals)}; start it, or give another --master"
     )
 
 
 def _address(part: str, master: str) -> tuple[str, int]:
-    try:
+    with suppress(ValueError):
         parsed = urlsplit(f"//{part}")
-        host, port = parsed.hostname, parsed.port
-    except ValueError:
-        host = port = None
-    if not host or not port:
-        raise ConfigurationError(
-            f"{master} is no address of a Spark master; give --master spark://host:port"
-        )
-    return host, port
-
-
-def _ask(host: str, port: int, patience: float, answers: "queue.SimpleQueue[str]") -> None:
-    try:
-        socket.create_connection((host, port), patience).close()
-    except OSError as error:
-        answers.put(f"{host}:{port}: {error.strerror or error}")
-    except UnicodeError:  # a name that no look-up takes
-        answers.put(f"{host}:{port}: no name of a machine")
-    else:
-        answers.put("")
+        if parsed.hostname and parsed.port:
+            return parsed.hostname, parsed.port
+    raise ConfigurationError(
+        f"{master} is no address of a Spark master; give --master spark://host:port"
+    )
 
 
 def pack(folder: Path) -> Path:

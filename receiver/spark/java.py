@@ -9,14 +9,26 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
+
 from broker.app.exits import ConfigurationError
 from broker.app.whole import write_whole
 
-__all__ = ["SUPPORTED", "Java", "find_java", "home_for_launcher", "launched"]
+__all__ = [
+    "SUPPORTED",
+    "Java",
+    "class_data",
+    "find_java",
+    "home_for_launcher",
+    "launched",
+    "recorded",
+    "used",
+]
 
 SUPPORTED = (17, 21, 25)
 """The Java releases that Spark 4.3 is built and tested for."""
@@ -26,6 +38,8 @@ _RELEASE_LINE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
 _VERSION_LINE = re.compile(r'version "([^"]+)"')
 _PATIENCE = 20  # seconds; a JVM on a busy machine answers `-version` in one or two
 _MODULE = "jdk.incubator.vector"
+_QUIET = ("-Xlog:disable",)  # Java goes on without a file that does not fit, and need not say so
+_AHEAD_OF_TIME = 24  # JEP 483; one step since JEP 514 (25)
 _SCRIPT = f"""#!/bin/sh
 # written by `logreceiver prepare`
 for word; do
@@ -138,3 +152,25 @@ def _has_module(home: Path) -> bool:
         return _MODULE in (home / "release").read_text(errors="replace")
     except OSError:
         return False
+
+
+def class_data(java: Java) -> Path:
+    """Return where the file with Spark's classes for a Java is, or would be: with the packages. A start that finds it is shorter."""
+    suffix = "aot" if java.release >= _AHEAD_OF_TIME else "jsa"
+    folder = Path(sys.prefix) / "var" / "cache" / "logship"
+    return folder / f"spark-{pyspark.__version__}-java-{java.version}.{suffix}"
+
+
+def used(java: Java) -> tuple[str, ...]:
+    """Return the options with which Java uses the file; none when there is none."""
+    path = class_data(java)
+    if not path.is_file():
+        return ()
+    name = "AOTCache" if java.release >= _AHEAD_OF_TIME else "SharedArchiveFile"
+    return (f"-XX:{name}={path}", *_QUIET)
+
+
+def recorded(java: Java, path: Path) -> tuple[str, ...]:
+    """Return the options with which Java writes at its end, into `path`, what it has loaded."""
+    name = "AOTCacheOutput" if java.release >= _AHEAD_OF_TIME else "ArchiveClassesAtExit"
+    return (f"-XX:{name}={path}", *_QUIET)

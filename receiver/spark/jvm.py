@@ -119,7 +119,8 @@ def _start(
     java: Java, scratch: Path, options: Sequence[str], environment: Mapping[str, str]
 ) -> "subprocess.Popen[bytes]":
     # a JVM that has lost us, and then its folder too while it starts, would stay for ever
-    with in_use(scratch) as lock:
+    lock = in_use(scratch)
+    try:
         return subprocess.Popen(
             [
                 str(java.executable),
@@ -134,6 +135,8 @@ def _start(
             pass_fds=(lock,),
             process_group=0,  # Ctrl-C in a terminal reaches us alone; we end it when the work is done
         )
+    finally:
+        os.close(lock)
 
 
 @contextmanager

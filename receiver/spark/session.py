@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 
 from broker.app.exits import ConfigurationError, OperatorError
-from receiver.spark.classdata import used
 from receiver.spark.cluster import FOLDER, check_masters, pack
-from receiver.spark.java import find_java
+from receiver.spark.java import find_java, used
 from receiver.spark.jvm import END_WITHIN, JvmFailed, death_told, gateway_to_jvm
 from receiver.spark.scratch import scratch_folder
 from receiver.spark.worker_log import told
@@ -34,7 +33,6 @@ __all__ = [
 
 _ATTEMPTS = 4
 _LOOK = 1.0  # seconds
-_SLOW = 20.0  # seconds; ten are usual where a machine is busy otherwise
 _LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)\])?")
 
 logger = logging.getLogger(__name__)
@@ -120,7 +118,6 @@ def spark_context(
     app_name: str = "logreceiver",
     slots: int | None = None,
     conf: Mapping[str, str] | None = None,
-    scratch: Path | None = None,
     executor_python: str = "python3",
     options: Sequence[str] | None = None,
     end_within: float = END_WITHIN,
@@ -128,10 +125,9 @@ def spark_context(
     """Start a JVM with a SparkContext in it, and end both; one at a time per process, as often as wanted.
 
     `slots` is how many tasks run at once: with a local master the size of its pool, on a cluster the most cores that
-    are asked for. `conf` adds Spark settings, scratch data goes under `scratch` (a state folder) and is removed. The
-    executors of a cluster are sent our packages and run them with `executor_python`, of our own minor version. Raises
+    are asked for. `conf` adds Spark settings. The executors of a cluster are sent our packages and run them with `executor_python`, of our own minor version. Raises
     `ConfigurationError` without a Java or for a wrong setting, OperatorError when Spark does not start, when no master of the
-    cluster is there, or when it does not take us within a minute, `JvmFailed`. A start that takes long is told.
+    cluster is there, or when it does not take us within a minute, `JvmFailed`.
 
     `options` are for the JVM instead of those that use kept class data; it is given `end_within` seconds to end.
     """
@@ -140,8 +136,7 @@ def spark_context(
     java = find_java(os.environ)
     chosen = used(java) if options is None else options
     with (
-        _told_when_slow(master) as started,
-        scratch_folder(scratch) as folder,
+        scratch_folder() as folder,
         gateway_to_jvm(
             java, folder, chosen, _environment(master), end_within=end_within
         ) as gateway,
@@ -158,7 +153,6 @@ def spark_context(
                 if not is_local(master):
                     with _refusals_told(master):
                         context.addArchive(f"{pack(folder)}#{FOLDER}")
-                started()
                 yield context
             finally:
                 _stop(context)
@@ -174,20 +168,6 @@ async def watch_jvm(spark: SparkContext) -> None:
         if (code := process.poll()) is not None:
             raise JvmFailed(f"Spark's Java process has died ({code}); start again")
         await asyncio.sleep(_LOOK)
-
-
-@contextmanager
-def _told_when_slow(master: str) -> Iterator[Callable[[], None]]:
-    """Say what is waited for when that takes long; until what is yielded is called."""
-    waited = "Java" if is_local(master) else f"Java and {master}"
-    words = "Spark has not started for %g s; still waiting for %s"
-    timer = threading.Timer(_SLOW, logger.warning, (words, _SLOW, waited))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield timer.cancel
-    finally:
-        timer.cancel()
 
 
 @contextmanager

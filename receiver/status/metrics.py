@@ -17,34 +17,30 @@ from prometheus_client.core import (
 from broker.app.exposition import exposed
 from receiver.consume.judging import Kind
 from receiver.consume.outcome import Cause
-from receiver.status.view import PartitionReport, View
+from receiver.meter import Standing, View
 
 __all__ = ["Metrics"]
 
 _SECOND = 1_000_000_000
-_COUNTERS: dict[str, tuple[str, Callable[[PartitionReport], float]]] = {
-    "lines": ("Lines that are committed.", lambda p: p.counted.lines),
-    "bytes": ("Bytes of lines that are committed.", lambda p: p.counted.bytes),
-    "messages": ("Messages that are committed.", lambda p: p.counted.messages),
-    "batches": ("Batches that are committed.", lambda p: p.counted.batches),
-    "batch_seconds": ("Seconds of work on batches.", lambda p: p.counted.seconds),
-    "quarantined": ("Messages that were set aside.", lambda p: p.counted.quarantined),
+_COUNTERS: dict[str, tuple[str, Callable[[Standing], float]]] = {
+    "lines": ("Lines that are committed.", lambda p: p.lines),
+    "bytes": ("Bytes of lines that are committed.", lambda p: p.bytes),
+    "messages": ("Messages that are committed.", lambda p: p.messages),
+    "batches": ("Batches that are committed.", lambda p: p.batches),
+    "batch_seconds": ("Seconds of work on batches.", lambda p: p.seconds),
+    "quarantined": ("Messages that were set aside.", lambda p: p.quarantined),
 }
-_GAUGES: dict[str, tuple[str, Callable[[PartitionReport], float]]] = {
-    "offset": ("The first sequence that no file holds yet.", lambda p: p.counted.next),
-    "epoch": ("How often the partition has changed hands.", lambda p: p.counted.epoch),
-    "lag_messages": ("Messages that waited after the last batch.", lambda p: p.counted.pending),
-    "lag_seconds": (
-        "Age of the last received line while others wait behind it.",
-        lambda p: p.lag_seconds,
-    ),
+_GAUGES: dict[str, tuple[str, Callable[[Standing], float]]] = {
+    "offset": ("The first sequence that no file holds yet.", lambda p: p.next),
+    "epoch": ("How often the partition has changed hands.", lambda p: p.epoch),
+    "lag_messages": ("Messages that waited after the last batch.", lambda p: p.pending),
     "last_commit_timestamp_seconds": (
         "When a batch was committed last; 0 before the first.",
-        lambda p: p.counted.committed_at / _SECOND,
+        lambda p: p.committed_at / _SECOND,
     ),
     "lost": (
         "1 since another receiver has taken the partition over.",
-        lambda p: bool(p.counted.successor),
+        lambda p: bool(p.successor),
     ),
 }
 
@@ -58,17 +54,22 @@ class Metrics:
         self.page = exposed(self._collect)
 
     def _collect(self) -> Iterator[Metric]:
-        report = self._view.look()
+        partitions, now = self._view.partitions, self._view.now
         for kind, families in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
             for name, (text, value) in families.items():
                 family = kind(f"logreceiver_{name}", text, labels=["partition"])
-                for one in report.partitions:
+                for one in partitions:
                     family.add_metric([str(one.partition)], value(one))
                 yield family
-        yield _blocked(report.partitions)
-        yield from _findings(report.partitions)
+        text = "Age of the last received line while others wait behind it."
+        lag = GaugeMetricFamily("logreceiver_lag_seconds", text, labels=["partition"])
+        for one in partitions:
+            lag.add_metric([str(one.partition)], one.lag_seconds(now))
+        yield lag
+        yield _blocked(partitions)
+        yield from _findings(partitions)
         yield GaugeMetricFamily(
-            "logreceiver_waiting", "1 while it waits for the broker.", bool(report.waiting_for)
+            "logreceiver_waiting", "1 while it waits for the broker.", bool(self._view.away)
         )
         yield InfoMetricFamily(
             "logreceiver_build",
@@ -77,18 +78,17 @@ class Metrics:
         )
 
 
-def _blocked(partitions: Sequence[PartitionReport]) -> Metric:
+def _blocked(partitions: Sequence[Standing]) -> Metric:
     text, labels = "1 while a partition cannot go on, by why.", ["partition", "cause"]
     family = GaugeMetricFamily("logreceiver_blocked", text, labels=labels)
     for one in partitions:
         for cause in Cause:
-            blocked = one.counted.blocked
-            is_it = blocked is not None and blocked.cause is cause
+            is_it = one.blocked is not None and one.blocked.cause is cause
             family.add_metric([str(one.partition), cause.value], is_it)
     return family
 
 
-def _findings(partitions: Sequence[PartitionReport]) -> Iterator[Metric]:
+def _findings(partitions: Sequence[Standing]) -> Iterator[Metric]:
     labels = ["partition", "kind"]
     text = "Blocks that did not follow their predecessor."
     counts = CounterMetricFamily("logreceiver_findings", text, labels=labels)
@@ -96,6 +96,6 @@ def _findings(partitions: Sequence[PartitionReport]) -> Iterator[Metric]:
     sizes = CounterMetricFamily("logreceiver_finding_bytes", text, labels=labels)
     for one in partitions:
         for kind in Kind:
-            counts.add_metric([str(one.partition), kind.value], one.counted.found[kind.value])
-            sizes.add_metric([str(one.partition), kind.value], one.counted.found_bytes[kind.value])
+            counts.add_metric([str(one.partition), kind.value], one.found[kind.value])
+            sizes.add_metric([str(one.partition), kind.value], one.found_bytes[kind.value])
     yield from (counts, sizes)

@@ -1,38 +1,52 @@
-"""The status of the partitions as one document, of which `status` and `offsets show` print their part.
+"""The status of the partitions and of the received files: one document, printed as tables for people or as JSON.
 
-What KV and the stream know is asked of the broker; what only the owner knows, of the owner, if it lives.
+What KV and the stream know is asked of the broker; what only the owner knows, of the owner, if it lives; what is known of
+files, of the stores in the state folder.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from broker.app.durations import format_duration
 from broker.app.exits import OperatorError
+from broker.app.printable import printable
+from broker.app.sizes import format_size
+from broker.app.table import aligned
 from broker.app.untrusted import json_object
 from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.client.partitions import existing_partitions, require_layout
 from broker.client.patience import ELECTION, until_answered
 from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import (
-    OFFSETS_BUCKET,
-    offset_key,
-)
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from broker.wire.subjects import partition_filter
 from receiver.driver.presence import report_of
 from receiver.settings import ReceiverSettings
-from receiver.status.hosts import HostFile, HostGaps
+from receiver.storage.gaps import missing
+from receiver.storage.position import Damaged
+from receiver.storage.store import Store
 
 __all__ = [
     "Blockade",
+    "HostFile",
+    "HostGaps",
     "PartitionStatus",
     "Status",
     "ask",
+    "files_in",
+    "gaps_in",
     "gather",
+    "partitions_json",
+    "partitions_table",
+    "status_json",
+    "status_table",
     "waiting",
 ]
 
@@ -40,6 +54,12 @@ Answer = TypeVar("Answer")
 
 _NO_MESSAGE = 10037
 _UNCLAIMED = Offset(0, 0, "", "")
+_RUNNING = {True: "yes", False: "no", None: "?"}
+_FILES = """
+SELECT path, last_line, length + coalesce(closed, 0), coalesce(count, 0) FROM files LEFT JOIN (
+  SELECT live, sum(size) AS closed, count(*) AS count FROM segments WHERE path != live GROUP BY live
+) ON live = path WHERE length NOT NULL AND host != ''
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +99,29 @@ class PartitionStatus:
     batch_seconds: float | None = None
     blocked: Blockade | None = None
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostFile:
+    """A live file by its path below the output folder, with its closed segments.
+
+    `last_line` is when its last line was stored (RFC 3339), empty when there is none; `size` is in bytes on the disk, of
+    all its files, `segments` how many of them are closed.
+    """
+
+    path: str
+    last_line: str
+    size: int
+    segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostGaps:
+    """What never came of a host's files; `size` is in bytes of those files."""
+
+    host: str
+    gaps: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +189,7 @@ async def _partition(
     try:
         offset = Offset.decode(entry.value) if entry else _UNCLAIMED
     except UnreadableOffset as unreadable:
-        error = f"{unreadable}{await _last_readable(connection, partition)}"
+        error = str(unreadable)
     left = await waiting(connection, name, partition, offset.next)
     report = await report_of(connection, offset.presence) if offset.presence else None
     return PartitionStatus(
@@ -233,12 +276,101 @@ def _blockade(value: object) -> Blockade | None:
             return None
 
 
-async def _last_readable(connection: Connection, partition: int) -> str:
-    """Return a sentence about the newest offset of a partition that the bucket has and that can be read."""
-    for one in reversed(await bucket.history(connection, OFFSETS_BUCKET, offset_key(partition))):
-        with suppress(UnreadableOffset):
-            offset = Offset.decode(one.value)
-            return (
-                f"; at {one.time} it was {offset.next}, in epoch {offset.epoch} of {offset.owner}"
-            )
-    return ""
+def files_in(state: Path) -> list[HostFile]:
+    """Return the files of all hosts, by path; a store that cannot be read has none."""
+    found = [
+        HostFile(str(path), _rfc3339(int(str(moment))), int(str(size)), int(str(segments)))
+        for rows in _each(state, lambda store: store.rows(_FILES))
+        for path, moment, size, segments in rows
+    ]
+    return sorted(found, key=lambda file: file.path)
+
+
+def gaps_in(state: Path) -> list[HostGaps]:
+    """Return what never came, by host; a store that cannot be read says nothing."""
+    gaps, sizes = Counter[str](), Counter[str]()
+    for found in _each(state, missing):
+        gaps.update({host: one.gaps for host, one in found.items()})
+        sizes.update({host: one.size for host, one in found.items()})
+    return [HostGaps(host, gaps[host], sizes[host]) for host in sorted(gaps)]
+
+
+def _each(state: Path, look: Callable[[Store], Answer]) -> Iterator[Answer]:
+    for path in sorted(state.glob("p*.db")):
+        with suppress(OSError, Damaged), Store(path) as store:
+            yield look(store)
+
+
+def _rfc3339(moment: int) -> str:
+    if not moment:
+        return ""
+    stored = datetime.fromtimestamp(moment // 1_000_000_000, UTC)
+    return stored.isoformat().replace("+00:00", "Z")
+
+
+def status_json(status: Status) -> str:
+    """Write the status for programs; the keys are the field names, and stay."""
+    return json.dumps({**asdict(status), "state_dir": str(status.state_dir)}, indent=2)
+
+
+def partitions_json(partitions: Sequence[PartitionStatus]) -> str:
+    """Write the status of partitions for programs, as it stands in that of all."""
+    return json.dumps({"partitions": list(map(asdict, partitions))}, indent=2)
+
+
+def partitions_table(partitions: Sequence[PartitionStatus]) -> str:
+    """Write the status of partitions for people."""
+    head = (
+        *("partition", "next", "behind", "oldest", "lines", "bytes", "lines/s", "batch"),
+        *("epoch", "running", "owner", "last commit"),
+    )
+    rows = _columns([head, *map(_status_row, partitions)])
+    return "\n\n".join(filter(None, (rows, "\n".join(_troubles(partitions)))))
+
+
+def status_table(status: Status, *, with_hosts: bool) -> str:
+    """Write the status for people."""
+    parts = [partitions_table(status.partitions)]
+    if files := status.files:
+        size = format_size(sum(file.size for file in files))
+        closed = sum(file.segments for file in files)
+        parts.append(
+            f"stores in {status.state_dir}: {len(files):,} live files, {closed:,} closed, {size}"
+        )
+    if with_hosts and files:
+        rows = [(f.path, f.last_line or "none", f"{f.size:,}", str(f.segments)) for f in files]
+        parts.append(_columns([("file", "last line", "bytes", "closed"), *rows]))
+    if status.gaps:
+        gaps = [(gap.host, str(gap.gaps), f"{gap.size:,}") for gap in status.gaps]
+        parts.append(_columns([("host", "gaps", "bytes that never came"), *gaps]))
+    return "\n\n".join(parts)
+
+
+def _status_row(p: PartitionStatus) -> tuple[str, ...]:
+    seconds = p.behind_seconds
+    oldest = "?" if seconds is None else format_duration(timedelta(seconds=round(seconds)))
+    return (
+        *(str(p.partition), str(p.next), str(p.behind), oldest, f"{p.lines:,}", f"{p.size:,}"),
+        "" if p.lines_per_second is None else f"{p.lines_per_second:,.0f}",
+        "" if p.batch_seconds is None else f"{p.batch_seconds * 1000:.0f} ms",
+        str(p.epoch),
+        _RUNNING[p.running],
+        "UNREADABLE" if p.error else p.owner or "nobody yet",
+        p.committed_at or "never",
+    )
+
+
+def _troubles(partitions: Sequence[PartitionStatus]) -> list[str]:
+    blocked = [
+        f"partition {p.partition} is blocked since {p.blocked.since}, {p.blocked.cause}: {p.blocked.detail}"
+        for p in partitions
+        if p.blocked
+    ]
+    unreadable = [
+        f"partition {p.partition} cannot be received: {p.error}" for p in partitions if p.error
+    ]
+    return [printable(line) for line in (*blocked, *unreadable)]
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    return aligned(rows[0], rows[1:], left=range(len(rows[0])))

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +15,8 @@ Call = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    scratch: Path = tmp_path_factory.mktemp("spark")
-    with spark_session("local[2]", scratch) as session:
+def spark() -> Iterator[SparkSession]:
+    with spark_session("local[2]") as session:
         yield session
 
 

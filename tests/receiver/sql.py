@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -13,9 +12,9 @@ __all__ = ["spark_session"]
 
 
 @contextmanager
-def spark_session(master: str, scratch: Path) -> Iterator[SparkSession]:
+def spark_session(master: str) -> Iterator[SparkSession]:
     """Start Spark with a session on it, and end both."""
-    with spark_context(master, scratch=scratch) as context:
+    with spark_context(master) as context:
         session = SparkSession(context)
         try:
             yield session

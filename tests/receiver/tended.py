@@ -18,7 +18,7 @@ from receiver.consume.assignment import Assignment, Destination, Stay, Turn
 from receiver.consume.claim import Claim
 from receiver.consume.offsets import FilesMismatch, StreamMismatch, position_of
 from receiver.consume.outcome import Blocked, Cause, Report, Superseded
-from receiver.status import by_hand
+from receiver.status.move import carry_out, propose
 from receiver.storage.adopt import adopt
 from receiver.storage.layout import Layout
 from receiver.storage.site import Site
@@ -106,8 +106,8 @@ class Tended:
     def put_offset(self, partition: int, to: str) -> None:
         async def put(connection: Connection) -> None:
             now = NOW
-            move = await by_hand.propose(connection, STREAM, partition, to, now)
-            await by_hand.carry_out(connection, move)
+            move = await propose(connection, STREAM, partition, to, now)
+            await carry_out(connection, move)
 
         self.broker.ask(put)
 

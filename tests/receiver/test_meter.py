@@ -1,25 +1,242 @@
-"""What of a partition is logged."""
+"""What Prometheus, a load balancer and `status` are told of a receiver."""
+
+import json
+from datetime import UTC, datetime
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from broker.client.connection import Connection
+from broker.wire.offset import Offset
 from receiver.consume.judging import Finding, Kind
-from receiver.consume.outcome import Done
-from receiver.meter import Meter
+from receiver.consume.outcome import Blocked, Cause, Done
+from receiver.meter import Meter, View
+from receiver.status.metrics import Metrics
 
-GAP = Finding(Kind.GAP, "evil", "/var/log/a", "id", 10, 25, 7, 1)
+SECOND = 1_000_000_000
+NOW = int(datetime(2026, 11, 21, tzinfo=UTC).timestamp()) * SECOND
+GAP = Finding(Kind.GAP, "web01", "/var/log/a.log", "f1", 100, 350, 40, NOW)
 
 
-def told(caplog: pytest.LogCaptureFixture, *findings: Finding) -> list[str]:
-    meter = Meter(lambda: 0)
-    meter.expect(0)
-    meter.done(Done(0, 1, 1, findings=findings), 1, 1.0)
-    return caplog.messages
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def meter(clock: Clock) -> Meter:
+    meter = Meter(clock)
+    for partition in (0, 3):
+        meter.expect(partition)
+    return meter
+
+
+@pytest.fixture
+def view(meter: Meter) -> View:
+    return View(Connection([], ""), meter)
+
+
+def samples(metrics: Metrics) -> dict[str, float]:
+    families = text_string_to_metric_families(metrics.page().body.decode())
+    return {
+        sample.name + "".join(f"|{value}" for value in sample.labels.values()): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def problem(view: View) -> str:
+    return view.health().body.decode().strip().removeprefix("ok")
+
+
+def a_session(partition: int, pending: int = 0) -> Done:
+    return Done(
+        partition,
+        first=10,
+        until=50,
+        messages=40,
+        lines=4000,
+        size=800_000,
+        quarantined=2,
+        pending=pending,
+        stored_at=NOW - 90 * SECOND,
+        findings=(GAP,),
+    )
+
+
+def test_what_is_committed_is_counted_for_each_partition(meter: Meter, view: View) -> None:
+    meter.claimed(0, Offset(10, 7, "", ""))
+    meter.done(a_session(0), batches=3, seconds=0.5)
+    meter.done(a_session(0, pending=5), batches=2, seconds=0.5)
+
+    told = samples(Metrics(view))
+
+    assert told["logreceiver_lines_total|0"] == 8000
+    assert told["logreceiver_bytes_total|0"] == 1_600_000
+    assert told["logreceiver_messages_total|0"] == 80
+    assert told["logreceiver_batches_total|0"] == 5
+    assert told["logreceiver_quarantined_total|0"] == 4
+    assert told["logreceiver_offset|0"] == 50
+    assert told["logreceiver_epoch|0"] == 7
+    assert told["logreceiver_lag_messages|0"] == 5
+    assert told["logreceiver_lag_seconds|0"] == 90
+    assert told["logreceiver_last_commit_timestamp_seconds|0"] == NOW / SECOND
+    assert told["logreceiver_findings_total|gap|0"] == 2
+    assert told["logreceiver_finding_bytes_total|gap|0"] == 500
+    assert told["logreceiver_lines_total|3"] == 0
+    assert told["logreceiver_lag_seconds|3"] == 0
+
+
+def test_every_block_of_repeats_that_follow_on_each_other_is_counted(
+    meter: Meter, view: View
+) -> None:
+    repeats = Finding(Kind.REPEAT, "web01", "/var/log/a.log", "f1", 0, 900, 40, NOW, blocks=30)
+    meter.done(Done(0, 1, 41, findings=(repeats, GAP)), batches=1, seconds=0.5)
+
+    told = samples(Metrics(view))
+
+    assert told["logreceiver_findings_total|repeat|0"] == 30
+    assert told["logreceiver_finding_bytes_total|repeat|0"] == 900
+    assert told["logreceiver_findings_total|gap|0"] == 1
+
+
+def test_who_has_caught_up_is_behind_by_nothing(meter: Meter, view: View) -> None:
+    meter.done(a_session(0, pending=5), batches=1, seconds=0.5)
+    meter.waiting(0, 0)
+
+    told = samples(Metrics(view))
+
+    assert told["logreceiver_lag_messages|0"] == 0
+    assert told["logreceiver_lag_seconds|0"] == 0
+
+
+def test_a_blocked_partition_is_named_by_its_cause_until_it_goes_on(
+    meter: Meter, view: View, clock: Clock
+) -> None:
+    for partition in (0, 3):
+        meter.claimed(partition, Offset(1, 1, "", ""))
+    meter.blocked(Blocked(3, Cause.DISK, "p: No space left on device"))
+    clock.now += 100 * SECOND
+    meter.blocked(Blocked(3, Cause.DISK, "p: No space left on device"))
+
+    told, ailing, status = samples(Metrics(view)), problem(view), view.status()
+    meter.done(a_session(3), batches=1, seconds=0.5)
+
+    assert told["logreceiver_blocked|disk|3"] == 1
+    assert told["logreceiver_blocked|disk|0"] == 0
+    assert told["logreceiver_blocked|broker|3"] == 0
+    assert ailing == "partition 3 is blocked for 100 s: disk: p: No space left on device"
+    assert status.endswith("; blocked: 3")
+    assert samples(Metrics(view))["logreceiver_blocked|disk|3"] == 0
+    assert problem(view) == ""
+
+
+def test_a_receiver_is_ill_while_it_starts_and_while_the_broker_is_away(
+    meter: Meter,
+) -> None:
+    connection = Connection([], "")
+    view = View(connection, meter)
+    assert view.health().status == 503
+    assert problem(view) == "starting"
+
+    connection.away = "refused"
+
+    assert problem(view) == "waiting for the broker: refused"
+    assert view.is_ready
+
+
+def test_a_partition_that_is_blocked_for_a_moment_is_no_illness(
+    meter: Meter, view: View, clock: Clock
+) -> None:
+    for partition in (0, 3):
+        meter.claimed(partition, Offset(1, 1, "", ""))
+    meter.blocked(Blocked(3, Cause.DISK, "p: No space left on device"))
+    clock.now += 5 * SECOND
+
+    assert view.health().status == 200
+
+
+def test_status_is_told_by_the_owner_what_only_the_owner_knows(meter: Meter, view: View) -> None:
+    meter.done(a_session(0), batches=4, seconds=0.5)
+    meter.blocked(Blocked(3, Cause.DISK, "p: No space left on device"))
+
+    told = json.loads(view.report())["partitions"]
+
+    assert (told["0"]["batch_seconds"], told["0"]["blocked"]) == (0.125, None)
+    assert told["0"]["lines_per_second"] > 0
+    assert told["3"]["blocked"] == {
+        "cause": "disk",
+        "detail": "p: No space left on device",
+        "since": "2026-11-21T00:00:00Z",
+    }
+
+
+def test_a_status_says_how_far_behind_it_is_and_how_fast(
+    meter: Meter, view: View, clock: Clock
+) -> None:
+    assert view.status() == "starting"
+    for partition in (0, 3):
+        meter.claimed(partition, Offset(1, 1, "", ""))
+    meter.done(a_session(0, pending=1234), batches=1, seconds=0.5)
+    clock.now += SECOND
+
+    assert view.status() == "2 partitions, 1,234 messages behind, 742.8 KiB/s"
+
+
+def test_whoever_stands_by_is_ready_and_says_behind_whom(meter: Meter, view: View) -> None:
+    meter.claimed(0, Offset(1, 1, "", ""))
+    assert not view.is_ready
+    meter.standing_by(3, "central2:77")
+
+    assert view.is_ready
+    assert problem(view) == ""
+    assert view.status() == (
+        "1 partition, 0 messages behind, 0 B/s; standing by behind central2:77 (partition 3)"
+    )
+
+
+def test_a_partition_that_was_lost_is_behind_by_nothing_and_is_named(
+    meter: Meter, view: View
+) -> None:
+    for partition in (0, 3):
+        meter.claimed(partition, Offset(1, 1, "", ""))
+    meter.done(a_session(3, pending=5), batches=1, seconds=0.5)
+    meter.blocked(Blocked(3, Cause.DISK, "p: No space left on device"))
+    meter.lost(3, "central2:77")
+
+    told = samples(Metrics(view))
+
+    assert (told["logreceiver_lost|0"], told["logreceiver_lost|3"]) == (0, 1)
+    assert told["logreceiver_lag_messages|3"] == told["logreceiver_lag_seconds|3"] == 0
+    assert told["logreceiver_blocked|disk|3"] == 0
+    assert problem(view) == "partition 3 was taken over by central2:77"
+    assert view.status() == (
+        "1 partition, 0 messages behind, 0 B/s; taken over by another receiver: 3"
+    )
+
+
+def test_how_far_behind_it_starts_is_known_from_the_offset(meter: Meter, view: View) -> None:
+    meter.claimed(3, Offset(1, 1, "", "", last_time="2026-11-20T00:00:00.000Z"))
+    meter.waiting(3, 7)
+
+    told = samples(Metrics(view))
+
+    assert told["logreceiver_lag_messages|3"] == 7
+    assert told["logreceiver_lag_seconds|3"] == 86_400
 
 
 def test_findings_that_are_too_many_for_the_log_are_counted(
-    caplog: pytest.LogCaptureFixture,
+    meter: Meter, caplog: pytest.LogCaptureFixture
 ) -> None:
-    messages = told(caplog, *[GAP] * 23)
+    meter.done(Done(0, 1, 1, findings=(GAP,) * 23), 1, 1.0)
 
-    assert len(messages) == 21
-    assert "3 more of these" in messages[-1]
+    assert len(caplog.messages) == 21
+    assert "3 more of these" in caplog.messages[-1]

@@ -214,7 +214,6 @@ def test_an_entry_that_cannot_be_read_is_mended(partition: Partition) -> None:
     offsets(partition, "set", "--partition", "0", "--to", "3", "--yes")
 
     assert "not an offset" in shown
-    assert "it was 3, in epoch 1 of " in shown
     assert claim(partition).next == 3
 
 

@@ -499,4 +499,4 @@ async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
 
     told = [record.getMessage() for record in caplog.records]
     assert len([words for words in told if "no report of its task" in words]) == 1
-    assert "partition 0 goes on" in told
+    assert "partition 0: resumed" in told

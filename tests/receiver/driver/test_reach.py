@@ -17,10 +17,10 @@ from tests.receiver.cluster import Cluster, can_be_blind
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
-def objections(url: str, python: str, scratch: Path, *asked: tuple[Place, ...]) -> list[str]:
+def objections(url: str, python: str, *asked: tuple[Place, ...]) -> list[str]:
     """Return what is said against each of several sets of places."""
     said = []
-    with spark_context(url, slots=2, scratch=scratch, executor_python=python) as spark:
+    with spark_context(url, slots=2, executor_python=python) as spark:
         for places in asked:
             try:
                 check_reach(spark, places)
@@ -41,10 +41,8 @@ def test_an_executor_that_sees_another_folder_is_named_at_the_start_and_a_python
     cluster = Cluster(processes, tmp_path, hidden=hidden)
     places = place_of(shared), place_of(hidden)
 
-    well, blind = apart(
-        objections, cluster.url, str(cluster.python), tmp_path / "a", places[:1], places
-    )
-    (no_python,) = apart(objections, cluster.url, "/no/python3", tmp_path / "b", places[:1])
+    well, blind = apart(objections, cluster.url, str(cluster.python), places[:1], places)
+    (no_python,) = apart(objections, cluster.url, "/no/python3", places[:1])
 
     assert well == ""
     assert "hidden on" in blind
@@ -55,13 +53,13 @@ def test_an_executor_that_sees_another_folder_is_named_at_the_start_and_a_python
     assert len(blind.splitlines()) == len(no_python.splitlines()) == 1
 
 
-def watched(scratch: Path) -> str:
-    with spark_context("local[1]", scratch=scratch) as spark:  # which has no executors
+def watched() -> str:
+    with spark_context("local[1]") as spark:  # which has no executors
         try:
             asyncio.run(watch(spark, 0.3))
         except OperatorError as error:
             return str(error)
 
 
-def test_a_cluster_without_executors_for_long_ends_the_receiver(tmp_path: Path) -> None:
-    assert "has had no executor for us for 0.3 s; start again" in apart(watched, tmp_path)
+def test_a_cluster_without_executors_for_long_ends_the_receiver() -> None:
+    assert "has had no executor for us for 0.3 s; start again" in apart(watched)

@@ -15,11 +15,10 @@ from tests.receiver.partition import Partition
 
 PROGRAM = """
 import sys
-from pathlib import Path
 from tests.receiver.sql import spark_session
 
 url, folder = sys.argv[1:]
-with spark_session("local[2]", Path(folder) / "scratch") as spark:
+with spark_session("local[2]") as spark:
     frame = spark.readStream.format("jetstream").options(
         servers=url, startingOffsets="earliest", explode=True, maxOffsetsPerTrigger=15, minPartitions=4
     )

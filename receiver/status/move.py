@@ -1,13 +1,13 @@
 """Moves an offset by hand: says first what the move would mean, and writes only over the offset that was looked at."""
 
 import getpass
-import json
 import socket
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.moment import read_moment
 from broker.client import bucket
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection
@@ -15,12 +15,12 @@ from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume import offsets
 from receiver.consume.claim import stream_state
+from receiver.consume.offsets import StreamState
 from receiver.driver.presence import Life, life_of
+from receiver.source.survey import sequence_at
 from receiver.status.status import waiting
 
 __all__ = ["Move", "carry_out", "propose"]
-
-_AT_START, _AT_END = "earliest", "latest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,47 +36,32 @@ class Move:
     """Why it should not be done now; empty if nothing speaks against it."""
 
 
-async def _sequence_of(connection: Connection, name: str, to: str, now: datetime) -> int:
-    """Return the sequence of a stream that `to` names: a number, `earliest`, `latest`, or a time.
+async def _sequence_of(connection: Connection, stream: StreamState, to: str, now: datetime) -> int:
+    """Return the sequence of a stream that `to` names: a sequence, `earliest`, `latest`, or a time.
 
     Raises ConfigurationError for what is none of these or not in the stream, `Rejected`, `ConnectionLost`.
     """
-    stream = await stream_state(connection, name)
     first, until = max(stream.first, 1), max(stream.until, 1)
-    if to == _AT_START:
-        return first
-    if to == _AT_END:
+    if to == "latest":
         return until
-    if to.isascii() and to.isdigit():
-        if not 1 <= int(to) <= until:
-            raise ConfigurationError(
-                f"--to {to}: stream {name} holds sequences {first} to {until - 1}, so give 1 to {until}, earliest or latest"
-            )
-        return int(to)
-    return await _at(connection, name, _time(to, now), until)
-
-
-def _time(to: str, now: datetime) -> datetime:
     try:
-        moment = datetime.fromisoformat(to)
-    except ValueError:
-        raise ConfigurationError(
-            f"--to {to}: give a sequence, earliest, latest, or a time such as 2026-11-20T10:00+01:00"
-        ) from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        moment = read_moment(to, now)
+    except ValueError as error:
+        raise ConfigurationError(f"--to: {error}, or latest") from None
+    if to == "earliest":
+        return first
+    if isinstance(moment, int):
+        if not 1 <= moment <= until:
+            raise ConfigurationError(
+                f"--to {to}: stream {stream.name} holds sequences {first} to {until - 1}, so give 1 to {until}, earliest or latest"
+            )
+        return moment
     if moment > now:
         raise ConfigurationError(
             f"--to {to}: that time is still to come; latest skips what is there"
         )
-    return moment
-
-
-async def _at(connection: Connection, stream: str, moment: datetime, until: int) -> int:
-    """Return the first sequence stored at a time or later."""
-    request = json.dumps({"start_time": moment.astimezone(UTC).isoformat(), "batch": 1})
-    answer = await connection.call(f"DIRECT.GET.{stream}", request.encode())
-    found = int((answer.headers or {}).get("Nats-Sequence", 0))  # none: nothing came since
-    return min(found, until) if found else until
+    found = await sequence_at(connection, stream.name, moment)
+    return until if found is None else min(found, until)
 
 
 async def propose(
@@ -86,8 +71,8 @@ async def propose(
 
     Raises `Rejected`, `ConnectionLost`.
     """
-    sequence = await _sequence_of(connection, name, to, now)
     stream = await stream_state(connection, name)
+    sequence = await _sequence_of(connection, stream, to, now)
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
     offset, is_present = await _last_known(connection, partition, entry)
     # where the partition was since an older offset is not known: its files are accepted as they are
@@ -124,7 +109,7 @@ async def _meaning(
     partition: int,
     offset: Offset | None,
     sequence: int,
-    stream: offsets.StreamState,
+    stream: StreamState,
 ) -> str:
     left = await waiting(connection, stream.name, partition, sequence)
     begins = f"it goes on at sequence {sequence}, {left} messages wait from there"

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from receiver.spark.classdata import class_data, used
-from receiver.spark.java import Java, find_java
+from receiver.spark.java import Java, class_data, find_java, used
 
 pytestmark = pytest.mark.spark
 
 PREPARE = """
 import os, sys
 sys.prefix = sys.argv[1]
-from receiver.prepare import prepare
+from receiver.spark.prepare import prepare
 from receiver.spark.java import find_java
 print(prepare(find_java(os.environ)))
 """

@@ -1,0 +1,133 @@
+"""How a status reads, and what it says of the stores of a state folder."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from receiver.status.status import (
+    Blockade,
+    HostFile,
+    HostGaps,
+    PartitionStatus,
+    Status,
+    files_in,
+    gaps_in,
+    status_json,
+    status_table,
+)
+from receiver.storage.gaps import Gap, put
+from tests.receiver.stored import add, begun
+
+NOON = 1_800_000_000_000_000_000
+OWNED = PartitionStatus(
+    *(0, 120, 3, "central1:7", True, 1_234_567, 99_000_000),
+    *(
+        "2026-11-21T10:00:00Z",
+        "2026-11-21T10:00:01Z",
+        100,
+        160,
+        40,
+        8000,
+        3725.4,
+        5000.0,
+        1e6,
+        0.0123,
+    ),
+    blocked=Blockade("disk", "web01.log: No space left on device", "2026-11-21T10:00:02Z"),
+)
+FREE = PartitionStatus(1, 0, 0, "", False, 0, 0, "", "", 100, 160, 0, 0, 0.0)
+STATUS = Status(
+    [OWNED, FREE],
+    Path("/out"),
+    [HostFile("web01.log", "2026-11-21T10:00:00Z", 3 * 1024**2, 4)],
+    [HostGaps("web01", 2, 4096)],
+)
+
+
+def test_a_host_has_its_live_file_and_its_closed_ones(tmp_path: Path) -> None:
+    names = {
+        "web01.log.000001": b"12345",
+        "web01.log.000002": b"1234567890",
+        "web01.log": b"",
+        "db.log": b"123",
+    }
+    for name, content in names.items():
+        (tmp_path / name).write_bytes(content)
+    add(tmp_path, tmp_path, *names, moment=NOON)
+
+    assert files_in(tmp_path) == [
+        HostFile("db.log", "2027-01-15T08:00:00Z", 3, 0),
+        HostFile("web01.log", "2027-01-15T08:00:00Z", 15, 2),
+    ]
+
+
+def test_a_folder_that_is_not_there_has_no_files(tmp_path: Path) -> None:
+    assert files_in(tmp_path / "none") == []
+    assert gaps_in(tmp_path / "none") == []
+
+
+def test_gaps_are_summed_over_partitions_and_a_damaged_store_says_nothing(tmp_path: Path) -> None:
+    gap = Gap("gap", "web01", "/a.log", "f1", 10, 30, 5, 0, None, None)
+    for partition in (0, 1):
+        with begun(tmp_path, tmp_path, partition) as store, store.transaction():
+            put(store, [gap, gap], 1)
+    (tmp_path / "p2.db").write_bytes(b"none of ours\n" * 500)
+
+    assert gaps_in(tmp_path) == [HostGaps("web01", 4, 80)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user")
+@pytest.mark.parametrize("is_running", [True, False])
+def test_whoever_may_only_read_the_stores_has_the_files(is_running: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        state = Path(folder)
+        (state / "web01.log").touch()
+        add(state, state, "web01.log", moment=NOON)
+        with begun(state, state) as store:
+            if not is_running:
+                store.close()
+            for path in (state, *state.iterdir()):
+                path.chmod(0o755 if path == state else 0o644)
+            os.seteuid(65534)
+            try:
+                found = files_in(state)
+            finally:
+                os.seteuid(0)
+
+    assert [file.path for file in found] == ["web01.log"]
+
+
+def test_people_see_a_table_and_what_is_blocked_since_when_and_why() -> None:
+    lines = status_table(STATUS, with_hosts=True).splitlines()
+
+    assert lines[1].split() == [
+        *("0", "120", "40", "1h2m5s", "1,234,567", "99,000,000", "5,000", "12", "ms"),
+        *("3", "yes", "central1:7", "2026-11-21T10:00:01Z"),
+    ]
+    assert lines[2].split() == ["1", "0", "0", "0s", "0", "0", "0", "no", "nobody", "yet", "never"]
+    assert (
+        "partition 0 is blocked since 2026-11-21T10:00:02Z, disk: web01.log: No space left on device"
+        in lines
+    )
+    assert "stores in /out: 1 live files, 4 closed, 3.0 MiB" in lines
+    assert lines[-1].split() == ["web01", "2", "4,096"]
+    assert "web01.log  2026-11-21T10:00:00Z" in status_table(STATUS, with_hosts=True)
+    assert "2026-11-21T10:00:00Z" not in status_table(STATUS, with_hosts=False)
+
+
+def test_programs_get_raw_numbers() -> None:
+    told = json.loads(status_json(STATUS))
+
+    assert told["partitions"][0]["behind_seconds"] == 3725.4
+    assert told["partitions"][0]["blocked"]["cause"] == "disk"
+    assert told["partitions"][1]["blocked"] is None
+    assert told["files"][0] == {
+        "path": "web01.log",
+        "last_line": "2026-11-21T10:00:00Z",
+        "size": 3145728,
+        "segments": 4,
+    }
+    assert told["gaps"] == [{"host": "web01", "gaps": 2, "size": 4096}]
