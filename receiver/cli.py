@@ -15,9 +15,14 @@ from broker.app.options import given, settings_options, spread
 from broker.app.program import log_to_stderr, run, version_of
 from receiver.offsets_cli import COMMANDS as OFFSETS_COMMANDS
 from receiver.offsets_cli import offsets
-from receiver.replay.settings import REPLAY_FIELDS, ReplaySettings
-from receiver.settings import ASKING, ReceiverSettings
-from receiver.verify.settings import VERIFY_FIELDS, VerifySettings
+from receiver.settings import (
+    ASKING,
+    REPLAY_FIELDS,
+    VERIFY_FIELDS,
+    ReceiverSettings,
+    ReplaySettings,
+    VerifySettings,
+)
 
 __all__ = ["main"]
 

@@ -1,5 +1,6 @@
 """What logreceiver can be told: every option, environment variable (LOGRECEIVER_…) and key of the TOML file."""
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
@@ -15,24 +16,40 @@ from pydantic import (
 from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import OptionalListen
+from broker.app.configuration import Many
 from broker.app.durations import Duration
 from broker.app.exits import ConfigurationError
-from broker.client.access_settings import ACCESS, Servers
+from broker.client.access_settings import ACCESS, AccessSettings, Servers
 from receiver.ownership import FileMode, FolderMode, Mode, group_name, owner_name, permissions_of
 from receiver.permissions import Permissions
-from receiver.spark_settings import SparkSettings
 from receiver.storage.layout import DEFAULT, Layout
 from receiver.zones import zone_name
 
-__all__ = ["ASKING", "ReceiverSettings", "split_partitions"]
+__all__ = [
+    "ASKING",
+    "REPLAY_FIELDS",
+    "VERIFY_FIELDS",
+    "ReceiverSettings",
+    "ReplaySettings",
+    "VerifySettings",
+    "read_speed",
+]
 
 ASKING = ACCESS | {"server", "log_level", "log_format"}
 """The names of the settings of commands that ask the broker."""
 
+REPLAY_FIELDS = ASKING | {
+    *("since", "until", "host", "file", "partition", "speed", "prefix", "output"),
+    *("rotate_size", "rotate_every", "time_zone", "compress", "path_template"),
+}
+VERIFY_FIELDS = ASKING | {
+    *("since", "host", "partition", "output", "state_dir", "path_template", "time_zone"),
+}
+
 _SMALLEST_BATCH = 1024 * 1024
 
 
-def split_partitions(value: object) -> object:
+def _split_partitions(value: object) -> object:
     """Return the words of a setting of partitions: given several times, or with commas."""
     parts = (value,) if isinstance(value, str | int) else value
     if not isinstance(parts, list | tuple):
@@ -40,17 +57,29 @@ def split_partitions(value: object) -> object:
     return tuple(word.strip() for part in parts for word in str(part).split(","))
 
 
+def _one_per_line(value: object) -> object:
+    return tuple(value.splitlines()) if isinstance(value, str) else value
+
+
+def _check_pairs(pairs: tuple[str, ...]) -> tuple[str, ...]:
+    for pair in pairs:
+        key, equals, _ = pair.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise ValueError(f"{pair!r} is no setting of Spark; write spark.name=value")
+    return pairs
+
+
 def _checked_template(text: str) -> str:
     return Layout(text).template
 
 
-class ReceiverSettings(SparkSettings):
+class ReceiverSettings(AccessSettings):
     """The settings of logreceiver."""
 
     model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
     program: ClassVar[str] = "logreceiver"
 
-    partition: Annotated[tuple[str, ...], BeforeValidator(split_partitions)] = Field(
+    partition: Annotated[tuple[str, ...], BeforeValidator(_split_partitions)] = Field(
         (),
         description="Partition to receive, or `all`; may be given several times, or as 0,3,5.",
         json_schema_extra={"metavar": "N"},
@@ -165,6 +194,36 @@ class ReceiverSettings(SparkSettings):
         json_schema_extra={"metavar": "TIME"},
     )
 
+    master: str = Field(
+        "local[*]",
+        description=(
+            "Where Spark runs: local[*], or an existing cluster: spark://host:7077, yarn, k8s://https://host:port."
+        ),
+        json_schema_extra={"metavar": "URL"},
+    )
+    executor_python: str = Field(
+        "python3",
+        description=(
+            "On a cluster: the Python of the executors, of the minor version that this program runs on; it needs none of "
+            "our packages."
+        ),
+        json_schema_extra={"metavar": "PATH"},
+    )
+    spark_conf: Annotated[
+        tuple[str, ...], BeforeValidator(_one_per_line), AfterValidator(_check_pairs)
+    ] = Field(
+        (),
+        description="A setting of Spark as spark.name=value, which wins over ours; may be given several times.",
+        json_schema_extra={"metavar": "KEY=VALUE"},
+    )
+    spark_ui: Annotated[int, Field(ge=0, le=65535)] = Field(
+        0,
+        description=(
+            "Port of Spark's own user interface, such as 4040: on loopback where Spark runs locally; 0 for none."
+        ),
+        json_schema_extra={"metavar": "PORT"},
+    )
+
     listen: OptionalListen = Field(
         None,
         description="Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9465; none by default.",
@@ -191,6 +250,14 @@ class ReceiverSettings(SparkSettings):
         if self.standby and self.once:
             raise ValueError("--once and --standby exclude each other: one ends, the other waits")
         return self
+
+    @property
+    def spark(self) -> dict[str, str]:
+        """The settings of Spark that were asked for."""
+        asked = dict(pair.split("=", 1) for pair in self.spark_conf)
+        if not self.spark_ui:
+            return asked
+        return {"spark.ui.enabled": "true", "spark.ui.port": str(self.spark_ui)} | asked
 
     @property
     def permissions(self) -> Permissions:
@@ -221,3 +288,98 @@ class ReceiverSettings(SparkSettings):
                     "give another --partition, or all"
                 )
         return numbers
+
+
+_TIMES = re.compile(r"([0-9]+(?:\.[0-9]+)?)x")
+
+
+def read_speed(text: str) -> float:
+    """Return how many times faster than it was: 0 for as fast as it goes. Raises ValueError."""
+    word = text.strip().lower().replace("\N{MULTIPLICATION SIGN}", "x")
+    if word in {"instant", "original"}:
+        return 0.0 if word == "instant" else 1.0
+    found = _TIMES.fullmatch(word)
+    if found is None or not float(found[1]):
+        raise ValueError(f"{text!r} is no speed: give instant, original, or a factor such as 10x")
+    return float(found[1])
+
+
+def _checked_speed(text: str) -> str:
+    read_speed(text)
+    return text
+
+
+class StreamSettings(ReceiverSettings):
+    """The settings of commands that read the streams again: of which partitions and hosts."""
+
+    host: Many = Field(
+        (),
+        description="Only hosts that match; may be given several times.",
+        json_schema_extra={"metavar": "GLOB"},
+    )
+    partition: Annotated[tuple[str, ...], BeforeValidator(_split_partitions)] = Field(
+        ("all",),
+        description="Only these partitions; may be given several times, or as 0,3,5.",
+        json_schema_extra={"metavar": "N"},
+    )
+
+
+class ReplaySettings(StreamSettings):
+    """The settings of logreceiver replay."""
+
+    model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
+
+    since: str = Field(
+        description=(
+            "Where to begin: a time such as 2026-11-20T10:00 (of --time-zone, or with a zone of its own), today, "
+            "yesterday, a time back from now such as 2h or 1d, earliest, or a sequence such as seq:12345."
+        ),
+        json_schema_extra={"metavar": "PLACE"},
+    )
+    until: str = Field(
+        "now",
+        description="Where to end, in the same words; that line itself is left out.",
+        json_schema_extra={"metavar": "PLACE"},
+    )
+    file: Many = Field(
+        (),
+        description=(
+            "Only lines of source files that match: their path, or their name when there is no slash in the glob; "
+            "may be given several times."
+        ),
+        json_schema_extra={"metavar": "GLOB"},
+    )
+    speed: Annotated[str, AfterValidator(_checked_speed)] = Field(
+        "instant",
+        description="How fast: instant, original (as lines were stored), or a factor such as 10x.",
+        json_schema_extra={"metavar": "instant|original|Nx"},
+    )
+    prefix: bool = Field(
+        False, description="With --output -: begin every line with its host and file."
+    )
+    output: Path = Field(
+        description="Folder for the files, empty or new; - for one stream of all lines on standard output.",
+        json_schema_extra={"metavar": "DIR"},
+    )
+    rotate_size: ByteSize = Field(
+        ByteSize(0),
+        description="Size from which a file is closed and numbered; 0 for never.",
+        json_schema_extra={"metavar": "SIZE"},
+    )
+    rotate_every: Duration = Field(
+        timedelta(),
+        description="Time after which a file is closed and numbered, as for a receiver; 0 for never.",
+        json_schema_extra={"metavar": "TIME"},
+    )
+
+
+class VerifySettings(StreamSettings):
+    """The settings of logreceiver verify."""
+
+    model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
+
+    since: str = Field(
+        "earliest",
+        description="Where to begin: a time, today, a time back from now such as 2h, earliest, or seq:12345.",
+        json_schema_extra={"metavar": "PLACE"},
+    )

@@ -7,9 +7,7 @@ import pytest
 
 from broker.app.configuration import ProgramSettings, load, name_of
 from broker.settings import BrokerSettings
-from receiver.replay.settings import ReplaySettings
-from receiver.settings import ReceiverSettings
-from receiver.verify.settings import VerifySettings
+from receiver.settings import ReceiverSettings, ReplaySettings, VerifySettings
 from shipper.settings import ShipperSettings
 
 WRITTEN = {

@@ -1,7 +1,7 @@
 """The files of a replay: those that a receiver would have written, in a folder that nobody else writes to.
 
-The folder is taken only when it is empty or that of an unfinished replay, whose files go. `.replay.json` in it says whether
-the replay is done.
+The folder is taken only when it is empty or that of an unfinished replay, all of which goes. `.replay.json` in it says
+whether the replay is done.
 """
 
 import json
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
 
 from broker.app.exits import ConfigurationError
 from broker.app.folder import open_folder
@@ -20,25 +19,26 @@ from broker.wire.delivery import Delivery
 from receiver.consume.judging import Endings, Piece
 from receiver.consume.place import MARKED
 from receiver.replay.reading import Refused
-from receiver.storage import plan, rotation
+from receiver.storage import plan
 from receiver.storage.calendar import Calendar
 from receiver.storage.compression import compress_segment
 from receiver.storage.files import Output
-from receiver.storage.folders import make_folder, walk
+from receiver.storage.folders import make_folder
 from receiver.storage.layout import DEFAULT, Days, Layout
 from receiver.storage.names import Names
 from receiver.storage.opening import read, sync_folder
-from receiver.storage.quarantine import FOLDER, Quarantine
+from receiver.storage.quarantine import Quarantine
 from receiver.storage.store import Store
 from receiver.zones import named_zone
 
-__all__ = ["HostFiles", "Order", "finish", "prepare"]
+__all__ = ["FileSettings", "HostFiles", "finish", "prepare"]
 
 _MARK = ".replay.json"
+_UNDER_WAY = "under way"
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class FileSettings:
     """Into which folder lines are written, and how its files are named, rotated and compressed."""
 
     output: Path
@@ -52,14 +52,14 @@ class Order:
 class HostFiles:
     """The files of one folder, to which lines are appended as they come."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, settings: FileSettings) -> None:
         """Open the folder; raises OSError."""
-        self._order = order
-        zone = named_zone(order.time_zone)
-        self._names = Names(Store.in_memory(), Layout(order.path_template), Days(zone))
-        self._calendar = Calendar(order.rotate_every, zone)
+        self._settings = settings
+        zone = named_zone(settings.time_zone)
+        self._names = Names(Store.in_memory(), Layout(settings.path_template), Days(zone))
+        self._calendar = Calendar(settings.rotate_every, zone)
         self._output = Output(
-            order.output, self._names.store, self._names, order.rotate_size, self._calendar
+            settings.output, self._names.store, self._names, settings.rotate_size, self._calendar
         )
         self._endings = Endings()
         self._quarantines: dict[int, Quarantine] = {}
@@ -67,12 +67,7 @@ class HostFiles:
     def __enter__(self) -> "HostFiles":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._output.__exit__()
 
     def take(self, pieces: Sequence[Piece]) -> None:
@@ -90,7 +85,7 @@ class HostFiles:
         for item in refused:
             number, message = item.partition, item.message
             quarantine = self._quarantines.setdefault(
-                number, Quarantine(self._order.output, number)
+                number, Quarantine(self._settings.output, number)
             )
             quarantine.set_aside(
                 Delivery(1, message.sequence, 0, item.stored_at, 0),
@@ -104,11 +99,11 @@ class HostFiles:
         for quarantine in self._quarantines.values():
             quarantine.sync()
         for name in self._output.closed:
-            compress_segment(self._order.output / name, self._order.compress, lambda: False)
+            compress_segment(self._settings.output / name, self._settings.compress, lambda: False)
 
 
-def prepare(output: Path, template: str = DEFAULT) -> None:
-    """Make a folder ready for a replay.
+def prepare(output: Path) -> None:
+    """Make a folder ready for a replay; what an unfinished one has left there goes.
 
     Raises `ConfigurationError` when it belongs to a receiver, holds a finished replay or anything else, OSError.
     """
@@ -120,45 +115,25 @@ def prepare(output: Path, template: str = DEFAULT) -> None:
         raise ConfigurationError(
             f"{output} is a receiver's: a replay never touches its files; give an empty --output"
         )
-    if _MARK in names:
-        _clear(output, names)
-    elif names:
+    if names and _MARK not in names:
         raise ConfigurationError(
             f"{output} is not empty; a replay is written into a folder of its own"
         )
-    _write_mark(output, {"state": "under way", "path_template": template})
-
-
-def _clear(output: Path, names: Iterable[str]) -> None:
-    try:
-        mark = json.loads(read(output / _MARK))
-        layout = Layout(mark["path_template"]) if mark["state"] != "done" else None
-    except (ValueError, KeyError, TypeError):
-        raise ConfigurationError(f"{output / _MARK} is damaged; give an empty --output") from None
-    if layout is None:
+    if _MARK in names and _state(output) != _UNDER_WAY:
         raise ConfigurationError(f"{output} holds a finished replay; give an empty --output")
-    left = sorted(set(names) - {_MARK})
-    for name in left:
-        if name != FOLDER and not _is_of(layout, output, name):
-            raise ConfigurationError(
-                f"{output} holds {name} beside an unfinished replay; give an empty --output"
-            )
-    for name in left:
-        path = output / name
+    for path in (output / name for name in names if name != _MARK):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+    _write_mark(output, {"state": _UNDER_WAY})
 
 
-def _is_of(layout: Layout, output: Path, name: str) -> bool:
-    """Say whether all that is at a name in the output folder has a path of the layout; raises OSError."""
-    path = output / name
-    is_folder = path.is_dir() and not path.is_symlink()
-    paths: Iterable[str] = walk(output, name) if is_folder else (name,)
-    if name.startswith("."):
-        return name.endswith(".new")  # half compressed
-    return all(layout.holds(rotation.live_of(p)) for p in paths)
+def _state(output: Path) -> object:
+    try:
+        return json.loads(read(output / _MARK))["state"]
+    except (ValueError, KeyError, TypeError):
+        raise ConfigurationError(f"{output / _MARK} is damaged; give an empty --output") from None
 
 
 def finish(output: Path, summary: dict[str, object]) -> None:

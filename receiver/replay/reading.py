@@ -13,10 +13,9 @@ from broker.wire.message import MAX_LINES_BYTES, MalformedMessage
 from broker.wire.subjects import InvalidHost, InvalidSubject, partition_filter
 from receiver.consume import background
 from receiver.consume.judging import Judge, Piece
-from receiver.replay.survey import Span, StreamSpan
+from receiver.replay.span import Span, StreamSpan
 from receiver.source.ranges import Range
-from receiver.source.reread import read
-from receiver.source.stored import Stored
+from receiver.source.reading import Stored, read
 
 __all__ = ["Counts", "Reader", "Refused", "Run"]
 
@@ -123,7 +122,7 @@ class Reader:
         judge = Judge(wants=self.selection.wants_file)
         item = Range(subject, span.first, span.until, span.stream)
         passed = span.first
-        for messages in read(connection, item, fail=False):
+        for messages in read(connection, item):
             pieces: list[Piece] = []
             refused: list[Refused] = []
             size, before = 0, judge.found

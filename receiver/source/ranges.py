@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from broker.app.exits import OperatorError
 from broker.wire.streams import STREAM
 
-__all__ = ["Loss", "Range", "StreamState", "cut", "kept", "refuse_rewind", "returned"]
+__all__ = ["Loss", "Range", "StreamEnds", "cut", "kept", "refuse_rewind", "returned"]
 
 _WHOLE_STREAM = (">",)
 _PIECE_BYTES = 32 * 1024 * 1024
@@ -28,7 +28,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamState:
+class StreamEnds:
     """What a stream holds: sequences `[first, until)`, `messages` of them still there, `size` bytes in all.
 
     `created` is when it was made, in microseconds since 1970: another stream of the same name has another.
@@ -46,7 +46,7 @@ class StreamState:
         return max(1, size * self.messages // max(1, self.size))
 
 
-def kept(first: int, until: int, state: StreamState, fail: bool) -> int:
+def kept(first: int, until: int, state: StreamEnds, fail: bool) -> int:
     """Return from where `[first, until)` can be read: where the stream now begins, if that is later.
 
     Raises `Loss` instead when `fail`.
@@ -59,7 +59,7 @@ def kept(first: int, until: int, state: StreamState, fail: bool) -> int:
     return max(first, state.first)
 
 
-def refuse_rewind(sequence: int, state: StreamState) -> None:
+def refuse_rewind(sequence: int, state: StreamEnds) -> None:
     """Raise `Loss` when a sequence lies behind the end of the stream: it belongs to another stream of that name."""
     if sequence > state.until:
         raise Loss(
@@ -68,7 +68,7 @@ def refuse_rewind(sequence: int, state: StreamState) -> None:
         )
 
 
-def returned(sequence: int, created: int, state: StreamState, fail: bool) -> int | None:
+def returned(sequence: int, created: int, state: StreamEnds, fail: bool) -> int | None:
     """Return where to read on in a stream that is not the one that `sequence` is of; None while it is.
 
     A stream made anew is read from its beginning, one that went back (restored from a backup) from its end, since what
@@ -87,7 +87,7 @@ def returned(sequence: int, created: int, state: StreamState, fail: bool) -> int
 
 
 def cut(
-    subjects: Sequence[str] | None, first: int, until: int, pieces: int, state: StreamState
+    subjects: Sequence[str] | None, first: int, until: int, pieces: int, state: StreamEnds
 ) -> list[Range]:
     """Return the ranges of `[first, until)` of a stream, one for each task: at least `pieces`, where there are as many sequences.
 

@@ -6,7 +6,7 @@ Nothing is done line by line: Arrow cuts the payloads of many sections at once.
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
@@ -28,8 +28,8 @@ from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.consume import background
 from receiver.source.options import PROGRAM, Show, SourceOptions
 from receiver.source.ranges import Range
-from receiver.source.reread import read
-from receiver.source.stored import Stored
+from receiver.source.reading import Stored, read
+from receiver.source.survey import refuse_loss
 
 __all__ = ["columns", "read_rows", "record_batches"]
 
@@ -61,7 +61,8 @@ def read_rows(
     if not isinstance(item, Range):
         return  # Spark asks for one partition even where there is none to read
     connection = background.connection(options.servers, options.access, PROGRAM)
-    for run in read(connection, item, fail):
+    check = partial(refuse_loss, connection) if fail else None
+    for run in read(connection, item, check):
         yield from record_batches(run, options.show)
 
 

@@ -9,17 +9,17 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.client.partitions import read_layout
 from broker.client.quorum import is_certain
-from broker.wire.streams import STREAM, StreamLayout
+from broker.wire.streams import STREAM
 from receiver.consume import background
-from receiver.source.direct import patiently, request_batch
 from receiver.source.options import PROGRAM, Edge, Position, SourceOptions
-from receiver.source.ranges import StreamState
+from receiver.source.ranges import Range, StreamEnds, kept
+from receiver.source.reading import patiently, request_batch
 
 __all__ = [
     "StreamUnreadable",
     "ask",
-    "layout_of",
     "look",
+    "refuse_loss",
     "sequence_at",
     "sequence_of",
     "streams_of",
@@ -75,7 +75,7 @@ async def streams_of(connection: Connection, options: SourceOptions) -> tuple[st
     return names
 
 
-async def look(connection: Connection, stream: str) -> StreamState:
+async def look(connection: Connection, stream: str) -> StreamEnds:
     """Return what the stream holds now.
 
     Raises `BrokerAway` at once when there is no broker, `ConfigurationError` when there is no such stream,
@@ -94,7 +94,7 @@ async def look(connection: Connection, stream: str) -> StreamState:
     state = answer["state"]
     until = state["last_seq"] + 1
     first = state["first_seq"] if state["messages"] else until
-    return StreamState(
+    return StreamEnds(
         *(first, until, state["messages"], state["bytes"], _microseconds(answer["created"])),
         name=stream,
     )
@@ -112,29 +112,13 @@ async def _certain(connection: Connection, stream: str) -> dict[str, Any]:
     )
 
 
-async def layout_of(connection: Connection) -> StreamLayout:
-    """Return how many partitions and streams the broker's configuration names.
-
-    Of several servers none answers while they elect a leader, and one may that lags: they are asked again. Raises
-    `BrokerAway`, `ConfigurationError`, `StreamUnreadable`.
-    """
-    await connection.once()
-    for _ in range(_LOOKS if connection.has_choice else 1):
-        try:
-            if (layout := await read_layout(connection)) is not None:
-                return layout
-        except Denied as error:
-            raise StreamUnreadable(str(error)) from None
-        except Rejected:
-            pass  # that's fine: it is asked again
-        await asyncio.sleep(_AGAIN)
-    raise ConfigurationError(
-        f"the broker at {connection.servers} does not say how many partitions there are; "
-        "run `logbroker apply`"
-    )
+async def refuse_loss(connection: Connection, item: Range) -> None:
+    """Raise `Loss` where retention has removed some of what is still to be read of a range."""
+    ends = await patiently(connection, lambda: look(connection, item.stream))
+    kept(item.first, item.until, ends, fail=True)
 
 
-async def sequence_of(connection: Connection, position: Position, state: StreamState) -> int:
+async def sequence_of(connection: Connection, position: Position, state: StreamEnds) -> int:
     """Return the sequence that `position` means: the first to read, or the first not to read."""
     if isinstance(position, int):
         return position

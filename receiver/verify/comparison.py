@@ -19,7 +19,7 @@ import zstandard
 
 from receiver.consume.judging import Endings, Piece
 from receiver.replay.reading import Reader, Run
-from receiver.replay.survey import Span, StreamSpan
+from receiver.replay.span import Span, StreamSpan
 from receiver.storage.compression import compressed_form
 from receiver.storage.folders import within
 from receiver.storage.layout import Days, Layout

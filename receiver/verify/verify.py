@@ -1,29 +1,24 @@
 """`logreceiver verify`: compares received files with the stream, partition by partition, as far as their stores have received."""
 
-import asyncio
 import json
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import click
-
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.moment import read_moment
 from broker.app.printable import printable
 from broker.app.progress import progress
 from broker.app.selection import Selection
 from broker.app.sizes import format_size
-from broker.client.connection import Connection, Denied, Rejected
+from broker.client.connection import Connection
 from receiver.replay.reading import Reader
-from receiver.replay.survey import Span, StreamSpan, hosts_that_moved, survey
-from receiver.replay.survey import Wanted as Places
+from receiver.replay.span import Span, StreamSpan, find_span, hosts_that_moved, moment_of
+from receiver.settings import VerifySettings
+from receiver.status.status import ask
 from receiver.storage.position import Damaged
 from receiver.storage.store import Store, path_of
 from receiver.verify.comparison import Comparison, FileReport, PartitionReport, Wanted, snapshot
-from receiver.verify.settings import VerifySettings
-from receiver.zones import named_zone
 
 __all__ = ["VerifyReport", "verify"]
 
@@ -117,7 +112,7 @@ def verify(settings: VerifySettings) -> VerifyReport:
     output = settings.output.absolute()
     if not output.is_dir():
         raise ConfigurationError(f"there is no folder {output}; give the receiver's --output")
-    found = asyncio.run(_asked(settings))
+    found = _asked(settings)
     try:
         return _compared(settings, found, output)
     except Damaged as error:
@@ -169,27 +164,17 @@ def _stream_of(span: Span, partition: int) -> StreamSpan:
     return span.streams[partition % len(span.streams)]
 
 
-async def _asked(settings: VerifySettings) -> _Found:
+def _asked(settings: VerifySettings) -> _Found:
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
-    try:
-        since = read_moment(settings.since, now, named_zone(settings.time_zone))
-    except ValueError as error:
-        raise click.UsageError(f"--since: {error}") from None
-    numbers = None if "all" in settings.partition else tuple(map(int, settings.partition))
-    connection = Connection(settings.server, "logreceiver verify", access=settings.access)
-    try:
-        await connection.once()
-        span = await survey(connection, Places(numbers, since))
+    since = moment_of("since", settings.since, now, settings.time_zone)
+    numbers = None if settings.numbers is None else tuple(settings.numbers)
+
+    async def found(connection: Connection) -> _Found:
+        span = await find_span(connection, numbers, since)
         created = {
             one.stream: (await connection.api(f"STREAM.INFO.{one.stream}"))["created"]
             for one in span.streams
         }
         return _Found(span, created, await hosts_that_moved(connection, created))
-    except Denied as error:
-        raise OperatorError(error.description) from None
-    except Rejected as error:
-        raise OperatorError(
-            f"the broker has no logship stream and buckets ({error}); run `logbroker apply`"
-        ) from None
-    finally:
-        await connection.close()
+
+    return ask(settings, "logreceiver verify", found)

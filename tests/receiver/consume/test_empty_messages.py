@@ -14,7 +14,7 @@ from broker.wire.subjects import Subject, inbox_of
 from receiver.consume import background
 from receiver.consume.wake import Wake
 from receiver.source.ranges import Range
-from receiver.source.reread import read
+from receiver.source.reading import read
 from shipper.publish.messages import HostMessages
 from shipper.publish.stored import Stored
 from tests import secured
@@ -102,7 +102,7 @@ def test_who_reads_the_stream_again_is_not_stopped_by_empty_messages(
     until = store(anybody, *payloads) + 1
     connection = background.connection((server.url("everything"),))
 
-    runs = read(connection, Range("logs.p0.>", first, until), fail=False)
+    runs = read(connection, Range("logs.p0.>", first, until))
 
     assert [message.payload for run in runs for message in run] == payloads
 

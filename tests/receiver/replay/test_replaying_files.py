@@ -13,10 +13,9 @@ from broker.client.access import Access
 from broker.wire.message import MAX_LINES_BYTES
 from receiver.consume import task
 from receiver.replay.reading import Counts, Reader
-from receiver.replay.replay import replay
-from receiver.replay.settings import ReplaySettings
-from receiver.replay.stream import Standard, play
-from receiver.replay.survey import Span, StreamSpan
+from receiver.replay.replay import Standard, play, replay
+from receiver.replay.span import Span, StreamSpan
+from receiver.settings import ReplaySettings
 from receiver.storage.folders import walk
 from tests.receiver.partition import Partition, lines_of, message, ours
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from receiver.source.ranges import Loss, StreamState, cut, kept, refuse_rewind, returned
+from receiver.source.ranges import Loss, StreamEnds, cut, kept, refuse_rewind, returned
 
-STATE = StreamState(first=50, until=100, messages=40, size=4000, created=5)
+STATE = StreamEnds(first=50, until=100, messages=40, size=4000, created=5)
 P0, P1 = "logs.p0.>", "logs.p1.>"
 
 
@@ -37,7 +37,7 @@ def test_a_position_behind_the_end_belongs_to_another_stream() -> None:
 def test_bytes_become_sequences_by_the_average_size() -> None:
     assert STATE.window_of(1000) == 10
     assert STATE.window_of(1) == 1
-    assert StreamState(1, 1, 0, 0).window_of(1000) == 1
+    assert StreamEnds(1, 1, 0, 0).window_of(1000) == 1
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 3, 7, 100])
@@ -54,7 +54,7 @@ def test_pieces_are_enough_and_cover_every_sequence_once(
 
 
 def test_a_whole_stream_comes_in_pieces_of_32_mib_and_a_chosen_part_does_not() -> None:
-    large = StreamState(1, 1001, 1000, 1000 * 1024 * 1024)
+    large = StreamEnds(1, 1001, 1000, 1000 * 1024 * 1024)
 
     assert [item.until - item.first for item in cut(None, 1, 101, 1, large)] == [32, 32, 32, 4]
     assert len(cut((P0,), 1, 101, 1, large)) == 1

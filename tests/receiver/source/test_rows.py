@@ -10,8 +10,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from broker.wire.message import Identity, Origin, Section, Span, encode_origin
 from receiver.source.options import Show
+from receiver.source.reading import Stored
 from receiver.source.rows import columns, record_batches
-from receiver.source.stored import Stored
 
 AS_WRITTEN = "2026-11-20T12:00:00.123456789Z"
 TIME = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)

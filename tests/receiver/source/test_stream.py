@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from broker.topology import Topology
+from receiver.source.datasource import MicroBatchReader
 from receiver.source.options import SourceOptions
 from receiver.source.ranges import Loss
-from receiver.source.stream import StreamReader
 
 pytestmark = pytest.mark.nats
 
@@ -20,7 +20,7 @@ class Query:
 
     def __init__(self, url: str, **options: str) -> None:
         given = {"servers": url, "startingOffsets": "earliest", **options}
-        self.reader = StreamReader(SourceOptions.parse(given))
+        self.reader = MicroBatchReader(SourceOptions.parse(given))
 
     def latest(self, start: Offsets) -> Offsets:
         limit: ReadLimit = self.reader.getDefaultReadLimit()

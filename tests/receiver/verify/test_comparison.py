@@ -11,10 +11,10 @@ import pytest
 import zstandard
 
 from receiver.consume import task
+from receiver.settings import VerifySettings
 from receiver.storage.layout import DEFAULT
 from receiver.storage.retention import Order, Retention
 from receiver.verify.comparison import FileReport, PartitionReport
-from receiver.verify.settings import VerifySettings
 from receiver.verify.verify import verify
 from tests.receiver.partition import Partition, lines_of, message, ours
 

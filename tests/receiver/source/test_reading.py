@@ -1,6 +1,7 @@
 """Reading ranges of a real stream by sequence, also through a broker that goes away in the middle."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,8 +10,8 @@ from broker.client.connection import Connection
 from broker.topology import Topology
 from receiver.consume import background
 from receiver.source.ranges import Loss, Range
-from receiver.source.reread import read
-from receiver.source.stored import Stored
+from receiver.source.reading import Stored, read
+from receiver.source.survey import refuse_loss
 
 pytestmark = pytest.mark.nats
 
@@ -31,7 +32,8 @@ def connect() -> Iterator[Connect]:
 
 
 def messages(connection: Connection, item: Range, fail: bool = True) -> list[Stored]:
-    return [message for run in read(connection, item, fail) for message in run]
+    check = partial(refuse_loss, connection) if fail else None
+    return [message for run in read(connection, item, check) for message in run]
 
 
 def test_a_range_holds_its_partition_in_order_and_is_the_same_again(
@@ -52,7 +54,7 @@ def test_many_runs_make_one_range(logs_url: str, store: Any, connect: Connect) -
     block = bytes(1024 * 1024 - 1) + b"\n"
     store(logs_url, *(("logs.p0.web", block, None) for _ in range(20)))
 
-    runs = list(read(connect(logs_url), Range("logs.p0.>", 1, 21), fail=True))
+    runs = list(read(connect(logs_url), Range("logs.p0.>", 1, 21)))
 
     assert len(runs) > 2
     assert [m.sequence for run in runs for m in run] == list(range(1, 21))
@@ -117,7 +119,7 @@ def test_a_broker_that_restarts_in_the_middle_leaves_no_hole(
     block = bytes(1024 * 1024 - 1) + b"\n"
     call(own_server.url, "STREAM.CREATE.LOGS", Topology().streams()[0])
     store(own_server.url, *(("logs.p0.web", block, None) for _ in range(30)))
-    runs = read(connect(own_server.url), Range("logs.p0.>", 1, 31), fail=True)
+    runs = read(connect(own_server.url), Range("logs.p0.>", 1, 31))
 
     read_so_far = [m.sequence for m in next(runs)]
     own_server.kill_and_restart()

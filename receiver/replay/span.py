@@ -1,31 +1,23 @@
-"""What there is to replay: asks the broker which partitions there are, and where in the streams times lie. Reads only."""
+"""Which part of the streams is read again: asks the broker which partitions there are, and where in the streams times lie."""
 
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 
 import click
 
 from broker.app.exits import ConfigurationError
-from broker.app.moment import Moment
+from broker.app.moment import Moment, read_moment
 from broker.client.connection import Connection, Rejected
-from broker.client.partitions import existing_partitions
+from broker.client.partitions import existing_partitions, require_layout
 from broker.wire.streams import StreamLayout
-from receiver.source.ranges import StreamState
-from receiver.source.survey import layout_of, look, sequence_at
+from receiver.source.ranges import StreamEnds
+from receiver.source.survey import look, sequence_at
+from receiver.zones import named_zone
 
-__all__ = ["Span", "StreamSpan", "Wanted", "hosts_that_moved", "survey"]
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What was asked for; `partitions` None is all, `until` None is whatever there is by now."""
-
-    partitions: tuple[int, ...] | None
-    since: Moment
-    until: Moment | None = None
+__all__ = ["Span", "StreamSpan", "find_span", "hosts_that_moved", "moment_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +57,43 @@ class Span:
         return "; ".join(one.gone for one in self.streams if one.gone)
 
 
-async def survey(connection: Connection, wanted: Wanted) -> Span:
-    """Ask the broker and return what there is; raises `BrokerAway`, `ConfigurationError`, `StreamUnreadable`."""
-    layout = await layout_of(connection)
-    everywhere = tuple(range(await _existing(connection, layout)))
+def moment_of(option: str, text: str, now: datetime, zone: str) -> Moment:
+    """Return the place in the stream that an option names; raises click.UsageError."""
+    try:
+        return read_moment(text, now, named_zone(zone))
+    except ValueError as error:
+        raise click.UsageError(f"--{option}: {error}") from None
+
+
+async def find_span(
+    connection: Connection,
+    partitions: tuple[int, ...] | None,
+    since: Moment,
+    until: Moment | None = None,
+) -> Span:
+    """Ask the broker which sequences lie between two moments; all partitions and all that is there by now for None.
+
+    Raises `BrokerAway`, `ConfigurationError`, `StreamUnreadable`, `click.UsageError`.
+    """
+    layout = await require_layout(connection)
+    number = await _existing(connection, layout)
     names = layout.names
-    places = (one for one in (wanted.since, wanted.until) if isinstance(one, int))
-    if len(names) > 1 and any(place > 1 for place in places):
+    if len(names) > 1 and any(isinstance(one, int) and one > 1 for one in (since, until)):
         raise click.UsageError(
             f"a sequence is a place in one stream, and there are {len(names)}; give a time"
         )
-    streams = [await _stream(connection, name, wanted) for name in names]
-    return Span(_chosen(wanted.partitions, everywhere), tuple(streams))
+    streams = [await _stream(connection, name, since, until) for name in names]
+    return Span(_chosen(partitions, number), tuple(streams))
 
 
-async def _stream(connection: Connection, name: str, wanted: Wanted) -> StreamSpan:
-    state = await look(connection, name)
-    first = await _sequence(connection, name, wanted.since, state)
-    until = await _sequence(connection, name, wanted.until, state)
-    gone = _gone(wanted.since, state, first)
-    return StreamSpan(
-        *(name, max(first, state.first), min(until, state.until), state.first), gone=gone
-    )
+async def _stream(
+    connection: Connection, name: str, since: Moment, until: Moment | None
+) -> StreamSpan:
+    ends = await look(connection, name)
+    first = await _sequence(connection, since, ends)
+    end = await _sequence(connection, until, ends)
+    gone = _gone(since, ends, first)
+    return StreamSpan(*(name, max(first, ends.first), min(end, ends.until), ends.first), gone=gone)
 
 
 async def _existing(connection: Connection, layout: StreamLayout) -> int:
@@ -113,29 +120,25 @@ async def hosts_that_moved(connection: Connection, streams: Iterable[str]) -> fr
     return frozenset(host for host, count in partitions.items() if count > 1)
 
 
-async def _sequence(
-    connection: Connection, stream: str, moment: Moment | None, state: StreamState
-) -> int:
+async def _sequence(connection: Connection, moment: Moment | None, ends: StreamEnds) -> int:
     if isinstance(moment, int):
         return moment
-    found = None if moment is None else await sequence_at(connection, stream, moment)
-    return state.until if found is None else found
+    found = None if moment is None else await sequence_at(connection, ends.name, moment)
+    return ends.until if found is None else found
 
 
-def _chosen(wanted: tuple[int, ...] | None, everywhere: tuple[int, ...]) -> tuple[int, ...]:
-    if wanted is None:
-        return everywhere
-    if beyond := sorted(set(wanted) - set(everywhere)):
+def _chosen(wanted: tuple[int, ...] | None, number: int) -> tuple[int, ...]:
+    chosen = tuple(range(number)) if wanted is None else tuple(sorted(set(wanted)))
+    if beyond := [one for one in chosen if one >= number]:
         raise ConfigurationError(
-            f"partition {beyond[0]} does not exist: the broker has {len(everywhere)}, 0 to "
-            f"{len(everywhere) - 1}; give another --partition, or all"
+            f"partition {beyond[0]} does not exist: the broker has {number}, 0 to {number - 1}; give another --partition, or all"
         )
-    return tuple(sorted(set(wanted)))
+    return chosen
 
 
-def _gone(since: Moment, state: StreamState, first: int) -> str:
+def _gone(since: Moment, ends: StreamEnds, first: int) -> str:
     if isinstance(since, int):
-        return f"sequences {max(since, 1)} to {state.first - 1}" if 0 < since < state.first else ""
-    if first <= state.first and state.first > 1:
-        return f"what was stored since {since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} and before sequence {state.first}"
+        return f"sequences {max(since, 1)} to {ends.first - 1}" if 0 < since < ends.first else ""
+    if first <= ends.first and ends.first > 1:
+        return f"what was stored since {since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} and before sequence {ends.first}"
     return ""
