@@ -13,7 +13,7 @@ from typing import Any
 from bench.field.system import Guarantees
 from bench.machine import Machine
 from bench.pairs import Ratio, ratio
-from broker.app.whole import write_whole
+from broker.app.files import write_atomic
 
 __all__ = ["Record", "Result", "Run", "Spread", "compared", "read", "write"]
 
@@ -143,7 +143,7 @@ def write(folder: Path, record: Record) -> Path:
     """Exchange `<command>.json` in a folder, which is made where it is not there."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{record.command}.json"
-    write_whole(path, json.dumps(record.as_json(), indent=1, ensure_ascii=False) + "\n", 0o644)
+    write_atomic(path, json.dumps(record.as_json(), indent=1, ensure_ascii=False) + "\n", 0o644)
     return path
 
 

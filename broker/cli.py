@@ -5,7 +5,7 @@ import sys
 import click
 
 from broker.app import program
-from broker.app.lazily import Lazily
+from broker.app.groups import LazyGroup
 from broker.app.options import spread
 from broker.client.servers import looks_like_server
 
@@ -49,7 +49,7 @@ _SECTIONS = {
 
 @click.group(
     name="logbroker",
-    cls=Lazily,
+    cls=LazyGroup,
     sections={
         title: {name: f"broker.commands.{place}" for name, place in places.items()}
         for title, places in _SECTIONS.items()

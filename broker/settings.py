@@ -9,7 +9,7 @@ from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import Address, Listen, OptionalListen
 from broker.app.configuration import ProgramSettings, Table
-from broker.app.durations import Duration, format_duration
+from broker.app.units import Duration, format_duration
 from broker.client.access_settings import ACCESS, AccessSettings, Servers
 from broker.settings_network import ClusterSettings, SitesSettings
 from broker.settings_security import SecuritySettings

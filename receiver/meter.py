@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from broker.app.desk import health_page
-from broker.app.listening import Page
+from broker.app.pages import Page, health_page
 from broker.app.rate import Rate
-from broker.app.sizes import format_size
+from broker.app.units import format_size
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from receiver.consume.judging import Finding, Kind

@@ -5,7 +5,7 @@
                assignment ▼   │ report                                          │
                          jobs (a slot each) ──▶ Spark job: one task, which stays ──▶ files
 
-    meter, over all of it ──▶ view ──▶ desk: service (systemd), listening (metrics, health), new settings; presence
+    meter, over all of it ──▶ view ──▶ supervisor: service (systemd), listening (metrics, health), new settings; presence
 
 Everything is started and ended here; what happens in it is decided elsewhere.
 """
@@ -22,13 +22,11 @@ from functools import partial
 
 from pyspark import SparkContext
 
-from broker.app.desk import Desk
-from broker.app.ending import BrokenOff, Ending
 from broker.app.exits import ConfigurationError, Exit, OperatorError, leading
-from broker.app.listening import Listening
-from broker.app.notify import Notifier
+from broker.app.pages import PageServer
 from broker.app.program import log_to_stderr
-from broker.app.reload import differences
+from broker.app.service import Notifier, Supervisor, differences
+from broker.app.shutdown import BrokenOff, Shutdown
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from receiver.consume.assignment import Place
 from receiver.consume.place import place_of
@@ -79,26 +77,26 @@ class _Pipeline:
         )
         self._meter = Meter(time.time_ns)
         self._view = View(self._connection, self._meter)
-        self._ending = Ending(Exit.DONE, _LAST_RESORT)
+        self._ending = Shutdown(Exit.DONE, _LAST_RESORT)
         self._stop = self._ending.asked
         self._presence = Presence(self._connection, self._view.report)
         self._retention = RetentionWorker(Retention(order_of(settings), time.time_ns), self._stop)
         self._followers: Followers | None = None
 
     async def run(self, reread: Callable[[], ReceiverSettings]) -> None:
-        desk = Desk(self._view, self._notifier, reread, self._change)
-        self._ending.listen(lambda: self._end(desk))
-        desk.hear_hang_ups()
+        supervisor = Supervisor(self._view, self._notifier, reread, self._change)
+        self._ending.listen(lambda: self._end(supervisor))
+        supervisor.hear_hang_ups()
         try:
             async with self._ending.limit:
-                await desk.attend(self._work(), self._beside())
+                await supervisor.attend(self._work(), self._beside())
         except TimeoutError:
             logger.warning("ended in mid-batch; the next start does it again")
         finally:
-            desk.hear_no_hang_ups()
+            supervisor.hear_no_hang_ups()
 
-    def _end(self, desk: Desk[ReceiverSettings]) -> float:
-        desk.stopping()
+    def _end(self, supervisor: Supervisor[ReceiverSettings]) -> float:
+        supervisor.stopping()
         return _END_WITHIN
 
     def _beside(self) -> Iterator[AbstractAsyncContextManager[object]]:
@@ -106,7 +104,7 @@ class _Pipeline:
             from receiver.status.metrics import Metrics  # a library that nobody else needs
 
             pages = {"/metrics": Metrics(self._view).page, "/healthz": self._view.health}
-            yield Listening(address, pages)
+            yield PageServer(address, pages)
 
     async def _work(self) -> None:
         settings = self._settings

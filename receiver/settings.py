@@ -17,8 +17,8 @@ from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import OptionalListen
 from broker.app.configuration import Many
-from broker.app.durations import Duration
 from broker.app.exits import ConfigurationError
+from broker.app.units import Duration
 from broker.client.access_settings import ACCESS, AccessSettings, Servers
 from receiver.ownership import FileMode, FolderMode, Mode, group_name, owner_name, permissions_of
 from receiver.permissions import Permissions

@@ -4,7 +4,7 @@
                                     │                                 │
               LOGS_POSITIONS ◀──keeper─── positions ◀───── ack ───────┘
 
-    view, over all of it ──▶ desk: service (systemd), live (status), listening (metrics, health), new settings
+    view, over all of it ──▶ supervisor: service (systemd), live (status), listening (metrics, health), new settings
 
 Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write the positions, 4. close the connection.
 """
@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 
-from broker.app.desk import Desk, health_page
-from broker.app.ending import Ending
 from broker.app.exits import Exit, FencedError, OperatorError, leading
-from broker.app.listening import Listening, Page
-from broker.app.notify import Notifier
+from broker.app.pages import Page, PageServer, health_page
 from broker.app.program import log_to_stderr
+from broker.app.service import Notifier, Supervisor
+from broker.app.shutdown import Shutdown
 from broker.client.connection import BrokerAway
 from broker.wire.positions import Positions
 from shipper.once import require_files
@@ -75,7 +74,7 @@ class Agent:
         self._keeper = Keeper(self._sessions.snapshots, waiting, clock)
         pause = self._sessions.pause
         self._view = View(host, connection, waiting, pause, self._meter, clock)
-        self._ending = Ending(Exit.FAILED if settings.once else Exit.DONE)
+        self._ending = Shutdown(Exit.FAILED if settings.once else Exit.DONE)
         self._follower: Follower | None = None
         self._spool: Spool | None = None
         self._in_vain = 0  # sessions in a row that stored nothing
@@ -87,16 +86,16 @@ class Agent:
         `reread` reads the settings again, in a thread, and raises `OperatorError` kinds when they will not do. Raises
         `OperatorError` kinds; positions are written in every case but that of another owner.
         """
-        desk = Desk(self._view, notifier, reread, self._change)
-        self._ending.listen(lambda: self._end(desk))
-        desk.hear_hang_ups()
+        supervisor = Supervisor(self._view, notifier, reread, self._change)
+        self._ending.listen(lambda: self._end(supervisor))
+        supervisor.hear_hang_ups()
         try:
             async with self._ending.limit:
-                await desk.attend(self._work(), self._background())
+                await supervisor.attend(self._work(), self._background())
         except TimeoutError:
             self._end_early()
         finally:
-            desk.hear_no_hang_ups()
+            supervisor.hear_no_hang_ups()
             await self._close()
 
     def _background(self) -> Iterator[AbstractAsyncContextManager[object]]:
@@ -104,7 +103,7 @@ class Agent:
             from shipper.status.metrics import Metrics  # a library that nobody else needs
 
             pages = {"/metrics": Metrics(self._view).page, "/healthz": self._health}
-            yield Listening(address, pages)
+            yield PageServer(address, pages)
         yield status_socket(self._host, self._view.report)
 
     def _health(self) -> Page:
@@ -124,8 +123,8 @@ class Agent:
                 if self._spool is not None:
                     await self._spool.close()
 
-    def _end(self, desk: Desk[ShipperSettings]) -> float:
-        desk.stopping()
+    def _end(self, supervisor: Supervisor[ShipperSettings]) -> float:
+        supervisor.stopping()
         shipping = self._view.shipping
         is_in_flight = shipping is not None and shipping.is_in_flight
         # a broker that is away or full now will not be back in time, and a pause will not be over

@@ -13,9 +13,9 @@ from typing import Any
 import click
 
 from broker.app.exits import ConfigurationError, Exit
-from broker.app.notify import notifier_from
 from broker.app.options import given, settings_options, spread
 from broker.app.program import log_to_stderr, run
+from broker.app.service import notifier_from
 from broker.client.access_settings import ACCESS
 from broker.wire.subjects import InvalidHost, validate_host
 from shipper.settings import ShipperSettings

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.app.exits import OperatorError
-from broker.app.folder import make_folder
+from broker.app.files import make_folder
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
 from broker.client.credentials import verify
 from broker.wire.positions import Cursor, Positions

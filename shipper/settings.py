@@ -12,8 +12,8 @@ from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import OptionalListen
 from broker.app.configuration import Many
-from broker.app.durations import Duration
-from broker.app.reload import Reload, differences
+from broker.app.service import Reload, differences
+from broker.app.units import Duration
 from broker.client.access_settings import AccessSettings, Servers
 from broker.wire.subjects import validate_host
 from shipper.tail.paths import Selection

@@ -22,7 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from broker.app.exits import OperatorError
-from broker.app.folder import Folder
+from broker.app.files import Folder
 from broker.wire.positions import Cursor
 from shipper.shipping import Shipping
 from shipper.tail.follower import Follower

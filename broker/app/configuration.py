@@ -8,7 +8,10 @@ import difflib
 import json
 import os
 import re
+import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -22,7 +25,6 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from broker.app.configfile import ConfigFile, credential_file, read_configs
 from broker.app.exits import ConfigurationError
 
 __all__ = ["Many", "ProgramSettings", "Table", "load", "name_of"]
@@ -57,6 +59,14 @@ Table = Annotated[dict[str, Any], BeforeValidator(_object)]
 def name_of(field: str) -> str:
     """Return the name of a setting, as it is written in a file: its field's, which ends in `_` if that is a word of Python."""
     return field.removesuffix("_")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A TOML file of settings: where it is, and what it says."""
+
+    path: Path
+    content: Mapping[str, Any]
 
 
 class ProgramSettings(BaseSettings):
@@ -111,7 +121,8 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
         **_emptied(model, prefix),
         **{name_of(field): value for field, value in options.items()},
     }
-    files = read_configs((config, credential_file(model.program, os.environ)))
+    paths = (config, _credential_file(model.program, os.environ))
+    files = [_read(path) for path in paths if path is not None]
     for file in files:
         _refuse_unknown_keys(file, _names(model), model.program)
     content = {key: value for file in reversed(files) for key, value in file.content.items()}
@@ -123,11 +134,33 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     return settings
 
 
+def _credential_file(program: str, environment: Mapping[str, str]) -> Path | None:
+    """Return the file of settings that the service manager hands over in secret, where it does (LoadCredential=)."""
+    folder = environment.get("CREDENTIALS_DIRECTORY")
+    with suppress(OSError):  # that's fine: a folder that we may not enter is another service's
+        if folder and (path := Path(folder, f"{program}.toml")).exists():
+            return path
+    return None
+
+
+def _read(path: Path) -> ConfigFile:
+    """Read a file; raises `ConfigurationError` when it cannot be read or is no TOML."""
+    try:
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigurationError(f"cannot read {path}: {reason}; check --config") from None
+    try:
+        return ConfigFile(path, tomllib.loads(data.decode("utf-8")))
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
+
+
 def _refuse_unknown_keys(file: ConfigFile, known: Collection[str], program: str) -> None:
     for key in file.content:
         if key not in known:
             raise ConfigurationError(
-                f"{file.line(key)}: {key!r} is not a setting of {program}{_suggest(key, known)}"
+                f"{file.path}: {key!r} is not a setting of {program}{_suggest(key, known)}"
             )
 
 
@@ -192,7 +225,7 @@ def _translate(
         if f"{prefix}{one}".upper() in set_there:
             return ConfigurationError(f"{prefix}{one}".upper() + f": {reason}")
         if file := next((file for file in files if one in file.content), None):
-            return ConfigurationError(f"{file.line(one)}: {one}: {reason}")
+            return ConfigurationError(f"{file.path}: {one}: {reason}")
     return click.UsageError(f"--{name.replace('_', '-')}: {reason}" if name else reason)
 
 

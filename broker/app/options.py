@@ -12,7 +12,7 @@ from pydantic import BaseModel, ByteSize
 from pydantic.fields import FieldInfo
 
 from broker.app.configuration import ProgramSettings, load, name_of
-from broker.app.durations import format_duration
+from broker.app.units import format_duration
 
 __all__ = ["SectionedCommand", "given", "settings_options", "spread"]
 

@@ -12,8 +12,7 @@ import click
 
 from broker.app.configuration import ProgramSettings
 from broker.app.exits import Exit, OperatorError
-from broker.app.journal import graded, handler_for, is_journal
-from broker.app.loglines import FORMATS, JsonLines
+from broker.app.logs import FORMATS, JsonLines, graded, handler_for, is_journal
 from broker.app.printable import printable
 
 __all__ = ["end_on_sigterm", "log_to_stderr", "run", "version_of"]

@@ -13,8 +13,7 @@ from pathlib import Path
 from cryptography import x509
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.folder import make_folder, open_folder, read_file
-from broker.app.whole import write_for_owner
+from broker.app.files import Folder, make_folder, open_folder, read_file, write_for_owner
 from broker.auth.authority import Authority, UnusableAuthority, names_in
 
 __all__ = ["CertificateEnd", "Pki", "ends_of", "read_authority"]
@@ -104,8 +103,21 @@ class Pki:
 
     def _write(self, path: Path, content: bytes, mode: int) -> None:
         """Write a file for the owner of the folder: root makes certificates, and the broker's user reads them."""
-        with self._usable(), open_folder(self.folder) as folder:
+        with self._usable(), self._opened() as folder:
             write_for_owner(folder, path.name, content, mode)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Folder]:
+        # the store belongs to the broker's user, who could put a link in the place of this folder
+        with open_folder(self.folder.parent) as store, store.enter(self.folder.name) as folder:
+            yield folder
+
+    def _read(self, path: Path) -> bytes:
+        try:
+            with self._opened() as folder:
+                return folder.read(path.name)
+        except OSError as error:
+            raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
@@ -119,26 +131,33 @@ class Pki:
     def names(self) -> tuple[str, ...]:
         """Return the names that the broker's certificate is for; raises `ConfigurationError`."""
         try:
-            return names_in(_read(self.broker))
+            return names_in(self._read(self.broker))
         except ValueError:
             raise ConfigurationError(f"{self.broker} holds no certificate") from None
 
     def read_certificate(self) -> bytes:
         """Return the authority's certificate, in PEM; raises `ConfigurationError`."""
-        return _read(self.authority)
+        return self._read(self.authority)
 
-    def read_authority(self) -> Authority:
-        """Return the authority; raises `ConfigurationError` when it is not here, or cannot be used."""
-        return read_authority(self.authority, self.authority_key)
+    def read_authority(self, key: Path | None = None) -> Authority:
+        """Return the authority, whose key may be kept elsewhere; raises `ConfigurationError` when it cannot be used."""
+        secret = _read(key) if key else self._read(self.authority_key)
+        return _authority(
+            self._read(self.authority), secret, f"{self.authority} and {key or self.authority_key}"
+        )
 
 
 def read_authority(certificate: Path, key: Path) -> Authority:
-    """Return the authority of two files; raises `ConfigurationError`."""
+    """Return the authority of two files that an operator names; raises `ConfigurationError`."""
+    return _authority(_read(certificate), _read(key), f"{certificate} and {key}")
+
+
+def _authority(certificate: bytes, key: bytes, files: str) -> Authority:
     try:
-        return Authority.read(_read(certificate), _read(key))
+        return Authority.read(certificate, key)
     except UnusableAuthority as error:
         raise ConfigurationError(
-            f"{certificate} and {key} are not an authority of `logbroker tls init`: {error}"
+            f"{files} are not an authority of `logbroker tls init`: {error}"
         ) from None
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.app.exits import OperatorError
-from broker.app.folder import open_folder
-from broker.app.whole import half_made, telling, write_whole
+from broker.app.files import open_folder, reporting, temporary_file, write_atomic
 from broker.auth.permissions import API
 from broker.auth.store import Credential, CredentialKind
 from broker.wire.subjects import inbox_of
@@ -74,7 +73,7 @@ def write_files(texts: Mapping[Path, str], *, force: bool) -> None:
     try:
         for path, text in texts.items():
             if force:
-                write_whole(path, text, _MODE)
+                write_atomic(path, text, _MODE)
             else:
                 _write_new(path, text)
             written.append(path)
@@ -91,8 +90,8 @@ def remove_files(paths: Sequence[Path]) -> None:
 
 
 def _write_new(path: Path, text: str) -> None:
-    with telling(path), open_folder(path.parent) as folder:
-        with half_made(folder, path.name, _MODE) as half:
+    with reporting(path), open_folder(path.parent) as folder:
+        with temporary_file(folder, path.name, _MODE) as half:
             half.file.write(text.encode())
             half.file.flush()
             os.fsync(half.file.fileno())

@@ -12,8 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.folder import Folder, give, make_folder, open_folder
-from broker.app.whole import write_for_owner
+from broker.app.files import Folder, give, make_folder, open_folder, write_for_owner
 from broker.auth.store import EMPTY, CredentialStore, InvalidStore, parse_store
 
 __all__ = ["CREDENTIALS", "HeldCredentials", "held_credentials", "load_credentials"]

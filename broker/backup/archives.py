@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from broker.app.exits import OperatorError
-from broker.app.folder import Folder, open_folder
+from broker.app.files import Folder, open_folder, replacing
 from broker.app.progress import Advance, progress
-from broker.app.sizes import format_size
-from broker.app.whole import replacing
+from broker.app.units import format_size
 from broker.backup.manifest import NAME, Archive, Backup
 from broker.backup.transfer import SnapshotFailed, take
 from broker.client.connection import Connection, ConnectionLost, Rejected

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 from broker.app.exits import OperatorError
-from broker.app.folder import Folder, make_folder, open_folder, read_file
+from broker.app.files import Folder, make_folder, open_folder, read_file
 from broker.backup.manifest import NAME, Backup, UnreadableBackup
 
 __all__ = ["find", "load", "name_of", "new_backup", "prune"]

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from broker.app.durations import format_duration
-from broker.app.sizes import format_size
+from broker.app.units import format_duration, format_size
 from broker.backup.archives import BUCKETS
 from broker.backup.manifest import Archive
 from broker.retention.disk import without_note

@@ -18,9 +18,9 @@ from typing import Any
 import aiofiles
 
 from broker.app.exits import OperatorError
-from broker.app.folder import open_folder
+from broker.app.files import open_folder
 from broker.app.progress import progress
-from broker.app.sizes import format_size
+from broker.app.units import format_size
 from broker.backup.archives import BUCKETS
 from broker.backup.manifest import Archive
 from broker.backup.preview import RestoreOptions, closed_config, limit_of

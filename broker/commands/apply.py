@@ -10,9 +10,8 @@ import click
 
 from broker.app import consent
 from broker.app.exits import ConfigurationError
-from broker.app.folder import make_folder
+from broker.app.files import make_folder, write_atomic
 from broker.app.options import SectionedCommand
-from broker.app.whole import write_whole
 from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, JSON, asking, with_settings
 from broker.inspect.ask import streams_of, subjects_in
@@ -146,7 +145,7 @@ def export(settings: BrokerSettings, only: tuple[str, ...], folder: Path) -> Non
     except OSError as error:
         raise ConfigurationError(f"cannot use the folder {folder}: {error.strerror}") from None
     for name, text in files.items():
-        write_whole(folder / name, text)
+        write_atomic(folder / name, text)
     if others:
         logger.warning(
             "%s has files of an earlier export, whose streams or consumers are gone: %s",

@@ -12,7 +12,7 @@ import click
 
 from broker.app import program
 from broker.app.exits import OperatorError
-from broker.app.folder import make_folder
+from broker.app.files import make_folder
 from broker.app.options import given
 from broker.auth.certificates import Pki
 from broker.auth.credential_file import CredentialFile, remove_files, write_files

@@ -8,10 +8,10 @@ from typing import Any, TextIO
 import click
 
 from broker.app.consent import YES, ask
-from broker.app.durations import format_duration
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.lazily import Listed
+from broker.app.groups import PlainGroup
 from broker.app.options import settings_options
+from broker.app.units import format_duration
 from broker.auth.listing import connections_at, rows, table
 from broker.auth.store import CredentialKind, CredentialStore, Holder, parse_store, summary_of
 from broker.auth.store_file import load_credentials
@@ -38,7 +38,7 @@ _LOCAL = frozenset({"store_dir", "log_level", "log_format"})
 _ALL = click.option("--all", "everybody", is_flag=True, help="All of this kind.")
 
 
-@click.group(cls=Listed)
+@click.group(cls=PlainGroup)
 def credentials() -> None:
     """Give hosts, receivers, admins and monitors credentials, and revoke them.
 

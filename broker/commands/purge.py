@@ -7,8 +7,8 @@ import click
 
 from broker.app.consent import YES, ask
 from broker.app.exits import OperatorError
-from broker.app.moment import ACCEPTED, Moment
 from broker.app.printable import printable
+from broker.app.units import ACCEPTED, Moment
 from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, HOSTS, asking, looking, place, with_settings
 from broker.inspect.ask import stream_named

@@ -21,9 +21,8 @@ import click
 from pydantic import BaseModel, Field, NonNegativeInt, RootModel, ValidationError
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.folder import open_folder, read_file
+from broker.app.files import open_folder, read_file, reporting, write_atomic
 from broker.app.printable import printable
-from broker.app.whole import telling, write_whole
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.commands.shared import asking, with_settings
 from broker.inspect.get import find_message
@@ -94,7 +93,7 @@ def requeue(settings: BrokerSettings, file: Path) -> None:
     """
     messages, lines = _readable(file)
     asking(settings, "requeue", lambda connection: _put_back(connection, file, messages))
-    with telling(file), open_folder(file.parent) as folder:
+    with reporting(file), open_folder(file.parent) as folder:
         folder.rename(file.name, f"{file.name}.requeued")
         folder.remove(_progress_of(file).name)
         folder.sync()
@@ -152,7 +151,7 @@ async def _put_back(connection: Connection, file: Path, messages: list[Quarantin
     starts = _load(file)
     if starts is None:
         starts = {one: _StreamStart.of(info) for one, info in infos.items()}
-        write_whole(_progress_of(file), _Progress(starts).model_dump_json())
+        write_atomic(_progress_of(file), _Progress(starts).model_dump_json())
     subjects = {
         name: _Subject(name, stream, starts[stream].last, starts[stream].is_kept_in(infos[stream]))
         for name, stream in streams.items()

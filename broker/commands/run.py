@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from broker.app.exits import ConfigurationError
-from broker.app.notify import notifier_from
 from broker.app.options import SectionedCommand, given, settings_options
+from broker.app.service import notifier_from
 from broker.retention.service import retain
 from broker.server.context import ServerContext
 from broker.server.pushes import refuse_pushes

@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 import click
 
 from broker.app import program
-from broker.app.durations import parse_duration
 from broker.app.exits import OperatorError
-from broker.app.moment import Moment, read_moment
 from broker.app.options import given, settings_options
+from broker.app.units import Moment, parse_duration, read_moment
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.patience import ELECTION, until_answered
 from broker.settings import STATUS_FIELDS, BrokerSettings

@@ -9,10 +9,10 @@ import click
 
 from broker.app.consent import YES, ask
 from broker.app.exits import OperatorError
-from broker.app.lazily import Listed
+from broker.app.groups import PlainGroup
 from broker.app.printable import printable
-from broker.app.sizes import format_size
 from broker.app.table import aligned
+from broker.app.units import format_size
 from broker.client.connection import Connection
 from broker.commands.shared import JSON, asking, looking, with_settings
 from broker.inspect.ask import streams_of
@@ -29,7 +29,7 @@ _NAME = click.argument("name", metavar="STREAM")
 _CONSUMER = click.argument("consumer_name", metavar="CONSUMER")
 
 
-@click.group(cls=Listed)
+@click.group(cls=PlainGroup)
 def stream() -> None:
     """Show the streams of the broker, buckets included, and remove those that are not logbroker's own."""
 
@@ -86,7 +86,7 @@ def remove_stream(settings: BrokerSettings, name: str, yes: bool) -> None:
     click.echo(f"removed stream {name} with {held}")
 
 
-@click.group(cls=Listed)
+@click.group(cls=PlainGroup)
 def consumer() -> None:
     """Show the consumers of a stream, and remove those that are not of receivers."""
 

@@ -13,10 +13,10 @@ from typing import Any
 import click
 
 from broker.app import program
-from broker.app.moment import ACCEPTED, Moment
 from broker.app.options import given, settings_options
 from broker.app.printable import printable
 from broker.app.selection import Selection
+from broker.app.units import ACCEPTED, Moment
 from broker.client.connection import Connection
 from broker.commands.shared import asking, place
 from broker.inspect.events import Event, is_noise, listen

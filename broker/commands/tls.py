@@ -12,7 +12,7 @@ import click
 
 from broker.app import program
 from broker.app.exits import OperatorError
-from broker.app.lazily import Listed
+from broker.app.groups import PlainGroup
 from broker.app.options import given, settings_options
 from broker.auth.certificates import Pki, ends_of, read_authority
 from broker.commands.shared import length
@@ -25,7 +25,7 @@ _FIELDS = frozenset({"store_dir", "log_level", "log_format"})
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
-@click.group(cls=Listed)
+@click.group(cls=PlainGroup)
 def tls() -> None:
     """Make the certificates of a broker, signed by an authority of one's own.
 
@@ -126,7 +126,7 @@ def renew(
     (end,) = ends_of([pki.broker])
     is_new = within is None or end.not_after - _now() < within or not set(names) <= set(present)
     if is_new:
-        pki.sign(read_authority(pki.authority, authority_key or pki.authority_key), wanted, _now())
+        pki.sign(pki.read_authority(authority_key), wanted, _now())
         (end,) = ends_of([pki.broker])
     done = "signed anew" if is_new else "not renewed"
     click.echo(f"{done}: {end.path} is for {', '.join(end.names)} until {end.not_after:%Y-%m-%d}")

@@ -17,7 +17,7 @@ from enum import Enum, IntEnum
 from typing import Any
 
 from broker.app.printable import printable
-from broker.app.sizes import format_size
+from broker.app.units import format_size
 from broker.inspect.status import PartitionStatus, Replica, Status, StreamStatus
 from broker.inspect.status_table import short_duration
 

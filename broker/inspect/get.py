@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.app.exits import OperatorError
 from broker.app.printable import printable
-from broker.app.sizes import format_size
+from broker.app.units import format_size
 from broker.client.connection import Arrived, Connection, Rejected
 from broker.inspect.lines import safe
 from broker.inspect.message import StoredMessage, nanoseconds, read_message, rfc3339

@@ -16,10 +16,8 @@ from typing import Any
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 
 from broker.app.address import Address
-from broker.app.desk import health_page
 from broker.app.exits import ConfigurationError
-from broker.app.exposition import exposed
-from broker.app.listening import Listening, Page
+from broker.app.pages import Page, PageServer, health_page, metrics_page
 from broker.app.printable import printable
 from broker.app.program import version_of
 from broker.client.connection import Connection, ConnectionLost, Rejected
@@ -52,8 +50,8 @@ _Row = tuple[Sequence[str], Any]
 async def serve_metrics(connection: Connection, address: Address) -> None:
     """Serve both pages until cancelled; raises `ConfigurationError` where the address cannot be listened on."""
     metrics = _Metrics(connection)
-    pages = {"/metrics": exposed(metrics.collect), "/healthz": metrics.health}
-    async with Listening(address, pages, "--metrics"):
+    pages = {"/metrics": metrics_page(metrics.collect), "/healthz": metrics.health}
+    async with PageServer(address, pages, "--metrics"):
         await metrics.run()
 
 

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from broker.app.durations import format_duration
-from broker.app.sizes import format_size
+from broker.app.units import format_duration, format_size
 from broker.inspect.status import PartitionStatus, Replica, Site, Status, StreamStatus
 
 __all__ = [

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import zstandard
 
-from broker.app.moment import Moment
 from broker.app.printable import printable
 from broker.app.selection import Selection
-from broker.app.sizes import format_size
+from broker.app.units import Moment, format_size
 from broker.client.connection import Connection
 from broker.client.patience import ELECTION, until_answered
 from broker.inspect.ask import streams_of

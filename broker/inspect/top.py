@@ -11,8 +11,8 @@ from rich.console import Group
 from rich.text import Text
 
 from broker.app.exits import OperatorError
-from broker.app.sizes import format_size
 from broker.app.table import plain, table
+from broker.app.units import format_size
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.patience import ELECTION, until_answered
 from broker.inspect.ask import brief_status

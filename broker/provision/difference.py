@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from broker.app.durations import format_duration
 from broker.app.printable import printable
+from broker.app.units import format_duration
 from broker.provision.steps import Action, Change, Loss, Plan, Step
 
 __all__ = ["as_json", "describe", "is_shown", "shown"]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from broker.app.sizes import format_size
+from broker.app.units import format_size
 from broker.client.connection import Connection
 from broker.provision.steps import Action, Kind, Loss, Plan, Step
 

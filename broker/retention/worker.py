@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Any
 
 from broker.app.exits import OperatorError
-from broker.app.sizes import format_size
+from broker.app.units import format_size
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.partitions import existing_partitions
 from broker.retention.committed import needed

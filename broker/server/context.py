@@ -15,9 +15,8 @@ from typing import Any
 
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.folder import open_folder
-from broker.app.sizes import format_size
-from broker.app.whole import replacing, telling, write_whole
+from broker.app.files import open_folder, replacing, reporting, write_atomic
+from broker.app.units import format_size
 from broker.auth.store_file import CREDENTIALS, load_credentials
 from broker.client.connection import Connection
 from broker.server.access import ServerAccess
@@ -146,7 +145,7 @@ class ServerContext:
         path, memory = self.folder / _CONF, int(self.settings.memory)
         environment = self._encryption.environment()
         stored = streams_in(self.folder)
-        write_whole(path, render(self._resolved.conf), _CONF_MODE)
+        write_atomic(path, render(self._resolved.conf), _CONF_MODE)
         await check(self.binary.path, path, environment)
         requests: Connection | None = None
         try:
@@ -270,7 +269,7 @@ class ServerContext:
         try:
             await self.server.reload()
         except OperatorError:
-            write_whole(self.folder / _CONF, render(self._resolved.conf), _CONF_MODE)
+            write_atomic(self.folder / _CONF, render(self._resolved.conf), _CONF_MODE)
             raise
         if resolved.admission.revision != self._resolved.admission.revision:
             logger.info("took over %d credentials", resolved.admission.credentials)
@@ -285,7 +284,7 @@ class ServerContext:
     async def _replace_conf(self, text: str) -> None:
         """Have nats-server check a configuration before it takes its place; raises `OperatorError`."""
         with (
-            telling(self.folder / _CONF),
+            reporting(self.folder / _CONF),
             open_folder(self.folder) as folder,
             replacing(folder, _CONF, _CONF_MODE) as half,
         ):

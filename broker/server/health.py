@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from broker.app.sizes import format_size
+from broker.app.units import format_size
 from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
 
 __all__ = ["HealthWatch", "Restarts", "enough_space", "failed_write", "read_health"]

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError
-from broker.app.sizes import format_size
+from broker.app.units import format_size
 from broker.auth.accounts import Admission
 from broker.client.access import Access
 from broker.client.nkey import InvalidSeed, seed_of

@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from broker.app.desk import Desk
-from broker.app.ending import Ending
 from broker.app.exits import Exit, OperatorError
-from broker.app.notify import Notifier
 from broker.app.program import log_to_stderr
-from broker.app.reload import differences
+from broker.app.service import Notifier, Supervisor, differences
+from broker.app.shutdown import Shutdown
 from broker.server.binary import examine
 from broker.server.context import Background, ServerContext
 from broker.server.resolve import own_name
@@ -95,25 +93,25 @@ async def serve(
 
     Raises `OperatorError` when it cannot start or ends by itself. `background` makes what runs beside nats-server.
     """
-    service, ending = _Service(settings, folder), Ending(Exit.DONE)
-    desk = Desk(service, notifier, reread, service.change)
+    service, ending = _Service(settings, folder), Shutdown(Exit.DONE)
+    supervisor = Supervisor(service, notifier, reread, service.change)
 
     def end() -> float:
         logger.info("stopping")
-        desk.stopping()
+        supervisor.stopping()
         return 0.0
 
     ending.listen(end)
-    desk.hear_hang_ups()
+    supervisor.hear_hang_ups()
     try:
         async with ending.limit:
-            await desk.attend(service.run(background))
+            await supervisor.attend(service.run(background))
     except TimeoutError:
         pass  # ended as asked
     except OSError as error:
         raise store_error(folder, error) from None
     finally:
-        desk.hear_no_hang_ups()
+        supervisor.hear_no_hang_ups()
 
 
 def log_as_set(settings: BrokerSettings) -> None:

@@ -7,8 +7,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from broker.app.folder import read_file
-from broker.app.whole import write_whole
+from broker.app.files import read_file, write_atomic
 from broker.auth.store_file import load_credentials
 from broker.server.store import is_locked
 
@@ -43,7 +42,7 @@ class State:
 
     def write(self, folder: Path) -> None:
         """Put it in place; raises `OperatorError`."""
-        write_whole(folder / _FILE, json.dumps(asdict(self), indent=2) + "\n", _MODE)
+        write_atomic(folder / _FILE, json.dumps(asdict(self), indent=2) + "\n", _MODE)
 
     @staticmethod
     def remove(folder: Path) -> None:

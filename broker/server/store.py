@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.folder import make_folder, open_folder, read_file
-from broker.app.whole import write_whole
+from broker.app.files import make_folder, open_folder, read_file, write_atomic
 from broker.auth.accounts import LOGS
 from broker.wire.streams import streams_among
 
@@ -170,7 +169,7 @@ def remember_membership(folder: Path, cluster: str, name: str) -> None:
     """Keep by which name the server of a cluster is known there; raises `OperatorError`."""
     if cluster:
         content = {"cluster": cluster, "server_name": name}
-        write_whole(folder / _MEMBER, json.dumps(content, indent=2) + "\n")
+        write_atomic(folder / _MEMBER, json.dumps(content, indent=2) + "\n")
 
 
 def _member_name(folder: Path) -> str:

@@ -12,8 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError
-from broker.app.folder import open_folder
-from broker.app.whole import clear_away, replacing
+from broker.app.files import open_folder, remove_leftovers, replacing
 from broker.client.connection import Message
 from broker.wire.delivery import Delivery
 from receiver.consume.judging import Endings, Piece
@@ -109,7 +108,7 @@ def prepare(output: Path) -> None:
     """
     make_folder(output)
     with open_folder(output) as folder:
-        clear_away(folder, _MARK)  # of a replay that died, or had no room, before it began
+        remove_leftovers(folder, _MARK)  # of a replay that died, or had no room, before it began
         names = folder.names()
     if ".logreceiver" in names or MARKED in names:
         raise ConfigurationError(

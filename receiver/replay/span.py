@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import click
 
 from broker.app.exits import ConfigurationError
-from broker.app.moment import Moment, read_moment
+from broker.app.units import Moment, read_moment
 from broker.client.connection import Connection, Rejected
 from broker.client.partitions import existing_partitions, require_layout
 from broker.wire.streams import StreamLayout

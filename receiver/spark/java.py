@@ -17,7 +17,7 @@ from pathlib import Path
 import pyspark
 
 from broker.app.exits import ConfigurationError
-from broker.app.whole import write_whole
+from broker.app.files import write_atomic
 
 __all__ = [
     "SUPPORTED",
@@ -138,7 +138,7 @@ def home_for_launcher(java: Java, folder: Path) -> Path:
     if _has_module(own) or java.executable == script:
         return own
     script.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(script, launched(java.executable), 0o755)
+    write_atomic(script, launched(java.executable), 0o755)
     return made
 
 

@@ -4,8 +4,7 @@ import shutil
 from pathlib import Path
 
 from broker.app.exits import OperatorError
-from broker.app.folder import make_folder
-from broker.app.whole import replacing
+from broker.app.files import make_folder, replacing
 from receiver.spark.java import Java, class_data, recorded
 from receiver.spark.scratch import scratch_folder
 from receiver.spark.session import spark_context

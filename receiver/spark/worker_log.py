@@ -6,7 +6,7 @@ Their standard error is the program's, or an executor's, so that a line in anoth
 import logging
 from collections.abc import Mapping
 
-from broker.app.loglines import FORMATS, JsonLines
+from broker.app.logs import FORMATS, JsonLines
 
 __all__ = ["log_as_told", "told"]
 

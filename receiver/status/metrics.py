@@ -14,7 +14,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from broker.app.exposition import exposed
+from broker.app.pages import metrics_page
 from receiver.consume.judging import Kind
 from receiver.consume.outcome import Cause
 from receiver.meter import Standing, View
@@ -51,7 +51,7 @@ class Metrics:
     def __init__(self, view: View) -> None:
         """Look at nothing yet; `page` returns the metrics as of the time when it is called."""
         self._view = view
-        self.page = exposed(self._collect)
+        self.page = metrics_page(self._collect)
 
     def _collect(self) -> Iterator[Metric]:
         partitions, now = self._view.partitions, self._view.now

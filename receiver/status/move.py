@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.moment import read_moment
+from broker.app.units import read_moment
 from broker.client import bucket
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection

@@ -14,11 +14,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.app.durations import format_duration
 from broker.app.exits import OperatorError
 from broker.app.printable import printable
-from broker.app.sizes import format_size
 from broker.app.table import aligned
+from broker.app.units import format_duration, format_size
 from broker.app.untrusted import json_object
 from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected

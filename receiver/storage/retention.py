@@ -16,7 +16,7 @@ from itertools import groupby
 from pathlib import Path
 
 from broker.app.faults import fault
-from broker.app.sizes import format_size
+from broker.app.units import format_size
 from receiver.storage.compression import compress_segment, compressed_form
 from receiver.storage.folders import remove_empty, within
 from receiver.storage.layout import Layout

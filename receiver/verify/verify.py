@@ -10,7 +10,7 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.printable import printable
 from broker.app.progress import progress
 from broker.app.selection import Selection
-from broker.app.sizes import format_size
+from broker.app.units import format_size
 from broker.client.connection import Connection
 from receiver.replay.reading import Reader
 from receiver.replay.span import Span, StreamSpan, find_span, hosts_that_moved, moment_of

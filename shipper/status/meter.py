@@ -3,8 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 
-from broker.app.histogram import Histogram
-from broker.app.rate import Rate
+from broker.app.rate import Histogram, Rate
 from shipper.publish.rounds import Round
 from shipper.tail.notices import Notice, NoticeKind
 

@@ -16,9 +16,9 @@ from prometheus_client.core import (
     Metric,
 )
 
-from broker.app.exposition import exposed
-from broker.app.histogram import Histogram
+from broker.app.pages import metrics_page
 from broker.app.printable import printable
+from broker.app.rate import Histogram
 from shipper.publish.waiting import Cause
 from shipper.status.report import HostReport, View
 
@@ -37,7 +37,7 @@ class Metrics:
     def __init__(self, view: View) -> None:
         """Prepare `page`, which returns the page of `/metrics`."""
         self._view = view
-        self.page = exposed(self.collect)
+        self.page = metrics_page(self.collect)
 
     def collect(self) -> Iterator[Metric]:
         """Return the families."""

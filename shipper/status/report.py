@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from broker.app.sizes import format_size
+from broker.app.units import format_size
 from broker.client.connection import Connection
 from shipper.publish.pause import PauseWatch
 from shipper.publish.waiting import Waiting

@@ -6,11 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from broker.app.durations import format_duration
 from broker.app.exits import OperatorError
 from broker.app.printable import printable
-from broker.app.sizes import format_size
 from broker.app.table import aligned
+from broker.app.units import format_duration, format_size
 from broker.client.bucket import read
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.partitions import read_streams

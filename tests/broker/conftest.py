@@ -126,7 +126,7 @@ def logbroker_inside(
 ) -> Iterator[Callable[..., "subprocess.CompletedProcess[str]"]]:
     """Run logbroker in this process: its start, most of a command's time, is left away."""
     from broker.app import program
-    from broker.app.lazily import Lazily
+    from broker.app.groups import LazyGroup
     from broker.cli import group
 
     def call(*arguments: str | Path, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -135,7 +135,7 @@ def logbroker_inside(
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         # each run adds an option to its group
-        own = Lazily("logbroker", sections=group.sections, extra="logship[broker]")
+        own = LazyGroup("logbroker", sections=group.sections, extra="logship[broker]")
         with pytest.raises(SystemExit) as ended:
             program.run(own, words)
         said = capfd.readouterr()

@@ -201,11 +201,11 @@ def grown(seen: Iterable[Seen]) -> list[str]:
 def left_over(scratch: Path, *folders: Path) -> list[str]:
     """Return a finding for each file that somebody has left half-made, or in a folder for temporary files."""
     temporary = [path for place in scratch.iterdir() for path in place.iterdir()]
-    half_made = [
+    temporary_file = [
         path for folder in folders for path in folder.rglob("*") if _HALF_MADE.fullmatch(path.name)
     ]
     scratches = [path for folder in folders for path in folder.glob("logreceiver-*")]
-    return [f"{path} is left behind" for path in (*temporary, *half_made, *scratches)]
+    return [f"{path} is left behind" for path in (*temporary, *temporary_file, *scratches)]
 
 
 def outbursts(log: Path) -> list[str]:

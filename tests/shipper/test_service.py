@@ -112,9 +112,8 @@ def test_the_watchdog_is_fed_while_there_is_nothing_to_do_and_not_while_the_loop
 STUCK = """
 import asyncio, os, sys, time
 from broker.client.connection import Connection
-from broker.app.notify import notifier_from
+from broker.app.service import Supervisor, notifier_from
 from shipper.status.meter import Meter
-from broker.app.supervision import Service
 from shipper.status.report import View
 from shipper.publish.pause import PauseWatch
 from shipper.publish.waiting import Waiting
@@ -132,7 +131,8 @@ async def run():
     view = Stuck("web01", connection, Waiting(), pause, Meter(clock), clock)
     view.shipping = Shipping()
     async with asyncio.timeout(float(sys.argv[1])):
-        task = asyncio.ensure_future(Service(notifier_from(os.environ), view).run())
+        supervisor = Supervisor(view, notifier_from(os.environ), None, None)
+        task = asyncio.ensure_future(supervisor.attend(asyncio.sleep(60)))
         await asyncio.sleep(0.7)
         view.shipping.reading_since = asyncio.get_running_loop().time()  # and it never comes back
         await task

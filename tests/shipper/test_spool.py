@@ -18,7 +18,7 @@ import pytest
 from bench.processes import wait_until
 from broker.app.configuration import load
 from broker.app.exits import OperatorError, leading
-from broker.app.folder import make_folder
+from broker.app.files import make_folder
 from broker.wire.message import Section
 from broker.wire.positions import Positions
 from shipper.line_filter import Rules

@@ -137,7 +137,7 @@ def test_what_a_person_must_mend_fails_once_and_says_what(tmp_path: Path) -> Non
 
         for unit, code, words in (
             ("logshipper", "2", "--file is required"),
-            ("logbroker", "78", "logbroker.toml:1: max_age:"),
+            ("logbroker", "78", "logbroker.toml: max_age:"),
         ):
             assert machine.show(unit, "ExecMainStatus") == code
             assert machine.show(unit, "ActiveState") == "failed"

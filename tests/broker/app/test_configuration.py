@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from broker.app.configuration import Many, ProgramSettings, load
-from broker.app.durations import Duration
 from broker.app.exits import ConfigurationError
+from broker.app.units import Duration
 
 
 class Example(ProgramSettings):
@@ -62,10 +62,10 @@ def test_a_credential_of_the_service_manager_counts_least_and_is_told_by_its_own
     assert (load(Example, {}, file).name, load(Example, {}, file).enough) == ("file", 7)
     assert load(Example, {"needed": 1}, None).name == "credential"
     credential.write_text('\nenough = "many"\n', "utf-8")
-    with pytest.raises(ConfigurationError, match=r"credentials/example\.toml:2: enough: 'many'"):
+    with pytest.raises(ConfigurationError, match=r"credentials/example\.toml: enough: 'many'"):
         load(Example, {}, file)
     credential.write_text("\nenuogh = 7\n", "utf-8")
-    with pytest.raises(ConfigurationError, match=r"credentials/example\.toml:2: 'enuogh' is not"):
+    with pytest.raises(ConfigurationError, match=r"credentials/example\.toml: 'enuogh' is not"):
         load(Example, {}, file)
 
 
@@ -128,7 +128,7 @@ def test_a_misspelt_key_is_refused_with_the_right_one(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text('# a name\nneeded = 1\nnaem = "x"', "utf-8")
 
-    with pytest.raises(ConfigurationError, match=r"x\.toml:3: 'naem' is .*did you mean name"):
+    with pytest.raises(ConfigurationError, match=r"x\.toml: 'naem' is .*did you mean name"):
         load(Example, {"needed": 1}, path)
 
 
@@ -140,7 +140,7 @@ def test_who_must_mend_a_value_depends_on_where_it_stands(
 
     with pytest.raises(click.UsageError, match="--wait"):
         load(Example, {"needed": 1, "wait": "soon"}, None)
-    with pytest.raises(ConfigurationError, match=r"x\.toml:1: wait: .*length of time"):
+    with pytest.raises(ConfigurationError, match=r"x\.toml: wait: .*length of time"):
         load(Example, {"needed": 1}, path)
     monkeypatch.setenv("EXAMPLE_WAIT", "later")
     with pytest.raises(ConfigurationError, match="EXAMPLE_WAIT"):
@@ -160,7 +160,7 @@ def test_settings_that_contradict_each_other_are_told_where_one_of_them_stands(
         load(Example, {}, path)
     path.write_text("\nneeded = 9\nenough = 3\n", "utf-8")
     monkeypatch.delenv("EXAMPLE_NEEDED")
-    with pytest.raises(ConfigurationError, match=r"x\.toml:2: needed: needed"):
+    with pytest.raises(ConfigurationError, match=r"x\.toml: needed: needed"):
         load(Example, {}, path)
 
 
@@ -170,25 +170,23 @@ def test_a_missing_value_names_all_three_places() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "place"),
+    "content",
     [
-        (b"\nname = '\xff'", "2:9"),
-        (b"= 1", "1:1"),
-        (b"wait = 1\nname = [\n1,\n", "2"),
-        (b"wait = 1\r\nname = x", "2:8"),
-        (b"\nname = " + b"[" * 9999, "2"),
-        (b"\nname = " + b"9" * 9999, "2"),
-        (b"\xef\xbb\xbfname = 1", "1:1"),
+        b"\nname = '\xff'",
+        b"= 1",
+        b"wait = 1\nname = [\n1,\n",
+        b"wait = 1\r\nname = x",
+        b"\nname = " + b"[" * 9999,
+        b"\nname = " + b"9" * 9999,
+        b"\xef\xbb\xbfname = 1",
     ],
     ids=["bytes", "statement", "list", "value", "depth", "digits", "mark"],
 )
-def test_a_file_that_is_no_toml_is_refused_with_the_line(
-    tmp_path: Path, content: bytes, place: str
-) -> None:
+def test_a_file_that_is_no_toml_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.toml"
     path.write_bytes(content)
 
-    with pytest.raises(ConfigurationError, match=rf"x\.toml:{place}: .*not valid TOML"):
+    with pytest.raises(ConfigurationError, match=r"x\.toml is not valid TOML"):
         load(Example, {"needed": 1}, path)
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.app.durations import format_duration, parse_duration
+from broker.app.units import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

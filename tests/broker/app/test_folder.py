@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.folder import make_folder, open_folder, read_file
+from broker.app.files import make_folder, open_folder, read_file
 
 FOREIGN = (12345, 12346)
 ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's folder")
@@ -64,41 +64,6 @@ def test_our_own_links_lead_to_folders_and_files_that_are_named(tmp_path: Path) 
     assert read_file(tmp_path / "short") == b"ours"
     with make_folder(tmp_path / "here" / ".." / "here" / "new" / "inner") as made:
         assert os.path.samestat(os.fstat(made.descriptor), (tmp_path / "there/new/inner").stat())
-
-
-def test_links_in_a_ring_come_to_an_end(tmp_path: Path) -> None:
-    (tmp_path / "a").symlink_to("b")
-    (tmp_path / "b").symlink_to("a")
-
-    with pytest.raises(OSError, match="Too many levels"):
-        open_folder(tmp_path / "a")
-    with pytest.raises(OSError, match="Too many levels"):
-        read_file(tmp_path / "a")
-
-
-@ONLY_ROOT
-@pytest.mark.parametrize("place", ["", "inner"], ids=["last", "middle"])
-def test_root_follows_no_link_of_another_users_folder(tmp_path: Path, place: str) -> None:
-    store = tmp_path / "store"
-    store.mkdir()
-    (tmp_path / "victim" / "inner").mkdir(parents=True)
-    (tmp_path / "victim" / "inner" / "file").write_text("root's")
-    (store / "tls").symlink_to(tmp_path / "victim")
-    os.chown(store, *FOREIGN)
-
-    for reach in (open_folder, make_folder, lambda path: read_file(path / "file")):
-        with pytest.raises(OSError, match="tls is another user's link"):
-            reach(store / "tls" / place)
-
-
-@ONLY_ROOT
-def test_root_follows_no_link_that_another_user_put_into_roots_folder(tmp_path: Path) -> None:
-    (tmp_path / "victim").mkdir()
-    (tmp_path / "theirs").symlink_to("victim")
-    os.chown(tmp_path / "theirs", *FOREIGN, follow_symlinks=False)
-
-    with pytest.raises(OSError, match="another user's link"):
-        open_folder(tmp_path / "theirs")
 
 
 def test_a_file_is_read_in_a_folder_that_may_not_be_listed(tmp_path: Path) -> None:

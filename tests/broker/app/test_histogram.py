@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.app.histogram import Histogram
+from broker.app.rate import Histogram
 
 
 def test_a_histogram_counts_each_observation_in_every_bucket_that_holds_it() -> None:

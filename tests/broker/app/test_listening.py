@@ -6,12 +6,12 @@ import pytest
 
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError
-from broker.app.listening import Listening, Page
+from broker.app.pages import Page, PageServer
 
 
 async def test_an_address_that_is_not_ours_is_a_configuration_error() -> None:
     with pytest.raises(ConfigurationError, match="--listen"):
-        await Listening(Address("192.0.2.1", 9464), {}).__aenter__()
+        await PageServer(Address("192.0.2.1", 9464), {}).__aenter__()
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ async def test_clients_that_say_nothing_or_do_not_listen_keep_others_away_for_a_
     assert served
 
 
-async def opened(body: bytes = b"well\n", patience: float = 5.0) -> tuple[Listening, int]:
-    listening = Listening(Address("127.0.0.1", 0), {"/page": lambda: Page(200, body)}, patience)
+async def opened(body: bytes = b"well\n", patience: float = 5.0) -> tuple[PageServer, int]:
+    listening = PageServer(Address("127.0.0.1", 0), {"/page": lambda: Page(200, body)}, patience)
     await listening.__aenter__()
     assert listening._server is not None
     return listening, listening._server.sockets[0].getsockname()[1]

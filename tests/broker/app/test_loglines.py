@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from broker.app.desk import health_page
-from broker.app.loglines import JsonLines, TextLines
+from broker.app.logs import JsonLines, TextLines
+from broker.app.pages import health_page
 
 NASTY = "/log/a\nERROR shipper: forged\x1b[2J\x00\u2028\udcff.log"
 

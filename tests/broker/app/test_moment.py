@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from broker.app.moment import Moment, read_moment
+from broker.app.units import Moment, read_moment
 
 NOW = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.notify import Notifier, notifier_from
+from broker.app.service import Notifier, notifier_from
 
 
 @pytest.fixture(params=["path", "abstract"])

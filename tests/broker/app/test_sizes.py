@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.app.sizes import format_size
+from broker.app.units import format_size
 
 
 @pytest.mark.parametrize(

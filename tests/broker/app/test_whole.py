@@ -11,27 +11,33 @@ from pathlib import Path
 import pytest
 
 from broker.app.exits import OperatorError
-from broker.app.folder import open_folder
-from broker.app.whole import clear_away, half_made, replacing, write_for_owner, write_whole
+from broker.app.files import (
+    open_folder,
+    remove_leftovers,
+    replacing,
+    temporary_file,
+    write_atomic,
+    write_for_owner,
+)
 
 WRITER = """
 import sys
 from pathlib import Path
-from broker.app.folder import open_folder
-from broker.app.whole import half_made
-with open_folder(Path(sys.argv[1])) as folder, half_made(folder, sys.argv[2]) as half:
+from broker.app.files import open_folder
+from broker.app.files import temporary_file
+with open_folder(Path(sys.argv[1])) as folder, temporary_file(folder, sys.argv[2]) as half:
     print(half.path, flush=True)
     sys.stdin.read()
 """
 RACER = """
 import sys
 from pathlib import Path
-from broker.app.whole import write_whole
+from broker.app.files import write_atomic
 path, letter = Path(sys.argv[1]), sys.argv[2]
 print(flush=True)
 sys.stdin.read(1)
 for size in range(1, 200):
-    write_whole(path, letter * size * 500 + ".")
+    write_atomic(path, letter * size * 500 + ".")
 """
 ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
@@ -44,13 +50,13 @@ def test_a_file_that_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path) ->
     (tmp_path / "conf").mkdir()
 
     with pytest.raises(OperatorError, match=r"cannot write .*conf: Is a directory"):
-        write_whole(tmp_path / "conf", "after")
+        write_atomic(tmp_path / "conf", "after")
 
     assert names(tmp_path) == ["conf"]
 
 
 def test_a_file_stays_as_it_was_when_its_writer_fails(tmp_path: Path) -> None:
-    write_whole(tmp_path / "conf", "before")
+    write_atomic(tmp_path / "conf", "before")
 
     with (
         suppress(KeyboardInterrupt),
@@ -68,7 +74,7 @@ def test_a_secret_is_never_open_to_others_whatever_was_there_before(tmp_path: Pa
     (tmp_path / "secret").write_text("open")
     (tmp_path / "secret").chmod(0o666)
 
-    write_whole(tmp_path / "secret", b"whole", 0o600)
+    write_atomic(tmp_path / "secret", b"whole", 0o600)
 
     assert (tmp_path / "secret").read_bytes() == b"whole"
     assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
@@ -80,7 +86,7 @@ def test_a_link_is_replaced_and_never_written_through(tmp_path: Path) -> None:
     (tmp_path / "secret").symlink_to(tmp_path / "theirs")
     (tmp_path / "secret.tmp").symlink_to(tmp_path / "theirs")
 
-    write_whole(tmp_path / "secret", "ours")
+    write_atomic(tmp_path / "secret", "ours")
 
     assert (tmp_path / "theirs").read_text() == "theirs"
     assert not (tmp_path / "secret").is_symlink()
@@ -93,7 +99,7 @@ def test_what_root_writes_for_an_owner_is_his_and_the_rest_is_roots(tmp_path: Pa
 
     with open_folder(tmp_path) as folder:
         write_for_owner(folder, "his", "x")
-    write_whole(tmp_path / "ours", "x")
+    write_atomic(tmp_path / "ours", "x")
 
     his, ours = (tmp_path / "his").stat(), (tmp_path / "ours").stat()
     assert (his.st_uid, his.st_gid, ours.st_uid) == (12345, 12346, 0)
@@ -145,12 +151,12 @@ def test_what_a_killed_writer_left_goes_with_the_next_and_a_living_ones_stays(
         assert writer.stdout is not None
         theirs = Path(writer.stdout.readline().decode().strip())
 
-        clear_away(folder, "[mark]")
+        remove_leftovers(folder, "[mark]")
         while_it_lives = theirs.exists()
         writer.kill()
         writer.wait()
         left_by_the_kill = theirs.exists()
-        with half_made(folder, "[mark]"):
+        with temporary_file(folder, "[mark]"):
             afterwards = theirs.exists()
 
     assert (while_it_lives, left_by_the_kill, afterwards) == (True, True, False)
@@ -163,7 +169,7 @@ def test_writers_that_clear_away_all_the_time_keep_each_others_files(tmp_path: P
     def write_often() -> None:
         for _ in range(300):
             try:
-                with open_folder(tmp_path) as folder, half_made(folder, "mark") as half:
+                with open_folder(tmp_path) as folder, temporary_file(folder, "mark") as half:
                     half.file.write(b"whole")
                     half.file.flush()
                     half.put("mark")
@@ -182,9 +188,9 @@ def test_writers_that_clear_away_all_the_time_keep_each_others_files(tmp_path: P
 
 def test_a_file_that_is_linked_never_takes_anothers_place(tmp_path: Path) -> None:
     with open_folder(tmp_path) as folder:
-        with half_made(folder, "mark") as half:
+        with temporary_file(folder, "mark") as half:
             half.link("mark")
-        with pytest.raises(FileExistsError), half_made(folder, "mark") as half:
+        with pytest.raises(FileExistsError), temporary_file(folder, "mark") as half:
             half.link("mark")
 
     assert names(tmp_path) == ["mark"]

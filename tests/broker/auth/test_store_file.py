@@ -120,21 +120,3 @@ def test_root_gives_no_file_of_its_own_away(tmp_path: Path, kind: str) -> None:
         pass
 
     assert (victim.stat().st_uid, victim.read_text()) == (0, "root's")
-
-
-@ONLY_ROOT
-def test_root_writes_no_store_through_a_link_in_the_middle(tmp_path: Path) -> None:
-    theirs, victim = tmp_path / "theirs", tmp_path / "victim"
-    theirs.mkdir()
-    victim.mkdir()
-    (theirs / "store").symlink_to(victim)
-    os.chown(theirs, 12345, 12346)
-
-    with (
-        pytest.raises(OperatorError, match="another user's link"),
-        held_credentials(theirs / "store"),
-    ):
-        pytest.fail("the link was followed")
-
-    assert list(victim.iterdir()) == []
-    assert victim.stat().st_uid == 0

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from broker.app.exits import OperatorError
-from broker.app.folder import open_folder
+from broker.app.files import open_folder
 from broker.backup.archives import BUCKETS, back_up, check
 from broker.backup.manifest import Backup
 from broker.backup.preview import RestoreOptions, preview

@@ -11,7 +11,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from broker.app.loglines import JsonLines
+from broker.app.logs import JsonLines
 from receiver.spark.worker_log import told
 
 SPEAKS = """

@@ -1,30 +1,29 @@
 """A small HTTP server for who watches over a program: some paths, GET and HEAD, one request a connection.
 
-Bounded in clients, sizes and time, so that no client, slow or hostile, can disturb the work. Knows nothing of what it says.
+Bounded in clients, sizes and time, so that no client, slow or hostile, can disturb the work.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
+from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from broker.app.address import Address
-from broker.app.clients import FRESH, Clients
 from broker.app.exits import ConfigurationError
+from broker.app.printable import printable
 
-__all__ = ["Listening", "Page"]
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+__all__ = ["Page", "PageServer", "health_page", "metrics_page"]
 
 _MOST_CLIENTS = 16
 _MOST_REQUEST = 8192
 _PATIENCE = 5.0  # seconds that a client has in all
-_REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    503: "Service Unavailable",
-}
+_FRESH = 0.25  # seconds that a page made for one client may be handed to the next
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
 logger = logging.getLogger(__name__)
 
 
@@ -37,7 +36,30 @@ class Page:
     kind: str = "text/plain; charset=utf-8"
 
 
-class Listening:
+def health_page(unhealthy: str, well: str = "ok") -> Page:
+    """Return the page of `/healthz` for why a program is unhealthy, if it is; `well` is what it says else."""
+    return Page(503 if unhealthy else 200, f"{printable(unhealthy or well)}\n".encode())
+
+
+def metrics_page(collect: "Callable[[], Iterable[Metric]]") -> Callable[[], Page]:
+    """Return what makes the page of `/metrics`: the families that `collect` yields, and those of the process."""
+    from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+    from prometheus_client.registry import Collector
+
+    class Collected(Collector):
+        def describe(self) -> "list[Metric]":
+            return []  # what there is is known when it is collected
+
+        def collect(self) -> "Iterable[Metric]":
+            return collect()
+
+    registry = CollectorRegistry()
+    registry.register(Collected())
+    ProcessCollector(registry=registry)
+    return lambda: Page(200, generate_latest(registry), _METRICS)
+
+
+class PageServer:
     """Answers while it is entered."""
 
     def __init__(
@@ -52,10 +74,11 @@ class Listening:
         self._option = option
         self._pages = pages
         self._made: dict[str, tuple[float, Page]] = {}
-        self._clients = Clients(_MOST_CLIENTS, patience)
+        self._patience = patience
+        self._clients: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
 
-    async def __aenter__(self) -> "Listening":
+    async def __aenter__(self) -> "PageServer":
         """Listen; raises `ConfigurationError` where that cannot be."""
         try:
             self._server = await asyncio.start_server(
@@ -69,22 +92,28 @@ class Listening:
         logger.info("listening on http://%s", self._address.reached_at(port))
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Stop listening, and let go of who has not heard all yet."""
         if self._server is not None:
             self._server.close()
-        self._clients.abort()
+        for client in self._clients:
+            client.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async def answer() -> bytes:
-            return self._answer(await _head_of(reader))
-
-        await self._clients.serve(writer, answer)
+        if len(self._clients) >= _MOST_CLIENTS:
+            writer.transport.abort()
+            return
+        self._clients.add(writer)
+        try:
+            async with asyncio.timeout(self._patience):
+                writer.write(self._answer(await _head_of(reader)))
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, TimeoutError):
+            writer.transport.abort()
+        finally:
+            self._clients.discard(writer)
 
     def _answer(self, head: bytes) -> bytes:
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
@@ -100,7 +129,7 @@ class Listening:
     def _page(self, path: str) -> Page:
         now = asyncio.get_running_loop().time()
         made = self._made.get(path)
-        if made is None or now - made[0] > FRESH:
+        if made is None or now - made[0] > _FRESH:
             made = self._made[path] = now, self._pages[path]()
         return made[1]
 
@@ -114,7 +143,7 @@ async def _head_of(reader: asyncio.StreamReader) -> bytes:
 
 def _reply(page: Page, *, with_body: bool = True) -> bytes:
     head = (
-        f"HTTP/1.1 {page.status} {_REASONS[page.status]}\r\n"
+        f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}\r\n"
         f"Content-Type: {page.kind}\r\n"
         f"Content-Length: {len(page.body)}\r\n"
         "Connection: close\r\n\r\n"

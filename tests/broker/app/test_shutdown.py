@@ -8,7 +8,7 @@ import pytest
 
 ENDS = """
 import asyncio, os, signal, sys, time
-from broker.app.ending import BrokenOff, Ending
+from broker.app.shutdown import BrokenOff, Shutdown
 class Slow:
     def __del__(self): pause(4)
 pause, slow = time.sleep, Slow()
@@ -16,7 +16,7 @@ async def work(ending):
     ending.listen(lambda: 5.0)
     {}
 def say(word): print(word, flush=True)
-asyncio.run(work(Ending(3, 3)))
+asyncio.run(work(Shutdown(3, 3)))
 """
 
 
@@ -56,9 +56,9 @@ def test_it_ends_by_itself_or_by_the_last_resort_and_never_by_a_signal(
 
 def test_a_second_signal_ends_it_at_once() -> None:
     script = (
-        "import asyncio, time\nfrom broker.app.ending import Ending\n"
+        "import asyncio, time\nfrom broker.app.shutdown import Shutdown\n"
         "async def run():\n"
-        "    ending = Ending(0, 30)\n"
+        "    ending = Shutdown(0, 30)\n"
         "    ending.listen(lambda: 30.0)\n"
         "    print('ready', flush=True)\n"
         "    await ending.asked.wait()\n"
@@ -81,9 +81,9 @@ def test_a_second_signal_ends_it_at_once() -> None:
 
 def test_what_hangs_in_a_thread_does_not_keep_it_from_ending() -> None:
     script = (
-        "import asyncio, os, time\nfrom broker.app.ending import Ending\n"
+        "import asyncio, os, time\nfrom broker.app.shutdown import Shutdown\n"
         "async def run():\n"
-        "    ending = Ending(7, 0.5)\n"
+        "    ending = Shutdown(7, 0.5)\n"
         "    ending.listen(lambda: 0.1)\n"
         "    async with ending.limit:\n"
         "        os.kill(os.getpid(), 15)\n"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-__all__ = ["BrokenOff", "Ending"]
+__all__ = ["BrokenOff", "Shutdown"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -20,8 +20,8 @@ class BrokenOff(BaseException):
     """The program was told to end while it did what blocks its loop."""
 
 
-class Ending:
-    """The end of a program; `asked` is set at the first signal, `limit` bounds the work from then on."""
+class Shutdown:
+    """The shutdown of a program; `asked` is set at the first signal, `limit` bounds the work from then on."""
 
     def __init__(self, code: int, last_resort: float = 9.0) -> None:
         """Exit with `code` where only the last resort helps, that many seconds after the first signal."""

@@ -8,12 +8,12 @@ import click
 
 from broker.app.exits import ConfigurationError
 
-__all__ = ["Lazily", "Listed"]
+__all__ = ["LazyGroup", "PlainGroup"]
 
 _SENTENCE = 200  # characters, and no dots in place of the end of what a command does
 
 
-class Listed(click.Group):
+class PlainGroup(click.Group):
     """A group whose help shows what each of its commands does by a whole sentence."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -35,7 +35,7 @@ def _write(
         )
 
 
-class Lazily(Listed):
+class LazyGroup(PlainGroup):
     """A group of commands in sections, each command by its name and where it is: `module:attribute`.
 
     One whose libraries are not installed says so when it is called, with the extra that brings them.

@@ -1,0 +1,333 @@
+"""Files of folders that another user may write to, and files that are there whole or as they were before.
+
+Root works in folders that belong to a service user, who can put a link, a pipe or a device in the place of any file: what
+is in a `Folder` is reached by its descriptor, and never through a link. A file that is written takes its name in the end:
+each writer has a temporary file of its own beside it, and holds a lock on that as long as it is at it. Where the lock is
+free the writer has died, and the next one removes the file.
+"""
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from broker.app.exits import OperatorError
+
+__all__ = [
+    "Folder",
+    "Owner",
+    "TemporaryFile",
+    "give",
+    "make_folder",
+    "open_folder",
+    "read_file",
+    "remove_leftovers",
+    "replacing",
+    "reporting",
+    "temporary_file",
+    "write_atomic",
+    "write_for_owner",
+]
+
+_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SAFE = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | _SAFE
+_ROOT = 0
+_SUFFIX = ".tmp"
+
+
+class Owner(NamedTuple):
+    """To whom a file belongs, by their numbers."""
+
+    user: int
+    group: int
+
+
+class Folder:
+    """An open folder; what it raises are OSErrors that name the file by its whole path."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        """Take over the descriptor; `path` is what people call the folder."""
+        self.path = path
+        self.descriptor = descriptor
+
+    @property
+    def owner(self) -> Owner:
+        """To whom the folder belongs."""
+        found = os.fstat(self.descriptor)
+        return Owner(found.st_uid, found.st_gid)
+
+    def open(self, name: str, flags: int, mode: int = 0o640) -> int:
+        """Open a regular file, and return its descriptor; a link, a pipe or a device is refused, and waited for never."""
+        with self._told(name):
+            descriptor = os.open(name, flags | _FILE, mode, dir_fd=self.descriptor)
+            try:
+                _refuse_special(descriptor)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        return descriptor
+
+    def read(self, name: str) -> bytes:
+        """Return what a regular file holds."""
+        with os.fdopen(self.open(name, os.O_RDONLY), "rb") as file:
+            return file.read()
+
+    def enter(self, name: str) -> "Folder":
+        """Open a folder in this one."""
+        with self._told(name):
+            return Folder(self.path / name, os.open(name, _LIST, dir_fd=self.descriptor))
+
+    def make(self, name: str, mode: int = 0o750) -> "Folder":
+        """Open a folder in this one, which is made when it is not there, for the owner of this one."""
+        try:
+            os.mkdir(name, mode, dir_fd=self.descriptor)
+        except FileExistsError:
+            return self.enter(name)
+        except OSError as error:
+            error.filename = str(self.path / name)
+            raise
+        made = self.enter(name)
+        if not made.names():
+            _give(made.descriptor, self.owner)
+        return made
+
+    def names(self) -> list[str]:
+        """Return the names of what is in it."""
+        with self._told(""):
+            return os.listdir(self.descriptor)  # noqa: PTH208 - of a descriptor
+
+    def remove(self, name: str) -> None:
+        """Remove a file; a link itself, never what it points to."""
+        with self._told(name):
+            os.unlink(name, dir_fd=self.descriptor)
+
+    def rename(self, name: str, new: str) -> None:
+        """Give a file another name in this folder, in the place of what has it."""
+        with self._told(new):
+            os.rename(name, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+
+    def link(self, name: str, new: str) -> None:
+        """Give a file a second name in this folder, which nothing has there; raises FileExistsError where something has it."""
+        with self._told(new):
+            os.link(name, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+
+    def sync(self) -> None:
+        """Have on disk the names that were made, changed or removed in it."""
+        with self._told(""):
+            os.fsync(self.descriptor)
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno in {errno.ELOOP, errno.ENOTDIR, errno.ENXIO}:
+                kind = _kind(name, self.descriptor) or error.strerror
+                raise OSError(error.errno, kind, str(self.path / name)) from None
+            error.filename = str(self.path / name)
+            raise
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
+        os.close(self.descriptor)
+
+    def __enter__(self) -> "Folder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def give(descriptor: int, owner: Owner) -> None:
+    """Make root's own file that of `owner`; whoever is not root, or may not, leaves it as it is.
+
+    One that holds something, or has a second name, stays as well: it is not new, and may be root's for a reason.
+    """
+    found = os.fstat(descriptor)
+    if found.st_size == 0 and found.st_nlink == 1:
+        _give(descriptor, owner)
+
+
+def _give(descriptor: int, owner: Owner) -> None:
+    if os.fstat(descriptor).st_uid == os.geteuid() == _ROOT:
+        with suppress(PermissionError):  # root of a container may not be allowed to
+            os.fchown(descriptor, *owner)
+
+
+def open_folder(path: Path) -> Folder:
+    """Open a folder that the user names, through any link; raises OSError."""
+    return Folder(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+
+def make_folder(path: Path, mode: int = 0o750) -> Folder:
+    """Open a folder as `open_folder` does, and make it when it is not there; raises OSError."""
+    with suppress(FileExistsError):
+        path.mkdir(mode, parents=True)
+    return open_folder(path)
+
+
+def read_file(path: Path) -> bytes:
+    """Return what a regular file holds that the user names, through any link; raises OSError, never waits for a pipe."""
+    descriptor = os.open(path, os.O_RDONLY | _SAFE)
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            _refuse_special(descriptor)
+        except OSError as error:
+            error.filename = str(path)
+            raise
+        return file.read()
+
+
+def _refuse_special(descriptor: int) -> None:
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "is no regular file")
+
+
+def _kind(name: str, folder: int) -> str:
+    with suppress(OSError):
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            return "is a symbolic link, which is not followed"
+        if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+            return "is no regular file"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class TemporaryFile:
+    """A file that is being written, in a folder and under a name that nobody else has."""
+
+    folder: Folder
+    path: Path
+    file: BinaryIO
+
+    def put(self, name: str) -> None:
+        """Have it take a name, in the place of what has it; raises OSError."""
+        self.folder.rename(self.path.name, name)
+
+    def link(self, name: str) -> None:
+        """Have it take a name that nothing has; raises OSError, FileExistsError where something has it."""
+        self.folder.link(self.path.name, name)
+
+
+def write_atomic(path: Path, content: str | bytes, mode: int = 0o640) -> None:
+    """Write a file so that it is there whole or as it was before, also after a crash; raises `OperatorError`.
+
+    Text is written as UTF-8. From the first byte on nobody may do more with it than `mode` says.
+    """
+    with reporting(path), open_folder(path.parent) as folder:
+        _write(folder, path.name, content, mode, None)
+
+
+def write_for_owner(folder: Folder, name: str, content: str | bytes, mode: int = 0o640) -> None:
+    """Write a file as `write_atomic` does; where root writes it, it gets the owner of the folder, who is to read it."""
+    with reporting(folder.path / name):
+        _write(folder, name, content, mode, folder.owner)
+
+
+def _write(folder: Folder, name: str, content: str | bytes, mode: int, owner: Owner | None) -> None:
+    with replacing(folder, name, mode, owner) as temporary:
+        temporary.file.write(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def reporting(path: Path) -> Iterator[None]:
+    """Have an OSError from inside come as an `OperatorError` that says which file cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise OperatorError(
+            f"cannot write {path}: {error.strerror}; check the disk and the folder's owner"
+        ) from None
+
+
+@contextmanager
+def replacing(
+    folder: Folder, name: str, mode: int = 0o640, owner: Owner | None = None
+) -> Iterator[TemporaryFile]:
+    """Yield a file which, once all is written, takes the place of the one of that name, and is on disk; raises OSError."""
+    with temporary_file(folder, name, mode, owner) as temporary:
+        yield temporary
+        temporary.file.flush()
+        os.fsync(temporary.file.fileno())
+        temporary.put(name)
+    folder.sync()
+
+
+@contextmanager
+def temporary_file(
+    folder: Folder, name: str, mode: int = 0o640, owner: Owner | None = None
+) -> Iterator[TemporaryFile]:
+    """Make a file, to be appended to, that is to be called `name`, for who writes it and then puts it in place.
+
+    Those that dead writers of `name` have left are removed first, and this one when it was not renamed. Raises OSError.
+    """
+    remove_leftovers(folder, name)
+    temporary = _made(folder, name, mode)
+    try:
+        with temporary.file:
+            if owner is not None:
+                give(temporary.file.fileno(), owner)
+            yield temporary
+    except OSError as error:
+        if error.filename is None:  # those of writing and syncing do not say which file
+            error.filename = str(folder.path / name)
+        raise
+    finally:
+        with suppress(OSError):  # it was renamed, or stays for the next one to clear away
+            folder.remove(temporary.path.name)
+
+
+def remove_leftovers(folder: Folder, *names: str) -> None:
+    """Remove what dead writers of these names have left; what cannot be removed is left for the next time."""
+    with suppress(OSError):
+        for left in folder.names():
+            if _is_leftover(left, names):
+                with suppress(OSError):
+                    _remove(folder, left)
+
+
+def _is_leftover(left: str, names: tuple[str, ...]) -> bool:
+    name, _, token = left.removesuffix(_SUFFIX).rpartition(".")
+    return left.endswith(_SUFFIX) and bool(token) and name in names
+
+
+def _made(folder: Folder, name: str, mode: int) -> TemporaryFile:
+    while True:
+        path = folder.path / f"{name}.{secrets.token_hex(4)}{_SUFFIX}"
+        opened = folder.open(path.name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, mode)
+        file = os.fdopen(opened, "wb")
+        if _is_ours(file):
+            return TemporaryFile(folder, path, file)
+        file.close()
+
+
+def _is_ours(file: BinaryIO) -> bool:
+    """Take the lock; False where somebody who removes leftovers was quicker, between our making the file and our locking it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # that's fine: where there are no locks nobody else gets one, and nothing is cleared away
+    return os.fstat(file.fileno()).st_nlink > 0
+
+
+def _remove(folder: Folder, left: str) -> None:
+    # to be written, since a network file system gives no other lock of one's own
+    opened = folder.open(left, os.O_RDWR)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        folder.remove(left)
+    finally:
+        os.close(opened)

@@ -1,0 +1,103 @@
+"""How records of our own log look and where they go: text for people and journald, or a JSON object for programs.
+
+A record is one line, whatever the paths in it hold; only the traceback of a defect is more in text. journald takes
+beside the text how bad it is (sd-daemon(3), systemd.exec(5)).
+"""
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+from broker.app.printable import printable
+
+__all__ = [
+    "FORMATS",
+    "JournalHandler",
+    "JsonLines",
+    "TextLines",
+    "graded",
+    "handler_for",
+    "is_journal",
+]
+
+_GRADES = (  # from the worst on; syslog(3)
+    (logging.CRITICAL, 2),
+    (logging.ERROR, 3),
+    (logging.WARNING, 4),
+    (logging.INFO, 6),
+)
+_DEBUG = 7
+
+
+class JournalHandler(logging.StreamHandler[TextIO]):
+    """Writes records for journald, each of their lines with its grade before it; journald takes that off again."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
+        return graded(record.levelno, super().format(record))
+
+
+def graded(level: int, text: str) -> str:
+    """Return a text with the grade of a level of `logging` before each of its lines."""
+    grade = next((grade for least, grade in _GRADES if level >= least), _DEBUG)
+    return "\n".join(f"<{grade}>{line}" for line in text.split("\n"))
+
+
+def handler_for(stream: TextIO, environment: Mapping[str, str]) -> logging.StreamHandler[TextIO]:
+    """Return a handler that writes to a stream what is wanted there."""
+    return (
+        JournalHandler(stream) if is_journal(stream, environment) else logging.StreamHandler(stream)
+    )
+
+
+def is_journal(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether a stream is the one that systemd has connected to journald, and not one that it was sent to since."""
+    try:
+        there = os.fstat(stream.fileno())
+    except (OSError, ValueError):  # closed, or a stream of a test's
+        return False
+    return environment.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
+
+
+class TextLines(logging.Formatter):
+    """`LEVEL logger: message`, without a time stamp, as journald adds its own."""
+
+    def __init__(self) -> None:
+        super().__init__("%(levelname)s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
+        """Return the line of a record."""
+        record.message = printable(record.message)
+        return super().formatMessage(record)
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        """Return the lines of a traceback, in which others' text may stand."""
+        return "\n".join(map(printable, super().formatException(ei).split("\n")))
+
+
+class JsonLines(logging.Formatter):
+    """An object with `time` (RFC 3339, UTC), `level`, `logger` and `message`; `exception` holds a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the object of a record; ASCII, so that no reader can take it wrongly."""
+        moment = datetime.fromtimestamp(record.created, UTC)
+        entry = {
+            "time": moment.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _whole(record.getMessage()),
+        }
+        if record.exc_info:
+            entry["exception"] = _whole(self.formatException(record.exc_info))
+        return json.dumps(entry)
+
+
+FORMATS: dict[str, type[logging.Formatter]] = {"text": TextLines, "json": JsonLines}
+
+
+def _whole(text: str) -> str:
+    # half a surrogate pair, which stands for a byte that is not UTF-8, would be refused by strict parsers
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
