@@ -1,6 +1,8 @@
 """Lets the stream of a test take lines on more subjects than those of its partitions."""
 
 from broker.client.connection import Connection
+from broker.provision.apply import carry_out, look_at_partitions, refuse
+from broker.provision.plan import plan_partitions
 from broker.wire.streams import STREAM
 
 __all__ = ["add_subjects"]
@@ -11,3 +13,10 @@ async def add_subjects(connection: Connection, *subjects: str) -> None:
     config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
     taken = list(dict.fromkeys((*config["subjects"], *subjects)))
     await connection.api(f"STREAM.UPDATE.{STREAM}", {**config, "subjects": taken})
+
+
+async def change_partitions(connection: Connection, partitions: int) -> None:
+    """Spread hosts over so many partitions, as `logbroker partitions` does."""
+    made = plan_partitions(partitions, await look_at_partitions(connection))
+    refuse(made)
+    await carry_out(connection, made)

@@ -16,16 +16,13 @@ from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, JSON, asking, with_settings
 from broker.inspect.ask import streams_of, subjects_in
 from broker.inspect.message import subject_of
-from broker.provision.apply import carry_out, look, refuse
-from broker.provision.cautions import cautions
-from broker.provision.comparing import Wanted
-from broker.provision.difference import as_json, describe
+from broker.provision.apply import carry_out, look, look_at_partitions, refuse
+from broker.provision.difference import as_json, cautions, describe
 from broker.provision.exchange import MalformedFile, parse, plan_import
 from broker.provision.exchange import export as export_all
 from broker.provision.losses import losses_of
 from broker.provision.plan import Actual, plan, plan_partitions
-from broker.provision.repartition import look_at_partitions
-from broker.provision.steps import Plan
+from broker.provision.steps import Plan, Wanted
 from broker.retention.disk import asked_for
 from broker.settings import APPLY_FIELDS, BrokerSettings
 from broker.wire.streams import MAX_PARTITIONS

@@ -1,6 +1,8 @@
 """`logbroker promote`."""
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -13,8 +15,9 @@ from broker.commands.shared import asking, with_settings
 from broker.inspect.status_table import short_duration
 from broker.provision.apply import carry_out, refuse, refuse_half
 from broker.provision.difference import describe
-from broker.provision.promotion import Copy, copied, copy_of, promotion
+from broker.provision.plan import COPIED_BUCKETS, plan_promotion
 from broker.settings import BrokerSettings
+from broker.topology import mirrored_site
 
 __all__ = ["promote"]
 
@@ -36,15 +39,17 @@ async def _promote(connection: Connection, *, yes: bool) -> None:
     layout = replace(
         await require_layout(connection), partitions=await existing_partitions(connection)
     )
-    infos = {name: await connection.api(f"STREAM.INFO.{name}") for name in copied(layout)}
+    names = (*layout.names, *COPIED_BUCKETS)
+    infos = {name: await connection.api(f"STREAM.INFO.{name}") for name in names}
     configs = {name: info["config"] for name, info in infos.items()}
     refuse_half(configs)
-    made = promotion(configs, layout)
+    made = plan_promotion(configs, layout)
     refuse(made)
     for name in layout.names:
-        if (copy := copy_of(infos[name])) is None:
+        site = mirrored_site(configs[name])
+        if site is None:
             raise OperatorError(f"{name} at {connection.servers} is no copy of another site's")
-        click.echo(printable(_described(name, copy)))
+        click.echo(printable(_described(name, site, infos[name])))
     click.echo(describe(made))
     if not yes:
         consent.ask("The copy ends here for good. Do it?")
@@ -54,11 +59,11 @@ async def _promote(connection: Connection, *, yes: bool) -> None:
     )
 
 
-def _described(name: str, copy: Copy) -> str:
-    heard = "was never heard"
-    if copy.heard is not None:
-        heard = f"was heard {short_duration(copy.heard.total_seconds())} ago"
+def _described(name: str, site: str, info: Mapping[str, Any]) -> str:
+    state, mirror = info["state"], info.get("mirror") or {}
+    active = mirror.get("active", -1)  # nanoseconds since it was heard, -1 for never
+    heard = f"was heard {short_duration(active / 10**9)} ago" if active >= 0 else "was never heard"
     return (
-        f"{name} is a copy of site {copy.site}'s up to sequence {copy.last_sequence} of {copy.last_time}; "
-        f"the site {heard}, and had {copy.lag} messages more then"
+        f"{name} is a copy of site {site}'s up to sequence {state['last_seq']} of {state['last_ts']}; "
+        f"the site {heard}, and had {mirror.get('lag', 0)} messages more then"
     )

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -12,11 +12,11 @@ from broker.app.printable import printable
 from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.quorum import is_certain
-from broker.provision.cautions import cautions
+from broker.provision.difference import cautions
 from broker.provision.losses import losses_of, without
 from broker.provision.plan import Actual, plan
-from broker.provision.steps import Action, Kind, Plan, Step
-from broker.topology import Topology
+from broker.provision.steps import Kind, Plan, Step
+from broker.topology import Topology, mirrored_site
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import (
     CONFIG_BUCKET,
@@ -34,6 +34,8 @@ __all__ = [
     "carry_out",
     "consumers_of",
     "look",
+    "look_at_partitions",
+    "pages",
     "refuse",
     "refuse_half",
     "stream_names_at",
@@ -66,7 +68,14 @@ async def apply(connection: Connection, desired: Topology, patience: float = _PA
     """
     for words in cautions(desired):
         logger.warning("%s", words)
-    made = plan(desired, await look(connection, desired))
+    actual = await look(connection, desired)
+    for name, config in actual.streams.items():
+        if is_being_restored(config):
+            logger.warning(
+                "stream %s holds a part of a backup, closed to everybody: wait for `logbroker restore`, or run it again",
+                name,
+            )
+    made = plan(desired, actual)
     refuse(made)
     losses = await losses_of(connection, made)
     for loss in losses:
@@ -106,24 +115,36 @@ async def look(connection: Connection, desired: Topology) -> Actual:
     names = [config["name"] for config in desired.streams()]
     found = await asyncio.gather(*(_stream(connection, name) for name in names))
     streams = {name: info for name, info in zip(names, found, strict=True) if info is not None}
-    for name, info in streams.items():
-        if is_being_restored(info["config"]):
-            logger.warning(
-                "stream %s holds a part of a backup, closed to everybody: wait for `logbroker restore`, or run it again",
-                name,
-            )
     offsets = streams.get(f"KV_{OFFSETS_BUCKET}")
     there = [name for name in desired.names if name in streams]
+    consumers = await asyncio.gather(*(consumers_of(connection, name) for name in there))
     has_config = f"KV_{CONFIG_BUCKET}" in streams
     return Actual(
         streams={name: info["config"] for name, info in streams.items()},
-        consumers=await _consumers(connection, there),
+        consumers={info["name"]: info["config"] for infos in consumers for info in infos},
         partitions=await _entry(connection, PARTITIONS_KEY) if has_config else None,
         messages=sum(streams[name]["state"]["messages"] for name in there),
         offsets=offsets["state"].get("num_subjects", 0) if offsets else 0,
         streams_entry=entry,
         stream_count=count,
     )
+
+
+async def look_at_partitions(connection: Connection) -> Actual:
+    """Return what is there; raises `OperatorError` where the number of partitions cannot be changed here, else as `look`."""
+    actual = await look(connection, Topology())
+    refuse_half(actual.streams)
+    expected = Topology(stream_count=len(actual.names)).streams()
+    if missing := {config["name"] for config in expected} - actual.streams.keys():
+        raise OperatorError(
+            f"{', '.join(sorted(missing))} is not there; set it up with `logbroker apply`"
+        )
+    name = actual.names[0]
+    if site := mirrored_site(actual.streams[name]):
+        raise OperatorError(
+            f"{name} here is a copy of site {site}'s, and so is the number of partitions: run `logbroker partitions` there"
+        )
+    return actual
 
 
 async def _stream_count(connection: Connection) -> tuple[str | None, int | None]:
@@ -148,13 +169,24 @@ async def _stream_count(connection: Connection) -> tuple[str | None, int | None]
 
 async def stream_names_at(connection: Connection) -> frozenset[str]:
     """Return the names of all streams that a broker has; raises `Rejected`, `ConnectionLost`."""
-    known: set[str] = set()
+    return frozenset(await pages(connection, "STREAM.NAMES", "streams"))
+
+
+async def pages(connection: Connection, request: str, key: str) -> list[Any]:
+    """Return all entries of a list that the server gives page by page.
+
+    Raises `Rejected`, and `ConnectionLost` where it does not tell of all: in a cluster the server of one may have died.
+    """
+    found: list[Any] = []
     while True:
-        page = await connection.api("STREAM.NAMES", {"offset": len(known)})
-        names = page.get("streams") or []
-        known.update(names)
-        if not names or len(known) >= page.get("total", 0):
-            return frozenset(known)
+        page = await connection.api(request, {"offset": len(found)})
+        entries, missing = page.get(key) or [], page.get("missing") or []
+        found.extend(entries)
+        if missing or (not entries and len(found) < page.get("total", 0)):
+            named = ", ".join(sorted(missing)) or "some"
+            raise ConnectionLost(f"{request}: no server tells of {named}")
+        if len(found) >= page.get("total", 0):
+            return found
 
 
 async def _stream(connection: Connection, name: str) -> dict[str, Any] | None:
@@ -173,28 +205,8 @@ async def _stream(connection: Connection, name: str) -> dict[str, Any] | None:
 
 
 async def consumers_of(connection: Connection, stream: str) -> list[dict[str, Any]]:
-    """Return what the server tells of every consumer of a stream.
-
-    Raises `Rejected`, and `ConnectionLost` where it does not tell of all: in a cluster the server of one may have died.
-    """
-    found: list[dict[str, Any]] = []
-    while True:
-        page = await connection.api(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
-        consumers, missing = page.get("consumers") or [], page.get("missing") or []
-        found.extend(consumers)
-        is_all = len(found) >= page.get("total", 0)
-        if missing or not (consumers or is_all):
-            named = ", ".join(sorted(missing)) or "some of them"
-            raise ConnectionLost(f"no server tells of the consumers of stream {stream}: {named}")
-        if is_all:
-            return found
-
-
-async def _consumers(
-    connection: Connection, streams: Iterable[str]
-) -> dict[str, Mapping[str, Any]]:
-    found = await asyncio.gather(*(consumers_of(connection, name) for name in streams))
-    return {info["name"]: info["config"] for infos in found for info in infos}
+    """Return what the server tells of every consumer of a stream; raises as `pages`."""
+    return await pages(connection, f"CONSUMER.LIST.{stream}", "consumers")
 
 
 async def _entry(connection: Connection, key: str) -> str | None:
@@ -261,17 +273,14 @@ async def _take(step: Step, connection: Connection, patience: float) -> None:
 
 
 def _call(step: Step, connection: Connection, patience: float) -> Coroutine[Any, Any, object]:
-    match step.kind, step.action:
-        case Kind.ENTRY, _:
+    verb = step.action.value
+    match step.kind:
+        case Kind.ENTRY:
             return _write_entry(connection, step)
-        case Kind.STREAM, Action.CREATE:
-            return connection.api(f"STREAM.CREATE.{step.name}", step.config, patience)
-        case Kind.STREAM, _:
-            return connection.api(f"STREAM.UPDATE.{step.name}", step.config, patience)
-        case Kind.CONSUMER, Action.REMOVE:
-            return connection.api(f"CONSUMER.DELETE.{step.stream}.{step.name}", patience=patience)
-        case _:
-            body = {"stream_name": step.stream, "config": step.config, "action": step.action.value}
+        case Kind.STREAM:
+            return connection.api(f"STREAM.{verb.upper()}.{step.name}", step.config, patience)
+        case Kind.CONSUMER:
+            body = {"stream_name": step.stream, "config": step.config, "action": verb}
             return connection.api(f"CONSUMER.CREATE.{step.stream}.{step.name}", body, patience)
 
 

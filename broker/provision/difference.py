@@ -1,4 +1,4 @@
-"""A plan as people read it: one line per step, and what differs below it."""
+"""A plan as people read it: one line per step, and what differs below it; and what they should know of what they declare."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -7,10 +7,11 @@ from typing import Any
 from broker.app.printable import printable
 from broker.app.units import format_duration
 from broker.provision.steps import Action, Change, Loss, Plan, Step
+from broker.topology import Topology
 
-__all__ = ["as_json", "describe", "is_shown", "shown"]
+__all__ = ["as_json", "cautions", "describe", "is_shown", "shown"]
 
-_SIGNS = {Action.CREATE: "+", Action.UPDATE: "~", Action.REMOVE: "-"}
+_SIGNS = {Action.CREATE: "+", Action.UPDATE: "~"}
 _LENGTHS = frozenset(
     {"max_age", "duplicate_window", "ack_wait", "inactive_threshold", "max_expires"}
     | {"subject_delete_marker_ttl", "idle_heartbeat", "priority_timeout"}
@@ -73,3 +74,19 @@ def shown(field: str, value: Any) -> str:
         more = len(value) - _SHOWN
         value = ",".join(map(str, value[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
     return "not set" if value in (None, "") else str(value)
+
+
+def cautions(topology: Topology) -> tuple[str, ...]:
+    """Return which promises a declaration breaks that we keep otherwise: allowed, and logged."""
+    found = {
+        "discard = old: a full stream lets its oldest lines go, received or not; receivers report the gaps": (
+            topology.discard == "old"
+        ),
+        f"streams = {topology.stream_count}: with {topology.partitions} partitions some of them stay empty": (
+            topology.stream_count > topology.partitions
+        ),
+        f"replicas = {topology.replicas}: no more servers may fail than with {(topology.replicas or 1) - 1}": (
+            topology.replicas in (2, 4)
+        ),
+    }
+    return tuple(words for words, applies in found.items() if applies)

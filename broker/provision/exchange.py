@@ -8,10 +8,8 @@ from typing import Any
 
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
-from broker.provision.apply import consumers_of, refuse_half
-from broker.provision.comparing import Wanted
-from broker.provision.plan import merge
-from broker.provision.steps import Kind, Plan
+from broker.provision.apply import consumers_of, pages, refuse_half
+from broker.provision.steps import Kind, Plan, Wanted, compare_all
 from broker.wire.streams import existing_in
 
 __all__ = ["MalformedFile", "export", "parse", "plan_import"]
@@ -100,7 +98,7 @@ async def plan_import(connection: Connection, wanted: Iterable[Wanted]) -> Plan:
         for name in {one.stream for one in everything if one.stream} & streams.keys()
         for info in await consumers_of(connection, name)
     }
-    return merge(
+    return compare_all(
         (one, consumers.get((one.stream, one.name)))
         if one.stream
         else (_with_partitions(one, streams.get(one.name)), streams.get(one.name))
@@ -109,13 +107,8 @@ async def plan_import(connection: Connection, wanted: Iterable[Wanted]) -> Plan:
 
 
 async def _streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
-    found: dict[str, Mapping[str, Any]] = {}
-    while True:
-        page = await connection.api("STREAM.LIST", {"offset": len(found)})
-        streams = page.get("streams") or []
-        found |= {info["config"]["name"]: info["config"] for info in streams}
-        if not streams or len(found) >= page.get("total", 0):
-            return found
+    infos = await pages(connection, "STREAM.LIST", "streams")
+    return {info["config"]["name"]: info["config"] for info in infos}
 
 
 def _with_partitions(wanted: Wanted, found: Mapping[str, Any] | None) -> Wanted:

@@ -4,7 +4,6 @@ A stream deletes at once what a lowered limit leaves no room for: what is too ol
 messages and bytes beyond a limit only where it discards old ones. Tried with nats-server 2.15.1.
 """
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,42 +18,28 @@ __all__ = ["losses_of", "without"]
 
 async def losses_of(connection: Connection, plan: Plan) -> tuple[Loss, ...]:
     """Return what the steps of a plan would delete now; raises `Rejected`, `ConnectionLost`."""
-    found = await asyncio.gather(*(_losses(connection, step) for step in plan.steps))
-    return tuple(loss for one in found for loss in one)
+    found: list[Loss] = []
+    for step in plan.steps:
+        if step.kind is Kind.STREAM and step.action is Action.UPDATE and any(_cuts(step)):
+            info = await connection.api(f"STREAM.INFO.{step.name}")
+            found += [Loss(step, fields, reason) for fields, reason in _cut_now(step, info)]
+    return tuple(found)
 
 
 def without(plan: Plan, losses: Iterable[Loss]) -> Plan:
-    """Return the plan without what would delete something: those fields stay, and those consumers."""
+    """Return the plan without what would delete something: those fields stay."""
     held = list(losses)
-    steps = (_without(step, [loss for loss in held if loss.step == step]) for step in plan.steps)
-    return replace(plan, steps=tuple(step for step in steps if step is not None))
-
-
-def _without(step: Step, losses: list[Loss]) -> Step | None:
-    fields = {field for loss in losses for field in loss.fields}
-    changes = tuple(change for change in step.changes if change.field not in fields)
-    if losses and not changes:
-        return None
-    before = {change.field: change.before for change in step.changes if change.field in fields}
-    config = {
-        field: value for field, value in {**step.config, **before}.items() if value is not None
-    }
-    return replace(step, config=config, changes=changes)
-
-
-async def _losses(connection: Connection, step: Step) -> list[Loss]:
-    match step.kind, step.action:
-        case Kind.CONSUMER, Action.REMOVE:
-            info = await connection.api(f"CONSUMER.INFO.{step.stream}.{step.name}")
-            reached = int(info["delivered"]["stream_seq"])
-            return [Loss(step, (), f"forgets that it has come to {reached}")] if reached else []
-        case Kind.STREAM, Action.UPDATE:
-            if not any(_cuts(step)):
-                return []
-            info = await connection.api(f"STREAM.INFO.{step.name}")
-            return [Loss(step, fields, reason) for fields, reason in _cut_now(step, info)]
-        case _:
-            return []
+    steps = []
+    for step in plan.steps:
+        fields = {field for loss in held if loss.step == step for field in loss.fields}
+        changes = tuple(change for change in step.changes if change.field not in fields)
+        before = {change.field: change.before for change in step.changes if change.field in fields}
+        config = {
+            field: value for field, value in {**step.config, **before}.items() if value is not None
+        }
+        if changes or not fields:
+            steps.append(replace(step, config=config, changes=changes))
+    return replace(plan, steps=tuple(steps))
 
 
 def _cuts(step: Step) -> Iterator[tuple[str, tuple[str, ...]]]:

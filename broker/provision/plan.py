@@ -3,31 +3,41 @@
 Only fields that we declare are compared; a server adds defaults of its own.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.app.printable import printable
-from broker.provision.comparing import Wanted, compare
-from broker.provision.steps import Action, Change, Kind, Plan, Step
+from broker.provision.steps import (
+    Action,
+    Change,
+    Kind,
+    Plan,
+    Step,
+    Wanted,
+    compare_all,
+    join_plans,
+)
 from broker.topology import Topology, mirrored_site
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import (
     CONFIG_BUCKET,
-    MAX_PARTITIONS,
     PARTITIONS_KEY,
+    POSITIONS_BUCKET,
     STREAMS_KEY,
     StreamLayout,
     consumer_config,
     existing_in,
     partitions_in,
     stream_names,
-    stream_of,
     subjects_in,
 )
 from broker.wire.subjects import consumer_name
 
-__all__ = ["Actual", "merge", "plan", "plan_entry", "plan_partitions", "plan_streams"]
+__all__ = ["COPIED_BUCKETS", "Actual", "plan", "plan_partitions", "plan_promotion"]
+
+COPIED_BUCKETS = {f"KV_{name}": f"$KV.{name}.>" for name in (CONFIG_BUCKET, POSITIONS_BUCKET)}
+"""The buckets that a site copies from another one besides the streams, each with its subject."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +63,8 @@ class Actual:
 
     @property
     def number(self) -> int | None:
-        """How many partitions hosts are spread over: what the entry says, or else how many exist, or have offsets."""
-        offsets = min(self.offsets, MAX_PARTITIONS)
-        return partitions_in(self.partitions) or self.existing or offsets or None
+        """How many partitions hosts are spread over: what the entry says, or else how many exist."""
+        return partitions_in(self.partitions) or self.existing or None
 
     @property
     def existing(self) -> int:
@@ -69,37 +78,32 @@ class Actual:
 
 
 def plan(desired: Topology, actual: Actual) -> Plan:
-    """Return what to create, update and remove, in order: the number of streams, streams, consumers, the number of partitions.
+    """Return what to create and update, in order: the number of streams, streams, consumers, the number of partitions.
 
     The number of streams comes first: whatever becomes of the rest, the next start goes on with that number. The number of
-    partitions comes last, since shippers and receivers wait for that entry and then rely on the rest. While something is being restored
-    nothing is to be done: to give a stream its subjects would open it with a part of its lines.
+    partitions comes last, since shippers and receivers wait for that entry and then rely on the rest. Partitions that hosts have
+    left stay. While something is being restored nothing is to be done: to give a stream its subjects would open it with a part of
+    its lines.
     """
     if any(is_being_restored(config) for config in actual.streams.values()):
         return Plan(())
     desired = desired.following(actual.number, actual.stream_count)
-    number = plan_streams(desired.stream_count, actual)
+    number = _streams_entry(desired.stream_count, actual)
     if number.refusals:
         return number
-    if actual.messages or actual.offsets:  # partitions that hosts have left are still received
-        desired = replace(desired, existing=actual.existing)
+    desired = replace(desired, existing=actual.existing)
     if desired.mirror is None:  # only who says so ends a copy
         desired = replace(desired, mirror=_site_of(actual))
     streams = [Wanted(Kind.STREAM, config["name"], config) for config in desired.streams()]
-    made = merge((one, actual.streams.get(one.name)) for one in streams)
-    of_consumers = _consumers(StreamLayout(desired.all_partitions, desired.stream_count), actual)
-    entry = (
-        _copied_entry(desired, actual) if desired.mirror else plan_entry(desired.partitions, actual)
-    )
-    return Plan(
+    return join_plans(
         (
-            *(() if desired.mirror else number.steps),
-            *made.steps,
-            *of_consumers.steps,
-            *_removals(desired, actual),
-            *entry.steps,
-        ),
-        (*made.refusals, *of_consumers.refusals, *entry.refusals),
+            Plan(()) if desired.mirror else number,
+            compare_all((one, actual.streams.get(one.name)) for one in streams),
+            _consumers(StreamLayout(desired.all_partitions, desired.stream_count), actual),
+            _copied_entry(desired, actual)
+            if desired.mirror
+            else _partitions_entry(desired, actual),
+        )
     )
 
 
@@ -108,17 +112,30 @@ def plan_partitions(partitions: int, actual: Actual) -> Plan:
 
     The entry comes last: from then on shippers go over to their host's new subject, and say on the old one that they did.
     """
-    count = max(partitions, actual.existing)
-    layout = StreamLayout(count, len(actual.names))
-    made = merge(
+    layout = StreamLayout(max(partitions, actual.existing), len(actual.names))
+    streams = compare_all(
         (Wanted(Kind.STREAM, name, {"subjects": _subjects(name, layout, found)}), found)
         for name in actual.names
         if (found := actual.streams[name])
     )
-    consumers = _consumers(layout, actual)
-    return Plan(
-        (*made.steps, *consumers.steps, *_entry_steps(partitions, actual)),
-        (*made.refusals, *consumers.refusals),
+    entry = _entry(PARTITIONS_KEY, actual.partitions, str(partitions))
+    return join_plans((streams, _consumers(layout, actual), entry))
+
+
+def plan_promotion(configs: Mapping[str, Mapping[str, Any]], layout: StreamLayout) -> Plan:
+    """Return what makes streams of the copies of another site's among `configs`; what is no copy stays.
+
+    The sequences go on where the copy ended, so that shippers and receivers that come over go on by compare-and-set as if
+    nothing had happened: a shipper whose last lines the copy lacks is told so by the sequence that it expects. The layout is
+    that of all partitions that exist.
+    """
+    subjects = {name: list(subjects_in(name, layout)) for name in layout.names}
+    subjects |= {name: [subject] for name, subject in COPIED_BUCKETS.items()}
+    own = {"mirror": None, "mirror_direct": False}
+    return compare_all(
+        (Wanted(Kind.STREAM, name, {"subjects": subjects[name], **own}), configs[name])
+        for name in subjects
+        if name in configs
     )
 
 
@@ -133,57 +150,47 @@ def _site_of(actual: Actual) -> str | None:
 
 
 def _consumers(layout: StreamLayout, actual: Actual) -> Plan:
-    wanted = [
-        Wanted(
-            Kind.CONSUMER, consumer_name(number), consumer_config(number), layout.stream_of(number)
+    return compare_all(
+        (
+            Wanted(Kind.CONSUMER, name, consumer_config(number), layout.stream_of(number)),
+            actual.consumers.get(name),
         )
         for number in range(layout.partitions)
-    ]
-    return merge((one, actual.consumers.get(one.name)) for one in wanted)
-
-
-def merge(pairs: Iterable[tuple[Wanted, Mapping[str, Any] | None]]) -> Plan:
-    """Return the plan that makes each thing that is there as it is wanted."""
-    differences = [compare(wanted, found) for wanted, found in pairs]
-    return Plan(
-        tuple(one.step for one in differences if one.step is not None),
-        tuple(text for one in differences for text in one.refusals),
+        if (name := consumer_name(number))
     )
 
 
-def plan_entry(partitions: int, actual: Actual) -> Plan:
+def _partitions_entry(desired: Topology, actual: Actual) -> Plan:
     """Return what to do about the number of partitions: under stored lines or offsets only a command of its own changes it."""
-    is_held = bool(actual.messages or actual.offsets)
-    if is_held and not _agrees(partitions, actual):
-        return Plan((), (_moved_hosts(partitions, actual),))
-    return Plan(_entry_steps(partitions, actual))
-
-
-def _agrees(partitions: int, actual: Actual) -> bool:
-    said = partitions_in(actual.partitions)
+    said, after = partitions_in(actual.partitions), desired.partitions
     # where the entry is gone the number may have been smaller than how many exist
-    return partitions == said if said else partitions <= (actual.number or partitions)
+    agrees = after == said if said else after <= (actual.number or after)
+    if (actual.messages or actual.offsets) and not agrees:
+        return Plan((), (_moved_hosts(after, actual),))
+    return _entry(PARTITIONS_KEY, actual.partitions, str(after))
 
 
-def _entry_steps(partitions: int, actual: Actual) -> tuple[Step, ...]:
-    return _entry_step(PARTITIONS_KEY, actual.partitions, str(partitions))
-
-
-def plan_streams(streams: int, actual: Actual) -> Plan:
+def _streams_entry(streams: int, actual: Actual) -> Plan:
     """Return what to do about the number of streams: it is written once, and never changes."""
-    if actual.stream_count not in {None, streams}:
-        return Plan((), (_other_streams(streams, actual),))
-    return Plan(_entry_step(STREAMS_KEY, actual.streams_entry, str(streams)))
+    count = actual.stream_count
+    if count in {None, streams}:
+        return _entry(STREAMS_KEY, actual.streams_entry, str(streams))
+    refusal = (
+        f"the number of streams is {count} and not {streams}: it is fixed at the first start; give --streams "
+        f"{count}, or leave it out. For another number have receivers receive all that there is, "
+        "`logbroker backup`, start on a new --store-dir, and restore KV_LOGS_POSITIONS there (README, Streams)"
+    )
+    return Plan((), (refusal,))
 
 
-def _entry_step(key: str, before: str | None, after: str) -> tuple[Step, ...]:
-    name = f"{CONFIG_BUCKET}/{key}"
+def _entry(key: str, before: str | None, after: str) -> Plan:
+    name, value = f"{CONFIG_BUCKET}/{key}", {"value": after}
     if before == after:
-        return ()
+        return Plan(())
     if before is None:
-        return (Step(Action.CREATE, Kind.ENTRY, name, {"value": after}),)
+        return Plan((Step(Action.CREATE, Kind.ENTRY, name, value),))
     change = Change("value", printable(before), after)
-    return (Step(Action.UPDATE, Kind.ENTRY, name, {"value": after}, (change,)),)
+    return Plan((Step(Action.UPDATE, Kind.ENTRY, name, value, (change,)),))
 
 
 def _copied_entry(desired: Topology, actual: Actual) -> Plan:
@@ -198,36 +205,13 @@ def _copied_entry(desired: Topology, actual: Actual) -> Plan:
     return Plan((), (refusal,))
 
 
-def _other_streams(streams: int, actual: Actual) -> str:
-    return (
-        f"the number of streams is {actual.stream_count} and not {streams}: it is fixed at the first start; give --streams "
-        f"{actual.stream_count}, or leave it out. For another number have receivers receive all that there is, "
-        "`logbroker backup`, start on a new --store-dir, and restore KV_LOGS_POSITIONS there (docs/broker.md, Streams)"
-    )
-
-
 def _moved_hosts(after: int, actual: Actual) -> str:
     is_said = partitions_in(actual.partitions) is not None
-    told = "" if is_said else ", as consumers, subjects and offsets show; its entry says none,"
+    told = "" if is_said else ", as consumers and subjects show; its entry says none,"
+    names = actual.names
+    held = f"{names[0]} holds" if len(names) == 1 else f"{len(names)} streams hold"
     return (
-        f"the number of partitions is {actual.number}{told} and not {after}: {_named(actual)} {actual.messages} messages and "
+        f"the number of partitions is {actual.number}{told} and not {after}: {held} {actual.messages} messages and "
         f"{actual.offsets} partitions have offsets, so only `logbroker partitions {after}` changes it, while the broker runs; "
         f"else leave --partitions out, or make it {actual.number}"
-    )
-
-
-def _named(actual: Actual) -> str:
-    names = actual.names
-    return f"{names[0]} holds" if len(names) == 1 else f"{len(names)} streams hold"
-
-
-def _removals(desired: Topology, actual: Actual) -> tuple[Step, ...]:
-    # the streams are empty and nothing was received: nothing is lost with these
-    return tuple(
-        Step(
-            *(Action.REMOVE, Kind.CONSUMER, name, {}),
-            stream=stream_of(existing_in([name]) - 1, desired.stream_count),
-        )
-        for name in sorted(actual.consumers)
-        if existing_in([name]) > desired.all_partitions
     )

@@ -8,8 +8,8 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.partitions import read_streams
 from broker.provision.apply import apply, stream_names_at
+from broker.provision.cluster import join
 from broker.provision.difference import is_shown, shown
-from broker.provision.joining import join
 from broker.provision.steps import Plan
 from broker.server.resolve import Resolved
 from broker.topology import mirrored_site

@@ -17,9 +17,8 @@ from bench.processes import Processes, wait_until
 from broker.client import bucket
 from broker.client.connection import Connection
 from broker.client.partitions import current_partitions, existing_partitions
-from broker.provision.apply import apply, carry_out
+from broker.provision.apply import apply, carry_out, look_at_partitions
 from broker.provision.plan import plan_partitions
-from broker.provision.repartition import look_at_partitions
 from broker.topology import Topology
 from broker.wire.message import Origin, Section, decode_origin
 from broker.wire.streams import STREAM

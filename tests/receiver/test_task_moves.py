@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from broker.client.connection import Connection
-from broker.provision.repartition import change_partitions
 from broker.wire.message import Followed, Origin, encode_origin
 from receiver.consume import task
 from receiver.consume.offsets import position_of
@@ -15,7 +14,7 @@ from receiver.consume.outcome import Cause, Done
 from receiver.faults import IN_BATCH
 from receiver.storage.adopt import adopt
 from receiver.storage.site import Site
-from tests.partitions import add_subjects
+from tests.partitions import add_subjects, change_partitions
 from tests.receiver.partition import Partition, blocked, lines_of, message
 
 pytestmark = pytest.mark.nats

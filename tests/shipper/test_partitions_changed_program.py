@@ -13,9 +13,9 @@ import pytest
 from bench.processes import Process, Processes
 from broker.app.faults import VARIABLE
 from broker.client.connection import Connection
-from broker.provision.repartition import change_partitions
 from broker.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
+from tests.partitions import change_partitions
 
 pytestmark = pytest.mark.nats
 

@@ -15,7 +15,7 @@ from broker.client.connection import Arrived, Connection, Rejected
 from broker.inspect.ask import full_status, node_reports
 from broker.inspect.status import PartitionStatus, Status, StreamStatus, unread_in
 from broker.inspect.status_table import facts, partition_rows
-from broker.provision.joining import join
+from broker.provision.cluster import join
 from broker.report import SUBJECT
 from broker.topology import Topology
 from broker.wire.offset import Offset

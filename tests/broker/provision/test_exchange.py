@@ -10,9 +10,8 @@ import pytest
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.provision.apply import Refused, apply, carry_out
-from broker.provision.comparing import Wanted
 from broker.provision.exchange import MalformedFile, export, parse, plan_import
-from broker.provision.steps import Kind, Plan
+from broker.provision.steps import Kind, Plan, Wanted
 from broker.topology import Topology
 from broker.wire.descent import marked
 

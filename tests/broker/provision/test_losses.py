@@ -8,12 +8,11 @@ from datetime import timedelta
 
 import pytest
 
-from broker.client.connection import Connection, Message
+from broker.client.connection import Connection
 from broker.provision.apply import apply, carry_out, look
 from broker.provision.losses import losses_of
 from broker.provision.plan import plan
 from broker.topology import Topology
-from broker.wire.streams import consumer_config
 
 pytestmark = pytest.mark.nats
 
@@ -34,18 +33,6 @@ async def publish(connection: Connection, hosts: str) -> None:
 
 async def held(connection: Connection) -> int:
     return int((await connection.api("STREAM.INFO.LOGS"))["state"]["messages"])
-
-
-async def read_one(connection: Connection, consumer: str) -> None:
-    arrived = asyncio.Event()
-
-    async def hear(_message: Message) -> None:
-        arrived.set()
-
-    inbox = connection.new_inbox()
-    await connection.subscribe(inbox, hear)
-    await connection.publish(f"$JS.API.CONSUMER.MSG.NEXT.LOGS.{consumer}", b"", inbox)
-    await asyncio.wait_for(arrived.wait(), 20)
 
 
 LOWERED = [
@@ -116,23 +103,3 @@ async def test_a_limit_that_can_hold_what_is_there_is_applied_at_a_start(
     await apply(connection, after)
 
     assert not plan(after, await look(connection, after)).steps
-
-
-async def test_a_consumer_that_has_read_is_removed_only_when_a_person_agrees(
-    connection: Connection,
-) -> None:
-    await apply(connection, Topology(partitions=3))
-    await publish(connection, "a")
-    body = {"stream_name": "LOGS", "config": consumer_config(7)}
-    body["config"]["filter_subject"] = "logs.p0.>"  # type: ignore[index]
-    await connection.api("CONSUMER.CREATE.LOGS.receiver-p7", body)
-    await read_one(connection, "receiver-p7")
-    await connection.api("STREAM.PURGE.LOGS")
-    after = Topology(partitions=3)
-
-    made = plan(after, await look(connection, after))
-    (loss,) = await losses_of(connection, made)
-    done = await apply(connection, after)
-
-    assert (loss.step.name, loss.reason.endswith(" 1")) == ("receiver-p7", True)
-    assert not done.steps

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.provision.plan import Actual, plan, plan_partitions
+from broker.provision.plan import Actual, plan, plan_partitions, plan_promotion
 from broker.provision.steps import Action, Change, Kind, Plan
 from broker.topology import Topology
-from broker.wire.streams import consumer_config, partitions_in
+from broker.wire.streams import StreamLayout, consumer_config, partitions_in
 
 NOTHING = Actual(streams={}, consumers={}, partitions=None, messages=0, offsets=0)
 DEFAULTS = {"max_msgs": -1, "compression": "none", "metadata": {"_nats.ver": "2.15.1"}}
@@ -79,9 +79,7 @@ def test_a_plan_is_nothing_changed_or_refused_and_never_a_changed_number_over_st
     moved = before.partitions != after.partitions
     assert bool(made.refusals) == (moved and bool(messages or offsets))
     if made.refusals:
-        assert not any(
-            step.kind is Kind.ENTRY or step.action is Action.REMOVE for step in made.steps
-        )
+        assert not any(step.kind is Kind.ENTRY for step in made.steps)
 
 
 def test_an_update_names_the_changed_fields_only_and_keeps_what_we_do_not_declare() -> None:
@@ -133,17 +131,6 @@ def test_hosts_move_under_stored_lines_or_offsets_only_by_the_command_for_it(
     assert "is 2 and not 4" in made.refusals[0]
     assert "`logbroker partitions 4`" in made.refusals[0]
     assert "make it 2" in made.refusals[0]
-
-
-def test_fewer_partitions_of_an_empty_stream_remove_the_consumers_that_are_over() -> None:
-    actual = as_applied(Topology(partitions=3))
-    foreign = {**actual.consumers, "audit": {}, "receiver-px": {}}
-
-    made = plan(Topology(partitions=1), replace(actual, consumers=foreign))
-
-    removed = [step.name for step in made.steps if step.action is Action.REMOVE]
-    assert removed == ["receiver-p1", "receiver-p2"]
-    assert made.steps[-1].config == {"value": "1"}
 
 
 @pytest.mark.parametrize(
@@ -198,7 +185,7 @@ def test_hosts_move_no_more_where_the_number_cannot_be_read_and_the_refusal_can(
 
     (refusal,) = plan(Topology(partitions=4), damaged).refusals
 
-    assert "is 3, as consumers, subjects and offsets show" in refusal
+    assert "is 3, as consumers and subjects show" in refusal
     assert "make it 3" in refusal
     assert refusal.isprintable()
 
@@ -222,7 +209,6 @@ def test_a_changed_number_adds_what_is_missing_removes_nothing_and_comes_last(
     made = plan_partitions(after, held)
 
     assert not made.refusals
-    assert not any(step.action is Action.REMOVE for step in made.steps)
     made_consumers = {step.name for step in made.steps if step.kind is Kind.CONSUMER}
     assert made_consumers == {f"receiver-p{n}" for n in range(before, after)}
     (*_, last) = made.steps or (None,)
@@ -231,24 +217,12 @@ def test_a_changed_number_adds_what_is_missing_removes_nothing_and_comes_last(
     assert plan_partitions(after, after_change(before, after)) == Plan(())
 
 
-@pytest.mark.parametrize(("messages", "offsets"), [(1, 0), (0, 1)])
+@pytest.mark.parametrize(("messages", "offsets"), [(0, 0), (1, 0), (0, 1)])
 @pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
-def test_partitions_that_hosts_have_left_stay_while_there_are_lines_or_offsets(
-    messages: int, offsets: int, is_told: bool
-) -> None:
+def test_partitions_that_hosts_have_left_stay(messages: int, offsets: int, is_told: bool) -> None:
     topology = Topology(partitions=3 if is_told else 10, partitions_told=is_told)
 
     assert plan(topology, after_change(5, 3, messages=messages, offsets=offsets)) == Plan(())
-
-
-def test_partitions_that_hosts_have_left_go_with_the_last_line_and_offset() -> None:
-    made = plan(Topology(partitions=3), after_change(5, 3))
-
-    assert [(step.action, step.name) for step in made.steps] == [
-        (Action.UPDATE, "LOGS"),
-        (Action.REMOVE, "receiver-p3"),
-        (Action.REMOVE, "receiver-p4"),
-    ]
 
 
 def test_a_number_that_is_gone_may_be_told_where_more_partitions_exist() -> None:
@@ -257,3 +231,16 @@ def test_a_number_that_is_gone_may_be_told_where_more_partitions_exist() -> None
     (step,) = plan(Topology(partitions=3), damaged).steps
 
     assert step.config == {"value": "3"}
+
+
+def test_a_copy_that_is_promoted_takes_lines_of_its_partitions_only() -> None:
+    copies = Topology(partitions=2, mirror="first").streams()
+    configs = {config["name"]: config for config in copies if config.get("mirror")}
+
+    made = plan_promotion(configs, StreamLayout(2))
+
+    assert {step.name: step.config["subjects"] for step in made.steps} == {
+        "LOGS": ["logs.p0.>", "logs.p1.>"],
+        "KV_LOGS_CONFIG": ["$KV.LOGS_CONFIG.>"],
+        "KV_LOGS_POSITIONS": ["$KV.LOGS_POSITIONS.>"],
+    }

@@ -11,14 +11,13 @@ import pytest
 from bench.processes import Process, Processes
 from broker.app.exits import FencedError
 from broker.client.connection import Connection
-from broker.provision.repartition import change_partitions
 from broker.wire.message import Followed
 from broker.wire.streams import CONFIG_BUCKET, StreamLayout, subjects_in
 from broker.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
 from shipper.publish.rounds import Round
 from shipper.publish.stored import AgentId
-from tests.partitions import add_subjects
+from tests.partitions import add_subjects, change_partitions
 from tests.shipper.publish.agents import NOW, PublishingAgent
 from tests.shipper.saved import put
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from broker.client.connection import Connection, Rejected
-from broker.provision.comparing import Wanted, compare
-from broker.provision.steps import Kind
+from broker.provision.steps import Kind, Wanted, compare
 
 STILL_THERE = 10049  # "error creating store for stream"
 LOGS = {"name": "LOGS", "subjects": ["logs.>"], "max_age": 86_400 * 10**9}
@@ -116,8 +115,7 @@ def test_metadata_of_others_stays() -> None:
     found = {"name": "LOGS", "metadata": {"_nats.ver": "2.15.1", "theirs": "1", "ours": "old"}}
     wanted = Wanted(Kind.STREAM, "LOGS", {"metadata": {"ours": "new"}})
 
-    step = compare(wanted, found).step
+    (step,) = compare(wanted, found).steps
 
-    assert step is not None
     assert step.config["metadata"] == {"_nats.ver": "2.15.1", "theirs": "1", "ours": "new"}
-    assert compare(wanted, step.config).step is None
+    assert not compare(wanted, step.config).steps

@@ -8,7 +8,7 @@ import pytest
 from bench.processes import Processes
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.provision.apply import consumers_of
-from broker.provision.joining import join
+from broker.provision.cluster import join
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from tests.broker.cluster import Cluster, insist
