@@ -30,14 +30,12 @@ from broker.app.shutdown import BrokenOff, Shutdown
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from receiver.consume.assignment import Place
 from receiver.consume.place import place_of
-from receiver.driver.followers import Followers, Shared
-from receiver.driver.orders import AT_ONCE, order_of, slots_for
+from receiver.driver.driver import AT_ONCE, Followers, Shared, order_of, slots_for
+from receiver.driver.jobs import check_executors, run_job, warm_up, watch_executors
 from receiver.driver.partitions import Partitions, find_partitions, wait_for_partitions
 from receiver.driver.patience import unless
 from receiver.driver.presence import Presence
-from receiver.driver.reach import check_reach, watch
 from receiver.driver.retention import RetentionWorker
-from receiver.driver.runner import run_job, warm_up
 from receiver.meter import Meter, View
 from receiver.permissions import Permissions
 from receiver.settings import ReceiverSettings
@@ -147,7 +145,7 @@ class _Pipeline:
 
     async def _reached(self, spark: SparkContext, places: tuple[Place, ...]) -> None:
         """Wait until the executors see what they are to write; raises `ConfigurationError`."""
-        asking = asyncio.ensure_future(asyncio.to_thread(check_reach, spark, places))
+        asking = asyncio.ensure_future(asyncio.to_thread(check_executors, spark, places))
         if not (await asyncio.wait({asking}, timeout=_NO_EXECUTOR))[0]:
             logger.warning(
                 "%s has given no executor for %g s; waiting: look at its workers, their cores and memory",
@@ -194,7 +192,7 @@ class _Pipeline:
     async def _watch(self, spark: SparkContext) -> None:
         if is_local(self._settings.master):
             await watch_jvm(spark)
-        await watch(spark, _FORGOTTEN)
+        await watch_executors(spark, _FORGOTTEN)
 
     async def _follow_changes(
         self,

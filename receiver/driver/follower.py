@@ -1,4 +1,4 @@
-"""One partition's loop: wait for something, have a task stay there until it falls silent, tell what it did, and again."""
+"""One partition's loop: wait until there is something, run a task there until nothing comes any more, count what it did; again."""
 
 import asyncio
 import logging
@@ -21,10 +21,10 @@ from receiver.consume.outcome import Blocked, Cause, Ending, Report, Superseded
 from receiver.consume.wake import Wake
 from receiver.driver.jobs import Jobs
 from receiver.driver.patience import pause, unless
-from receiver.driver.turns import Turns
 from receiver.meter import Meter
+from receiver.storage.calendar import Calendar
 
-__all__ = ["Follower", "Pace"]
+__all__ = ["Follower", "Pace", "RotationTimer"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between attempts of a blocked partition
 _ELECTION = 20  # attempts after short pauses while a broker of several servers may elect a leader
@@ -34,8 +34,14 @@ _HANDOVER = 240  # the same, half a second apart, where another partition must c
 
 _LOOK_AROUND = 10.0  # seconds between looks for a successor while nothing comes
 _RELEASE_PATIENCE = 1.0  # seconds
-_VAIN = 2  # stays without a line although the wake-up consumer had one; one may be since a line has expired
-_INSIST = 0.5  # seconds between words to a task that is to leave: it may not hear yet
+_VAIN = 2  # tasks that find no line although the wake-up consumer had one; one may, since a line has expired
+_INSIST = 0.5  # seconds between requests to a task to leave: it may not hear the first
+
+
+_GRACE = 2_000_000_000  # nanoseconds that a period's last lines may be late, and clocks differ
+_AGAIN = 60_000_000_000  # nanoseconds
+_SILENCE = 2.0  # seconds
+_LONGEST_LOOK = 60.0  # seconds between looks at the clock, which may be set meanwhile
 
 _LEAVE = "logship.leave"  # the subjects on which tasks are asked to leave
 
@@ -47,7 +53,7 @@ class Pace:
     """How large batches are, `limit` and `pull` in bytes, and how long tasks stay.
 
     With `once` a follower ends when nothing is left. A task that has not reported `patience` seconds after its time is
-    told of.
+    reported as blocked.
     """
 
     limit: int
@@ -62,6 +68,49 @@ class Pace:
         return self.stay.longest + self.patience
 
 
+class RotationTimer:
+    """When the live files of one partition that gets no lines are closed: once after every period, and whenever somebody asks.
+
+    The clock closes files only where nothing comes: while lines come, they rotate their own files, and those of yesterday may
+    still be on their way.
+    """
+
+    def __init__(self, calendar: Calendar, clock: Callable[[], int]) -> None:
+        """Wait for nothing yet; `clock` gives nanoseconds since the epoch."""
+        self._calendar = calendar
+        self._clock = clock
+        self._until = 0
+        self._next = Turn.DUE
+        self.asked = asyncio.Event()
+        """Set as long as somebody waits for every file to be turned, at the next batch boundary."""
+
+    @property
+    def is_due(self) -> bool:
+        """Say whether the period is over in which files were turned last."""
+        return self._clock() >= self._until
+
+    def left(self) -> float:
+        """Return how many seconds of silence make a turn due; the clock is to be looked at again then."""
+        seconds = (self._until - self._clock()) / 1e9
+        return float(min(max(seconds, _SILENCE), _LONGEST_LOOK))
+
+    def take(self, *, is_silent: bool) -> Turn:
+        """Return what is to be done now, once; by the clock only when the partition is silent."""
+        if self.asked.is_set():
+            self.asked.clear()
+            return Turn.ALL
+        if not self.is_due or not (is_silent or self._next is Turn.ALL):
+            return Turn.NONE
+        turn, self._next = self._next, Turn.DUE
+        self._until = self._calendar.period(self._clock() - _GRACE).end + _GRACE
+        return turn
+
+    def again(self, turn: Turn) -> None:
+        """Have what could not be done tried again in a minute; receiving goes on meanwhile."""
+        if turn is not Turn.NONE:
+            self._next, self._until = turn, self._clock() + _AGAIN
+
+
 class Follower:
     """Follows one partition until it is told to stop, or, with `once`, until nothing is left."""
 
@@ -70,25 +119,25 @@ class Follower:
         partition: int,
         connection: Connection,
         jobs: Jobs,
-        ledger: Claim,
+        claim: Claim,
         wake: Wake,
         pace: Pace,
         meter: Meter,
         clock: Callable[[], datetime],
         closed: Callable[[tuple[str, ...]], None],
-        turns: Turns,
+        timer: RotationTimer,
     ) -> None:
         """Take the parts; `closed` is told which segments a committed batch has closed."""
         self._partition = partition
         self._connection = connection
         self._jobs = jobs
-        self._ledger = ledger
+        self._claim = claim
         self._wake = wake
         self.pace = pace
         self._meter = meter
         self._clock = clock
         self._closed = closed
-        self._turns = turns
+        self._timer = timer
         self._is_silent = False
         self._checked: float | None = None
         self._goes_on = self._was_woken = False
@@ -102,24 +151,24 @@ class Follower:
         Raises `TakenOver` when another receiver has claimed it, `FencedError` when a person has moved its offset.
         With a `revision` return at once if the offset is no longer at that: somebody else has claimed it.
         """
-        if not await self._patiently(partial(self._claim, revision), stop):
+        if not await self._patiently(partial(self._claimed, revision), stop):
             return
         while await self._patiently(partial(self._something, stop), stop) and not stop.is_set():
-            self._goes_on = await self._stay(stop)
+            self._goes_on = await self._run_task(stop)
         await self._release()
 
     async def _release(self) -> None:
         """Give the partition back, so that a standby need not wait for our silence; a broker that is away is no error."""
         with suppress(ConnectionLost, Rejected, ConfigurationError, TimeoutError):
             async with asyncio.timeout(_RELEASE_PATIENCE):
-                await self._ledger.release()
+                await self._claim.release()
 
-    async def _claim(self, revision: int | None) -> bool:
-        offset = await self._ledger.claim(self._clock(), revision)
+    async def _claimed(self, revision: int | None) -> bool:
+        offset = await self._claim.claim(self._clock(), revision)
         if offset is None:
             return False
         self._wake.epoch = offset.epoch
-        self._goes_on = self._ledger.is_unsettled  # so that a task settles it, though nothing comes
+        self._goes_on = self._claim.is_unsettled  # so that a task settles it, though nothing comes
         self._meter.claimed(self._partition, offset)
         logger.info(
             "partition %d: from sequence %d, epoch %d", self._partition, offset.next, offset.epoch
@@ -128,7 +177,7 @@ class Follower:
         return True
 
     async def _count(self) -> None:
-        with suppress(ConnectionLost, Rejected):  # that's fine: it is only told
+        with suppress(ConnectionLost, Rejected):  # that's fine: it is only shown
             self._meter.waiting(self._partition, await self._wake.pending(self._next))
 
     async def _something(self, stop: asyncio.Event) -> bool:
@@ -143,9 +192,9 @@ class Follower:
                     return not await self._wake.is_none_left(self._next)
                 await self._while_ours(self._until_woken(self._next))
             except StreamRestored as error:
-                await self._ledger.confirm()
+                await self._claim.confirm()
                 logger.warning("%s; going on behind the lines that the files have", error)
-                await self._claim(None)
+                await self._claimed(None)
             except StreamMismatch as error:
                 if self.pace.once:
                     raise
@@ -163,7 +212,7 @@ class Follower:
         waiting = asyncio.ensure_future(call)
         try:
             while not (await asyncio.wait({waiting}, timeout=_LOOK_AROUND))[0]:
-                await self._ledger.look_around()
+                await self._claim.look_around()
             await waiting
         finally:
             waiting.cancel()
@@ -172,19 +221,19 @@ class Follower:
         """Look now and then whether the stream still is the one that the offset belongs to."""
         now = asyncio.get_running_loop().time()
         if self._checked is None or now - self._checked >= _CHECK:
-            await self._ledger.check(is_silent=is_silent)
+            await self._claim.check(is_silent=is_silent)
             self._checked = now
 
     async def _until_woken(self, sequence: int) -> None:
         """Return when there is something to receive, or files are to be turned meanwhile."""
         while True:
             try:
-                async with asyncio.timeout(self._turns.left()):
-                    await unless(self._turns.asked, self._wake.wait(sequence))
+                async with asyncio.timeout(self._timer.left()):
+                    await unless(self._timer.asked, self._wake.wait(sequence))
             except TimeoutError:
                 self._is_silent = True
                 await self._check(is_silent=True)
-                if self._turns.is_due:
+                if self._timer.is_due:
                     return
             else:
                 self._is_silent = False
@@ -208,12 +257,12 @@ class Follower:
                 await pause(stop, _FIRST_PAUSE)
         return False
 
-    async def _stay(self, stop: asyncio.Event) -> bool:
-        """Have a task stay at the partition; True when there may be more for the next one."""
-        turn = self._turns.take(is_silent=self._is_silent)
+    async def _run_task(self, stop: asyncio.Event) -> bool:
+        """Run a task at the partition; True when there may be more for the next one."""
+        turn = self._timer.take(is_silent=self._is_silent)
         report = await self._report(turn, stop)
         fault("heard")
-        self._ledger.follow(report.done)
+        self._claim.follow(report.done)
         report = self._judged(report, turn)
         if (
             report.batches
@@ -230,7 +279,7 @@ class Follower:
             case Ending.TIME | Ending.ASKED:
                 return True
             case Blocked() as blocked:
-                self._turns.again(turn)
+                self._timer.again(turn)
                 await self._wait_blocked(blocked, stop)
                 return False
             case Superseded(_, detail, ""):
@@ -252,15 +301,15 @@ class Follower:
 
     async def _report(self, turn: Turn, stop: asyncio.Event) -> Report:
         leave, subject = asyncio.Event(), f"{_LEAVE}.{self._connection.private()}"
-        stay = asyncio.ensure_future(self._jobs.submit(self._assignment(turn, subject), leave))
+        task = asyncio.ensure_future(self._jobs.submit(self._assignment(turn, subject), leave))
         asking = asyncio.ensure_future(self._ask_to_leave(subject, stop, leave))
         try:
-            while not (await asyncio.wait({stay}, timeout=self.pace.overdue))[0]:
+            while not (await asyncio.wait({task}, timeout=self.pace.overdue))[0]:
                 self._overdue()
-            return await stay
+            return await task
         finally:
             asking.cancel()
-            stay.cancel()
+            task.cancel()
 
     def _overdue(self) -> None:
         words = (
@@ -271,7 +320,7 @@ class Follower:
 
     async def _ask_to_leave(self, subject: str, stop: asyncio.Event, leave: asyncio.Event) -> None:
         """Ask a task to leave when we are to stop, files to be turned or others to have its slot, until it is gone."""
-        await unless(stop, unless(self._turns.asked, leave.wait()))
+        await unless(stop, unless(self._timer.asked, leave.wait()))
         while True:
             with suppress(ConnectionLost):
                 await self._connection.publish(subject)
@@ -279,12 +328,12 @@ class Follower:
 
     @property
     def _next(self) -> int:
-        offset = self._ledger.offset
+        offset = self._claim.offset
         assert offset is not None, "claimed before anything is assigned"
         return offset.next
 
     def _assignment(self, turn: Turn, leave: str) -> Assignment:
-        offset, pace = self._ledger.offset, self.pace
+        offset, pace = self._claim.offset, self.pace
         assert offset is not None, "claimed before anything is assigned"
         return Assignment(
             self._partition,
@@ -327,7 +376,7 @@ class Follower:
         Whoever has taken it over may hold its lock nearly all the time, or have mended by hand what blocks us.
         """
         with suppress(ConnectionLost, Rejected):  # asked again before the next attempt
-            await self._ledger.confirm()
+            await self._claim.confirm()
 
 
 def _blocked_pause(attempts: int) -> float:

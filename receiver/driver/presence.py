@@ -1,7 +1,7 @@
-"""The sign of life of a receiver: it answers whoever asks, and costs nothing while nobody does.
+"""Who owns a partition, and does it live? A receiver answers whoever asks; a standby asks, and never takes from a living one.
 
-Its address stands in the entries of its partitions only when it has heard itself: who may not subscribe is not taken for
-dead.
+Answering costs nothing while nobody asks. A receiver's address stands in the entries of its partitions only when it has
+heard itself: who may not subscribe is not taken for dead.
 """
 
 import asyncio
@@ -11,14 +11,17 @@ from enum import Enum
 
 from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
-from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, offset_key
+from receiver.driver.patience import pause
 
-__all__ = ["Life", "Presence", "life_of", "report_of"]
+__all__ = ["Life", "Presence", "Standby", "life_of", "report_of"]
 
 _PREFIX = "logship.receiver."
 _INBOXES = ("_INBOX", "_R_.")  # the second of who asks from another account
 _LOOK = 2.0  # seconds between looks whether the connection is still the one that we answer on
 _PATIENCE = 2.0  # seconds for an answer
+_STANDBY_LOOK = 1.0  # seconds between questions of a standby
 
 logger = logging.getLogger(__name__)
 
@@ -115,3 +118,85 @@ async def _nobody_or_nothing(connection: Connection) -> Life:
     except (ConnectionLost, Rejected, TimeoutError):
         return Life.UNKNOWN
     return Life.NOBODY
+
+
+class Standby:
+    """One partition as somebody sees it who would own it."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        partition: int,
+        silence: float,
+        clock: Callable[[], float],
+        seen: Callable[[str], None],
+    ) -> None:
+        """Take an owner for gone after so many seconds without an answer and without a commit.
+
+        `seen` is called with the name of the owner at each look.
+        """
+        self._connection = connection
+        self._partition = partition
+        self._silence = silence
+        self._clock = clock
+        self._seen = seen
+        self._told = ""
+
+    async def wait(self, stop: asyncio.Event) -> int | None:
+        """Return the revision at which the partition is free, to be claimed at that only; None when told to stop."""
+        seen, since = -1, self._clock()
+        while not stop.is_set():
+            entry = await self._entry()
+            if entry is not None:
+                life = await self._life(entry)
+                if life is None:
+                    return entry.revision
+                if life is not Life.NOBODY or entry.revision != seen:
+                    seen, since = entry.revision, self._clock()
+                elif self._clock() - since >= self._silence:
+                    logger.warning(
+                        "partition %d: its owner has not answered for %g s; taking over",
+                        self._partition,
+                        self._silence,
+                    )
+                    return entry.revision
+            else:
+                seen = -1
+            await pause(stop, _STANDBY_LOOK)
+        return None
+
+    async def _entry(self) -> bucket.Entry | None:
+        """Return the entry, one without a revision where there is none; None when the broker does not say."""
+        try:
+            await self._connection.client()
+            entry = await bucket.read(self._connection, OFFSETS_BUCKET, offset_key(self._partition))
+        except ConnectionLost:
+            return None
+        except Rejected as error:
+            self._say(
+                f"the broker refuses: {error}; run `logbroker apply`; waiting", logging.WARNING
+            )
+            return None
+        return entry or bucket.Entry(b"", 0)
+
+    async def _life(self, entry: bucket.Entry) -> Life | None:
+        """Return whether the owner lives; None when there is none."""
+        try:
+            offset = Offset.decode(entry.value) if entry.revision else None
+        except UnreadableOffset:
+            return None  # the claim says what is to be done about it
+        if offset is None or offset.is_moved or offset.released:
+            return None
+        self._seen(offset.owner)
+        if not offset.presence:
+            self._say(
+                f"{offset.owner} cannot be asked whether it lives: it is taken over by hand only"
+            )
+            return Life.UNKNOWN
+        self._say(f"standing by behind {offset.owner}")
+        return await life_of(self._connection, offset.presence)
+
+    def _say(self, words: str, level: int = logging.INFO) -> None:
+        if words != self._told:
+            logger.log(level, "partition %d: %s", self._partition, words)
+        self._told = words

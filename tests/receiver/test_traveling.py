@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from broker.wire.streams import StreamLayout
-from receiver.driver.orders import destination_of, pace_of
+from receiver.driver.driver import destination_of, pace_of
 from receiver.settings import ReceiverSettings
 
 _FOREIGN = ("pydantic", "click", "pydantic_settings", "prometheus_client", "watchdog", "aiofiles")

@@ -17,9 +17,8 @@ from receiver.consume import task
 from receiver.consume.assignment import LARGEST_PULL, Destination, Stay
 from receiver.consume.claim import Claim
 from receiver.consume.wake import Wake
-from receiver.driver.follower import Follower, Pace
+from receiver.driver.follower import Follower, Pace, RotationTimer
 from receiver.driver.jobs import Jobs
-from receiver.driver.turns import Turns
 from receiver.meter import Meter
 from receiver.storage.calendar import Calendar
 from receiver.storage.site import Site
@@ -58,7 +57,7 @@ async def main(output: Path, state: Path, partitions: int, servers: tuple[str, .
                 meter,
                 lambda: datetime.fromtimestamp(time.time_ns() / 1e9, UTC),
                 lambda closed: None,
-                Turns(Calendar(timedelta()), time.time_ns),
+                RotationTimer(Calendar(timedelta()), time.time_ns),
             )
             group.create_task(follower.run(stop))
     jobs.close()

@@ -16,7 +16,6 @@ from receiver.consume.assignment import Assignment
 from receiver.consume.claim import Claim, stream_state
 from receiver.consume.outcome import Done, Ending, Report
 from receiver.driver import follower as room
-from receiver.driver import turns
 from receiver.storage.lock import exclusive_lock
 from tests.conftest import Server, apply_topology
 from tests.receiver.driver.test_follower import NOW, Loop, lines
@@ -32,7 +31,7 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
 
 @pytest.fixture(autouse=True)
 def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "_LONGEST", 0.1)
+    monkeypatch.setattr(room, "_LONGEST_LOOK", 0.1)
     monkeypatch.setattr(room, "_CHECK", 0.1)
     monkeypatch.setattr(room, "_LOOK_AROUND", 0.2)
     monkeypatch.setattr(room, "_LONGEST_PAUSE", 0.1)

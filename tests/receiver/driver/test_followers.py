@@ -15,8 +15,7 @@ from broker.wire.streams import STREAM, StreamLayout
 from receiver.consume import task
 from receiver.consume.assignment import Assignment, Destination
 from receiver.consume.outcome import Report
-from receiver.driver.followers import Followers, Shared
-from receiver.driver.orders import order_of
+from receiver.driver.driver import Followers, Shared, order_of
 from receiver.driver.presence import Presence
 from receiver.driver.retention import RetentionWorker
 from receiver.meter import Meter

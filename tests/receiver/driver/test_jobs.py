@@ -136,10 +136,7 @@ async def test_whoever_is_cancelled_while_waiting_is_not_run(spark: Spark) -> No
     assert spark.turns == [0, 2]
 
 
-async def test_who_was_asked_and_does_not_leave_is_passed_over(
-    spark: Spark, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("receiver.driver.jobs._SOON", 0.1)
+async def test_who_was_asked_and_does_not_leave_is_passed_over(spark: Spark) -> None:
     spark.gates = {0: threading.Event(), 1: threading.Event()}
     jobs, leaves = Jobs(spark.run, 2), [asyncio.Event() for _ in range(3)]
     hangs, stays = submit(jobs, 0, leaves[0]), submit(jobs, 1, leaves[1])

@@ -14,10 +14,8 @@ from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume import offsets
 from receiver.consume.claim import Claim, Entry, Taken, stream_state
 from receiver.consume.outcome import Done
-from receiver.driver import presence as presence_room
-from receiver.driver import standby as standby_room
-from receiver.driver.presence import Life, Presence, life_of
-from receiver.driver.standby import Standby
+from receiver.driver import presence as presence_module
+from receiver.driver.presence import Life, Presence, Standby, life_of
 from tests.conftest import Server
 
 pytestmark = pytest.mark.nats
@@ -28,8 +26,8 @@ SILENCE = 0.5
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(standby_room, "_LOOK", 0.05)
-    monkeypatch.setattr(presence_room, "_LOOK", 0.05)
+    monkeypatch.setattr(presence_module, "_STANDBY_LOOK", 0.05)
+    monkeypatch.setattr(presence_module, "_LOOK", 0.05)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from bench.processes import Processes
 from broker.app.exits import ConfigurationError, OperatorError
 from receiver.consume.assignment import Place
 from receiver.consume.place import place_of
-from receiver.driver.reach import check_reach, watch
+from receiver.driver.jobs import check_executors, watch_executors
 from receiver.spark.session import spark_context
 from tests.receiver.apart import apart
 from tests.receiver.cluster import Cluster, can_be_blind
@@ -23,7 +23,7 @@ def objections(url: str, python: str, *asked: tuple[Place, ...]) -> list[str]:
     with spark_context(url, slots=2, executor_python=python) as spark:
         for places in asked:
             try:
-                check_reach(spark, places)
+                check_executors(spark, places)
                 said.append("")
             except ConfigurationError as error:
                 said.append(str(error))
@@ -56,7 +56,7 @@ def test_an_executor_that_sees_another_folder_is_named_at_the_start_and_a_python
 def watched() -> str:
     with spark_context("local[1]") as spark:  # which has no executors
         try:
-            asyncio.run(watch(spark, 0.3))
+            asyncio.run(watch_executors(spark, 0.3))
         except OperatorError as error:
             return str(error)
 

@@ -1,32 +1,69 @@
-"""All partitions of one receiver: each is followed by itself, and one that is lost to another receiver ends no other."""
+"""All partitions of one receiver: each is followed by itself, and one that is lost to another receiver ends no other.
+
+What settings mean for those who do the work is said here: where tasks write and how long they run, what becomes of closed
+segments. These are values of no type that a Spark worker would not have.
+"""
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 from broker.app.exits import FencedError
 from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout
-from receiver.consume.assignment import Assignment, Destination, Place
+from receiver.consume.assignment import LARGEST_PULL, Assignment, Destination, Place, Stay
 from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.outcome import Report
 from receiver.consume.wake import Wake
-from receiver.driver.follower import Follower, Pace
+from receiver.driver.follower import Follower, Pace, RotationTimer
 from receiver.driver.jobs import Jobs
-from receiver.driver.orders import calendar_of, destination_of, pace_of
 from receiver.driver.patience import unless
-from receiver.driver.presence import Presence
+from receiver.driver.presence import Presence, Standby
 from receiver.driver.retention import RetentionWorker
-from receiver.driver.standby import Standby
-from receiver.driver.turns import Turns
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
+from receiver.spark.session import is_local
+from receiver.storage.calendar import Calendar
+from receiver.storage.layout import Layout
+from receiver.storage.retention import Limits, Order
 from receiver.storage.site import Site
+from receiver.zones import named_zone
 
-__all__ = ["Followers", "Shared"]
+__all__ = [
+    "AT_ONCE",
+    "Followers",
+    "Shared",
+    "destination_of",
+    "order_of",
+    "pace_of",
+    "slots_for",
+]
+
+_MOST_WORKERS = 10  # of some 21 MiB each, beside 260 for the driver and its JVM
+_IN_HAND = (
+    64 * 1024 * 1024
+)  # bytes that all tasks of a machine hold at once: a pull being written, another under way
+_LEAST_PULL = 1024 * 1024  # bytes
+_LONGEST, _SILENCE, _TELLING = 20.0, 5.0, 4.0  # seconds that a task runs
+
+AT_ONCE = frozenset(
+    {
+        "compress",
+        "keep",
+        "keep_age",
+        "keep_bytes",
+        "linger",
+        "log_format",
+        "log_level",
+        "max_batch",
+        "rotate_size",
+    }
+)
+"""The settings that a running receiver can change; its next tasks go by them."""
 
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 _ALONE = (
@@ -53,7 +90,7 @@ class Shared:
 class _Partition:
     """A partition that is followed until `stop` is set; there is no `follower` while it is waited for."""
 
-    turns: Turns
+    timer: RotationTimer
     stop: asyncio.Event = field(default_factory=asyncio.Event)
     follower: Follower | None = None
     task: "asyncio.Task[None] | None" = None
@@ -101,7 +138,9 @@ class Followers:
             if number not in self._followed:
                 self._shared.meter.expect(number)
                 calendar = calendar_of(self._settings)
-                followed = self._followed[number] = _Partition(Turns(calendar, self._shared.clock))
+                followed = self._followed[number] = _Partition(
+                    RotationTimer(calendar, self._shared.clock)
+                )
                 followed.task = group.create_task(self._one(number, followed))
         self._set_pace()
 
@@ -144,7 +183,7 @@ class Followers:
     def close_files(self) -> None:
         """Have the live files of every partition closed."""
         for followed in self._followed.values():
-            followed.turns.asked.set()
+            followed.timer.asked.set()
 
     def change(self, settings: ReceiverSettings) -> None:
         """Go by other settings from the next tasks on."""
@@ -216,7 +255,7 @@ class Followers:
             shared.meter,
             lambda: datetime.fromtimestamp(shared.clock() / 1e9, UTC),
             shared.retention.closed,
-            followed.turns,
+            followed.timer,
         )
         return followed.follower
 
@@ -232,3 +271,53 @@ class Followers:
 def _advice(error: FencedError) -> str:
     """Return what to do about a lost partition; one that another receiver has is not to be taken back."""
     return "" if isinstance(error, TakenOver) else "; start it again to go on from there"
+
+
+def destination_of(
+    settings: ReceiverSettings, places: tuple[Place, ...], layout: StreamLayout
+) -> Destination:
+    """Return where and how tasks write; of no type that a worker would not have."""
+    return Destination(
+        settings.output.absolute(),
+        settings.state.absolute(),
+        int(settings.rotate_size),
+        settings.server,
+        settings.rotate_every,
+        settings.access.absolute(Path.cwd()),
+        settings.time_zone,
+        settings.path_template,
+        settings.permissions,
+        places,
+        layout.partitions,
+        layout.streams,
+    )
+
+
+def slots_for(master: str, partitions: int) -> int:
+    """Return how many partitions may be received at once; on this machine each takes a worker, as far as memory allows."""
+    return _MOST_WORKERS if is_local(master) else partitions
+
+
+def pace_of(settings: ReceiverSettings, partitions: int) -> Pace:
+    """Return how long tasks are to run, of so many partitions."""
+    at_once = min(partitions, slots_for(settings.master, partitions))
+    pull = max(min(LARGEST_PULL, _IN_HAND // (2 * at_once)), _LEAST_PULL)
+    linger = settings.linger.total_seconds()
+    stay = Stay(_TELLING) if settings.once else Stay(_LONGEST, _SILENCE, linger, _TELLING)
+    return Pace(int(settings.max_batch), pull, stay, settings.once)
+
+
+def order_of(settings: ReceiverSettings) -> Order:
+    """Return what is wanted of closed segments."""
+    age = settings.keep_age // timedelta(microseconds=1) * 1000
+    limits = Limits(settings.keep, age, settings.keep_bytes)
+    layout = Layout(settings.path_template)
+    return Order(settings.output, settings.state, settings.compress, limits, layout)
+
+
+def calendar_of(settings: ReceiverSettings) -> Calendar:
+    """Return the calendar that silent files are closed by: where there is a file a day, at midnight at the latest."""
+    every, day = settings.rotate_every, timedelta(days=1)
+    if Layout(settings.path_template).has_date:
+        every = min(every or day, day)
+    return Calendar(every, named_zone(settings.time_zone))

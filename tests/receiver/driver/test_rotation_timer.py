@@ -1,0 +1,86 @@
+"""When the files of a silent partition are closed."""
+
+from datetime import timedelta
+
+import pytest
+
+from receiver.consume.assignment import Turn
+from receiver.driver.follower import RotationTimer
+from receiver.storage.calendar import Calendar
+
+HOUR = 3_600_000_000_000
+SECOND = 1_000_000_000
+
+
+class Clock:
+    now = 100 * HOUR + HOUR // 2
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def timer(clock: Clock) -> RotationTimer:
+    return RotationTimer(Calendar(timedelta(hours=1)), clock)
+
+
+def test_a_silent_partition_is_closed_once_at_the_start_and_once_after_every_period(
+    timer: RotationTimer, clock: Clock
+) -> None:
+    assert timer.take(is_silent=True) is Turn.DUE
+    for begin in (101, 102):
+        for moment, turn in [(0, Turn.NONE), (1, Turn.NONE), (2, Turn.DUE), (3, Turn.NONE)]:
+            clock.now = begin * HOUR + moment * SECOND
+            assert timer.is_due is (turn is Turn.DUE)
+            assert timer.take(is_silent=True) is turn
+
+
+def test_while_lines_come_the_clock_closes_nothing(timer: RotationTimer) -> None:
+    assert timer.take(is_silent=False) is Turn.NONE
+    assert timer.take(is_silent=True) is Turn.DUE
+
+
+def test_asked_for_all_are_closed_once_also_while_lines_come(timer: RotationTimer) -> None:
+    timer.asked.set()
+
+    assert timer.take(is_silent=False) is Turn.ALL
+    assert timer.take(is_silent=False) is Turn.NONE
+
+
+@pytest.mark.parametrize("is_asked", [False, True], ids=["due", "asked"])
+def test_what_could_not_be_done_is_tried_again_in_a_minute_and_holds_up_nothing(
+    timer: RotationTimer, clock: Clock, is_asked: bool
+) -> None:
+    timer.take(is_silent=True)
+    turn = Turn.ALL if is_asked else Turn.DUE
+
+    timer.again(turn)
+
+    assert timer.take(is_silent=True) is Turn.NONE
+    clock.now += 60 * SECOND
+    assert timer.take(is_silent=not is_asked) is turn
+    assert timer.take(is_silent=True) is Turn.NONE
+
+
+def test_the_clock_is_looked_at_again_within_a_minute_and_never_at_once(
+    timer: RotationTimer, clock: Clock
+) -> None:
+    assert timer.left() == 2
+    timer.take(is_silent=True)
+    assert timer.left() == 60
+    clock.now = 101 * HOUR - 3 * SECOND
+    assert timer.left() == 5
+
+
+def test_without_periods_the_clock_closes_nothing_ever(clock: Clock) -> None:
+    timer = RotationTimer(Calendar(timedelta()), clock)
+    timer.take(is_silent=True)
+
+    clock.now += 1000 * 365 * 24 * HOUR
+
+    assert timer.take(is_silent=True) is Turn.NONE
