@@ -75,7 +75,7 @@ def adopt(yes: bool, **options: Any) -> None:
     older store gaps are told of what the files have received since it was copied. No receiver may be running there.
     """
     settings = _settings(options, needs_partition=True)
-    from broker.client.partitions import require_layout
+    from broker.client.config import require_layout
     from receiver.status.status import ask
 
     async def look(connection: Connection) -> list[tuple[Site, Offset]]:
@@ -137,7 +137,7 @@ def _settings(options: dict[str, Any], *, needs_partition: bool = False) -> Rece
 
 
 def _move(settings: ReceiverSettings, to: str, *, yes: bool, force: bool) -> None:
-    from broker.client.partitions import require_layout
+    from broker.client.config import require_layout
     from receiver.status.move import Move, carry_out, propose
     from receiver.status.status import ask
 

@@ -1,7 +1,8 @@
 """The settings that say where the broker is and how to get in there, the same for every program that connects to one."""
 
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, SecretStr
 
@@ -14,23 +15,7 @@ __all__ = ["ACCESS", "AccessSettings", "Servers"]
 Servers = Annotated[Many, AfterValidator(check_servers)]
 """A setting of one or more addresses of the broker."""
 
-ACCESS = frozenset(
-    {
-        "creds",
-        "nkey",
-        "nkey_seed",
-        "user",
-        "password",
-        "inbox_prefix",
-        "api_prefix",
-        "tls_ca",
-        "tls_cert",
-        "tls_key",
-        "tls_ca_pem",
-        "tls_cert_pem",
-        "tls_first",
-    }
-)
+ACCESS = frozenset(field.name for field in fields(Access)) - {"tls_name"}
 """The names of the settings below, for commands that take some settings and not others."""
 
 
@@ -114,18 +99,9 @@ class AccessSettings(ProgramSettings):
     @property
     def access(self) -> Access:
         """Return the settings as the value that a connection takes."""
-        return Access(
-            creds=self.creds,
-            nkey=self.nkey,
-            nkey_seed=self.nkey_seed.get_secret_value() if self.nkey_seed else "",
-            user=self.user,
-            password=self.password.get_secret_value() if self.password else "",
-            tls_ca=self.tls_ca,
-            tls_cert=self.tls_cert,
-            tls_key=self.tls_key,
-            tls_ca_pem=self.tls_ca_pem,
-            tls_cert_pem=self.tls_cert_pem.get_secret_value() if self.tls_cert_pem else "",
-            tls_first=self.tls_first,
-            inbox_prefix=self.inbox_prefix,
-            api_prefix=self.api_prefix,
-        )
+        given = {name: getattr(self, name) for name in ACCESS}
+        return Access(**{name: _plain(one) for name, one in given.items() if one is not None})
+
+
+def _plain(value: Any) -> Any:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value

@@ -1,10 +1,22 @@
-"""What the broker answers: a result, an error, or nothing that can be relied on. Reads; never sends."""
+"""What the broker answers: a result, an error, or nothing that can be relied on. Reads; never sends.
+
+Of a stream with replicas only its leader knows what it holds. Others answer too while there is no leader, and one that
+was cut off takes itself for the leader for 10 s and more, while the others have elected another one.
+"""
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["ConnectionLost", "Denied", "Rejected", "answer_of", "stored_at"]
+__all__ = [
+    "ConnectionLost",
+    "Denied",
+    "Rejected",
+    "answer_of",
+    "is_certain",
+    "is_level",
+    "stored_at",
+]
 
 _UNAVAILABLE = 503
 _NOBODY_LISTENS, _NO_LEADER = 0, 10008
@@ -16,6 +28,8 @@ _OF_CONFIGURATION = {  # reported as server errors, although only another config
     10052,  # an invalid configuration
     10074,  # replicas without a cluster
 }
+
+_LEASE = 2_500_000_000  # nanoseconds; nobody else is elected within 4 s of a replica's last word with its leader (raft.go)
 
 
 class ConnectionLost(Exception):
@@ -91,3 +105,27 @@ def stored_at(answer: Mapping[str, Any]) -> int:
     if not isinstance(sequence, int) or sequence < 1:
         raise ConnectionLost("an answer that is not the stream's")
     return sequence
+
+
+def is_certain(info: Mapping[str, Any]) -> bool:
+    """Whether what a server tells of a stream (`STREAM.INFO`) comes from its leader, in touch with the majority."""
+    replicas = int(info["config"].get("num_replicas") or 1)
+    if replicas == 1:
+        return True
+    leads = bool((info.get("cluster") or {}).get("leader"))
+    return leads and 2 * (1 + len(_in_touch(info))) > replicas
+
+
+def is_level(info: Mapping[str, Any]) -> bool:
+    """Whether every replica that could be asked has all that the leader tells of; whoever is asked after this knows it."""
+    return is_certain(info) and all(
+        one.get("current") and not one.get("lag") for one in _in_touch(info)
+    )
+
+
+def _in_touch(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [
+        one
+        for one in (info.get("cluster") or {}).get("replicas") or ()
+        if not one.get("offline") and 0 < one.get("active", 0) < _LEASE
+    ]

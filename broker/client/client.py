@@ -22,9 +22,11 @@ from broker.client.credentials import Credentials
 from broker.client.receiving import ReceivingClient
 from broker.client.sending import SendingClient
 from broker.client.servers import public
-from broker.client.trust import CONNECT_TIMEOUT, is_cut_off
 
-__all__ = ["BrokerClient", "HungUp", "NoTls"]
+__all__ = ["CONNECT_TIMEOUT", "BrokerClient", "HungUp", "NoTls", "is_cut_off"]
+
+CONNECT_TIMEOUT = 3
+"""Seconds for each step of a connect."""
 
 _PING_EVERY = 5  # seconds
 _MOST_PINGS = 3  # without a byte from the server before the connection is given up
@@ -270,3 +272,8 @@ class BrokerClient(ReceivingClient, SendingClient):
         except UnicodeDecodeError:
             return None
         return found
+
+
+def is_cut_off(known: int, most: int) -> bool:
+    """Whether a server that knows so many addresses of its cluster, once `most`, is no longer among the majority."""
+    return 2 * known < most

@@ -21,21 +21,31 @@ from nats.aio.subscription import Subscription
 from broker.app.exits import ConfigurationError
 from broker.client.access import Access
 from broker.client.answer import ConnectionLost, Denied, Rejected, answer_of
-from broker.client.api import Api
 from broker.client.client import BrokerClient
-from broker.client.denials import Denials
-from broker.client.finding import find
-from broker.client.inboxes import ANYBODY, Inboxes
 from broker.client.receiving import Tap
-from broker.client.server_pool import BrokerAway, ServerPool
-from broker.client.trust import Trust
+from broker.client.rights import ANYBODY, Api, Denials, Inboxes, find_api
+from broker.client.server_pool import BrokerAway, ServerPool, Trust
 from broker.wire.delivery import Arrived
 
-__all__ = ["Arrived", "BrokerAway", "Connection", "ConnectionLost", "Denied", "Message", "Rejected"]
+__all__ = [
+    "ELECTION",
+    "Arrived",
+    "BrokerAway",
+    "Connection",
+    "ConnectionLost",
+    "Denied",
+    "Message",
+    "Rejected",
+    "until_answered",
+]
 
 Message = Msg
 Answer = TypeVar("Answer")
 
+ELECTION = 20.0
+"""Seconds in which a cluster that lost a leader has another one: four to nine, and more where its machines are busy."""
+
+_AGAIN = 0.5  # seconds
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts to connect
 _PATIENCE, _PATIENCE_AMONG = 5.0, 3.0  # seconds; the second where others could be asked
 logger = logging.getLogger(__name__)
@@ -236,7 +246,9 @@ class Connection:
         async with self._finding:
             await self.client()
             if self._api is None:
-                self._api = await find(self, self._pool.api_prefix, self._inboxes, self._denials)
+                self._api = await find_api(
+                    self, self._pool.api_prefix, self._inboxes, self._denials
+                )
             return self._api.subject(name)
 
     @property
@@ -308,6 +320,30 @@ class Connection:
     async def close(self) -> None:
         """Send what is still in hand and end; a broker that is away is no error."""
         await self._drop()
+
+
+async def until_answered(
+    connection: Connection, ask: Callable[[Connection], Awaitable[Answer]], patience: float
+) -> Answer:
+    """Return what `ask` finds, which changes nothing; it is begun again for `patience` seconds while nobody answers.
+
+    That nobody listens is waited out at a server of a cluster only: a server of its own has no leader to elect. Raises what
+    `ask` raised last, or `BrokerAway`.
+    """
+    clock = asyncio.get_running_loop().time
+    give_up = clock() + patience
+    while True:
+        client = await connection.once(max(0.0, give_up - clock()))
+        try:
+            return await ask(connection)
+        except ConnectionLost:
+            if clock() >= give_up:
+                raise
+        except Rejected as error:
+            may_pass = error.is_leaderless and (client.is_clustered or not error.is_nobody)
+            if clock() >= give_up or not may_pass:
+                raise
+        await asyncio.sleep(_AGAIN)
 
 
 def _why_lost(client: BrokerClient) -> str:

@@ -1,22 +1,35 @@
-"""The servers of one broker: tried in turn, each time with the credential files as they are then."""
+"""The servers of one broker: tried in turn, each time with the credential files as they are then, and left again.
+
+A server that was cut off from the others of its cluster lets clients in and takes what they send; nothing comes of it.
+Why no server could be used is said in words for the person who can mend it, never with a secret.
+"""
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import nats.errors
 
 from broker.app.exits import OperatorError
 from broker.client.access import Access
-from broker.client.client import BrokerClient
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.client import CONNECT_TIMEOUT, BrokerClient, HungUp, NoTls, is_cut_off
 from broker.client.credentials import read_credentials
-from broker.client.failure import Failure, failure_of, summary
-from broker.client.inboxes import Inboxes
+from broker.client.rights import Inboxes
 from broker.client.servers import public
-from broker.client.trust import attempts, is_cut_off
 
-__all__ = ["BrokerAway", "ServerPool"]
+__all__ = ["BrokerAway", "ServerPool", "Trust", "attempts"]
+
+_HASTE = 1  # seconds for each step of a connect while there are others to try
+_MOST_SILENCE = 4.5  # seconds in all for which answers were waited for in vain; until then it may not know who died
+_MOST_REFUSALS = (
+    12.0  # seconds for which it has said that nobody leads; elections take four to nine
+)
+_REFUSALS = ("authorization", "authentication")
 
 
 class BrokerAway(OperatorError):
@@ -59,7 +72,7 @@ class ServerPool:
         credentials = await asyncio.to_thread(read_credentials, self._access)
         self._inboxes.know(credentials)
         self.api_prefix = credentials.api_prefix
-        failures: dict[str, Failure] = {}
+        failures: dict[str, _Failure] = {}
         slow: list[str] = []
         alone: BrokerClient | None = None
         order = random.sample(self._servers, len(self._servers))
@@ -70,7 +83,7 @@ class ServerPool:
             try:
                 await client.open(hear, name=self._name, inbox_prefix=self._inboxes.prefix)
             except (OSError, nats.errors.Error, TimeoutError) as error:
-                failures[server] = failure_of(error, server, self._access)
+                failures[server] = _failure_of(error, server, self._access)
                 if isinstance(error, TimeoutError | nats.errors.TimeoutError):
                     slow.append(server)
                 continue
@@ -81,7 +94,7 @@ class ServerPool:
             alone = client
         if alone is not None:
             return alone
-        raise BrokerAway(summary([failures[server] for server in dict.fromkeys(self._servers)]))
+        raise BrokerAway(_summary([failures[server] for server in dict.fromkeys(self._servers)]))
 
     def _is_alone(self, client: BrokerClient) -> bool:
         """Whether its server has lost sight of most of those that it once knew, or that we were told of."""
@@ -95,3 +108,100 @@ async def _end(client: BrokerClient | None) -> None:
     if client is not None:
         with suppress(nats.errors.Error, OSError, TimeoutError):
             await client.end()
+
+
+class Trust:
+    """What has come of the questions since the last one that was answered by somebody who leads."""
+
+    def __init__(self) -> None:
+        """Begin without a doubt."""
+        self._silence = 0.0
+        self._refused: float | None = None
+
+    def is_lost(self, error: ConnectionLost | Rejected | None, seconds: float, now: float) -> bool:
+        """Take note of how a question ended that was asked `seconds` before `now`; True when it is time to leave."""
+        match error:
+            case ConnectionLost():
+                self._silence += seconds
+            case Rejected() if error.is_leaderless:
+                self._refused = now if self._refused is None else self._refused
+            case Rejected() if error.is_wrong_sequence or error.is_write_under_way:
+                pass  # says so as well that leads nobody any more, and has our own write in hand
+            case _:
+                self._silence, self._refused = 0.0, None
+        waited = 0.0 if self._refused is None else now - self._refused
+        return self._silence >= _MOST_SILENCE or waited >= _MOST_REFUSALS
+
+
+def attempts(shuffled: Sequence[str], last: str, slow: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Give servers in the order to try them, with the seconds for each step: the one that we had `last` comes last.
+
+    One that stands still takes a connection and says nothing. So where there are several each gets little time at first;
+    those that `slow` has in the end, put there by the caller meanwhile, get theirs then.
+    """
+    if len(set(shuffled)) == 1:
+        yield shuffled[0], CONNECT_TIMEOUT
+        return
+    for server in sorted(shuffled, key=lambda server: server == last):
+        yield server, _HASTE
+    for server in tuple(slow):
+        yield server, CONNECT_TIMEOUT
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """What became of an attempt at one server; `answered` says whether something is there that speaks to us."""
+
+    server: str
+    answered: bool
+    reason: str
+
+
+def _failure_of(error: BaseException, server: str, access: Access) -> _Failure:
+    """Return what an error of a connect means."""
+    text = str(error).removeprefix("nats: ").strip("'")
+    match error:
+        case NoTls():
+            answer = "offers no TLS, and this end talks in the clear to nobody"
+        case HungUp():
+            answer = (
+                "hangs up after the TLS handshake; it may want another certificate (--tls-cert)"
+            )
+        case ssl.SSLCertVerificationError():
+            answer = f"shows a certificate that does not hold: {error.verify_message}; check --tls-ca and --server"
+        case ssl.SSLError():
+            reason = (error.reason or "TLS failed").replace("_", " ").lower()
+            answer = f"ends the TLS handshake: {reason}; check the --tls options"
+        case _ if "maximum" in text.lower():
+            answer = (
+                f"connection limit reached: {text}; see there who connects so often, or raise host_connections, "
+                "receiver_connections"
+            )
+        case _ if any(word in text.lower() for word in _REFUSALS):
+            answer = f"refuses {_who(server, access)}: {text}"
+        case _:
+            return _Failure(public(server), False, _silence(error, text))
+    return _Failure(public(server), True, answer)
+
+
+def _silence(error: BaseException, text: str) -> str:
+    if isinstance(error, TimeoutError) or "empty response" in text:
+        return f"no word within {CONNECT_TIMEOUT} s (one that begins with TLS takes --tls-first)"
+    return text or type(error).__name__
+
+
+def _summary(failures: Sequence[_Failure]) -> str:
+    """Say in one line why no server could be used: what those that answered said, else that none is there."""
+    answered = [f"the broker at {f.server} {f.reason}" for f in failures if f.answered]
+    if answered:
+        return "; ".join(answered)
+    servers = ", ".join(f.server for f in failures)
+    reasons = "; ".join(dict.fromkeys(f.reason for f in failures))
+    return f"no broker at {servers}: {reasons}; start one with `logbroker run`, or check --server"
+
+
+def _who(server: str, access: Access) -> str:
+    parts = urlsplit(server if "://" in server else f"nats://{server}")
+    if access.creds or access.nkey or access.nkey_seed or access.user or parts.username is None:
+        return str(access)
+    return "the token of its address" if parts.password is None else f"user {parts.username!r}"

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from broker.app.exits import OperatorError
 from broker.app.printable import printable
 from broker.client.bucket import Conflict
+from broker.client.config import change_pauses
 from broker.client.connection import Connection, Rejected
-from broker.client.pauses import change_pauses
 from broker.commands.shared import JSON, asking, length, now, with_settings
 from broker.settings import BrokerSettings
 from broker.wire.pause import ALL_HOSTS, Pause, UnreadablePauses, decode_pauses

@@ -9,8 +9,8 @@ import click
 from broker.app import consent
 from broker.app.exits import OperatorError
 from broker.app.printable import printable
+from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection
-from broker.client.partitions import existing_partitions, require_layout
 from broker.commands.shared import asking, with_settings
 from broker.inspect.status_table import short_duration
 from broker.provision.apply import carry_out, refuse, refuse_half

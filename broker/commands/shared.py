@@ -12,8 +12,7 @@ from broker.app import program
 from broker.app.exits import OperatorError
 from broker.app.options import given, settings_options
 from broker.app.units import Moment, parse_duration, read_moment
-from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.client.patience import ELECTION, until_answered
+from broker.client.connection import ELECTION, Connection, ConnectionLost, Rejected, until_answered
 from broker.settings import STATUS_FIELDS, BrokerSettings
 
 __all__ = [

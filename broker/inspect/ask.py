@@ -11,10 +11,13 @@ from typing import Any
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.untrusted import json_object
 from broker.client import bucket
-from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
-from broker.client.partitions import current_partitions, existing_partitions, read_streams
-from broker.client.patience import until_answered
-from broker.client.pauses import current_pauses
+from broker.client.config import (
+    current_partitions,
+    current_pauses,
+    existing_partitions,
+    read_streams,
+)
+from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected, until_answered
 from broker.inspect.checks import Check, Observed
 from broker.inspect.message import nanoseconds
 from broker.inspect.status import PartitionStatus, Status, StreamStatus, hosts_in, unread_in

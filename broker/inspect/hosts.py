@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
+from broker.client.config import current_pauses
 from broker.client.connection import Connection
-from broker.client.pauses import current_pauses
 from broker.inspect.ask import streams_of, subjects_in
 from broker.inspect.message import headers_of, nanoseconds, rfc3339, subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, Delivered, StreamReader

@@ -13,8 +13,7 @@ import zstandard
 from broker.app.printable import printable
 from broker.app.selection import Selection
 from broker.app.units import Moment, format_size
-from broker.client.connection import Connection
-from broker.client.patience import ELECTION, until_answered
+from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.ask import streams_of
 from broker.inspect.lines import last_lines
 from broker.inspect.message import StoredMessage, read_message

@@ -13,8 +13,7 @@ from rich.text import Text
 from broker.app.exits import OperatorError
 from broker.app.table import plain, table
 from broker.app.units import format_size
-from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.client.patience import ELECTION, until_answered
+from broker.client.connection import ELECTION, Connection, ConnectionLost, Rejected, until_answered
 from broker.inspect.ask import brief_status
 from broker.inspect.reader import LAST_PER_SUBJECT, StreamReader, at_sequence
 from broker.inspect.status import Status

@@ -10,8 +10,8 @@ from typing import Any
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.printable import printable
 from broker.client import bucket
+from broker.client.answer import is_certain
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.client.quorum import is_certain
 from broker.provision.difference import cautions
 from broker.provision.losses import losses_of, without
 from broker.provision.plan import Actual, plan

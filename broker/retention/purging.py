@@ -11,8 +11,8 @@ from typing import Any
 
 from broker.app.exits import OperatorError
 from broker.app.selection import Selection
+from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection
-from broker.client.partitions import existing_partitions, require_layout
 from broker.inspect.get import get_message
 from broker.inspect.message import StoredMessage
 from broker.retention.committed import committed_until, needed

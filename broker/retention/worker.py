@@ -20,8 +20,8 @@ from typing import Any
 
 from broker.app.exits import OperatorError
 from broker.app.units import format_size
+from broker.client.config import existing_partitions
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.client.partitions import existing_partitions
 from broker.retention.committed import needed
 from broker.retention.completing import complete_snapshots
 from broker.retention.disk import limit_for

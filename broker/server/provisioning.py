@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.client.config import read_streams
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.client.partitions import read_streams
 from broker.provision.apply import apply, stream_names_at
 from broker.provision.cluster import join
 from broker.provision.difference import is_shown, shown

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from broker.app.exits import ConfigurationError, FencedError, OperatorError
 from broker.app.faults import fault
 from broker.client import bucket
+from broker.client.answer import is_certain
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
-from broker.client.quorum import is_certain
 from broker.wire.descent import ancestors, is_being_restored
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from broker.client.answer import is_level
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
-from broker.client.quorum import is_level
 from broker.wire.delivery import Delivery, parse
 from broker.wire.subjects import bell_name, partition_filter
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from broker.app.exits import ConfigurationError
 from broker.client import bucket
+from broker.client.config import read_layout
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.client.partitions import read_layout
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import (
     CONFIG_BUCKET,

@@ -10,8 +10,8 @@ import click
 
 from broker.app.exits import ConfigurationError
 from broker.app.units import Moment, read_moment
+from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection, Rejected
-from broker.client.partitions import existing_partitions, require_layout
 from broker.wire.streams import StreamLayout
 from receiver.source.ranges import StreamEnds
 from receiver.source.survey import look, sequence_at

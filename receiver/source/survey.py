@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.client.answer import is_certain
+from broker.client.config import read_layout
 from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
-from broker.client.partitions import read_layout
-from broker.client.quorum import is_certain
 from broker.wire.streams import STREAM
 from receiver.consume import background
 from receiver.source.options import PROGRAM, Edge, Position, SourceOptions

@@ -20,9 +20,15 @@ from broker.app.table import aligned
 from broker.app.units import format_duration, format_size
 from broker.app.untrusted import json_object
 from broker.client import bucket
-from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
-from broker.client.partitions import existing_partitions, require_layout
-from broker.client.patience import ELECTION, until_answered
+from broker.client.config import existing_partitions, require_layout
+from broker.client.connection import (
+    ELECTION,
+    Connection,
+    ConnectionLost,
+    Denied,
+    Rejected,
+    until_answered,
+)
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from broker.wire.subjects import partition_filter

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from broker.app.exits import ConfigurationError
 from broker.client.bucket import read
+from broker.client.config import read_streams
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.client.partitions import read_streams
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, partitions_in
 from broker.wire.subjects import Subject
 from shipper.publish.waiting import Waiting

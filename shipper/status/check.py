@@ -14,8 +14,8 @@ from pathlib import Path
 from broker.app.address import Address
 from broker.app.exits import OperatorError
 from broker.app.printable import printable
+from broker.client.config import require_layout
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.client.partitions import require_layout
 from broker.client.rights import may_publish
 from broker.wire.subjects import Subject, host_filter, registry_consumer
 from shipper.publish.messages import HostMessages

@@ -11,8 +11,8 @@ from broker.app.printable import printable
 from broker.app.table import aligned
 from broker.app.units import format_duration, format_size
 from broker.client.bucket import read
+from broker.client.config import read_streams
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.client.partitions import read_streams
 from broker.wire.positions import Cursor, Positions, PositionsUnreadable
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
 from shipper.publish.messages import HostMessages

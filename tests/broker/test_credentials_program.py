@@ -19,8 +19,8 @@ from broker.app.exits import OperatorError
 from broker.cli import group
 from broker.client.access import Access
 from broker.client.client import BrokerClient
+from broker.client.config import current_partitions
 from broker.client.connection import BrokerAway, Connection, Rejected
-from broker.client.partitions import current_partitions
 from broker.commands.credential_change import SecretOutput
 from broker.wire.subjects import inbox_of
 from tests.broker.conftest import Broker, call_logbroker

@@ -15,8 +15,8 @@ import pytest
 
 from bench.processes import Processes, wait_until
 from broker.client import bucket
+from broker.client.config import current_partitions, existing_partitions
 from broker.client.connection import Connection
-from broker.client.partitions import current_partitions, existing_partitions
 from broker.provision.apply import apply, carry_out, look_at_partitions
 from broker.provision.plan import plan_partitions
 from broker.topology import Topology

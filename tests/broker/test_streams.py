@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from broker.client import bucket
+from broker.client.config import require_layout
 from broker.client.connection import Connection
-from broker.client.partitions import require_layout
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET, STREAMS_KEY, StreamLayout
 from tests.broker.conftest import StartBroker

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from broker.client import bucket
+from broker.client.config import current_partitions, existing_partitions
 from broker.client.connection import Connection, Rejected
-from broker.client.partitions import current_partitions, existing_partitions
 from broker.wire.streams import OFFSETS_BUCKET
 from broker.wire.subjects import inbox_of
 from tests.secured import Secured

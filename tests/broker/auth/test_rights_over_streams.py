@@ -7,8 +7,8 @@ import pytest
 
 from bench.processes import Processes
 from broker.client.bucket import read, write
+from broker.client.config import require_layout
 from broker.client.connection import Connection, Denied
-from broker.client.partitions import require_layout
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, StreamLayout
 from receiver.consume.wake import Wake
 from tests import secured

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from broker.client.api import Api
+from broker.client.rights import Api
 
 
 def rights(*publish: str) -> dict[str, Any]:

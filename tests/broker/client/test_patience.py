@@ -8,8 +8,7 @@ import pytest
 
 from bench.processes import Processes
 from broker.client.answer import ConnectionLost, Denied, Rejected
-from broker.client.connection import Connection
-from broker.client.patience import until_answered
+from broker.client.connection import Connection, until_answered
 from broker.server.binary import find
 
 Trouble = ConnectionLost | Rejected

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from broker.client.quorum import is_certain, is_level
+from broker.client.answer import is_certain, is_level
 
 SECOND = 1_000_000_000
 

@@ -1,7 +1,7 @@
 import pytest
 
 from broker.client.answer import ConnectionLost, Rejected
-from broker.client.trust import Trust, attempts, is_cut_off
+from broker.client.server_pool import Trust, attempts, is_cut_off
 
 SILENCE = ConnectionLost("no answer")
 NO_LEADER = [Rejected(503, 0, "nobody listens"), Rejected(503, 10008, "no leader")]

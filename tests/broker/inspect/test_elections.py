@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from broker.client.config import current_partitions
 from broker.client.connection import Connection, Rejected
-from broker.client.partitions import current_partitions
 from broker.inspect.ask import observe
 from broker.inspect.checks import Check
 from broker.inspect.events import listen

@@ -11,8 +11,8 @@ import pytest
 
 from bench.processes import Process, Processes
 from broker.client.bucket import write
+from broker.client.config import change_pauses
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.client.pauses import change_pauses
 from broker.topology import Topology
 from broker.wire.pause import Pause
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY

@@ -1,13 +1,17 @@
-"""How hosts are spread over partitions and partitions over streams, as the bucket LOGS_CONFIG says it, and which partitions exist.
+"""What the bucket LOGS_CONFIG says: how hosts are spread over partitions, partitions over streams, and which hosts are paused.
 
 More partitions exist than hosts are spread over where there were more before: what they hold is still received.
 """
 
 import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
 
 from broker.app.exits import ConfigurationError
 from broker.client import bucket
 from broker.client.connection import Connection, Rejected
+from broker.wire.pause import PAUSE_KEY, Pause, UnreadablePauses, decode_pauses, encode_pauses
 from broker.wire.streams import (
     CONFIG_BUCKET,
     PARTITIONS_KEY,
@@ -20,12 +24,16 @@ from broker.wire.streams import (
 )
 
 __all__ = [
+    "change_pauses",
     "current_partitions",
+    "current_pauses",
     "existing_partitions",
     "read_layout",
     "read_streams",
     "require_layout",
 ]
+
+logger = logging.getLogger(__name__)
 
 
 async def read_layout(connection: Connection) -> StreamLayout | None:
@@ -112,3 +120,36 @@ async def _has_bucket(connection: Connection) -> bool:
             raise
         return False
     return True
+
+
+async def current_pauses(connection: Connection) -> tuple[Pause, ...]:
+    """Return the pauses that are not over; none where the bucket is not there, or where they cannot be read, which is logged.
+
+    Raises `ConnectionLost`.
+    """
+    try:
+        entry = await bucket.read(connection, CONFIG_BUCKET, PAUSE_KEY)
+        pauses = decode_pauses(entry.value) if entry else ()
+    except Rejected as error:
+        logger.debug("no pauses: %s", error)
+        return ()
+    except UnreadablePauses as error:
+        logger.warning("the pauses cannot be read, so nothing is paused: %s", error)
+        return ()
+    now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
+    return tuple(one for one in pauses if not one.is_over(now))
+
+
+async def change_pauses(
+    connection: Connection, change: Callable[[bytes], tuple[Pause, ...]]
+) -> tuple[Pause, ...]:
+    """Write what `change` makes of the entry's value, and return it.
+
+    If we die here, the entry is written or not, and the same command again does the same. Raises what `change` raises,
+    `Conflict`, `Rejected` or `ConnectionLost`.
+    """
+    entry = await bucket.read(connection, CONFIG_BUCKET, PAUSE_KEY)
+    pauses = change(entry.value if entry else b"")
+    revision = entry.revision if entry else 0
+    await bucket.write(connection, CONFIG_BUCKET, PAUSE_KEY, encode_pauses(pauses), revision)
+    return pauses
