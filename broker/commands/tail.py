@@ -5,31 +5,27 @@ import json
 import os
 import select
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from fnmatch import fnmatchcase
-from typing import Any
 
 import click
 
-from broker.app import program
-from broker.app.options import given, settings_options
 from broker.app.printable import printable
 from broker.app.selection import Selection
 from broker.app.units import ACCEPTED, Moment
 from broker.client.connection import Connection
-from broker.commands.shared import asking, place
+from broker.commands.shared import HOSTS, JSON, asking, place, with_settings
 from broker.inspect.events import Event, is_noise, listen
 from broker.inspect.lines import LineOutput
 from broker.inspect.message import rfc3339
 from broker.inspect.tail import Piece, Wanted, tail
-from broker.settings import STATUS_FIELDS, BrokerSettings
+from broker.settings import BrokerSettings
 from broker.wire.streams import MAX_PARTITIONS
 
 __all__ = ["events", "tail_lines"]
 
 _LAST_LINES = 10
-_LOOK_EVERY = 1.0  # seconds
 
 
 def _partitions(
@@ -43,14 +39,10 @@ def _partitions(
 
 
 @click.command("tail")
-@click.option(
-    "--host",
-    multiple=True,
-    metavar="GLOB",
-    help="Only hosts that match; may be given several times.",
-)
+@HOSTS
 @click.option(
     "--partition",
+    "partitions",
     multiple=True,
     metavar="N",
     callback=_partitions,
@@ -58,6 +50,7 @@ def _partitions(
 )
 @click.option(
     "--file",
+    "files",
     multiple=True,
     metavar="GLOB",
     help="Only source files that match: by path, or by name without a slash.",
@@ -86,26 +79,24 @@ def _partitions(
     default=None,
     help="Name the host in front of each line.  [default: unless one host is named]",
 )
-@click.option("--json", "as_json", is_flag=True, help="As JSON, an object for each line.")
-@settings_options(BrokerSettings, STATUS_FIELDS)
+@JSON
+@with_settings()
 def tail_lines(
-    host: tuple[str, ...],
-    partition: tuple[int, ...],
-    file: tuple[str, ...],
+    settings: BrokerSettings,
+    hosts: tuple[str, ...],
+    partitions: tuple[int, ...],
+    files: tuple[str, ...],
     since: Moment | None,
     lines: int | None,
     follow: bool,
     prefix: bool | None,
     as_json: bool,
-    **options: Any,
 ) -> None:
     """Show lines as they arrive at the broker, of all hosts or of some, like `tail -f`."""
     if since is not None and lines is not None:
         raise click.UsageError("--since and --lines are two places to begin; give one of them")
-    settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings)
     wanted = Wanted(
-        Selection(host, file), partition, since, _LAST_LINES if lines is None else lines, follow
+        Selection(hosts, files), partitions, since, _LAST_LINES if lines is None else lines, follow
     )
     output = LineOutput(
         prefixed=wanted.only_host is None if prefix is None else prefix,
@@ -120,7 +111,7 @@ def tail_lines(
                 else:
                     yield b"".join(output.add(one.host, one.file, one.lines) for one in some)
 
-    _follow(settings, "tail", shown)
+    asking(settings, "tail", lambda connection: _print(shown(connection)))
 
 
 def _objects(piece: Piece) -> bytes:
@@ -138,7 +129,7 @@ def _objects(piece: Piece) -> bytes:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="An object a line, with all that was said.")
+@JSON
 @click.option(
     "--kind",
     multiple=True,
@@ -149,13 +140,15 @@ def _objects(piece: Piece) -> bytes:
     "--all", "everything", is_flag=True, help="Calls of the API and numbers by the clock, too."
 )
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many.")
-@settings_options(BrokerSettings, STATUS_FIELDS)
+@with_settings()
 def events(
-    as_json: bool, kind: tuple[str, ...], everything: bool, count: int | None, **options: Any
+    settings: BrokerSettings,
+    as_json: bool,
+    kind: tuple[str, ...],
+    everything: bool,
+    count: int | None,
 ) -> None:
     """Show what happens at the broker as it happens: who comes and goes, who is refused, what changes and fails."""
-    settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings)
 
     def is_wanted(event: Event) -> bool:
         if kind:
@@ -172,7 +165,7 @@ def events(
                 if left == 0:
                     return
 
-    _follow(settings, "events", shown)
+    asking(settings, "events", lambda connection: _print(shown(connection)))
 
 
 def _line(event: Event, *, as_json: bool) -> bytes:
@@ -182,39 +175,11 @@ def _line(event: Event, *, as_json: bool) -> bytes:
     return f"{printable(line)}\n".encode("utf-8", "backslashreplace")
 
 
-def _follow(
-    settings: BrokerSettings,
-    command: str,
-    show: Callable[[Connection], AsyncGenerator[bytes, None]],
-) -> None:
-    """Write what is shown until it ends, or until nobody reads it any more."""
-    try:
-        asking(settings, command, lambda connection: _watched(show(connection)))
-    except BrokenPipeError:
-        # whoever read it has had enough: `tail | head` is no failure; nothing of ours waits to be flushed into it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-async def _watched(shown: AsyncGenerator[bytes, None]) -> None:
-    reading = asyncio.ensure_future(_until_nobody_reads(sys.stdout.fileno()))
-    writing = asyncio.ensure_future(_write(shown, sys.stdout.fileno()))
-    try:
-        await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
-        if reading.done():
-            reading.result()
-        writing.result()
-    finally:
-        for task in (writing, reading):
-            task.cancel()
-        await asyncio.gather(writing, reading, return_exceptions=True)
-
-
-async def _write(shown: AsyncGenerator[bytes, None], descriptor: int) -> None:
+async def _print(shown: AsyncGenerator[bytes, None]) -> None:
     """Write in a thread: a reader that takes its time does not hold up the connection."""
     async with aclosing(shown):
         async for lines in shown:
-            if lines:
-                await asyncio.to_thread(_write_all, descriptor, lines)
+            await asyncio.to_thread(_write_all, sys.stdout.fileno(), lines)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -224,13 +189,3 @@ def _write_all(descriptor: int, data: bytes) -> None:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:  # another program that shares the descriptor made it so
             select.select([], [descriptor], [])
-
-
-async def _until_nobody_reads(descriptor: int) -> None:
-    """Raise BrokenPipeError when the reader has gone, also while there is nothing to write."""
-    poll = select.poll()
-    poll.register(descriptor, 0)  # errors are reported in any case
-    while True:
-        if any(event & select.POLLERR for _, event in poll.poll(0)):
-            raise BrokenPipeError
-        await asyncio.sleep(_LOOK_EVERY)

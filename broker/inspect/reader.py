@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from nats.aio.subscription import Subscription
 
 from broker.app.exits import OperatorError
+from broker.client.client import BrokerClient
 from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
 from broker.wire.delivery import Delivery, parse
 from broker.wire.subjects import reader_names
@@ -37,8 +38,7 @@ LAST_PER_SUBJECT: Start = {"deliver_policy": "last_per_subject", "filter_subject
 """Begin with the last message of every subject, in stream order, and go on with what comes."""
 
 _BATCH = 5000  # messages; the bundled broker refuses more than 10,000 at a time
-_PULL_BYTES = 8 * 1024 * 1024
-_LARGEST = 64 * 1024 * 1024  # for a single message that exceeds it
+_PULL_BYTES = 8 * 1024 * 1024  # at least; a message that does not fit into a pull would never come
 _EXPIRES, _HEARTBEAT = 4, 2  # seconds
 _SILENCE = 10.0  # seconds without a heartbeat, after which consumer or connection are given up
 _INACTIVE = 60  # seconds after which the server removes a consumer that nobody pulls from
@@ -47,8 +47,7 @@ _PAUSE = 0.5  # seconds before a broker that could not answer is asked again
 _TRIES = 3  # consumers that may deliver nothing although the server counts messages as pending
 _UNAVAILABLE = 503
 _NAME_IN_USE = {10013, 10105, 10148}
-_TOO_LARGE = "Exceeds MaxBytes"
-_EXPIRED = ("404", "408")
+_BEAT, _EXPIRED = "100", ("404", "408")
 _ENDS = (*_EXPIRED, "409 Batch Completed", "409 Message Size Exceeds MaxBytes")
 logger = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ def at_time(time: datetime) -> Start:
 
 
 class StreamReader:
-    """Reads one stream from a start on; `pending` counts what is there and not read yet, None before the first read."""
+    """Reads one stream from a start on."""
 
     def __init__(
         self,
@@ -82,26 +81,23 @@ class StreamReader:
         filters: Sequence[str] = (),
         *,
         headers_only: bool = False,
-        batch: int = _BATCH,
     ) -> None:
-        """Read messages whose subject matches one of `filters`, none meaning all, `batch` at a time. Ask nothing yet."""
-        self.pending: int | None = None
+        """Read messages whose subject matches one of `filters`, none meaning all. Ask nothing yet."""
         self._connection = connection
         self._stream = stream
         self._config: dict[str, Any] = {"headers_only": True} if headers_only else {}
         if filters:
             self._config["filter_subjects"] = list(filters)
         self._start = start
-        self._batch = batch
         self._next = 0  # sequence; 0 before the first message
         self._created = ""
-        self._client: object = None  # on which the consumer was made; None where it has to be made
+        self._client: BrokerClient | None = None  # with our consumer; None where it has to be made
         self._consumer = self._inbox = ""
+        self._request = b""  # for more messages
         self._subscription: Subscription | None = None
         self._number = 0  # of the delivery that is due
-        self._arrived: list[Delivered] = []
-        self._status = ""  # that ended the last pull; empty while one is under way
-        self._news = asyncio.Event()
+        self._pending = 0  # messages that are there and not read yet
+        self._arrived: asyncio.Queue[Arrived] = asyncio.Queue()
 
     async def follow(self) -> list[Delivered]:
         """Return the messages that have come since, at least one, through restarts of the broker; raises `Rejected`."""
@@ -127,14 +123,14 @@ class StreamReader:
         for _ in range(_TRIES):
             if self._client is None:
                 await self._open()
-            if not self.pending or self._next > last:
-                break
+            if not self._pending or self._next > last:
+                return []
             if found := await self._collect():
                 return found
             # nats-server may count as pending, and never deliver, what was there before a purge; for a new consumer
             # it counts anew
             await self.close()
-        return []
+        raise ConnectionLost(f"{self._pending} messages of {self._stream} do not come")
 
     async def read_all(self, last: int) -> AsyncGenerator[Delivered, None]:
         """Yield what is there up to the sequence `last`; raises as `read_until`."""
@@ -157,35 +153,60 @@ class StreamReader:
         await self._unsubscribe()
 
     async def _collect(self) -> list[Delivered]:
-        """Return the messages that have arrived, at least one; none where a pull expired without any."""
+        """Return the messages that have arrived, at least one; none where a pull expired without any.
+
+        What was lost on its way is read again: through a new consumer, from the first message on that was not returned.
+        """
+        found: list[Delivered] = []
         try:
-            if self._status:
-                await self._pull_again()
-            while not self._arrived:
-                self._news.clear()
-                if self._status.startswith(_EXPIRED):
+            while not found or not self._arrived.empty():
+                if self._arrived.empty():
+                    message = await self._connection.guard(self._arrived.get(), _SILENCE)
+                else:
+                    message = self._arrived.get_nowait()
+                if delivery := parse(message.reply):
+                    self._count(delivery)
+                    found.append(Delivered(delivery, message))
+                elif message.subject == self._inbox and await self._is_over(message) and not found:
                     return []
-                if self._status:
-                    await self._pull_again()
-                await self._connection.guard(self._heard(), _SILENCE)
-            return self._in_order()
         except ConnectionLost:
             self._client = None
             raise
+        self._next, self._pending = found[-1].delivery.sequence + 1, found[-1].delivery.pending
+        return found
 
-    async def _heard(self) -> None:
-        await self._news.wait()
+    def _count(self, delivery: Delivery) -> None:
+        if delivery.number != self._number or delivery.sequence < self._next:
+            raise ConnectionLost(f"delivery {delivery.number} came, {self._number} was due")
+        self._number += 1
+
+    async def _is_over(self, message: Arrived) -> bool:
+        """Read a status: pull again where a pull has ended, and return whether it brought nothing."""
+        headers = message.headers or {}
+        status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
+        if status.startswith(_BEAT):
+            return False
+        if not status.startswith(_ENDS):
+            raise ConnectionLost(f"the broker ended a pull with {status}")
+        await self._pull()
+        return status.startswith(_EXPIRED)
 
     async def _open(self) -> None:
         await self._unsubscribe()
         client = await self._connection.client()
         self._compare(await self._connection.api(f"STREAM.INFO.{self._stream}"))
-        self._inbox = self._connection.new_inbox()
-        self._subscription = await self._connection.tap(self._inbox, self._hear(self._inbox))
+        self._inbox, self._arrived = self._connection.new_inbox(), asyncio.Queue()
+        self._subscription = await self._connection.tap(self._inbox, self._arrived.put_nowait)
         made = await self._make_consumer()
-        self.pending = made["num_pending"]
-        self._number, self._arrived = 1, []
-        await self._pull(self._batch, _PULL_BYTES)
+        self._pending, self._number = made["num_pending"], 1
+        request = {
+            "batch": _BATCH,
+            "max_bytes": max(_PULL_BYTES, 2 * client.max_payload),
+            "expires": _EXPIRES * _NANOSECONDS,
+            "idle_heartbeat": _HEARTBEAT * _NANOSECONDS,
+        }
+        self._request = json.dumps(request).encode()
+        await self._pull()
         self._client = client  # not before: the next call begins again with what failed half-way
 
     async def _make_consumer(self) -> dict[str, Any]:
@@ -200,9 +221,8 @@ class StreamReader:
             "mem_storage": True,
             "num_replicas": 1,
             "inactive_threshold": _INACTIVE * _NANOSECONDS,
-            "metadata": {
-                "reader": nonce
-            },  # the server takes one that is alike for the one that is there
+            # the server takes one that is alike for the one that is there
+            "metadata": {"reader": nonce},
         }
         for name in random.sample(names, len(names)):
             self._consumer = name
@@ -236,54 +256,9 @@ class StreamReader:
             )
         self._created = info["created"]
 
-    async def _pull_again(self) -> None:
-        if not self._status.startswith(_ENDS):
-            raise ConnectionLost(f"the broker ended a pull with {self._status}")
-        if _TOO_LARGE in self._status:  # it would never come in a pull of the usual size
-            await self._pull(1, _LARGEST)
-        else:
-            await self._pull(self._batch, _PULL_BYTES)
-
-    async def _pull(self, messages: int, size: int) -> None:
-        self._status = ""
-        request = {
-            "batch": messages,
-            "max_bytes": size,
-            "expires": _EXPIRES * _NANOSECONDS,
-            "idle_heartbeat": _HEARTBEAT * _NANOSECONDS,
-        }
-        await self._connection.publish(
-            self._connection.api_now(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"),
-            json.dumps(request).encode(),
-            reply=self._inbox,
-        )
-
-    def _hear(self, inbox: str) -> Any:
-        def tap(message: Arrived) -> None:
-            if inbox != self._inbox:
-                return  # of a consumer that was given up
-            if delivery := parse(message.reply):
-                self._arrived.append(Delivered(delivery, message))
-            elif message.subject == inbox:
-                headers = message.headers or {}
-                if (status := headers.get("Status", "")) != "100":
-                    self._status = f"{status} {headers.get('Description', '')}"
-            self._news.set()
-
-        return tap
-
-    def _in_order(self) -> list[Delivered]:
-        """Return the messages that were due; what follows a hole is read again."""
-        found, self._arrived = self._arrived, []
-        for place, (delivery, _) in enumerate(found):
-            if delivery.number != self._number or delivery.sequence < self._next:
-                self._client, found = None, found[:place]
-                if not found:
-                    raise ConnectionLost(f"delivery {delivery.number} came, {self._number} was due")
-                break
-            self._number, self._next = delivery.number + 1, delivery.sequence + 1
-        self.pending = found[-1].delivery.pending
-        return found
+    async def _pull(self) -> None:
+        subject = self._connection.api_now(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}")
+        await self._connection.publish(subject, self._request, reply=self._inbox)
 
 
 async def follow(readers: Sequence[StreamReader]) -> AsyncGenerator[list[Delivered], None]:

@@ -12,25 +12,21 @@ import zstandard
 
 from broker.app.printable import printable
 from broker.app.selection import Selection
-from broker.app.units import Moment, format_size
+from broker.app.units import Moment
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.ask import streams_of
 from broker.inspect.lines import last_lines
 from broker.inspect.message import StoredMessage, read_message
-from broker.inspect.reader import Delivered, Start, StreamReader, at_sequence, at_time, follow
+from broker.inspect.reader import Delivered, StreamReader, at_sequence, at_time, follow
 from broker.wire.message import MalformedMessage
 from broker.wire.subjects import host_filter, partition_filter
 
 __all__ = ["Piece", "Wanted", "tail"]
 
-_FIRST_WINDOW, _WIDER = (
-    512,
-    8,
-)  # messages that are searched for the last lines, and by how much more next
+_FIRST_WINDOW = 512  # messages that are searched for the last lines, and
+_WIDER = 8  # times as many next
 _MOST_SEARCHED = 500_000  # messages
 _AT_A_TIME = 4 * 1024 * 1024  # bytes of lines
-_MOST_KEPT = 64 * 1024 * 1024  # bytes of the last lines, which wait in memory until all are read
-_OVERHEAD = 200  # bytes that Python takes for a piece beside its lines and names
 _DECOMPRESSOR = zstandard.ZstdDecompressor()
 logger = logging.getLogger(__name__)
 
@@ -106,34 +102,26 @@ async def tail(connection: Connection, wanted: Wanted) -> AsyncGenerator[list[Pi
     A broker that goes away later is waited for: no line is shown twice, none is left out. The last lines come in the order
     of their storage; from a place on, lines of a host are in their order, and streams are shown as they come.
     """
-    opened = await _open(connection, wanted)
+    names = await until_answered(connection, streams_of, ELECTION)
+    opens = [partial(_open, stream=name, wanted=wanted) for name in names]
+    opened = [await until_answered(connection, one, ELECTION) for one in opens]
     try:
         if wanted.since is None and wanted.lines:
-            yield await _newest(connection, opened, wanted)
-        async for batch in _batches(connection, opened, wanted):
+            newest: list[Piece] = []
+            for one in opened:
+                newest += await _newest(connection, one, wanted)
+            newest.sort(key=lambda piece: piece.stored_at)
+            yield _last(newest, wanted.lines)
+        if wanted.follow:
+            batches = follow([reader for reader, _ in opened])
+        else:
+            batches = _stored(connection, opened if wanted.since is not None else ())
+        async for batch in batches:
             for some in _chunks(wanted.pieces(batch)):
                 yield some
     finally:
         for reader, _ in opened:
             await reader.close()
-
-
-async def _open(connection: Connection, wanted: Wanted) -> list[tuple[StreamReader, int]]:
-    names = await until_answered(connection, streams_of, ELECTION)
-    openings = [_Opening(name, wanted) for name in names]
-    return [await until_answered(connection, one.open, ELECTION) for one in openings]
-
-
-async def _batches(
-    connection: Connection, opened: Sequence[tuple[StreamReader, int]], wanted: Wanted
-) -> AsyncGenerator[list[Delivered], None]:
-    """Yield what is stored from a place on, or what comes."""
-    if wanted.follow:
-        async for batch in follow([reader for reader, _ in opened]):
-            yield batch
-    elif wanted.since is not None:
-        async for batch in _stored(connection, opened):
-            yield batch
 
 
 async def _stored(
@@ -151,20 +139,30 @@ async def _more(reader: StreamReader, last: int, _connection: Connection) -> lis
 
 
 async def _newest(
-    connection: Connection, opened: Sequence[tuple[StreamReader, int]], wanted: Wanted
+    connection: Connection, opened: tuple[StreamReader, int], wanted: Wanted
 ) -> list[Piece]:
-    """Return the last lines of all streams."""
-    found: list[Piece] = []
-    for one in opened:
-        of_stream = _Newest(wanted.lines, _MOST_KEPT // len(opened))
-        async for batch in _stored(connection, [one]):
-            for piece in wanted.pieces(batch):
-                of_stream.add(piece)
-        found += of_stream.pieces()
-    of_all = _Newest(wanted.lines, _MOST_KEPT)
-    for piece in sorted(found, key=lambda one: one.stored_at):
-        of_all.add(piece)
-    return of_all.pieces()
+    """Return the last pieces of a stream that hold so many lines; headers, by which it was opened, may claim any number."""
+    kept: deque[tuple[Piece, int]] = deque()
+    lines = 0
+    async for batch in _stored(connection, [opened]):
+        for piece in wanted.pieces(batch):
+            cut = piece._replace(lines=last_lines(piece.lines, wanted.lines))
+            kept.append((cut, cut.lines.count(b"\n")))
+            lines += kept[-1][1]
+            while lines - kept[0][1] >= wanted.lines or len(kept) > wanted.lines:
+                lines -= kept.popleft()[1]
+    return [piece for piece, _ in kept]
+
+
+def _last(pieces: Sequence[Piece], most: int) -> list[Piece]:
+    """Return the last lines of pieces."""
+    kept: list[Piece] = []
+    for piece in reversed(pieces):
+        if most <= 0:
+            break
+        kept.append(piece._replace(lines=last_lines(piece.lines, most)))
+        most -= kept[-1].lines.count(b"\n")
+    return kept[::-1]
 
 
 def _chunks(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
@@ -180,56 +178,45 @@ def _chunks(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
     yield chunk
 
 
-@dataclass(frozen=True, slots=True)
-class _Opening:
-    stream: str
-    wanted: Wanted
+async def _open(connection: Connection, *, stream: str, wanted: Wanted) -> tuple[StreamReader, int]:
+    """Return a reader that begins with the first line that is wanted, and the last sequence that is there."""
+    state = (await connection.api(f"STREAM.INFO.{stream}"))["state"]
+    first, last = state["first_seq"], state["last_seq"]
+    match wanted.since:
+        case datetime() as time:
+            start = at_time(time)
+        case int(sequence):
+            start = at_sequence(sequence)
+        case None:
+            start = at_sequence(await _place_of_last(connection, stream, wanted, first, last))
+    return StreamReader(connection, stream, start, wanted.filters()), last
 
-    async def open(self, connection: Connection) -> tuple[StreamReader, int]:
-        """Return a reader that begins with the first line that is wanted, and the last sequence that is there."""
-        state = (await connection.api(f"STREAM.INFO.{self.stream}"))["state"]
-        start = await self._start(connection, state)
-        reader = StreamReader(connection, self.stream, start, self.wanted.filters())
-        return reader, state["last_seq"]
 
-    async def _start(self, connection: Connection, state: dict[str, int]) -> Start:
-        match self.wanted.since:
-            case datetime() as time:
-                return at_time(time)
-            case int(sequence):
-                return at_sequence(sequence)
-            case None if self.wanted.lines:
-                return at_sequence(await self._place_of_last(connection, state))
-            case None:
-                return at_sequence(state["last_seq"] + 1)
-
-    async def _place_of_last(self, connection: Connection, state: dict[str, int]) -> int:
-        """Return a sequence from which on there are the last lines, by the headers alone, searched further and further back."""
-        first, last, window = state["first_seq"], state["last_seq"], _FIRST_WINDOW
-        while True:
-            begin = max(first, last + 1 - window)
-            places: deque[tuple[int, int]] = deque()
-            reader = StreamReader(
-                connection,
-                self.stream,
-                at_sequence(begin),
-                self.wanted.filters(),
-                headers_only=True,
-            )
-            total = 0
-            async for delivered in reader.read_all(last):
-                message = _read(delivered)
-                if lines := self.wanted.lines_in(message):
-                    places.append((message.sequence, lines))
-                    total += lines
-                while places and total - places[0][1] >= self.wanted.lines:
-                    total -= places.popleft()[1]
-            is_cut = begin > first and window > _MOST_SEARCHED
-            if begin == first or total >= self.wanted.lines or is_cut:
-                if is_cut and total < self.wanted.lines:
-                    logger.warning("only the last %d messages were searched; see --since", window)
-                return places[0][0] if places else last + 1
-            window *= _WIDER
+async def _place_of_last(
+    connection: Connection, stream: str, wanted: Wanted, first: int, last: int
+) -> int:
+    """Return a sequence from which on there are the last lines, by the headers alone, searched further and further back."""
+    window = _FIRST_WINDOW
+    while wanted.lines:
+        begin = max(first, last + 1 - window)
+        start, filters = at_sequence(begin), wanted.filters()
+        places: deque[tuple[int, int]] = deque()
+        lines = 0
+        reader = StreamReader(connection, stream, start, filters, headers_only=True)
+        async for message in reader.read_all(last):
+            if found := wanted.lines_in(_read(message)):
+                places.append((message.delivery.sequence, found))
+                lines += found
+            while places and lines - places[0][1] >= wanted.lines:
+                lines -= places.popleft()[1]
+        is_enough = begin == first or lines >= wanted.lines
+        if not is_enough and window > _MOST_SEARCHED:
+            logger.warning("only the last %d messages were searched; see --since", window)
+            is_enough = True
+        if is_enough:
+            return places[0][0] if places else last + 1
+        window *= _WIDER
+    return last + 1
 
 
 def _read(delivered: Delivered) -> StoredMessage:
@@ -252,50 +239,3 @@ def _parts(message: StoredMessage) -> list[tuple[str, bytes]]:
         reason = str(error)
     logger.warning("message %d holds no lines: %s", message.sequence, printable(reason))
     return []
-
-
-def _size_of(piece: Piece) -> int:
-    return _OVERHEAD + len(piece.host) + len(piece.file) + len(piece.lines)
-
-
-class _Newest:
-    """The last pieces of all that were added, as many as the lines need; headers may claim any number of lines."""
-
-    def __init__(self, most: int, size: int) -> None:
-        self._most, self._most_size = most, size
-        self._pieces: deque[tuple[Piece, int]] = deque()
-        self._lines = self._size = 0
-        self._is_cut = False
-
-    def add(self, piece: Piece) -> None:
-        cut = piece._replace(lines=last_lines(piece.lines, self._most))
-        if not cut.lines:
-            return
-        count = cut.lines.count(b"\n")
-        self._pieces.append((cut, count))
-        self._lines += count
-        self._size += _size_of(cut)
-        while self._lines - self._pieces[0][1] >= self._most:
-            self._drop_oldest()
-        while self._size > self._most_size:
-            self._drop_oldest()
-            self._is_cut = True
-
-    def _drop_oldest(self) -> None:
-        piece, count = self._pieces.popleft()
-        self._lines -= count
-        self._size -= _size_of(piece)
-
-    def pieces(self) -> list[Piece]:
-        """Return them, the oldest first, with no more lines than are asked for; logs where there are fewer."""
-        if self._is_cut and self._lines < self._most:
-            size = format_size(self._most_size)
-            logger.warning("only the last %s of lines are shown; see --since", size)
-        left, kept = self._most, []
-        for piece, _ in reversed(self._pieces):
-            if left <= 0:
-                break
-            lines = last_lines(piece.lines, left)
-            left -= lines.count(b"\n")
-            kept.append(piece._replace(lines=lines))
-        return kept[::-1]

@@ -1,8 +1,7 @@
 """`logbroker top`: watches what moves at a broker, and draws it. Changes nothing."""
 
 import asyncio
-import math
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from heapq import nsmallest
@@ -15,14 +14,13 @@ from broker.app.table import plain, table
 from broker.app.units import format_size
 from broker.client.connection import ELECTION, Connection, ConnectionLost, Rejected, until_answered
 from broker.inspect.ask import brief_status
-from broker.inspect.reader import LAST_PER_SUBJECT, StreamReader, at_sequence
+from broker.inspect.reader import LAST_PER_SUBJECT, Delivered, StreamReader, follow
 from broker.inspect.status import Status
 from broker.inspect.status_table import short_duration
 from broker.inspect.traffic import HostFlow, PartitionFlow, Traffic, View
 
 __all__ = ["By", "Layout", "draw", "watch"]
 
-_TOO_MANY = 20_000  # messages behind; whoever watches wants to see the present
 _PATIENCE = 5.0  # seconds for the broker's answers
 _LEAST_HOSTS = 5  # rows that partitions leave them
 _PARTITIONS = ("part", "lines/s in", "in", "lines/s out", "out", "behind", "oldest", "receiver")
@@ -35,70 +33,67 @@ async def watch(connection: Connection, interval: float) -> AsyncGenerator[View,
     A broker that goes away later is waited for, with views that say so.
     """
     clock = asyncio.get_running_loop().time
-    traffic = Traffic(clock())
+    status = await until_answered(connection, brief_status, ELECTION)
+    traffic, trouble = Traffic(clock(), status.nanoseconds), ""
+    # the last message of each host from before, and then what comes
+    readers = [
+        StreamReader(connection, one.name, LAST_PER_SUBJECT, headers_only=True)
+        for one in status.streams
+    ]
 
-    async def begin(connection: Connection) -> Status:
-        status = await brief_status(connection)
-        for stream in status.streams:
-            reader = StreamReader(connection, stream.name, LAST_PER_SUBJECT, headers_only=True)
-            async for delivery, message in reader.read_all(stream.last_sequence):
-                traffic.known(delivery.stored_at, message)
-        return status
+    async def known(_connection: Connection) -> None:
+        for reader, stream in zip(readers, status.streams, strict=True):
+            while some := await reader.read_until(stream.last_sequence):
+                _add(traffic, some, clock())
 
-    status = await until_answered(connection, begin, ELECTION)
-    traffic.look(status, clock())
-    reading = asyncio.gather(
-        *(_count(connection, traffic, one.name, one.last_sequence + 1) for one in status.streams)
-    )
+    await until_answered(connection, known, ELECTION)
+    counting = asyncio.ensure_future(_count(readers, traffic, clock))
     try:
         while True:
+            traffic.look(status, clock())
             await asyncio.sleep(interval)
-            if reading.done():
-                reading.result()
-            seen, trouble = await _look(connection)
-            if seen is not None:
-                status = seen
-                traffic.look(status, clock())
+            if counting.done():
+                counting.result()
+            status, trouble = await _look(connection, status)
             yield traffic.view(status, clock(), trouble)
     finally:
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
+        counting.cancel()
+        await asyncio.gather(counting, return_exceptions=True)
+        for reader in readers:
+            await reader.close()
 
 
-async def _look(connection: Connection) -> tuple[Status | None, str]:
+async def _count(
+    readers: Sequence[StreamReader], traffic: Traffic, clock: Callable[[], float]
+) -> None:
+    async for some in follow(readers):
+        _add(traffic, some, clock())
+
+
+def _add(traffic: Traffic, some: Iterable[Delivered], now: float) -> None:
+    for delivery, message in some:
+        traffic.add(delivery.stored_at, message, now)
+
+
+async def _look(connection: Connection, before: Status) -> tuple[Status, str]:
+    """Return the status; where the broker does not answer the one before, and why."""
     try:
         async with asyncio.timeout(_PATIENCE):
             return await brief_status(connection), ""
     except TimeoutError:
-        return None, connection.away or f"no answer within {_PATIENCE:g} s"
+        return before, connection.away or f"no answer within {_PATIENCE:g} s"
     except (ConnectionLost, Rejected, OperatorError) as error:
-        return None, str(error)
-
-
-async def _count(connection: Connection, traffic: Traffic, stream: str, first: int) -> None:
-    """Count what comes in; where more comes than can be read, the oldest of it is skipped."""
-    clock = asyncio.get_running_loop().time
-    while True:
-        reader = StreamReader(connection, stream, at_sequence(first), headers_only=True)
-        try:
-            while (reader.pending or 0) < _TOO_MANY:
-                for delivery, message in await reader.follow():
-                    traffic.arrived(delivery.stored_at, message, clock())
-        finally:
-            await reader.close()
-        traffic.skipped += reader.pending or 0
-        info = await until_answered(connection, lambda c: c.api(f"STREAM.INFO.{stream}"), math.inf)
-        first = info["state"]["last_seq"] + 1
+        return before, str(error)
 
 
 class By(Enum):
-    """By what hosts are sorted; the values are the keys that say so."""
+    """By what hosts are sorted."""
 
-    BYTES = "b"
-    LINES = "l"
-    NAME = "n"
-    SILENCE = "s"
-    DELAY = "d"
+    BYTES = "bytes"
+    LINES = "lines"
+    NAME = "name"
+    SILENCE = "silence"
+    DELAY = "delay"
 
 
 _ORDERS: dict[By, Callable[[HostFlow], tuple[float, str]]] = {
@@ -146,19 +141,11 @@ def _summary(view: View, layout: Layout) -> Iterator[Text]:
     yield plain(f"{status.server}  nats-server {status.version}  {status.now[:19]}Z", "bold")
     yield plain(f"in {_rate(view.lines_in, view.bytes_in)}  out {_rate(lines_out, bytes_out)}")
     yield plain(f"behind {status.behind} messages")
-    yield plain(f"held {status.messages} messages, {format_size(status.bytes)}{_fill(view)}")
+    most = "" if not status.max_bytes else f" of {format_size(status.max_bytes)}"
+    yield plain(f"held {status.messages} messages, {format_size(status.bytes)}{most}")
     yield plain(f"hosts {len(view.hosts)}, {silent} silent and {slow} slow")
-    if view.skipped:
-        yield plain(f"more comes in than can be read: {view.skipped} messages are in no rate")
     if view.trouble:
         yield plain(f"NO ANSWER: {view.trouble}", "bold red")
-
-
-def _fill(view: View) -> str:
-    if view.used is None:
-        return ""
-    full = "" if view.full_in is None else f", full in {short_duration(view.full_in)}"
-    return f", {view.used:.0%} of what the streams may hold{full}"
 
 
 def _rate(lines: float, size: float) -> str:

@@ -4,7 +4,6 @@ Clocks are passed in: `now` in seconds of any clock that does not jump, times of
 by the broker's clock.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,9 +16,6 @@ from broker.wire.delivery import Arrived
 __all__ = ["HostFlow", "PartitionFlow", "Traffic", "View"]
 
 _SECOND = 1_000_000_000
-_FILL_SPAN = 60.0  # seconds over which the speed of filling is taken
-_SOONEST = 3.0  # of them before there is a speed
-_FARTHEST = 30 * 86_400.0  # seconds; a stream that takes longer to fill does not
 _DAY = 86_400 * _SECOND
 
 
@@ -57,19 +53,13 @@ class HostFlow:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All of it at one moment; `full_in` is in seconds, None where the streams do not fill.
-
-    `skipped` messages were too many to read, and are in no rate. `trouble` says why the view may be old.
-    """
+    """All of it at one moment; `trouble` says why the status may be old."""
 
     status: Status
     partitions: tuple[PartitionFlow, ...]
     hosts: tuple[HostFlow, ...]
     lines_in: float
     bytes_in: float
-    used: float | None
-    full_in: float | None
-    skipped: int
     trouble: str = ""
 
     def document(self) -> dict[str, Any]:
@@ -92,35 +82,30 @@ class _Committed:
 
 
 class Traffic:
-    """Counts from the moment when it was made."""
+    """Counts what is stored from a moment on; what was stored before is known, and in no rate."""
 
-    def __init__(self, now: float) -> None:
-        """Begin with nothing."""
-        self.skipped = 0
-        self._began = now
+    def __init__(self, now: float, stored_now: int) -> None:
+        """Begin with nothing, at a moment of both clocks."""
+        self._began, self._stored_began = now, stored_now
         self._total = Rate(now, now)
         self._partitions: dict[int, Rate] = {}
         self._hosts: dict[str, _Host] = {}
         self._committed: dict[int, _Committed] = {}
-        self._fill: deque[tuple[float, int]] = deque()
 
-    def known(self, stored_at: int, arrived: Arrived) -> None:
-        """Take note of the last message of a host from before the counting began."""
-        subject, headers = subject_of(arrived.subject), headers_of(arrived)
-        if subject is not None and headers is not None:
-            self._seen(subject.host, stored_at, headers)
-
-    def arrived(self, stored_at: int, arrived: Arrived, now: float) -> None:
-        """Count a message that came in; one that a receiver would quarantine has bytes, but no lines and no host."""
+    def add(self, stored_at: int, arrived: Arrived, now: float) -> None:
+        """Take note of a message; one that a receiver would quarantine has bytes, but no lines and no host."""
         if (subject := subject_of(arrived.subject)) is None:
             return
         headers, size = headers_of(arrived), arrived.size
         lines = headers.lines if headers else 0
+        host = self._seen(subject.host, stored_at, headers) if headers else None
+        if stored_at < self._stored_began:
+            return
         self._total.add(size, lines, now)
         came = self._partitions.setdefault(subject.partition, Rate(self._began, now))
         came.add(size, lines, now)
-        if headers is not None:
-            self._seen(subject.host, stored_at, headers).rate.add(size, lines, now)
+        if host is not None:
+            host.rate.add(size, lines, now)
 
     def _seen(self, host: str, stored_at: int, headers: Headers) -> _Host:
         found = self._hosts.get(host)
@@ -131,7 +116,7 @@ class Traffic:
         return found
 
     def look(self, status: Status, now: float) -> None:
-        """Take note of how far receivers are, and how full the streams are."""
+        """Take note of how far receivers are."""
         for one in status.partitions:
             if one.lines is None or one.bytes is None:
                 continue
@@ -141,23 +126,16 @@ class Traffic:
             more = max(0, one.bytes - before.bytes), max(0, one.lines - before.lines)
             before.rate.add(*more, now)
             before.bytes, before.lines = one.bytes, one.lines
-        self._fill.append((now, status.bytes))
-        while self._fill[0][0] < now - _FILL_SPAN:
-            self._fill.popleft()
 
     def view(self, status: Status, now: float, trouble: str = "") -> View:
         """Return what is known now."""
         size, lines = self._total.per_second(now)
-        used, full_in = self._filling(status)
         return View(
             status=status,
             partitions=tuple(self._partition(one, now) for one in status.partitions),
             hosts=tuple(self._host_flows(status.nanoseconds, now)),
             lines_in=lines,
             bytes_in=size,
-            used=used,
-            full_in=full_in,
-            skipped=self.skipped,
             trouble=trouble,
         )
 
@@ -182,19 +160,6 @@ class Traffic:
             size, lines = found.rate.per_second(now)
             silent = max(0.0, (stored_now - found.stored_at) / _SECOND)
             yield HostFlow(host, lines, size, silent, found.delay)
-
-    def _filling(self, status: Status) -> tuple[float | None, float | None]:
-        """Return how much of the streams' bytes is used, from 0 to 1, and in how many seconds they are full at this speed."""
-        if not (most := status.max_bytes):
-            return None, None
-        used = status.bytes / most
-        if not self._fill:
-            return used, None
-        (began, before), (ended, after) = self._fill[0], self._fill[-1]
-        if ended - began < _SOONEST or after <= before:
-            return used, None
-        full_in = (most - after) * (ended - began) / (after - before)
-        return used, full_in if full_in < _FARTHEST else None
 
 
 def _delay(stored_at: int, headers: Headers) -> float | None:

@@ -23,7 +23,7 @@ from broker.wire.delivery import Arrived
 from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.conftest import LOGBROKER
 from tests.broker.inspect.conftest import Call, Publish, without_payload
-from tests.broker.inspect.test_status import NOW, a_status, a_stream
+from tests.broker.inspect.test_status import NOW, a_status
 from tests.conftest import Server, apply_topology
 
 
@@ -74,28 +74,23 @@ class _Terminal:
     """A program under a terminal of its own."""
 
     def __init__(self, *arguments: str) -> None:
-        self.page, other = pty.openpty()
-        self.before = termios.tcgetattr(other)
-        self.resize(24, 80)
+        self.page, self.other = pty.openpty()
+        fcntl.ioctl(self.page, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        self.before = termios.tcgetattr(self.other)
         self.program = subprocess.Popen(
-            [*LOGBROKER, *arguments], stdin=other, stdout=other, stderr=other, process_group=0
+            [*LOGBROKER, *arguments],
+            stdin=self.other,
+            stdout=self.other,
+            stderr=self.other,
+            process_group=0,
         )
-        self.other = other
         self.shown = b""
-        self.passed = 0
-
-    def resize(self, rows: int, columns: int) -> None:
-        fcntl.ioctl(self.page, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def until(self, text: bytes) -> bytes:
-        begin = self.passed
-        while (found := self.shown.find(text, begin)) < 0:
+        """Read on until the program has written a text; return all that it wrote."""
+        while text not in self.shown:
             self.shown += os.read(self.page, 65536)
-        self.passed = found + len(text)
-        return self.shown[begin : self.passed]
-
-    def type(self, keys: bytes) -> None:
-        os.write(self.page, keys)
+        return self.shown
 
     @property
     def is_as_it_was(self) -> bool:
@@ -116,70 +111,34 @@ def terminal(logs_url: str) -> Iterator[_Terminal]:
 
 
 @pytest.mark.nats
-async def test_the_screen_is_taken_over_redrawn_and_given_back(
-    terminal: _Terminal, publish: Publish
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+async def test_the_screen_is_taken_over_and_given_back(
+    terminal: _Terminal, publish: Publish, number: signal.Signals
 ) -> None:
     await publish("web01", b"a\n")
-    await publish("db01", b"b\n", partition=1)
-
-    def play() -> bytes:
-        terminal.until(b"\x1b[?1049h")
-        terminal.until(b"web01")
-        taken = not terminal.is_as_it_was
-        terminal.resize(12, 40)
-        terminal.program.send_signal(signal.SIGWINCH)
-        terminal.type(b"n")
-        terminal.until(b"hosts 2")
-        terminal.type(b"q")
-        last = terminal.until(b"\x1b[?1049l")
-        assert taken
-        return last
-
-    last = await asyncio.to_thread(play)
-
-    assert await asyncio.to_thread(terminal.program.wait, 20) == 0
-    assert terminal.is_as_it_was
-    assert b"\x1b[?25h" in last  # the cursor is back
-
-
-@pytest.mark.nats
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-async def test_a_signal_gives_the_terminal_back(
-    terminal: _Terminal, number: signal.Signals
-) -> None:
-    await asyncio.to_thread(terminal.until, b"hosts 0")
+    await asyncio.to_thread(terminal.until, b"\x1b[?1049h")
+    await asyncio.to_thread(terminal.until, b"web01")
     terminal.program.send_signal(number)
-    await asyncio.to_thread(terminal.until, b"\x1b[?1049l")
+    shown = await asyncio.to_thread(terminal.until, b"\x1b[?1049l")
 
-    assert await asyncio.to_thread(terminal.program.wait, 20) == 0
+    assert await asyncio.to_thread(terminal.program.wait, 20) in {0, 130}
     assert terminal.is_as_it_was
-
-
-def test_an_error_is_said_on_a_terminal_that_is_as_it_was() -> None:
-    terminal = _Terminal("top", "--server", "nats://127.0.0.1:1")
-    said = terminal.until(b"logbroker run")
-    ended, is_as_it_was = terminal.program.wait(60), terminal.is_as_it_was
-    terminal.close()
-
-    assert b"no broker at nats://127.0.0.1:1" in said
-    assert (ended, is_as_it_was) == (1, True)
+    assert b"\x1b[?25h" in shown  # the cursor is back
 
 
 @pytest.mark.nats
-async def test_without_a_terminal_a_view_is_plain_text(logs_url: str, publish: Publish) -> None:
+async def test_without_a_terminal_a_view_is_plain_text(
+    called: Call, logs_url: str, publish: Publish
+) -> None:
     await publish("web01", b"a\n")
 
     ended = await asyncio.to_thread(
-        subprocess.run,
-        [*LOGBROKER, "top", "--once", "--interval", "200ms", "--server", logs_url],
-        capture_output=True,
-        timeout=20,
+        called, "top", "--once", "--interval", "1s", "--server", logs_url
     )
 
     assert ended.returncode == 0
-    assert b"\x1b" not in ended.stdout
-    assert b"web01" in ended.stdout
-    assert ended.stderr == b""
+    assert "\x1b" not in ended.stdout
+    assert "web01" in ended.stdout
 
 
 _STORED = nanoseconds(NOW)
@@ -194,13 +153,13 @@ def _message(subject: str, lines: int, size: int, waited: float, told: int = 0) 
 
 def _steady() -> Traffic:
     """Return what was counted of ten messages a second of web01, and a message of db01 long ago."""
-    traffic = Traffic(0.0)
-    traffic.known(_STORED - 600 * _SECOND, without_payload("logs.p1.db01", {}, 0))
-    traffic.known(_STORED, _message("logs.p1.slow", 1, 1, waited=30.0))
+    traffic = Traffic(0.0, _STORED)
+    traffic.add(_STORED - 600 * _SECOND, without_payload("logs.p1.db01", {}, 0), 0.0)
+    traffic.add(_STORED - 1, _message("logs.p1.slow", 1, 1, waited=30.0), 0.0)
     for step in range(600):
-        traffic.arrived(_STORED, _message("logs.p0.web01", 5, 1000, waited=2.0), step / 10)
+        traffic.add(_STORED, _message("logs.p0.web01", 5, 1000, waited=2.0), step / 10)
         # what a receiver would quarantine has bytes, but no lines and no host
-        traffic.arrived(_STORED, _message("logs.p1.evil", 5, 900, 0.0, told=500), step / 10)
+        traffic.add(_STORED, _message("logs.p1.evil", 5, 900, 0.0, told=500), step / 10)
     return traffic
 
 
@@ -223,7 +182,7 @@ def test_rates_are_those_of_the_last_seconds() -> None:
 
 
 def test_receivers_are_as_fast_as_their_totals_grow() -> None:
-    traffic = Traffic(0.0)
+    traffic = Traffic(0.0, _STORED)
     first, second = a_status().partitions
     for step in range(31):
         committed = replace(first, lines=step * 200, bytes=step * 4000)
@@ -236,24 +195,6 @@ def test_receivers_are_as_fast_as_their_totals_grow() -> None:
     assert fast.bytes_out == pytest.approx(2000, rel=0.15)
     assert unclaimed.lines_out is None
     assert (traffic.view(a_status(), 60.0).partitions[0].lines_out or 0) > 0
-
-
-@pytest.mark.parametrize(
-    ("sizes", "full_in"),
-    [([500, 510, 520, 530, 540], 46.0), ([540, 520], None), ([500, 510], None), ([500] * 9, None)],
-    ids=["ten bytes a second", "it empties", "too soon to say", "it stays"],
-)
-def test_the_time_until_a_stream_is_full_goes_by_its_speed(
-    sizes: list[int], full_in: float | None
-) -> None:
-    traffic = Traffic(0.0)
-    for now, size in enumerate(sizes):
-        status = a_status(streams=(a_stream(bytes=size),))
-        traffic.look(status, float(now))
-
-    view = traffic.view(status, float(len(sizes)))
-
-    assert (view.full_in, view.used) == (full_in, sizes[-1] / 1000)
 
 
 def _drawn(view: View, layout: Layout) -> list[str]:
@@ -292,13 +233,12 @@ def test_a_screen_has_what_fits_and_begins_with_what_is_furthest_behind(height: 
 
 
 def test_what_is_out_of_the_ordinary_is_marked() -> None:
-    view = replace(_view(), skipped=7, trouble="no broker\x1b")
+    view = replace(_view(), trouble="no broker\x1b")
 
     text = "\n".join(_drawn(view, Layout()))
 
     assert "3, 1 silent and 1 slow" in text
     assert text.count("SILENT") == text.count("SLOW") == 1
-    assert "7 messages are in no rate" in text
     assert r"NO ANSWER: no broker\x1b" in text
 
 
