@@ -23,13 +23,13 @@ from broker.wire.streams import (
     stream_names,
 )
 from broker.wire.subjects import (
-    bell_names,
     consumer_name,
     host_filter,
     inbox_of,
     own_token,
     partition_filter,
     registry_consumer,
+    wake_names,
 )
 
 __all__ = ["API", "Permissions", "permissions_of"]
@@ -161,13 +161,13 @@ def _of_partition(partition: int, stream: str) -> tuple[str, ...]:
 
 def _partition_api(partition: int, stream: str) -> tuple[str, ...]:
     durable, lines = consumer_name(partition), partition_filter(partition)
-    bells = [
+    wakes = [
         call
-        for bell in bell_names(partition)
+        for wake in wake_names(partition)
         for call in (
-            f"CONSUMER.CREATE.{stream}.{bell}.{lines}",
-            f"CONSUMER.DELETE.{stream}.{bell}",
-            f"CONSUMER.MSG.NEXT.{stream}.{bell}",
+            f"CONSUMER.CREATE.{stream}.{wake}.{lines}",
+            f"CONSUMER.DELETE.{stream}.{wake}",
+            f"CONSUMER.MSG.NEXT.{stream}.{wake}",
         )
     ]
     return (
@@ -175,7 +175,7 @@ def _partition_api(partition: int, stream: str) -> tuple[str, ...]:
         f"CONSUMER.INFO.{stream}.{durable}",
         f"CONSUMER.RESET.{stream}.{durable}",
         f"CONSUMER.MSG.NEXT.{stream}.{durable}",
-        *bells,
+        *wakes,
     )
 
 

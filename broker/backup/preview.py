@@ -127,4 +127,4 @@ def closed_config(
         config["num_replicas"] = options.replicas
     if options.max_age is not None and archive.stream not in BUCKETS:
         config["max_age"] = int(options.max_age.total_seconds()) * _NANOSECONDS
-    return restoring(config, Ancestor(archive.created, archive.until), present)
+    return restoring(config, Ancestor(archive.created, archive.until))

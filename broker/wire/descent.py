@@ -54,35 +54,21 @@ def is_closed(config: Mapping[str, Any]) -> bool:
     return is_being_restored(config) and all(name.startswith(_CLOSED) for name in subjects)
 
 
-def restoring(
-    config: Mapping[str, Any], ancestor: Ancestor, replaced: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def restoring(config: Mapping[str, Any], ancestor: Ancestor) -> dict[str, Any]:
     """Return the configuration of a stream while its archive is read in: no subject that anybody publishes to is its own.
 
-    `ancestor` is the stream that was archived, `replaced` describes the one in whose place it comes (STREAM.INFO).
+    `ancestor` is the stream that was archived.
     """
-    line = [
+    descent = [
         *(Ancestor(one.created, min(one.until, ancestor.until)) for one in ancestors(config)),
-        *_kin(ancestor, replaced),
         ancestor,
     ]
     metadata = _own(config) | {
-        _FROM: json.dumps([[one.created, one.until] for one in line[-_REMEMBERED:]]),
+        _FROM: json.dumps([[one.created, one.until] for one in descent[-_REMEMBERED:]]),
         _RESTORING: _WORDS,
     }
     subjects = {"subjects": [f"{_CLOSED}{config['name']}"]} if "subjects" in config else {}
     return {**config, **subjects, "metadata": metadata}
-
-
-def _kin(ancestor: Ancestor, replaced: Mapping[str, Any] | None) -> list[Ancestor]:
-    """Return a replaced stream that was restored from the same one: they have in common what both have of that."""
-    if replaced is None:
-        return []
-    return [
-        Ancestor(replaced["created"], min(one.until, ancestor.until))
-        for one in ancestors(replaced["config"])
-        if one.created == ancestor.created
-    ]
 
 
 def marked(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,10 +21,10 @@ __all__ = [
     "StreamLayout",
     "consumer_config",
     "existing_in",
+    "largest_in",
     "offset_key",
     "partitions_in",
     "positions_key",
-    "room_in",
     "stream_names",
     "stream_of",
     "streams_among",
@@ -87,7 +87,7 @@ class StreamLayout:
         return stream_of(partition, self.streams)
 
 
-def room_in(max_payload: int) -> int:
+def largest_in(max_payload: int) -> int:
     """Return how large a payload may be where messages have at most `max_payload` bytes."""
     return max_payload - min(PAYLOAD_HEADROOM, max_payload // 2)
 

@@ -11,8 +11,6 @@ __all__ = [
     "InvalidHost",
     "InvalidSubject",
     "Subject",
-    "bell_name",
-    "bell_names",
     "consumer_name",
     "host_filter",
     "inbox_of",
@@ -22,6 +20,8 @@ __all__ = [
     "reader_names",
     "registry_consumer",
     "validate_host",
+    "wake_name",
+    "wake_names",
 ]
 
 _FNV_OFFSET = 0x811C9DC5
@@ -30,7 +30,7 @@ _MAX_HOST_BYTES = 253
 _FORBIDDEN = re.compile(r"[\s*>/\x00-\x1f\x7f-\x9f]")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _HASHED = "="
-_BELLS = 8
+_WAKES = 8
 _READERS = 8
 _PARTITION = re.compile(r"p(0|[1-9][0-9]{0,5})")
 
@@ -118,17 +118,17 @@ def consumer_name(partition: int) -> str:
     return f"receiver-p{partition}"
 
 
-def bell_name(partition: int, epoch: int) -> str:
+def wake_name(partition: int, epoch: int) -> str:
     """Return the name of the throw-away consumer by which a partition's owner hears that there is something for it.
 
     Owners have epochs of their own, so those that follow each other closely do not take it from each other.
     """
-    return f"wake-p{partition}-{epoch % _BELLS}"
+    return f"wake-p{partition}-{epoch % _WAKES}"
 
 
-def bell_names(partition: int) -> tuple[str, ...]:
-    """Return all names that a partition's bell can have, so that a receiver's rights can be limited to them."""
-    return tuple(bell_name(partition, epoch) for epoch in range(_BELLS))
+def wake_names(partition: int) -> tuple[str, ...]:
+    """Return all names that a partition's wake-up consumer can have, so that a receiver's rights can be limited to them."""
+    return tuple(wake_name(partition, epoch) for epoch in range(_WAKES))
 
 
 def registry_consumer(host: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from broker.client.answer import is_level
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 from broker.wire.delivery import Delivery, parse
-from broker.wire.subjects import bell_name, partition_filter
+from broker.wire.subjects import partition_filter, wake_name
 
 __all__ = ["Wake"]
 
@@ -83,7 +83,7 @@ class Wake:
 
     @property
     def _name(self) -> str:
-        return bell_name(self._partition, self.epoch)
+        return wake_name(self._partition, self.epoch)
 
     async def wait(self, sequence: int) -> None:
         """Return when the partition has a message at `sequence` or later; raises `Rejected`, `ConnectionLost`."""

@@ -7,7 +7,7 @@ from nats.aio.client import Client
 
 from broker.app.faults import fault
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
-from broker.wire.streams import room_in
+from broker.wire.streams import largest_in
 
 __all__ = ["Acks", "largest_payload", "patience_for", "send"]
 
@@ -19,7 +19,7 @@ _MOST_DUE = 30.0  # seconds; it grows with every answer that is late
 
 async def largest_payload(connection: Connection) -> int:
     """Return how many bytes the broker takes at a time, beside our headers; waits for a live client."""
-    return room_in((await connection.client()).max_payload)
+    return largest_in((await connection.client()).max_payload)
 
 
 def patience_for(size: int) -> float:

@@ -38,16 +38,6 @@ def test_what_it_has_in_common_with_older_ones_shrinks_with_an_older_backup() ->
     assert ancestors(again) == (replace(OLD, until=60), Ancestor("2026-11-21T00:00:00Z", 60))
 
 
-def test_a_stream_restored_from_the_same_one_that_it_replaces_is_remembered() -> None:
-    replaced = {"created": "between", "config": opened(restoring(PLAIN, OLD), PLAIN)}
-    other = {"created": "stranger", "config": PLAIN}
-
-    again = restoring(PLAIN, Ancestor(OLD.created, 150), replaced)
-
-    assert ancestors(again) == (Ancestor("between", 100), Ancestor(OLD.created, 150))
-    assert ancestors(restoring(PLAIN, OLD, other)) == (OLD,)
-
-
 def test_the_servers_own_metadata_is_not_sent_back() -> None:
     config = {**PLAIN, "metadata": {"_nats.ver": "2.15.1"}}
 
