@@ -57,16 +57,9 @@ _WORKER = (
     ("decompress", ("decode_payload",)),
     ("fetch", ("broker/client/", "nats/", "receiver/consume/", "broker/wire/delivery.py")),
     ("append", ("Output.write",)),
-    ("sync", ("Output.sync", "receiver/storage/writeback.py")),
+    ("sync", ("Output.sync", "receiver/storage/disk.py")),
     ("store", ("receiver/storage/store.py",)),
-    (
-        "judge",
-        (
-            "receiver/consume/judging.py",
-            "receiver/consume/spans.py",
-            "receiver/storage/spans.py",
-        ),
-    ),
+    ("judge", ("receiver/consume/judging.py", "receiver/storage/tables.py")),
     ("commit", ("receiver/consume/claim.py", "receiver/consume/task.py", "broker/wire/offset.py")),
 )
 _ABOUT = """\

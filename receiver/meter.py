@@ -15,9 +15,9 @@ from broker.app.rate import Rate
 from broker.app.units import format_size
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
+from receiver.consume.assignment import Blocked, Done
 from receiver.consume.judging import Finding, Kind
-from receiver.consume.outcome import Blocked, Done
-from receiver.storage.gaps import gap_report
+from receiver.storage.tables import gap_report
 
 __all__ = ["Meter", "Standing", "View"]
 

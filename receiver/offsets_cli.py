@@ -13,8 +13,8 @@ from broker.client.connection import Connection
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.settings import ASKING, ReceiverSettings
+from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
-from receiver.storage.lock import Locked, exclusive_lock
 from receiver.storage.site import Site
 
 __all__ = ["COMMANDS", "offsets"]
@@ -116,7 +116,7 @@ async def _offset(connection: Connection, partition: int) -> Offset:
 
 def _adopted(site: Site, offset: Offset) -> int:
     from receiver.consume.offsets import position_of
-    from receiver.storage.adopt import adopt as take
+    from receiver.storage.site import adopt as take
 
     try:
         make_folder(site.state)

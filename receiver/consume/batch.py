@@ -13,16 +13,15 @@ from broker.client.connection import Arrived
 from broker.wire.delivery import Delivery
 from broker.wire.message import MAX_LINES_BYTES, MalformedMessage, has_ours, predecessor_of
 from broker.wire.subjects import InvalidHost, InvalidSubject
-from receiver.consume.assignment import Assignment
+from receiver.consume.assignment import Assignment, Done
 from receiver.consume.fetch import Chunk
-from receiver.consume.handover import follows, leaves_for
+from receiver.consume.host_moves import follows, leaves_for
 from receiver.consume.judging import Endings, Finding, Judge, Kind, Piece, host_of
 from receiver.consume.open_partition import OpenPartition, Writing
-from receiver.consume.outcome import Done
-from receiver.storage import gaps, moves
-from receiver.storage.gaps import Gap
+from receiver.storage import tables
 from receiver.storage.plan import Run, add_piece
 from receiver.storage.quarantine import Quarantine
+from receiver.storage.tables import Gap
 
 __all__ = ["Batch"]
 
@@ -162,7 +161,7 @@ class Batch:
         missing = [_gap(one) for one in self._judge.findings if one.kind in _MISSING]
         if missing:
             number = assignment.partition
-            self._output.append(gaps.gap_report(number), gaps.lines_of(missing, number))
+            self._output.append(tables.gap_report(number), tables.lines_of(missing, number))
         self._output.sync()
         self._quarantine.sync()
         fault("synced")
@@ -192,9 +191,9 @@ class Batch:
         with store.transaction():
             self._output.put(stored, today, unfinished)
             for host in self._left:
-                moves.leave(store, self._names.own(host), stored.number)
+                tables.leave(store, self._names.own(host), stored.number)
             self._spans.put(stored.number)
-            gaps.put(store, missing, stored.number)
+            tables.put_gaps(store, missing, stored.number)
         self._spans.stored()
         if self._left:
             self._names.forget()

@@ -22,8 +22,8 @@ from broker.wire.descent import ancestors, is_being_restored
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume import offsets
+from receiver.consume.assignment import Done
 from receiver.consume.offsets import FilesMismatch, StreamState, iso
-from receiver.consume.outcome import Done
 from receiver.consume.wake import Wake
 from receiver.storage.position import Batch, Damaged
 from receiver.storage.site import Site

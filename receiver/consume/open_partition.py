@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 
 from broker.wire.message import Followed
 from receiver.consume.assignment import Assignment, Destination
-from receiver.storage import moves
-from receiver.storage.calendar import Calendar
-from receiver.storage.files import Output
+from receiver.storage import tables
 from receiver.storage.folders import Folders
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
+from receiver.storage.output import Output
 from receiver.storage.position import Batch, Position, first_undone
 from receiver.storage.recovery import recover
+from receiver.storage.rotation import Calendar
 from receiver.storage.site import Site
-from receiver.storage.spans import Spans
 from receiver.storage.store import UNKNOWN, Store, path_of
+from receiver.storage.tables import Spans
 from receiver.zones import named_zone
 
 __all__ = ["OpenPartition", "Writing"]
@@ -128,12 +128,12 @@ class OpenPartition:
         """
         known = self.store.span(host, "")
         here = [self._take_over(host, *end) for end in received.items()]
-        moves.take_back(self.store, "host = ?", host)
+        tables.take_back(self.store, "host = ?", host)
         since = known.until if known else 0
         if any(
             end.sequence > since for end, is_here in zip(received, here, strict=True) if not is_here
         ):
-            moves.forget_spans(self.store, host)
+            tables.forget_spans(self.store, host)
         self.names.forget()
         self.spans = Spans(self.store)
 
@@ -141,7 +141,7 @@ class OpenPartition:
         """Return whether the store of a partition is here, and all that was received of it in that."""
         try:
             with Store(path_of(self.site.state, end.partition)) as before:
-                moves.take_over(self.store, before, host)
+                tables.take_over(self.store, before, host)
                 batch = before.batch()
                 return batch is not None and batch.until >= reached
         except FileNotFoundError:

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from receiver.consume.assignment import Place
-from receiver.storage.opening import descriptor_of, read, sync_folder
+from receiver.storage.disk import descriptor_of, read, sync_folder
 
 __all__ = ["MARKED", "Elsewhere", "held", "is_held", "look", "place_of"]
 

@@ -21,19 +21,28 @@ from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.subjects import Subject
 from receiver.consume import background
-from receiver.consume.assignment import Assignment, Destination, Turn
+from receiver.consume.assignment import (
+    Assignment,
+    Blocked,
+    Cause,
+    Destination,
+    Done,
+    Ending,
+    Report,
+    Superseded,
+    Turn,
+)
 from receiver.consume.batch import Batch
 from receiver.consume.claim import Entry, Taken, hold_against_stream
 from receiver.consume.fetch import Chunk, Reading
-from receiver.consume.handover import MustWait, follows, require_received
+from receiver.consume.host_moves import MustWait, follows, require_received
 from receiver.consume.judging import host_of
 from receiver.consume.offsets import StreamMismatch, nanoseconds, position_of
 from receiver.consume.open_partition import OpenPartition
-from receiver.consume.outcome import Blocked, Cause, Done, Ending, Report, Superseded
 from receiver.consume.place import Elsewhere, look
+from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
 from receiver.storage.layout import Days
-from receiver.storage.lock import Locked, exclusive_lock
 from receiver.storage.position import Damaged
 
 __all__ = ["run", "stand_by"]

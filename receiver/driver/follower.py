@@ -14,15 +14,23 @@ from broker.app.exits import ConfigurationError, FencedError, OperatorError
 from broker.app.faults import fault
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.subjects import consumer_name
-from receiver.consume.assignment import Assignment, Stay, Turn
+from receiver.consume.assignment import (
+    Assignment,
+    Blocked,
+    Cause,
+    Ending,
+    Report,
+    Stay,
+    Superseded,
+    Turn,
+)
 from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.offsets import StreamMismatch, StreamRestored
-from receiver.consume.outcome import Blocked, Cause, Ending, Report, Superseded
 from receiver.consume.wake import Wake
 from receiver.driver.jobs import Jobs
 from receiver.driver.patience import pause, unless
 from receiver.meter import Meter
-from receiver.storage.calendar import Calendar
+from receiver.storage.rotation import Calendar
 
 __all__ = ["Follower", "Pace", "RotationTimer"]
 

@@ -19,14 +19,14 @@ from receiver.consume.judging import Endings, Piece
 from receiver.consume.place import MARKED
 from receiver.replay.reading import Refused
 from receiver.storage import plan
-from receiver.storage.calendar import Calendar
-from receiver.storage.compression import compress_segment
-from receiver.storage.files import Output
+from receiver.storage.disk import read, sync_folder
 from receiver.storage.folders import make_folder
 from receiver.storage.layout import DEFAULT, Days, Layout
 from receiver.storage.names import Names
-from receiver.storage.opening import read, sync_folder
+from receiver.storage.output import Output
 from receiver.storage.quarantine import Quarantine
+from receiver.storage.retention import compress_segment
+from receiver.storage.rotation import Calendar
 from receiver.storage.store import Store
 from receiver.zones import named_zone
 

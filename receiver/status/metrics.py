@@ -15,8 +15,8 @@ from prometheus_client.core import (
 )
 
 from broker.app.pages import metrics_page
+from receiver.consume.assignment import Cause
 from receiver.consume.judging import Kind
-from receiver.consume.outcome import Cause
 from receiver.meter import Standing, View
 
 __all__ = ["Metrics"]

@@ -34,9 +34,9 @@ from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from broker.wire.subjects import partition_filter
 from receiver.driver.presence import report_of
 from receiver.settings import ReceiverSettings
-from receiver.storage.gaps import missing
 from receiver.storage.position import Damaged
 from receiver.storage.store import Store
+from receiver.storage.tables import missing
 
 __all__ = [
     "Blockade",

@@ -13,8 +13,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from receiver.permissions import Permissions
-from receiver.storage import writeback
-from receiver.storage.opening import REFUSED, sync_folder
+from receiver.storage import disk
+from receiver.storage.disk import REFUSED, sync_folder
 
 __all__ = [
     "Folders",
@@ -139,14 +139,14 @@ class Folders:
 
     def can_sync_all(self) -> bool:
         """Whether one sync of the output folder's file system is as good as one of each file."""
-        return writeback.can_sync_all(self._root)
+        return disk.can_sync_all(self._root)
 
     def sync_all(self) -> None:
         """Bring to disk what was written on the output folder's file system since it was opened, and all changed names.
 
         Raises OSError.
         """
-        if not writeback.sync_all(self._root):
+        if not disk.sync_all(self._root):
             raise OSError(errno.EOPNOTSUPP, "cannot be synced as a whole")
         elsewhere = {folder for folder in self._changed if self._device_of(folder) != self.device}
         self._changed = elsewhere

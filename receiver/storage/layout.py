@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 
-from receiver.storage.calendar import Calendar, Period
-from receiver.storage.rotation import is_closed, stem_of
+from receiver.storage.rotation import Calendar, Period, is_closed, stem_of
 
 __all__ = [
     "DEFAULT",

@@ -4,8 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from receiver.storage.calendar import Calendar
-from receiver.storage.rotation import is_due
+from receiver.storage.rotation import Calendar, is_due
 from receiver.storage.store import FileRow, SegmentRow
 
 __all__ = ["Live", "Run", "Step", "add_piece", "difference", "planned"]

@@ -11,9 +11,9 @@ from itertools import groupby
 
 from broker.app.faults import fault
 from receiver.storage.folders import Folders
-from receiver.storage.moves import take_back
 from receiver.storage.position import Position
 from receiver.storage.store import FileRow, SegmentRow, Store
+from receiver.storage.tables import take_back
 
 __all__ = ["recover"]
 

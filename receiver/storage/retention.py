@@ -2,29 +2,129 @@
 
 The stores say which segments there are, and which of them an undo may still need: no folder is walked. Age counts from
 the newest line that was received, and never from later than now: this machine's clock alone may be years ahead at a boot.
+A segment is compressed whole and on disk, or left as it was: killed at any moment, the next look finishes it.
 """
 
 import errno
+import gzip
 import logging
 import os
 import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import IO, Any
+
+import zstandard
 
 from broker.app.faults import fault
 from broker.app.units import format_size
-from receiver.storage.compression import compress_segment, compressed_form
+from receiver.storage.disk import (
+    Locked,
+    descriptor_of,
+    exclusive_lock,
+    is_regular,
+    opened,
+    sync_folder,
+)
 from receiver.storage.folders import remove_empty, within
 from receiver.storage.layout import Layout
-from receiver.storage.lock import Locked, exclusive_lock
 from receiver.storage.position import Damaged
+from receiver.storage.rotation import SUFFIXES
 from receiver.storage.store import SegmentRow, Store
 
-__all__ = ["ClosedSegment", "Limits", "Order", "Retention", "be_modest", "superfluous"]
+__all__ = [
+    "ClosedSegment",
+    "Limits",
+    "Order",
+    "Retention",
+    "be_modest",
+    "compress_segment",
+    "compressed_form",
+    "superfluous",
+]
+
+_PIECE = 1024 * 1024
+
+
+def compress_segment(plain: Path, method: str, stopped: Callable[[], bool]) -> None:
+    """Put the compressed form in the place of a segment, with its mode, owner and time; raises OSError.
+
+    One caller at a time. What is compressed already, in whatever way, stays so. Leaves off soon after `stopped()` is true.
+    A file of a day may have got lines since it was compressed: it stays beside its compressed form, which has another time.
+    """
+    with suppress(FileNotFoundError):
+        if not is_regular(plain):
+            return
+        found = compressed_form(plain)
+        if found is None and method in SUFFIXES:
+            found = _written(plain, SUFFIXES[method], stopped)
+        if found and found.lstat().st_mtime_ns == plain.lstat().st_mtime_ns:
+            plain.unlink()
+
+
+def compressed_form(plain: Path) -> Path | None:
+    """Return the compressed form of a segment, None where there is none; a link to one is none. Raises OSError."""
+    forms = (plain.with_name(plain.name + suffix) for suffix in SUFFIXES.values())
+    return next(filter(is_regular, forms), None)
+
+
+def _written(plain: Path, suffix: str, stopped: Callable[[], bool]) -> Path | None:
+    """Write the compressed form; None where that was broken off, or the segment has grown meanwhile."""
+    half, form = plain.with_name(f".{plain.name}.new"), plain.with_name(plain.name + suffix)
+    half.unlink(missing_ok=True)  # of a process that died over it
+    try:
+        with (
+            opened(plain) as source,
+            os.fdopen(
+                descriptor_of(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
+            ) as raw,
+        ):
+            if not _compress(source, raw, suffix, stopped):
+                return None
+        fault("compressed")
+        half.replace(form)
+    finally:
+        half.unlink(missing_ok=True)
+    sync_folder(plain.parent)
+    fault("packed")
+    return form
+
+
+def _compress(source: IO[bytes], raw: IO[bytes], suffix: str, stopped: Callable[[], bool]) -> bool:
+    with _WRITERS[suffix](raw) as packed:
+        while piece := source.read(_PIECE):
+            if stopped():
+                return False
+            packed.write(piece)
+    raw.flush()
+    like = os.fstat(source.fileno())
+    if like.st_size != source.tell():
+        return False
+    with suppress(PermissionError):  # that's fine: only root may give a file away
+        os.fchown(raw.fileno(), like.st_uid, like.st_gid)
+    os.fchmod(raw.fileno(), like.st_mode & 0o777)
+    os.utime(raw.fileno(), ns=(like.st_mtime_ns, like.st_mtime_ns))
+    os.fsync(raw.fileno())
+    return True
+
+
+def _zstd(raw: IO[bytes]) -> AbstractContextManager[Any]:
+    return zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False)
+
+
+def _gzip(raw: IO[bytes]) -> AbstractContextManager[Any]:
+    return gzip.GzipFile(fileobj=raw, mode="wb", mtime=0)
+
+
+_WRITERS: dict[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {
+    ".zst": _zstd,
+    ".gz": _gzip,
+}
+
 
 _MODEST = (
     15  # of 19 steps of niceness: receiving goes first wherever there are fewer cores than work

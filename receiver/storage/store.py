@@ -15,9 +15,8 @@ from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from receiver.storage.opening import REFUSED, is_regular, sync_folder, uri_of
+from receiver.storage.disk import REFUSED, is_local, is_regular, sync_folder, uri_of
 from receiver.storage.position import Batch, Damaged
-from receiver.storage.writeback import is_local
 
 __all__ = ["UNKNOWN", "FileRow", "SegmentRow", "SpanRow", "Store", "path_of"]
 
@@ -27,7 +26,7 @@ UNKNOWN = "?"
 _VERSION = 1
 _PATIENCE = 20.0  # seconds for somebody else who reads or writes the store
 _MOST_CACHED = 50_000  # rows
-_LEAST_ROOM = 64 * 1024  # bytes
+_LEAST_SPACE = 64 * 1024  # bytes
 
 _SCHEMA = """
 CREATE TABLE batch (
@@ -173,9 +172,9 @@ class Store:
             self.close()
             raise
 
-    def _open(self, place: str) -> None:
+    def _open(self, uri: str) -> None:
         self._sql = sqlite3.connect(
-            place, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+            uri, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
         )
 
     def _prepare(self, *, make: bool) -> None:
@@ -398,6 +397,6 @@ class Store:
 
 def _is_full(folder: Path) -> bool:
     with suppress(OSError):
-        room = os.statvfs(folder)
-        return room.f_bavail * room.f_frsize < _LEAST_ROOM
+        space = os.statvfs(folder)
+        return space.f_bavail * space.f_frsize < _LEAST_SPACE
     return False

@@ -20,11 +20,11 @@ import zstandard
 from receiver.consume.judging import Endings, Piece
 from receiver.replay.reading import Reader, Run
 from receiver.replay.span import Span, StreamSpan
-from receiver.storage.compression import compressed_form
+from receiver.storage.disk import opened
 from receiver.storage.folders import within
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
-from receiver.storage.opening import opened
+from receiver.storage.retention import compressed_form
 from receiver.storage.store import Store
 from receiver.zones import named_zone
 
@@ -158,12 +158,12 @@ def _open(path: Path) -> Iterator[IO[bytes]]:
     """Open a file, or the compressed form that has taken its place; raises OSError."""
     suffix = ""
     try:
-        raw = opened(path, "rb")
+        raw = opened(path)
     except FileNotFoundError:
         form = compressed_form(path)
         if form is None:
             raise
-        raw, suffix = opened(form, "rb"), form.suffix
+        raw, suffix = opened(form), form.suffix
     with raw:
         if suffix == ".gz":
             with gzip.GzipFile(fileobj=raw) as file:

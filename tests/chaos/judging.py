@@ -12,8 +12,8 @@ import zstandard
 
 from bench.oracle import Verdict, judge
 from broker.wire.subjects import partition_of
-from receiver.storage.gaps import GAP_REPORTS
 from receiver.storage.store import Store, path_of
+from receiver.storage.tables import GAP_REPORTS
 from tests.chaos.hands import received_with, untold
 from tests.chaos.losses import Audit, Key, Source, audit, without
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes
+from receiver.consume.assignment import Done
 from receiver.consume.judging import Finding, Kind
-from receiver.consume.outcome import Done
 from receiver.meter import Meter
-from receiver.storage.gaps import gap_report
+from receiver.storage.tables import gap_report
 from tests.chaos.host import Host
 from tests.chaos.judging import judged, repeats
 from tests.chaos.program import Supervisor

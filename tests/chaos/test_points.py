@@ -22,7 +22,7 @@ from bench.traffic import Traffic
 from broker.app.faults import VARIABLE
 from broker.client.connection import Connection
 from receiver.faults import IN_BATCH, IN_DRIVER, IN_TURN, IN_UNDO
-from receiver.storage.gaps import GAP_REPORTS
+from receiver.storage.tables import GAP_REPORTS
 from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
 from tests.receiver.partition import ask, ours

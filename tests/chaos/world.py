@@ -28,7 +28,7 @@ from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rej
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from broker.wire.subjects import partition_of
-from receiver.storage.lock import exclusive_lock
+from receiver.storage.disk import exclusive_lock
 from tests.chaos.disks import Disk
 from tests.chaos.hands import Taken
 from tests.chaos.host import Host

@@ -14,8 +14,8 @@ from broker.client.connection import Connection
 from broker.report import SUBJECT
 from broker.wire.streams import STREAM
 from broker.wire.subjects import partition_of
-from receiver.consume.outcome import Done
-from receiver.storage.gaps import GAP_REPORTS
+from receiver.consume.assignment import Done
+from receiver.storage.tables import GAP_REPORTS
 from tests.receiver.partition import Partition, ask
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.timeout(360)]

@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from receiver.storage import writeback
+from receiver.storage import disk
 
 _SYNCS = ("fsync", "fdatasync")
 _WRITES = ("write", "writev")
@@ -57,7 +57,7 @@ class FaultyDisk:
 
     @contextmanager
     def plugged_in(self) -> Iterator[None]:
-        opened, io_opened, syncfs = os.open, io.open, writeback._syncfs
+        opened, io_opened, syncfs = os.open, io.open, disk._syncfs
         connect = sqlite3.connect
         try:
             for name in _CALLS:
@@ -65,10 +65,10 @@ class FaultyDisk:
             os.open = self._open(opened)  # type: ignore[assignment] # has the same parameters
             sqlite3.connect = self._connect(connect)
             io.open = self._io_open  # type: ignore[assignment] # knows the modes that are used
-            writeback._syncfs = syncfs and self._sync_whole(syncfs)
+            disk._syncfs = syncfs and self._sync_whole(syncfs)
             yield
         finally:
-            os.open, io.open, writeback._syncfs = opened, io_opened, syncfs
+            os.open, io.open, disk._syncfs = opened, io_opened, syncfs
             sqlite3.connect = connect
             for name in _CALLS:
                 setattr(os, name, self._real[name])

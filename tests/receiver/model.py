@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.received import read_segment
 from receiver.storage import rotation
-from receiver.storage.gaps import GAP_REPORTS
+from receiver.storage.tables import GAP_REPORTS
 
 __all__ = ["Folder", "Model", "Sent"]
 

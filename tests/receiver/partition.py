@@ -24,8 +24,18 @@ from broker.wire.message import MAX_ID_BYTES, Identity, Origin, Section, Span, e
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume import task
-from receiver.consume.assignment import Assignment, Destination, Stay, Turn
-from receiver.consume.outcome import Blocked, Cause, Done, Ending, Report, Superseded
+from receiver.consume.assignment import (
+    Assignment,
+    Blocked,
+    Cause,
+    Destination,
+    Done,
+    Ending,
+    Report,
+    Stay,
+    Superseded,
+    Turn,
+)
 
 Answer = TypeVar("Answer")
 

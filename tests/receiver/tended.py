@@ -14,14 +14,21 @@ from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume import fetch, task
-from receiver.consume.assignment import Assignment, Destination, Stay, Turn
+from receiver.consume.assignment import (
+    Assignment,
+    Blocked,
+    Cause,
+    Destination,
+    Report,
+    Stay,
+    Superseded,
+    Turn,
+)
 from receiver.consume.claim import Claim
 from receiver.consume.offsets import FilesMismatch, StreamMismatch, position_of
-from receiver.consume.outcome import Blocked, Cause, Report, Superseded
 from receiver.status.move import carry_out, propose
-from receiver.storage.adopt import adopt
 from receiver.storage.layout import Layout
-from receiver.storage.site import Site
+from receiver.storage.site import Site, adopt
 from receiver.storage.store import Store
 from tests.receiver.faulty_disk import Died, FaultyDisk
 from tests.receiver.model import Folder, Model, Sent

@@ -11,8 +11,8 @@ from broker.client import bucket
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume import claim as room
+from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, Entry, Taken
-from receiver.consume.outcome import Done
 from tests.lagging import Lagging
 from tests.receiver.flaky import Flaky
 

@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
+from receiver.consume.assignment import Blocked, Cause, Done
 from receiver.consume.judging import Finding, Kind
-from receiver.consume.outcome import Blocked, Cause, Done
 from receiver.meter import Meter, View
 from receiver.status.metrics import Metrics
 

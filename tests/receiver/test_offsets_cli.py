@@ -15,8 +15,8 @@ from broker.app.exits import OperatorError
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from receiver.cli import logreceiver
+from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim
-from receiver.consume.outcome import Done
 from receiver.driver.presence import Presence
 from receiver.status import status
 from receiver.storage.site import Site

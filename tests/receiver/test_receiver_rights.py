@@ -12,8 +12,7 @@ from bench.processes import Processes
 from broker.app.exits import FencedError
 from broker.client.bucket import read
 from broker.client.connection import Connection
-from receiver.consume.assignment import Stay
-from receiver.consume.outcome import Cause, Ending
+from receiver.consume.assignment import Cause, Ending, Stay
 from receiver.driver.partitions import find_partitions
 from receiver.driver.presence import Life, Presence, life_of, report_of
 from tests import secured

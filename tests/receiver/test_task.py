@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench.processes import wait_until
-from receiver.consume.assignment import Stay
-from receiver.consume.outcome import Cause, Done, Ending, Superseded
-from receiver.storage.lock import exclusive_lock
+from receiver.consume.assignment import Cause, Done, Ending, Stay, Superseded
+from receiver.storage.disk import exclusive_lock
 from receiver.storage.retention import Order, Retention
 from tests.receiver.partition import Partition, blocked, ours
 

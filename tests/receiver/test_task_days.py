@@ -9,8 +9,7 @@ import pytest
 import zstandard
 
 from receiver.consume import task
-from receiver.consume.assignment import Turn
-from receiver.consume.outcome import Done, Ending
+from receiver.consume.assignment import Done, Ending, Turn
 from receiver.storage.layout import Layout
 from receiver.storage.retention import Limits, Order, Retention
 from tests.receiver.partition import Partition

@@ -15,11 +15,10 @@ import pytest
 
 from bench.processes import wait_until
 from receiver.consume import task
-from receiver.consume.assignment import Stay
-from receiver.consume.outcome import Cause, Done
+from receiver.consume.assignment import Cause, Done, Stay
 from receiver.consume.place import place_of
 from receiver.faults import IN_BATCH
-from receiver.storage import writeback
+from receiver.storage.disk import can_sync_all
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.partition import Partition, blocked, ours
 
@@ -73,7 +72,7 @@ def unsafe(disk: FaultyDisk) -> list[str]:
 def is_trusted(folder: Path) -> bool:
     opened = os.open(folder, os.O_RDONLY)
     try:
-        return writeback.can_sync_all(opened)
+        return can_sync_all(opened)
     finally:
         os.close(opened)
 
@@ -136,7 +135,7 @@ def test_whichever_call_fails_everything_is_there_once_when_the_trouble_is_over(
 def test_what_a_failed_sync_may_have_lost_is_cut_off_and_written_again(
     partition: Partition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
-    monkeypatch.setattr("receiver.storage.files._MANY", many)
+    monkeypatch.setattr("receiver.storage.output._MANY", many)
     partition.claim()
     partition.publish(*_FIRST)
     begin = partition.receive().until

@@ -10,10 +10,9 @@ from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
-from receiver.consume.assignment import Stay
+from receiver.consume.assignment import Cause, Done, Ending, Stay
 from receiver.consume.claim import Claim
 from receiver.consume.offsets import StreamMismatch
-from receiver.consume.outcome import Cause, Done, Ending
 from tests.receiver.partition import Partition, blocked, ours
 
 pytestmark = pytest.mark.nats

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.consume.assignment import Stay
-from receiver.consume.outcome import Done, Ending
+from receiver.consume.assignment import Done, Ending, Stay
 from receiver.faults import IN_BATCH
 from tests.receiver.partition import Partition, lines_of, message
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.consume.outcome import Cause, Done
+from receiver.consume.assignment import Cause, Done
 from tests.descriptors import held_here
 from tests.receiver.partition import Partition, blocked, ours
 
@@ -27,8 +27,8 @@ def test_more_hosts_than_descriptors_are_written_whole(
     partition: Partition, monkeypatch: pytest.MonkeyPatch, kinds: set[str]
 ) -> None:
     """Whether each file is synced, or the file system that holds them all."""
-    monkeypatch.setattr("receiver.storage.files._MOST_OPEN", 3)
-    monkeypatch.setattr("receiver.storage.writeback._TRUSTED", kinds)
+    monkeypatch.setattr("receiver.storage.output._MOST_OPEN", 3)
+    monkeypatch.setattr("receiver.storage.disk._TRUSTED", kinds)
     small = replace(partition, rotate_size=30)
     hosts = [f"host{n}" for n in range(10)]
     before = held_here()

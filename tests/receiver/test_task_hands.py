@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from bench.processes import wait_until
-from receiver.consume.assignment import Stay, Turn
-from receiver.consume.outcome import Cause, Done, Report
-from receiver.storage.files import Output
+from receiver.consume.assignment import Cause, Done, Report, Stay, Turn
+from receiver.storage.output import Output
 from tests.receiver.partition import Partition, blocked
 
 pytestmark = pytest.mark.nats

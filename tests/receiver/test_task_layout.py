@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from receiver.consume import task
-from receiver.consume.assignment import Destination, Stay
-from receiver.consume.outcome import Cause, Done, Ending
+from receiver.consume.assignment import Cause, Destination, Done, Ending, Stay
 from receiver.permissions import Permissions
 from receiver.storage.layout import Layout
 from receiver.storage.retention import Limits, Order, Retention

@@ -9,7 +9,7 @@ import pytest
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import STREAM
-from receiver.storage.gaps import gap_report
+from receiver.storage.tables import gap_report
 from tests.conftest import apply_topology
 from tests.receiver.partition import Partition, ours
 

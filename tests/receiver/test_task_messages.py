@@ -9,8 +9,8 @@ import pytest
 import zstandard
 
 from receiver.consume import fetch
+from receiver.consume.assignment import Done
 from receiver.consume.judging import Kind
-from receiver.consume.outcome import Done
 from tests.receiver.partition import Partition, lines_of, message, ours
 
 pytestmark = pytest.mark.nats

@@ -9,11 +9,10 @@ import pytest
 from broker.client.connection import Connection
 from broker.wire.message import Followed, Origin, encode_origin
 from receiver.consume import task
+from receiver.consume.assignment import Cause, Done
 from receiver.consume.offsets import position_of
-from receiver.consume.outcome import Cause, Done
 from receiver.faults import IN_BATCH
-from receiver.storage.adopt import adopt
-from receiver.storage.site import Site
+from receiver.storage.site import Site, adopt
 from tests.partitions import add_subjects, change_partitions
 from tests.receiver.partition import Partition, blocked, lines_of, message
 

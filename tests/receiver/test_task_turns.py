@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from receiver.consume import task
-from receiver.consume.assignment import Destination, Turn
-from receiver.consume.outcome import Done
+from receiver.consume.assignment import Destination, Done, Turn
 from receiver.faults import IN_TURN
-from receiver.storage.calendar import Calendar
 from receiver.storage.retention import Order, Retention
+from receiver.storage.rotation import Calendar
 from receiver.zones import named_zone
 from tests.receiver.partition import Partition
 

@@ -10,8 +10,8 @@ import pytest
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
+from receiver.consume.assignment import Cause, Done
 from receiver.consume.claim import Claim
-from receiver.consume.outcome import Cause, Done
 from receiver.storage.site import Site
 from tests.receiver.partition import Partition, blocked
 

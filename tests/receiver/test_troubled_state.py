@@ -19,10 +19,9 @@ from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.cli import logreceiver
-from receiver.consume.assignment import Turn
+from receiver.consume.assignment import Cause, Done, Turn
 from receiver.consume.claim import Claim
-from receiver.consume.outcome import Cause, Done
-from receiver.storage.lock import exclusive_lock
+from receiver.storage.disk import exclusive_lock
 from receiver.storage.site import Site
 from tests.receiver.partition import Partition, blocked, ours
 

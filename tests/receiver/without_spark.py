@@ -20,7 +20,7 @@ from receiver.consume.wake import Wake
 from receiver.driver.follower import Follower, Pace, RotationTimer
 from receiver.driver.jobs import Jobs
 from receiver.meter import Meter
-from receiver.storage.calendar import Calendar
+from receiver.storage.rotation import Calendar
 from receiver.storage.site import Site
 
 PACE = Pace(64_000_000, LARGEST_PULL, Stay(20.0, 5.0, 0.05, 4.0), once=False)

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from broker.wire.delivery import Arrived, Delivery
 from broker.wire.message import MAX_LINES_BYTES
-from receiver.consume.assignment import Assignment, Destination
+from receiver.consume.assignment import Assignment, Destination, Done
 from receiver.consume.batch import Batch
 from receiver.consume.fetch import Chunk
 from receiver.consume.judging import Kind
-from receiver.consume.outcome import Done
 from tests.receiver.partition import Partition, lines_of, message, ours
 from tests.receiver.stored import opened
 

@@ -12,9 +12,9 @@ from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.descent import Ancestor, opened, restoring
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
+from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim
 from receiver.consume.offsets import StreamMismatch
-from receiver.consume.outcome import Done
 from tests.receiver.flaky import Flaky
 
 pytestmark = pytest.mark.nats

@@ -12,9 +12,9 @@ from broker.topology import Topology
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume import claim as room
+from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, Entry, Taken
 from receiver.consume.offsets import nanoseconds
-from receiver.consume.outcome import Done
 from tests.conftest import Server, apply_topology
 from tests.receiver.flaky import Flaky
 

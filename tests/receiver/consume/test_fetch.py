@@ -11,8 +11,8 @@ import pytest
 from broker.client.connection import Connection, ConnectionLost
 from broker.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM, consumer_config
 from receiver.consume import background
+from receiver.consume.assignment import Blocked, Cause, Done
 from receiver.consume.fetch import Reading
-from receiver.consume.outcome import Blocked, Cause, Done
 from tests.receiver.partition import Partition
 from tests.receiver.proxy import Proxy
 

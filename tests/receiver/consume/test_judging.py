@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from broker.wire.message import MalformedMessage, Section, Span
 from receiver.consume.judging import Endings, Judge, Kind, Piece, Source
 from receiver.consume.judging import judge as judged_alone
-from receiver.storage.spans import Spans
 from receiver.storage.store import Store
+from receiver.storage.tables import Spans
 from tests.receiver.partition import lines_of, message, ours
 
 STORED = 10**18

@@ -17,15 +17,14 @@ from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from receiver.consume import task
-from receiver.consume.assignment import LARGEST_PULL, Assignment, Stay
+from receiver.consume.assignment import LARGEST_PULL, Assignment, Ending, Report, Stay
 from receiver.consume.claim import Claim
-from receiver.consume.outcome import Ending, Report
 from receiver.consume.wake import Wake
 from receiver.driver import follower as room
 from receiver.driver.follower import Follower, Pace, RotationTimer
 from receiver.driver.jobs import Jobs
 from receiver.meter import Meter
-from receiver.storage.calendar import Calendar
+from receiver.storage.rotation import Calendar
 from tests.conftest import Server, apply_topology
 from tests.receiver.partition import Partition, ours
 

@@ -14,9 +14,9 @@ from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.consume import claim, offsets, task
 from receiver.consume.assignment import Assignment
 from receiver.consume.claim import Claim, stream_state
-from receiver.consume.outcome import Done, Ending, Report
+from receiver.consume.assignment import Done, Ending, Report
 from receiver.driver import follower as room
-from receiver.storage.lock import exclusive_lock
+from receiver.storage.disk import exclusive_lock
 from tests.conftest import Server, apply_topology
 from tests.receiver.driver.test_follower import NOW, Loop, lines
 from tests.receiver.partition import Partition

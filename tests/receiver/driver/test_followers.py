@@ -14,7 +14,7 @@ from broker.client.connection import Connection
 from broker.wire.streams import STREAM, StreamLayout
 from receiver.consume import task
 from receiver.consume.assignment import Assignment, Destination
-from receiver.consume.outcome import Report
+from receiver.consume.assignment import Report
 from receiver.driver.driver import Followers, Shared, order_of
 from receiver.driver.presence import Presence
 from receiver.driver.retention import RetentionWorker

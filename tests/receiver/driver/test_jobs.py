@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from receiver.consume.assignment import Assignment
-from receiver.consume.outcome import Done, Ending, Report
+from receiver.consume.assignment import Assignment, Done, Ending, Report
 from receiver.driver.jobs import Jobs
 
 

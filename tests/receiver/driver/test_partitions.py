@@ -9,8 +9,8 @@ import pytest
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout, subjects_in
+from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, Entry
-from receiver.consume.outcome import Done
 from receiver.driver.partitions import Partitions, find_partitions, wait_for_partitions
 
 pytestmark = pytest.mark.nats

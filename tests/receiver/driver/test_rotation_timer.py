@@ -6,7 +6,7 @@ import pytest
 
 from receiver.consume.assignment import Turn
 from receiver.driver.follower import RotationTimer
-from receiver.storage.calendar import Calendar
+from receiver.storage.rotation import Calendar
 
 HOUR = 3_600_000_000_000
 SECOND = 1_000_000_000

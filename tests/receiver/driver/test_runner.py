@@ -10,7 +10,7 @@ from pyspark import SparkContext
 
 from broker.app.exits import OperatorError
 from receiver.consume.assignment import Assignment, Destination
-from receiver.consume.outcome import Blocked, Cause
+from receiver.consume.assignment import Blocked, Cause
 from receiver.driver.jobs import run_job
 
 

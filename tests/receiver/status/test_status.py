@@ -18,7 +18,7 @@ from receiver.status.status import (
     status_json,
     status_table,
 )
-from receiver.storage.gaps import Gap, put
+from receiver.storage.tables import Gap, put
 from tests.receiver.stored import add, begun
 
 NOON = 1_800_000_000_000_000_000

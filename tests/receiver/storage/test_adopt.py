@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from receiver.storage.adopt import adopt
 from receiver.storage.position import Batch, Position
-from receiver.storage.site import Site
+from receiver.storage.site import Site, adopt
 from receiver.storage.store import FileRow, SpanRow, Store
 
 PAGE = 4096

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.storage.calendar import ALWAYS, Calendar, Period
+from receiver.storage.rotation import ALWAYS, Calendar, Period
 
 BERLIN = ZoneInfo("Europe/Berlin")
 LORD_HOWE = ZoneInfo("Australia/Lord_Howe")  # puts its clock back by half an hour

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from receiver.permissions import Permissions
-from receiver.storage import folders, writeback
+from receiver.storage import disk, folders
 from receiver.storage.folders import Folders, make_folder
 
 
@@ -56,7 +56,7 @@ def test_thousands_of_changed_folders_take_few_syncs(
     opened.sync()
 
     opened.close()
-    assert len(syncs) < 500 or not writeback.sync_all(os.open(tmp_path, os.O_RDONLY))
+    assert len(syncs) < 500 or not disk.sync_all(os.open(tmp_path, os.O_RDONLY))
 
 
 def test_an_error_names_the_whole_path(tmp_path: Path) -> None:

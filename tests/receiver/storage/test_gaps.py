@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from receiver.consume.outcome import Done
+from receiver.consume.assignment import Done
 from receiver.faults import IN_BATCH
-from receiver.storage.gaps import Missing, gap_report, missing
 from receiver.storage.store import Store
+from receiver.storage.tables import Missing, gap_report, missing
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from receiver.consume.outcome import Done
+from receiver.consume.assignment import Done
 from receiver.storage import rotation
-from receiver.storage.lock import exclusive_lock
+from receiver.storage.disk import exclusive_lock
 from receiver.storage.retention import Limits, Order, Retention
 from tests.receiver.partition import Partition
 from tests.receiver.stored import add, age, begun

@@ -16,7 +16,12 @@ from broker.wire.streams import OFFSETS_BUCKET, offset_key, stream_of
 from broker.wire.subjects import Subject
 from receiver.consume.claim import stream_state
 
-__all__ = ["MustWait", "follows", "leaves_for", "require_received"]
+__all__ = [
+    "MustWait",
+    "follows",
+    "leaves_for",
+    "require_received",
+]
 
 _NO_MESSAGE = 10037
 _SKEW = 10_000_000_000  # nanoseconds by which the clocks of two servers of a cluster may differ

@@ -13,13 +13,12 @@ from pathlib import Path
 
 from broker.app.faults import fault
 from receiver.permissions import Permissions
-from receiver.storage import rotation, writeback
-from receiver.storage.calendar import Calendar
-from receiver.storage.compression import SUFFIXES
+from receiver.storage import disk, rotation
 from receiver.storage.folders import Folders, give, most_open
 from receiver.storage.names import Names
 from receiver.storage.plan import Live, Run, Step, difference, planned
 from receiver.storage.position import Batch
+from receiver.storage.rotation import Calendar
 from receiver.storage.store import UNKNOWN, FileRow, SegmentRow, Store
 
 __all__ = ["Output"]
@@ -157,7 +156,9 @@ class Output:
     def _is_given(self, path: str) -> bool:
         """Say whether a closed segment is there that the store does not know: it is never overwritten."""
         try:
-            return any(self.folders.find(path + suffix) for suffix in ("", *SUFFIXES.values()))
+            return any(
+                self.folders.find(path + suffix) for suffix in ("", *rotation.SUFFIXES.values())
+            )
         except OSError:
             return True
 
@@ -196,9 +197,9 @@ class Output:
             total = sum(map(len, part))
             written = os.writev(descriptor, part)
             if written != total:
-                writeback.write_rest(descriptor, b"".join(part)[written:])
+                disk.write_rest(descriptor, b"".join(part)[written:])
             if total >= _LARGE:
-                writeback.begin(descriptor)  # while the next messages come in
+                disk.begin_writing(descriptor)  # while the next messages come in
 
     def _close(self, path: str, segment: SegmentRow) -> None:
         live = self._lives[path]
@@ -219,7 +220,7 @@ class Output:
         if (descriptor := self._open.get(path)) is not None:
             return descriptor
         if len(self._open) >= self._most_open:
-            self._make_room()
+            self._free_descriptors()
         live = self._lives[path]
         if live.is_new and not live.inode:
             return self._make(path)
@@ -229,7 +230,7 @@ class Output:
         self._open[path] = descriptor
         return descriptor
 
-    def _make_room(self) -> None:
+    def _free_descriptors(self) -> None:
         # all of them: one alone would cost as much time on the disk as all together
         if self._has_left or self.folders.can_sync_all():
             self._leave_all()
@@ -288,7 +289,7 @@ class Output:
     def _settle_all(self) -> None:
         if len(self._open) > 1:
             for descriptor in self._open.values():
-                writeback.begin(descriptor)
+                disk.begin_writing(descriptor)
         for path, descriptor in self._open.items():
             self._finish(path, descriptor)
 

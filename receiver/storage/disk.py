@@ -1,0 +1,201 @@
+"""What is asked of the system for files of ours: opened as what they are, locked, and brought to disk cheaply.
+
+A symbolic link, or anything else that is no regular file, is refused by name.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import platform
+import stat
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+__all__ = [
+    "REFUSED",
+    "Locked",
+    "begin_writing",
+    "can_sync_all",
+    "descriptor_of",
+    "exclusive_lock",
+    "is_local",
+    "is_regular",
+    "opened",
+    "read",
+    "sync_all",
+    "sync_folder",
+    "uri_of",
+    "write_rest",
+]
+
+REFUSED = "is a symbolic link or no regular file; move it away"
+
+
+def descriptor_of(path: Path, flags: int, mode: int = 0o640) -> int:
+    """Open a regular file that is no link, made with a mode where the flags say so; raises OSError."""
+    wanted = flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, wanted, mode)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO}:
+            raise OSError(error.errno, REFUSED, str(path)) from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.ELOOP, REFUSED, str(path))
+    return descriptor
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Open a regular file that is no link, to be read; raises OSError."""
+    return os.fdopen(descriptor_of(path, os.O_RDONLY), "rb")
+
+
+def read(path: Path) -> bytes:
+    """Return what a regular file that is no link holds; raises OSError."""
+    with opened(path) as file:
+        return file.read()
+
+
+def is_regular(path: Path) -> bool:
+    """Say whether a regular file is there, and no link to one; raises OSError."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring a folder's entries to disk: names made, renamed or removed in it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def uri_of(path: Path) -> str:
+    """Return how SQLite opens a database; one that nobody has open, in a folder that is not ours to write, as it stands there."""
+    is_closed = is_local(path.parent) and not os.path.lexists(f"{path}-wal")
+    is_ours = os.access(path.parent, os.W_OK, effective_ids=True)
+    mode = "immutable=1" if is_closed and not is_ours else "mode=rwc"
+    return f"{path.absolute().as_uri()}?{mode}"
+
+
+_LOOK_AGAIN = 0.02  # seconds
+
+
+class Locked(Exception):
+    """Another process holds the lock and did not let go in time."""
+
+
+@contextmanager
+def exclusive_lock(
+    path: Path, patience: float, clock: Callable[[], float] = time.monotonic
+) -> Iterator[None]:
+    """Hold the lock; the kernel lets go of it when its holder dies, however it dies.
+
+    A task that lost its driver may hold it until its batch is written: hence the patience, in seconds. Raises
+    `Locked`, OSError.
+    """
+    descriptor = descriptor_of(path, os.O_RDWR | os.O_CREAT)
+    try:
+        give_up = clock() + patience
+        while not _try(descriptor):
+            if clock() > give_up:
+                raise Locked(f"another process has held {path} for {patience:g} s")
+            time.sleep(_LOOK_AGAIN)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+_START = 2  # SYNC_FILE_RANGE_WRITE; with the other flags it would take notice of errors in fdatasync's stead
+_TO_THE_END = ctypes.c_int64(0)
+_TRUSTED = {
+    "ext3",
+    "ext4",
+    "f2fs",
+    "xfs",
+}  # of FUSE, for one, syncfs returns before anything is safe
+_LOCAL = {*_TRUSTED, "btrfs", "ext2", "overlay", "tmpfs", "zfs"}
+"""File systems of one machine, whose processes share memory."""
+_TELLS_ERRORS = (5, 8)  # the first Linux whose syncfs does
+
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_sync_file_range = getattr(_libc, "sync_file_range", None)
+_syncfs = getattr(_libc, "syncfs", None)
+
+
+def begin_writing(descriptor: int) -> None:
+    """Start writing what is not on disk yet, and return; does nothing where the system has no such call."""
+    if _sync_file_range is not None:
+        _sync_file_range(descriptor, _TO_THE_END, _TO_THE_END, _START)
+
+
+def can_sync_all(descriptor: int) -> bool:
+    """Whether `sync_all` is as good as a sync of each file: it waits for the disk, and tells of errors."""
+    return (
+        _syncfs is not None
+        and _release() >= _TELLS_ERRORS
+        and _kind(os.fstat(descriptor).st_dev) in _TRUSTED
+    )
+
+
+def is_local(folder: Path) -> bool:
+    """Whether a folder is known to be on a file system that only this machine writes to; raises OSError."""
+    return _kind(folder.stat().st_dev) in _LOCAL
+
+
+def sync_all(descriptor: int) -> bool:
+    """Bring the whole file system that a descriptor is in to disk; False, and nothing done, where that proves nothing.
+
+    Files of others are waited for, too. Raises OSError when any write to it has failed since the descriptor was opened,
+    so that it must be older than the bytes in question.
+    """
+    if not can_sync_all(descriptor):
+        return False
+    if _syncfs and _syncfs(descriptor) == 0:
+        return True
+    number = ctypes.get_errno() or errno.EIO
+    raise OSError(number, os.strerror(number))
+
+
+def write_rest(descriptor: int, rest: bytes) -> None:
+    """Write what one call did not take; raises OSError."""
+    view = memoryview(rest)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _release() -> tuple[int, ...]:
+    major, _, rest = platform.release().partition(".")
+    minor = rest.partition(".")[0]
+    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
+
+
+def _kind(device: int) -> str:
+    """Return the kind of the file system that a device holds, by proc(5); empty where it is not told."""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    try:
+        mounts = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    except OSError:
+        return ""
+    for mount in mounts:
+        about, _, kind = mount.decode(errors="replace").partition(" - ")
+        if about.split()[2] == number:
+            return kind.split()[0]
+    return ""
