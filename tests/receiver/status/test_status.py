@@ -18,7 +18,7 @@ from receiver.status.status import (
     status_json,
     status_table,
 )
-from receiver.storage.tables import Gap, put
+from receiver.storage.tables import Gap, put_gaps
 from tests.receiver.stored import add, begun
 
 NOON = 1_800_000_000_000_000_000
@@ -73,7 +73,7 @@ def test_gaps_are_summed_over_partitions_and_a_damaged_store_says_nothing(tmp_pa
     gap = Gap("gap", "web01", "/a.log", "f1", 10, 30, 5, 0, None, None)
     for partition in (0, 1):
         with begun(tmp_path, tmp_path, partition) as store, store.transaction():
-            put(store, [gap, gap], 1)
+            put_gaps(store, [gap, gap], 1)
     (tmp_path / "p2.db").write_bytes(b"none of ours\n" * 500)
 
     assert gaps_in(tmp_path) == [HostGaps("web01", 4, 80)]
