@@ -15,9 +15,8 @@ from pathlib import Path
 from broker.app.exits import FencedError
 from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout
-from receiver.consume.assignment import LARGEST_PULL, Assignment, Destination, Place, Stay
+from receiver.consume.assignment import LARGEST_PULL, Assignment, Destination, Place, Report, Stay
 from receiver.consume.claim import Claim, TakenOver
-from receiver.consume.assignment import Report
 from receiver.consume.wake import Wake
 from receiver.driver.follower import Follower, Pace, RotationTimer
 from receiver.driver.jobs import Jobs
@@ -27,9 +26,9 @@ from receiver.driver.retention import RetentionWorker
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local
-from receiver.storage.rotation import Calendar
 from receiver.storage.layout import Layout
 from receiver.storage.retention import Limits, Order
+from receiver.storage.rotation import Calendar
 from receiver.storage.site import Site
 from receiver.zones import named_zone
 

@@ -15,8 +15,7 @@ from pyspark import SparkContext
 
 from broker.app.exits import ConfigurationError, OperatorError
 from receiver.consume import task
-from receiver.consume.assignment import Assignment, Destination, Place
-from receiver.consume.assignment import Blocked, Cause, Done, Report
+from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, Done, Place, Report
 from receiver.consume.place import Elsewhere, held, is_held, look
 
 __all__ = ["Jobs", "Runner", "check_executors", "run_job", "warm_up", "watch_executors"]

@@ -24,7 +24,7 @@ from broker.topology import Topology
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume.assignment import Turn
 from receiver.faults import IN_BATCH, IN_TURN, IN_UNDO
-from receiver.storage import folders, names, quarantine, spans
+from receiver.storage import folders, names, quarantine, tables
 from receiver.storage.retention import Limits, Order, Retention
 from tests.conftest import start_server
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
@@ -201,7 +201,7 @@ class Program(Tended):
     def wake_up(self, partition: int) -> None:
         """Be another worker, or the same one again."""
         if self.chance.random() < 0.5:
-            for room in (spans, folders, names, quarantine):
+            for room in (tables, folders, names, quarantine):
                 memories = {name: kept for name, kept in vars(room).items() if name.islower()}
                 for name, kept in memories.items():
                     if not name.startswith("__") and isinstance(kept, dict | set):

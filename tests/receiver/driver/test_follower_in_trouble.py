@@ -12,9 +12,8 @@ from broker.app.exits import FencedError
 from broker.topology import Topology
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.consume import claim, offsets, task
-from receiver.consume.assignment import Assignment
+from receiver.consume.assignment import Assignment, Done, Ending, Report
 from receiver.consume.claim import Claim, stream_state
-from receiver.consume.assignment import Done, Ending, Report
 from receiver.driver import follower as room
 from receiver.storage.disk import exclusive_lock
 from tests.conftest import Server, apply_topology

@@ -13,8 +13,7 @@ from bench.processes import wait_until
 from broker.client.connection import Connection
 from broker.wire.streams import STREAM, StreamLayout
 from receiver.consume import task
-from receiver.consume.assignment import Assignment, Destination
-from receiver.consume.assignment import Report
+from receiver.consume.assignment import Assignment, Destination, Report
 from receiver.driver.driver import Followers, Shared, order_of
 from receiver.driver.presence import Presence
 from receiver.driver.retention import RetentionWorker

@@ -9,8 +9,7 @@ import pytest
 from pyspark import SparkContext
 
 from broker.app.exits import OperatorError
-from receiver.consume.assignment import Assignment, Destination
-from receiver.consume.assignment import Blocked, Cause
+from receiver.consume.assignment import Assignment, Blocked, Cause, Destination
 from receiver.driver.jobs import run_job
 
 

@@ -12,8 +12,8 @@ from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume import offsets
-from receiver.consume.claim import Claim, Entry, Taken, stream_state
 from receiver.consume.assignment import Done
+from receiver.consume.claim import Claim, Entry, Taken, stream_state
 from receiver.driver import presence as presence_module
 from receiver.driver.presence import Life, Presence, Standby, life_of
 from tests.conftest import Server
