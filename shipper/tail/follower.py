@@ -17,15 +17,13 @@ from typing import TypeVar, TypeVarTuple
 from broker.wire.positions import Cursor
 from shipper.tail.catalogue import Catalogue
 from shipper.tail.changes import ChangeDetection
-from shipper.tail.identity import HEAD_BYTES
+from shipper.tail.identity import HEAD_BYTES, Ask, Sample, sample
 from shipper.tail.notices import Notice, NoticeKind, Troubles, rfc3339
 from shipper.tail.open_files import Handles
 from shipper.tail.paths import Selection
-from shipper.tail.probe import Ask, Sample, bytes_around, sample
 from shipper.tail.reader import Block, Reader, Reading, Request
 from shipper.tail.scan import FileKey, Scan, changed_since, scan
-from shipper.tail.tailer import FileState, Tailer
-from shipper.tail.turns import Turns
+from shipper.tail.tailer import FileState, Tailer, Turns
 
 __all__ = ["Follower"]
 
@@ -176,17 +174,10 @@ class Follower:
         not know: another agent read it, and it may be one that is followed by another id.
         """
         async with self._lock:
-            tailers, known = self._catalogue.tailers, self._catalogue.files()
-            if any(one.offset and one.file not in known for one in cursors.values()):
+            if not self._catalogue.rewind(cursors, self._clock()):
                 return False
-            moved = {}
-            for key, tailer in tailers.items():
-                cursor = cursors.get(tailer.file, tailer.start)
-                if not tailer.is_at(cursor):
-                    moved[key] = await self._rewound(tailer, cursor)
-            self._catalogue.rewind(cursors, moved)
             self.is_oriented = False
-            self._turns.resume(tailers.values())
+            self._turns.resume(self._catalogue.tailers.values())
         self._call_to_look()
         return True
 
@@ -196,16 +187,6 @@ class Follower:
             async with asyncio.timeout(_CLOSING), self._lock:
                 await self._handles.close()
         await self._changes.close()
-
-    async def _rewound(self, tailer: Tailer, cursor: Cursor) -> Tailer | None:
-        await self._handles.open([tailer])
-        descriptor = self._handles.opened(tailer.entry.key)
-        if descriptor is None:
-            return None
-        packed = tailer.entry.packed
-        packing = None if packed is None else packed.packing
-        found = await _until_over(bytes_around, descriptor, packing, cursor)
-        return tailer.rewound(cursor, *found, self._clock())
 
     async def _select(self, selection: Selection) -> None:
         self._selection = selection
@@ -294,9 +275,6 @@ class Follower:
                 continue
             self._catalogue.leave(tailer)
             notices.append(gone)
-            if reading is not None and reading.size and tailer.suspect:
-                head = await self._handles.head(tailer)
-                notices += self._catalogue.renew(tailer, head, reading.modified, now)
         return notices
 
     async def _probe_deleted(self, tailer: Tailer) -> Reading | None:
@@ -307,8 +285,8 @@ class Follower:
         if tailer.entry.packed is not None:
             return Reading(True, tailer.entry.size, tailer.entry.modified)
         (reading,) = await self._reader.read([tailer.request(descriptor)], 1)
-        # truncated and then deleted: its rest may be in a copy, and what was written since is still open
-        tailer.suspect |= not reading.intact
+        # truncated and then deleted: its rest may be in a copy
+        tailer.suspect = not reading.intact
         if len(tailer.beginning) < HEAD_BYTES and not (tailer.suspect or reading.error):
             tailer.saw(await self._handles.head(tailer))
         return reading

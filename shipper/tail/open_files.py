@@ -7,8 +7,7 @@ import resource
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
 from shipper.tail.decompress import Decompressor
-from shipper.tail.identity import HEAD_BYTES
-from shipper.tail.probe import close, open_read_only
+from shipper.tail.identity import HEAD_BYTES, close, open_read_only
 from shipper.tail.scan import FileKey
 from shipper.tail.tailer import Tailer
 

@@ -8,9 +8,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from broker.wire.message import Section
+from broker.wire.message import Identity, Section
 from shipper.tail.decompress import Decompressor
-from shipper.tail.identity import TAIL_BYTES
+from shipper.tail.identity import TAIL_BYTES, fingerprint
 
 __all__ = ["Block", "Reader", "Reading", "Request", "count_lines", "end_of_run"]
 
@@ -56,7 +56,7 @@ def end_of_run(data: bytearray, start: int, end: int, most: int, max_line: int) 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Read about `limit` bytes from `offset` on; the file must still begin with `head` and have `tail` before the offset.
+    """Read about `limit` bytes from `offset` on; the file must still begin with `head` and be the `known` one at the offset.
 
     A file of less than `least` bytes was truncated since it had that many. A compressed file is read by way of its
     `decompressor`; all positions are those of its content.
@@ -67,13 +67,17 @@ class Request:
     limit: int
     least: int
     head: bytes
-    tail: bytes
+    known: Identity
     decompressor: Decompressor | None = None
+
+    def is_intact(self, tail: bytes | bytearray) -> bool:
+        """Whether the bytes before the offset are those that were read there."""
+        return fingerprint(tail) == self.known.tail_hash
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What was read: a run of whole lines, and the unfinished line behind them.
+    """What was read: a run of whole lines, the unfinished line behind them, and the bytes before them.
 
     `intact` is False when what had been read before is gone; nothing was read then. `is_complete` is False at the end
     of a compressed file that has no proper end yet; `damage` says why it cannot have one. `is_underway`: what comes
@@ -85,6 +89,7 @@ class Reading:
     modified: int
     run: bytes = b""
     rest: bytes = b""
+    tail: bytes = b""
     error: str = ""
     is_complete: bool = True
     damage: str = ""
@@ -148,8 +153,8 @@ class Reader:
         head = os.pread(request.descriptor, len(request.head), 0)
         after = os.fstat(request.descriptor)
         size, modified = after.st_size, after.st_mtime_ns
-        start = len(request.tail)
-        same = self._buffer.startswith(request.tail) and head == request.head
+        start = request.known.tail_length
+        same = request.is_intact(self._buffer[:start]) and head == request.head
         if end < start or size < max(request.least, request.offset - start + end) or not same:
             return Reading(False, size, modified)
         if request.limit and end == start and status.st_size > request.offset:
@@ -158,7 +163,7 @@ class Reader:
 
     def _fill(self, request: Request, size: int, flags: int) -> int:
         """Read the tail and what comes behind it into the buffer; up to the longest line where none ends within the limit."""
-        start = len(request.tail)
+        start = request.known.tail_length
         for limit in (min(request.limit, self._block_size), self._max_line + 1):
             wanted = start + min(limit, size - request.offset)
             with memoryview(self._buffer) as view:
@@ -170,7 +175,7 @@ class Reader:
         return end
 
     def _decompress(self, request: Request, content: Decompressor) -> Reading:
-        start = len(request.tail)
+        start = request.known.tail_length
         begin = request.offset - start
         modified = os.fstat(request.descriptor).st_mtime_ns
         for limit in (min(request.limit, self._block_size), self._max_line + 1):
@@ -182,21 +187,22 @@ class Reader:
         if content.is_underway:
             size = max(request.least, request.offset + 1)
             return Reading(True, size, modified, is_underway=True)
-        if not data.startswith(request.tail):
+        if not request.is_intact(data[:start]):
             return Reading(False, content.reached, modified)
         self._buffer[: len(data)] = data
         size = end if ended else max(request.least, end + 1)
-        run, rest = self._split(start, len(data))
         is_complete = not ended or content.is_complete
         damage = content.damage if ended else ""
-        return Reading(True, size, modified, run, rest, "", is_complete, damage)
+        split = self._split(start, len(data))
+        return Reading(True, size, modified, *split, is_complete=is_complete, damage=damage)
 
-    def _split(self, start: int, end: int) -> tuple[bytes, bytes]:
+    def _split(self, start: int, end: int) -> tuple[bytes, bytes, bytes]:
+        """Return the whole lines, what is behind them, and what is before them in the buffer."""
         until = end_of_run(self._buffer, start, end, self._most, self._max_line)
         with memoryview(self._buffer) as view:
-            run, rest = bytes(view[start:until]), bytes(view[until:end])
+            run, rest, tail = bytes(view[start:until]), bytes(view[until:end]), bytes(view[:start])
         # a rest of more than an unfinished line is read again
-        return run, b"" if b"\n" in rest or len(rest) > self._max_line else rest
+        return run, b"" if b"\n" in rest or len(rest) > self._max_line else rest, tail
 
 
 def _require_in_memory(request: Request) -> None:

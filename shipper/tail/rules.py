@@ -18,7 +18,7 @@ are followed no longer; only a compressed file is damaged. The first row that fi
 | is damaged, and no byte of it can be read                                                       | EMPTY    |
 | is compressed, begins like a truncated or gone file, and has no end yet                         | EMPTY    |
 | is shown by a pattern                                                                           | BEGIN    |
-| is younger than what is known of the group, and no old file that has just been compressed       | BEGIN    |
+| is younger than what is known of the group                                                      | BEGIN    |
 | any other                                                                                       | OLD      |
 
 Short files may agree by chance. So many bytes of a beginning must agree, unless the candidate was seen beside its original:
@@ -31,16 +31,32 @@ Short files may agree by chance. So many bytes of a beginning must agree, unless
 | followed                             | never                | 1,024                |
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from broker.wire.positions import Cursor
-from shipper.tail.candidates import Candidate, Known, Presence, RotationGroup
-from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Match, has_head
-from shipper.tail.probe import Sample
+from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Sample, fingerprint, has_head
+from shipper.tail.paths import age
+from shipper.tail.scan import FileEntry
+from shipper.tail.tailer import Tailer
 
-__all__ = ["Ruling", "Verdict", "content_start", "recognise", "rule"]
+__all__ = [
+    "Candidate",
+    "Index",
+    "Known",
+    "Note",
+    "Presence",
+    "RotationGroup",
+    "Ruling",
+    "Verdict",
+    "recognise",
+    "rule",
+]
+
+_CLOCK_SLACK = 20_000_000
+"""Nanoseconds that a file's time of change may lie behind the clock: the kernel stamps files by its tick."""
 
 
 class Verdict(Enum):
@@ -62,7 +78,195 @@ class Verdict(Enum):
     """It cannot be decompressed as far as it would have to be."""
 
 
-_NOT_FOLLOWED = {Presence.TRUNCATED, Presence.GONE}
+class Presence(Enum):
+    """Where a file of a group is that we know."""
+
+    FOLLOWED = auto()
+    DELETED = auto()
+    """It is followed, held open, and has no name any more."""
+    TRUNCATED = auto()
+    """It is followed no longer; its inode is there and holds other bytes."""
+    GONE = auto()
+    """It is followed no longer; its inode is not there."""
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether its lines are read where it is."""
+        return self in {Presence.FOLLOWED, Presence.DELETED}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file to decide on, with a sample of it; `copy_of` is the id of the file that it was seen to be a copy of."""
+
+    entry: FileEntry
+    seen: Sample
+    copy_of: str | None = None
+
+    @property
+    def order(self) -> tuple[bool, tuple[int, int, str]]:
+        """What the candidates of a group are sorted by: the live one first, then the oldest."""
+        return not self.entry.is_live, age(self.entry.modified, self.entry.path)
+
+    def is_same(self, cursor: Cursor) -> bool:
+        """Whether it has the inode of the cursor's file, and all bytes that were read of it."""
+        return cursor.identity.inode == self.entry.key.inode and cursor.file in self.seen.held
+
+    def holds(self, cursor: Cursor) -> bool:
+        """Whether it has another inode and all bytes that were read of the cursor's file."""
+        is_elsewhere = cursor.identity.inode != self.entry.key.inode
+        return is_elsewhere and cursor.file in self.seen.held and cursor.identity.head_length > 0
+
+    def has_only_inode_of(self, cursor: Cursor) -> bool:
+        """Whether it may be the file of a cursor that knows nothing but an inode; no compressed file is."""
+        is_blank = not (cursor.offset or cursor.identity.head_length)
+        is_there = cursor.identity.inode == self.entry.key.inode
+        return is_blank and is_there and self.entry.packed is None
+
+    def is_part_of(self, cursor: Cursor) -> bool:
+        """Whether it is shorter than what was read of the cursor's file and begins like it.
+
+        So is a copy where lines were written, and read, between the copy and the truncation.
+        """
+        if self.seen.damage or self.seen.size >= cursor.offset:
+            return False
+        return self.copy_of == cursor.file or has_head(cursor, self.seen.head)
+
+    def is_beginning_of(self, live: "Candidate") -> bool:
+        """Whether it begins and ends like a part of the live file; either may have grown since."""
+        if not live.seen.head.startswith(self.seen.head):
+            return False
+        # holes that two files begin with are alike, and say nothing of what is behind them
+        hole = min(self.seen.begin, self.seen.size - 1)
+        sizes = [n for n in self.seen.ends.keys() & live.seen.ends.keys() if not 0 < n <= hole]
+        return self.seen.is_partial or any(self.seen.ends[n] == live.seen.ends[n] for n in sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A file of a group that we know, and where it is."""
+
+    cursor: Cursor
+    presence: Presence
+
+
+@dataclass(slots=True)
+class RotationGroup:
+    """What is known of a candidate's group.
+
+    `live` is the file at the live path. `oldest` is the age of the oldest rotated file that is followed, `newest` when
+    the group was last read, or last scanned if that is earlier, in nanoseconds; None when there is none.
+    """
+
+    live: Candidate | None
+    known: Sequence[Known]
+    oldest: tuple[int, int, str] | None
+    newest: int | None
+
+    def joined_by(self, entry: FileEntry) -> None:
+        """Take note that one more file of the group is followed: what is younger is new as well."""
+        if not entry.is_live:
+            joined = age(entry.modified, entry.path)
+            self.oldest = joined if self.oldest is None else min(self.oldest, joined)
+
+    def came_before(self, entry: FileEntry) -> bool:
+        """Whether a file that was never read is younger than what is known of the group."""
+        if self.oldest is not None and age(entry.modified, entry.path) > self.oldest:
+            return True
+        return self.newest is not None and entry.modified + _CLOCK_SLACK >= self.newest
+
+
+@dataclass(slots=True)
+class Index:
+    """What a scan and the files known before it are to each other, by rotation group; of files not followed also by inode."""
+
+    there: set[tuple[str, int]] = field(default_factory=set)
+    live: dict[str, Candidate] = field(default_factory=dict)
+    tailers: defaultdict[str, list[Tailer]] = field(default_factory=lambda: defaultdict(list))
+    cursors: defaultdict[str, list[Cursor]] = field(default_factory=lambda: defaultdict(list))
+    by_inode: defaultdict[int, list[Cursor]] = field(default_factory=lambda: defaultdict(list))
+    presence: dict[str, Presence] = field(default_factory=dict)
+
+    def add_tailer(self, tailer: Tailer, *, is_deleted: bool) -> None:
+        """Add a followed file."""
+        group, cursor = tailer.entry.group, tailer.cursor
+        if is_deleted:
+            self.presence[tailer.file] = Presence.DELETED
+            cursor = tailer.start if tailer.is_unread else cursor
+        self.tailers[group].append(tailer)
+        self.cursors[group].append(cursor)
+
+    def add_remembered(self, cursor: Cursor, group: str) -> None:
+        """Add a file that is not followed."""
+        inode = cursor.identity.inode
+        self.cursors[group].append(cursor)
+        self.by_inode[inode].append(cursor)
+        is_there = (group, inode) in self.there
+        self.presence[cursor.file] = Presence.TRUNCATED if is_there else Presence.GONE
+
+    def near(self, entry: FileEntry) -> tuple[Cursor, ...]:
+        """Return the cursors that a file may belong to."""
+        near = (*self.cursors[entry.group], *self.by_inode[entry.key.inode])
+        return tuple({cursor.file: cursor for cursor in near}.values())
+
+    def same_inode(self, entry: FileEntry) -> list[Cursor]:
+        """Return the remembered cursors that a file may belong to by its inode.
+
+        Where nothing was seen of a file its inode is all that is known, and may be another's soon: then only the
+        live file of the same group is taken for it, and a sibling if no other rule fits.
+        """
+        ours = self.cursors[entry.group] if entry.is_live else ()
+        same = self.by_inode[entry.key.inode]
+        return [c for c in same if c.offset or c.identity.head_length or c in ours]
+
+    def group(self, name: str, scanned: int | None) -> RotationGroup:
+        """Return what is known of a group now; `scanned` is when the scan before was."""
+        cursors, entries = self.cursors[name], [tailer.entry for tailer in self.tailers[name]]
+        known = [Known(c, self.presence.get(c.file, Presence.FOLLOWED)) for c in cursors]
+        rotated = (age(entry.modified, entry.path) for entry in entries if not entry.is_live)
+        newest = _newest(cursors, scanned)
+        return RotationGroup(self.live.get(name), known, min(rotated, default=None), newest)
+
+
+def _newest(cursors: Sequence[Cursor], scanned: int | None) -> int | None:
+    # a backlog may be read long after its successor was written and rotated, but not before the last scan
+    times = [] if scanned is None else [scanned]
+    # nor before a file was found; that counts only when none was read, since a copy of its lines may be older
+    read = [c.seen for c in cursors if c.offset] or [c.seen for c in cursors]
+    times += [max(read)] if read else []
+    return min(times, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Why a file is not followed: its first `length` bytes have the hash `head`, `copy_of` is the id of its original."""
+
+    entry: FileEntry
+    length: int
+    head: str
+    copy_of: str | None
+
+    @classmethod
+    def of(cls, entry: FileEntry, head: bytes = b"", copy_of: str | None = None) -> "Note":
+        """Take note of a file that begins with `head`, as far as that is of interest."""
+        return cls(entry, len(head), fingerprint(head), copy_of)
+
+    @property
+    def is_ignored(self) -> bool:
+        """Whether it is not sampled until it changes or its original is read no longer; any other is after each scan."""
+        return self.entry.packed is not None or self.copy_of is None
+
+    def begins(self, head: bytes) -> bool:
+        """Whether a file that begins with `head` may be this one: its inode may be another's, and it may have grown."""
+        return len(head) >= self.length and fingerprint(head[: self.length]) == self.head
+
+    def is_unchanged(self, now: FileEntry | None) -> bool:
+        """Whether the file still is as it was when the note was taken."""
+        return now is not None and _traits(now) == _traits(self.entry)
+
+
+def _traits(entry: FileEntry) -> tuple[object, ...]:
+    return entry.packed, entry.modified, entry.wanted, entry.is_live
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +286,7 @@ def recognise(candidate: Candidate, cursors: Iterable[Cursor]) -> Ruling | None:
 
     All files of a group must have been asked this before `rule` is asked of any.
     """
-    same = [cursor for cursor in cursors if candidate.match(cursor) is Match.SAME]
+    same = [cursor for cursor in cursors if candidate.is_same(cursor)]
     if not same:
         return None
     best = max(same, key=lambda cursor: (cursor.offset, cursor.seen))
@@ -103,37 +307,26 @@ def rule(candidate: Candidate, group: RotationGroup) -> Ruling:
     copy_of = next((known for known in group.known if _is_copy(candidate, known)), None)
     if copy_of is not None:
         return Ruling(Verdict.COPY, copy_of.cursor)
-    blank = (k.cursor for k in group.known if k.presence in _NOT_FOLLOWED)
+    blank = (k.cursor for k in group.known if not k.presence.is_followed)
     same = next((cursor for cursor in blank if candidate.has_only_inode_of(cursor)), None)
     return Ruling(Verdict.CONTINUE, same) if same else Ruling(_rule_unknown(candidate, group))
 
 
-def content_start(seen: Sample, offsets: Iterable[int]) -> int:
-    """Return where the content of a file begins: behind the hole of a writer that kept its offset, else 0.
-
-    A hole of less than a block shows only as NULs. They are one when lines were read on this inode before, up to one of
-    the `offsets`, and no more bytes of them than there are NULs.
-    """
-    if not seen.begin or seen.hole:
-        return seen.begin
-    return seen.begin if any(0 < offset <= seen.begin for offset in offsets) else 0
-
-
 def _rule_unknown(candidate: Candidate, group: RotationGroup) -> Verdict:
     entry, seen = candidate.entry, candidate.seen
-    left = [known.cursor for known in group.known if known.presence in _NOT_FOLLOWED]
+    left = [known.cursor for known in group.known if not known.presence.is_followed]
     begins_alike = any(has_head(cursor, seen.head) for cursor in left)
     if seen.damage and (begins_alike or (left and not seen.head)):
         return Verdict.DAMAGED
     if not seen.size or (seen.is_partial and begins_alike):
         return Verdict.EMPTY
-    is_new = entry.wanted or (group.came_before(entry) and not candidate.was_left)
+    is_new = entry.wanted or group.came_before(entry)
     return Verdict.BEGIN if is_new else Verdict.OLD
 
 
 def _may_inherit(candidate: Candidate, known: Known) -> bool:
     cursor, is_original = known.cursor, candidate.copy_of == known.cursor.file
-    if known.presence not in _NOT_FOLLOWED:
+    if known.presence.is_followed:
         return False
     if is_original and not cursor.offset:
         return True

@@ -1,19 +1,13 @@
-"""Follows one file: how far it has been read, what recognises it, and whether there is more. Finds no files."""
+"""Follows one file: how far it has been read, what recognises it, and whether there is more; and whose turn it is to be read."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from broker.wire.message import Section, Span
 from broker.wire.positions import Cursor
-from shipper.tail.identity import (
-    HEAD_BYTES,
-    TAIL_BYTES,
-    Fingerprint,
-    Match,
-    identify,
-    judge,
-)
+from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Sample, identify, is_inside_line
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import age
 from shipper.tail.reader import Block, Reading, Request, count_lines
@@ -22,7 +16,10 @@ from shipper.tail.scan import FileEntry
 if TYPE_CHECKING:
     from shipper.tail.decompress import Decompressor
 
-__all__ = ["LINE_PATIENCE", "FileState", "Stage", "Tailer"]
+__all__ = ["FileState", "Stage", "Tailer", "Turns"]
+
+_LINE_PATIENCE = 1_000_000_000
+"""Nanoseconds that an over-long line may keep all other files waiting."""
 
 
 class Stage(Enum):
@@ -55,17 +52,14 @@ class FileState:
     note: str
 
 
-LINE_PATIENCE = 1_000_000_000
-"""Nanoseconds that an over-long line may keep all other files waiting."""
-
-
 class Tailer:
     """One followed file; its file id and label stay, its path is where it was seen last. Times are in nanoseconds.
 
     `rotated` is when the file was found to be no longer at its live path, `unseen_since` when it was found to be at no path,
     `since` when it was noticed that there may be something to read; each is None while it is not so. `line_began` is when
     the first piece of the over-long line was read that the offset is in. `held` are the bytes of an unfinished last line.
-    `suspect`: what was read of the file may be gone, which the next look finds out. `loss` is to be logged by that, too.
+    `suspect`: what was read of the file may be gone, which the next scan finds out. `loss` is to be logged by that, too.
+    `beginning` are the first bytes that were ever seen in the file; while they are there it was not written anew.
     """
 
     def __init__(
@@ -73,11 +67,12 @@ class Tailer:
         cursor: Cursor,
         entry: FileEntry,
         head: bytes,
-        tail: bytes,
         now: int,
+        *,
+        in_line: bool = False,
         begun: Cursor | None = None,
     ) -> None:
-        """Follow from the cursor on; `head` is what the file begins with now, read before or not.
+        """Follow from the cursor on, which may be inside a line; `head` is what the file begins with now, read before or not.
 
         `begun` is where reading began, if that was before the cursor: what is between them need not be stored yet.
         """
@@ -93,13 +88,12 @@ class Tailer:
         self.held = 0
         self.note = ""
         self.loss: Notice | None = None
-        # a hole is no line, so what comes behind it is not the rest of one
-        is_in_line = tail.strip(b"\0") and not tail.endswith(b"\n")
-        self.line_began: int | None = now if is_in_line else None
+        self.beginning = head
+        self.line_began: int | None = now if in_line else None
         self._begun = begun or cursor
         self._begin = 0
         self._is_probed = head.startswith(b"\0")
-        self._print = Fingerprint(cursor, head, tail)
+        self._identity = replace(cursor.identity, inode=entry.key.inode)
         self._size = entry.size
         self._modified = 0 if self.dirty else entry.modified
         self._grew = now
@@ -107,8 +101,7 @@ class Tailer:
     @property
     def cursor(self) -> Cursor:
         """Where the next line begins, and what the file looks like there."""
-        identity = self._print.identity(self.entry.key.inode)
-        return Cursor(self.file, self.label, self.offset, identity, self.seen)
+        return Cursor(self.file, self.label, self.offset, self._identity, self.seen)
 
     @property
     def start(self) -> Cursor:
@@ -123,11 +116,6 @@ class Tailer:
         return Cursor(self.file, self.label, 0, identity, self.seen)
 
     @property
-    def beginning(self) -> bytes:
-        """The first bytes that were ever seen in the file; while they are there it was not written anew."""
-        return self._print.beginning
-
-    @property
     def dirty(self) -> bool:
         """Whether there is, or may be, something to read."""
         return self.since is not None
@@ -135,7 +123,7 @@ class Tailer:
     @property
     def is_in_line(self) -> bool:
         """Whether the offset is inside an over-long line that was begun less than a second before it was last read."""
-        return self.line_began is not None and self.seen < self.line_began + LINE_PATIENCE
+        return self.line_began is not None and self.seen < self.line_began + _LINE_PATIENCE
 
     @property
     def is_unread(self) -> bool:
@@ -203,23 +191,26 @@ class Tailer:
             return (size, modified) != (packed.stored, self.entry.modified)
         return (size, modified) != (self._size, self._modified)
 
-    def recognised(self, head: bytes, size: int) -> None:
-        """Take note of what the file begins with and how large it is, once it is known to be the one it was."""
+    def recognised(self, seen: Sample, now: int) -> None:
+        """Take note of what the file looks like, once it is known to be the one it was."""
         self.suspect = False
         self.mark_changed(self._grew)
-        self.saw(head)
-        self._is_probed |= head.startswith(b"\0")
-        self._size = size
+        self.saw(seen.head)
+        self._is_probed |= seen.head.startswith(b"\0")
+        self._size = seen.size
+        if self.line_began is None and seen.held[self.file]:
+            self.line_began = now
 
     def saw(self, head: bytes) -> None:
         """Take note of what a file begins with that was not written anew, so that a copy of it is recognised."""
-        self._print.saw(head)
+        self.beginning = max(self.beginning, head, key=len)
 
     def skip_hole(self, start: int) -> None:
         """Begin at `start`, behind a hole that the file begins with; nothing was read yet."""
         self.offset = self._begin = start
         self._size = max(self._size, start)
-        self._print.skipped(start)
+        tail = bytes(min(start, TAIL_BYTES))
+        self._identity = identify(self.entry.key.inode, self.beginning[:start], tail)
         self._is_probed = False
 
     def is_settled(self, now: int, grace: int) -> bool:
@@ -234,19 +225,12 @@ class Tailer:
         """Whether all that was read is stored, when the file is stored up to `position`."""
         return self.is_unread or self.offset <= position
 
-    def rewound(self, cursor: Cursor, size: int, head: bytes, tail: bytes, now: int) -> "Tailer":
-        """Return the same file, to be read on from the cursor; `head` and `tail` are its first bytes and those before it now.
-
-        The file is doubtful when these are not what the cursor says.
-        """
-        inode, beginning = self.entry.key.inode, self.beginning
-        known = replace(cursor, path=self.label, identity=replace(cursor.identity, inode=inode))
-        is_same = judge(known, inode, size, head, tail) is Match.SAME
-        is_same &= head.startswith(beginning)
-        beginning, tail = (head, tail) if is_same else (beginning, b"")
-        again = Tailer(known, self.entry, beginning, tail, now)
+    def rewound(self, cursor: Cursor, now: int) -> "Tailer":
+        """Return the same file, to be read on from the cursor; a file that has a name is doubtful until the next scan."""
+        known = replace(cursor, path=self.label)
+        again = Tailer(known, self.entry, self.beginning, now)
         again.rotated, again.unseen_since = self.rotated, self.unseen_since
-        again.suspect = self.suspect or not is_same
+        again.suspect = self.suspect or self.unseen_since is None
         again._begin = self._begin
         if again.offset < self._begin:
             again.skip_hole(self._begin)
@@ -257,8 +241,8 @@ class Tailer:
         self, descriptor: int, limit: int = 0, decompressor: "Decompressor | None" = None
     ) -> Request:
         """Return what to read next; without a limit nothing, to know whether what was read is still there."""
-        head, tail = self.beginning, self._print.tail
-        return Request(descriptor, self.offset, limit, self._size, head, tail, decompressor)
+        known, least = self._identity, self._size
+        return Request(descriptor, self.offset, limit, least, self.beginning, known, decompressor)
 
     def accept(self, reading: Reading, now: int, grace: int) -> list[Block]:
         """Take what was read: move the offset, and return the blocks.
@@ -275,7 +259,7 @@ class Tailer:
         known = max(self._size, end)
         self._note_size(reading.size, now)
         self._modified = reading.modified
-        blocks = [self._take(reading.run, reading.run, now)] if reading.run else []
+        blocks = [self._take(reading.run, reading.tail, now)] if reading.run else []
         if end < reading.size:
             self.mark_changed(now)
             return blocks
@@ -287,7 +271,8 @@ class Tailer:
             if settled or reading.damage:
                 self._give_up(reading.damage or "it ends too early", known)
         elif settled and reading.rest:
-            blocks.append(self._take(reading.rest, reading.rest + b"\n", now))
+            before = (reading.tail + reading.run)[-TAIL_BYTES:]
+            blocks.append(self._take(reading.rest, before, now, b"\n"))
             self.held = 0
         return blocks
 
@@ -340,20 +325,105 @@ class Tailer:
         self._size = self.offset
         self.held = 0
 
-    def _take(self, run: bytes, lines: bytes, now: int) -> Block:
-        start, continues = self.offset, self.line_began is not None
+    def _take(self, run: bytes, before: bytes, now: int, end: bytes = b"") -> Block:
+        """Move behind bytes that were read; `before` are the bytes before them, `end` is added to the lines."""
+        start, lines = self.offset, run + end if end else run
         if lines.endswith(b"\n"):
             self.line_began = None
         elif self.line_began is None:
             self.line_began = now
         self.offset += len(run)
         self.seen = now
-        self._print.took(run)
+        if start < HEAD_BYTES:
+            read = (self.beginning[:start] + run)[:HEAD_BYTES]
+            self.beginning = read + self.beginning[len(read) :]
+        tail = run[-TAIL_BYTES:] if len(run) >= TAIL_BYTES else (before + run)[-TAIL_BYTES:]
+        self._identity = identify(self.entry.key.inode, self.beginning[: self.offset], tail)
         section = Section(
             path=self.label,
             span=Span(self.file, start, self.offset),
             size=len(lines),
             lines=count_lines(lines),
-            identity=self._print.identity(self.entry.key.inode),
+            identity=self._identity,
         )
-        return Block(section, lines, now, continues)
+        return Block(section, lines, now, is_inside_line(before))
+
+
+class Turns:
+    """The rotation groups that may have something to read, in the order of their turns.
+
+    Nothing comes between the pieces of an over-long line while its rest is there, or has been waited for less than a second.
+    """
+
+    def __init__(self) -> None:
+        self._queue: dict[str, None] = {}
+        self._line: Tailer | None = None
+
+    def join(self, groups: Iterable[str]) -> None:
+        """Put groups at the end of the queue; those that are in it keep their place."""
+        self._queue.update(dict.fromkeys(groups))
+
+    def leave(self, group: str) -> None:
+        """Take a group out of the queue until it joins again; nobody waits for a line of it any more."""
+        self._queue.pop(group, None)
+        if self._line is not None and self._line.entry.group == group:
+            self._line = None
+
+    def next(
+        self, chains: Mapping[str, Sequence[Tailer]], now: int, grace: int, most: int
+    ) -> list[Tailer]:
+        """Return the next `most` files to read; `grace` is in nanoseconds. Groups that have nothing leave the queue.
+
+        One compressed file at most, since each takes memory to decompress.
+        """
+        if (line := self._line) is not None and line.dirty and not line.suspect:
+            return [line]
+        if self.is_held(now):
+            return []
+        ready: list[Tailer] = []
+        has_packed = False
+        for group in list(self._queue):
+            first = _first(chains.get(group, ()))
+            if first is None:
+                self.leave(group)
+            elif first.dirty or first.is_settled(now, grace):
+                is_packed = first.entry.packed is not None
+                if not (is_packed and has_packed):
+                    ready.append(first)
+                has_packed |= is_packed
+            if len(ready) >= most:
+                break
+        return ready
+
+    def was_read(self, tailer: Tailer) -> None:
+        """Put the group of a file that was read at the end of the queue; of a compressed one, when it was read to its end."""
+        if tailer.entry.packed is None:
+            self.leave(tailer.entry.group)
+        self.join([tailer.entry.group])
+        if tailer.is_in_line:
+            self._line = tailer
+        elif self._line is tailer:
+            self._line = None
+
+    def resume(self, tailers: Iterable[Tailer]) -> None:
+        """Go on in the line that was read last of these files, if the offset of one is in a line."""
+        begun = (tailer for tailer in tailers if tailer.is_in_line)
+        self._line = max(begun, key=lambda tailer: tailer.seen, default=None)
+
+    def is_held(self, now: int) -> bool:
+        """Whether all files wait for the rest of a line, which is still being written; a second at most."""
+        line = self._line
+        if line is None or line.line_began is None or line.dirty or line.suspect:
+            return False
+        # a clock that was set back would make all files wait until it is there again
+        return line.line_began <= now < line.line_began + _LINE_PATIENCE
+
+
+def _first(chain: Iterable[Tailer]) -> Tailer | None:
+    # which file those behind it wait for; behind a doubtful one nobody knows what comes next
+    for tailer in chain:
+        if tailer.suspect:
+            return None
+        if tailer.dirty or (tailer.held and tailer.rotated is not None):
+            return tailer
+    return None

@@ -34,7 +34,6 @@ FILE_ACTIONS = {
     "truncate": 1,
     "delete": 1,
     "recreate": 1,
-    "link": 1,
     "link_symbolically": 1,
     "change_mode": 1,
     "compress": 4,

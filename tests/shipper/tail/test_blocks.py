@@ -18,17 +18,6 @@ def cut(data: bytes, start: int = 0) -> list[bytes]:
     return runs
 
 
-def test_an_unfinished_line_is_left() -> None:
-    assert cut(b"one\ntw") == [b"one\n"]
-    assert cut(b"one") == []
-
-
-def test_a_line_longer_than_the_longest_comes_in_pieces() -> None:
-    line = b"x" * 100 + b"\n"
-
-    assert cut(line) == [line[:40], line[40:80], line[80:]]
-
-
 @given(hostile, st.integers(0, 5))
 def test_what_is_cut_is_a_prefix_and_the_rest_has_no_whole_line(
     parts: list[bytes], start: int

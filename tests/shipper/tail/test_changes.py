@@ -123,17 +123,6 @@ async def test_a_file_that_is_cut_off_while_it_is_quiet_is_looked_at(agent: Agen
     await agent.until(lambda: agent.got == b"one\ntwo\n3\n")
 
 
-async def test_a_file_that_is_cut_off_while_it_grows_is_looked_at(agent: Agent) -> None:
-    agent.write("a.log", b"one\n")
-    await agent.until_quiet()
-    agent.write("a.log", b"two\n")
-    await agent.until_got(b"one\ntwo\n")
-
-    os.truncate(agent.folder / "a.log", 0)
-
-    await agent.until_noticed(NoticeKind.TRUNCATED)
-
-
 @pytest.fixture
 def queue_length() -> int:
     most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shipper.tail.reader import Block
-from tests.shipper.host import SECOND, Host
+from tests.shipper.host import Host
 
 BLOCK, LINE = 100, 300
 READ = 2 * 1024 * 1024  # bytes taken from a file at a time
@@ -107,45 +107,6 @@ async def test_a_small_file_is_read_at_once_and_recognised_after_a_restart(
     host.write("app.log", b"more\n")
     await host.ship()
     assert host.shipped == content + b"more\n"
-    await host.follower.close()
-
-
-async def test_files_with_the_same_first_kilobyte_are_each_read_whole(tmp_path: Path) -> None:
-    host = Host(tmp_path, "*.log")
-    host_subject = b"".join(b"# the same host_subject, line %d\n" % number for number in range(60))
-    for name in ("a", "b", "c"):
-        host.write(f"{name}.log", host_subject + name.encode() + b"\n")
-    await host.ship()
-    await host.restart()
-
-    for name in ("a", "b", "c"):
-        host.write(f"{name}.log", name.encode() * 2 + b"\n")
-    await host.ship()
-
-    assert by_file(host.blocks) == {
-        f"{name}.log": host_subject + b"%b\n%b\n" % (name.encode(), name.encode() * 2)
-        for name in ("a", "b", "c")
-    }
-    await host.follower.close()
-
-
-@pytest.mark.parametrize("length", [1, LINE - 1, LINE, LINE + 1, 2 * LINE, 2 * LINE + 1])
-async def test_the_unfinished_last_line_of_a_file_that_is_gone_gets_its_newline(
-    tmp_path: Path, length: int
-) -> None:
-    host = Host(tmp_path, block_size=BLOCK, max_line=LINE)
-    host.write("app.log", b"one\n" + b"x" * length)
-    await host.ship()
-    assert not host.shipped.endswith(b"x" * length)
-    (tmp_path / "app.log").unlink()
-    await host.look()
-    host.later = 60 * SECOND
-
-    await host.ship()
-    await host.ship()
-
-    assert host.shipped == b"one\n" + b"x" * length + b"\n"
-    assert by_file(host.blocks) == {"app.log": host.shipped}
     await host.follower.close()
 
 

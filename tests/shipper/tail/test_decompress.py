@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.tail.decompress import Decompressor, gzip_ends_at
+from shipper.tail.decompress import Decompressor
 from shipper.tail.paths import Packing
 from tests.shipper.host import packed
 
@@ -50,20 +50,6 @@ def test_streams_behind_each_other_are_one_content(
 
         assert content == LINES + LINES[:70] + b"end\n"
         assert (decompressor.is_complete, decompressor.damage) == (True, "")
-
-
-@forms
-def test_an_earlier_offset_is_had_again_from_the_beginning(
-    packing: Packing, tmp_path: Path
-) -> None:
-    (tmp_path / "a").write_bytes(packed(LINES, packing))
-    with opened(tmp_path / "a") as descriptor:
-        decompressor = Decompressor(descriptor, packing)
-
-        assert decompressor.read(300_000, 300_100) == LINES[300_000:300_100]
-        assert decompressor.read(10, 50) == LINES[10:50]
-        assert decompressor.read(300_050, 300_200) == LINES[300_050:300_200]
-        assert not decompressor.is_at_end()
 
 
 @forms
@@ -146,19 +132,6 @@ def test_a_long_way_is_gone_in_stages(packing: Packing, tmp_path: Path) -> None:
         assert data == LINES[-50:]
         assert not decompressor.is_underway
         assert stages > 1
-
-
-def test_gzip_says_where_the_content_of_a_single_member_ends(tmp_path: Path) -> None:
-    once, twice, far = tmp_path / "once", tmp_path / "twice", (1 << 32) + len(LINES)
-    once.write_bytes(packed(LINES, Packing.GZIP))
-    twice.write_bytes(stream(LINES, LINES, packing=Packing.GZIP))
-
-    with opened(once) as descriptor:
-        found = [gzip_ends_at(descriptor, n) for n in (len(LINES), len(LINES) - 1, 0, far)]
-    with opened(twice) as descriptor:
-        found += [gzip_ends_at(descriptor, n) for n in (len(LINES), 2 * len(LINES))]
-
-    assert found == [True, False, False, True, False, False]
 
 
 @forms

@@ -1,7 +1,6 @@
 """Following files: what is read, from where on, and what is said."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,12 +20,6 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
     await host.follower.close()
 
 
-async def test_lines_of_a_new_file_are_read_from_its_beginning(host: Host) -> None:
-    host.write("app.log", b"one\ntwo\n")
-
-    assert await host.ship() == b"one\ntwo\n"
-
-
 async def test_a_block_says_where_its_lines_came_from(host: Host) -> None:
     host.write("app.log", b"one\n")
     await host.ship()
@@ -40,13 +33,6 @@ async def test_a_block_says_where_its_lines_came_from(host: Host) -> None:
     assert (section.size, section.lines) == (10, 2)
     assert section.identity is not None
     assert section.identity.inode == (host.folder / "app.log").stat().st_ino
-
-
-async def test_nothing_new_gives_nothing(host: Host) -> None:
-    host.write("app.log", b"one\n")
-    await host.ship()
-
-    assert await host.ship() == b""
 
 
 async def test_a_gathering_keeps_to_its_budget_and_is_fair(tmp_path: Path) -> None:
@@ -110,16 +96,6 @@ async def test_a_gathering_takes_the_line_of_every_file_although_there_are_many(
     await host.follower.close()
 
 
-async def test_a_restart_goes_on_exactly_where_the_cursors_say(host: Host) -> None:
-    host.write("app.log", b"one\ntwo\n")
-    await host.ship()
-    await host.restart()
-    host.write("app.log", b"three\n")
-
-    assert await host.ship() == b"three\n"
-    assert len({block.section.span.file for block in host.blocks}) == 1
-
-
 async def test_a_missing_file_is_said_once_and_again_when_it_goes_missing_again(host: Host) -> None:
     await host.look()
     await host.look()
@@ -131,82 +107,6 @@ async def test_a_missing_file_is_said_once_and_again_when_it_goes_missing_again(
     await host.look()
 
     assert len(host.said(NoticeKind.MISSING)) == 2
-
-
-async def test_a_folder_that_appears_later_is_followed(tmp_path: Path) -> None:
-    host = Host(tmp_path, "later/*.log", "**/deep.log")
-    await host.look()
-    (tmp_path / "later").mkdir()
-    (tmp_path / "a" / "b").mkdir(parents=True)
-    host.write("later/app.log", b"1\n")
-    host.write("a/b/deep.log", b"2\n")
-
-    assert sorted((await host.ship()).split()) == [b"1", b"2"]
-    await host.follower.close()
-
-
-async def test_hard_and_symbolic_links_are_followed_once(tmp_path: Path) -> None:
-    host = Host(tmp_path, "*.log")
-    host.write("a.log", b"1\n")
-    (tmp_path / "b.log").hardlink_to(tmp_path / "a.log")
-    (tmp_path / "c.log").symlink_to(tmp_path / "a.log")
-
-    assert await host.ship() == b"1\n"
-    assert len(host.follower.states()) == 1
-    await host.follower.close()
-
-
-async def test_a_switched_symbolic_link_leads_to_the_new_target(tmp_path: Path) -> None:
-    host = Host(tmp_path, "current.log")
-    host.write("day1", b"1\n")
-    (tmp_path / "current.log").symlink_to("day1")
-    await host.ship()
-    host.write("day1", b"2\n")
-    host.write("day2", b"3\n")
-    (tmp_path / "current.log").unlink()
-    (tmp_path / "current.log").symlink_to("day2")
-
-    await host.ship()
-
-    assert host.shipped == b"1\n2\n3\n"
-    await host.follower.close()
-
-
-async def test_pipes_and_folders_are_refused(tmp_path: Path) -> None:
-    host = Host(tmp_path, "pipe", "folder")
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "folder").mkdir()
-
-    await host.ship()
-
-    assert {notice.path for notice in host.notices} == {f"{tmp_path}/pipe", f"{tmp_path}/folder"}
-    await host.follower.close()
-
-
-async def test_a_change_wakes_the_follower(host: Host) -> None:
-    host.write("app.log", b"1\n")
-    while host.follower.look_due:  # a folder that was changed just now is looked at again
-        await host.ship()
-    await host.follower.wait(0.2)
-
-    host.write("app.log", b"2\n")
-    async with asyncio.timeout(20):
-        await host.follower.wait(60)
-
-    assert await host.gather() == b"2\n"
-    assert not host.follower.look_due
-
-
-async def test_a_rename_makes_a_look_due(host: Host) -> None:
-    host.write("app.log", b"1\n")
-    while host.follower.look_due:
-        await host.ship()
-    await host.follower.wait(0.2)
-
-    host.move("app.log", "app.log.1")
-    async with asyncio.timeout(20):
-        while not host.follower.look_due:
-            await host.follower.wait(60)
 
 
 async def test_watching_survives_a_folder_that_vanishes_and_comes_back(tmp_path: Path) -> None:

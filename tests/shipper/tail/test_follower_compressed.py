@@ -59,30 +59,6 @@ async def test_the_rest_of_a_file_compressed_while_the_agent_was_down_comes_befo
 
 
 @forms
-@pytest.mark.parametrize("restarted", [False, True], ids=["running", "down"])
-async def test_files_never_seen_are_read_whole_oldest_first(
-    host: Host, restarted: bool, packing: Packing
-) -> None:
-    host.write("app.log", b"1\n")
-    await host.ship()
-    host.write("app.log", b"2\n")
-    for number in range(3, 6):
-        for old in (2, 1):
-            if (path := host.folder / f"app.log.{old}{packing.value}").exists():
-                path.rename(host.folder / f"app.log.{old + 1}{packing.value}")
-        host.move("app.log", "app.log.1")
-        host.pack("app.log.1", packing)
-        host.write("app.log", b"%d\n" % number)
-    if restarted:
-        await host.restart()
-    host.later += 6 * SECOND
-
-    await ship_out(host)
-
-    assert host.shipped == b"1\n2\n3\n4\n5\n"
-
-
-@forms
 @pytest.mark.parametrize("content", [b"1\n2\n", LONG], ids=["short", "long"])
 async def test_a_file_read_to_its_end_and_then_compressed_is_not_read_again(
     host: Host, content: bytes, packing: Packing
@@ -105,32 +81,6 @@ async def test_a_file_read_to_its_end_and_then_compressed_is_not_read_again(
 
 
 @forms
-@pytest.mark.parametrize("content", [b"1\n2\n", LONG], ids=["short", "long"])
-async def test_a_file_that_two_agents_found_and_one_of_them_shipped_is_not_read_again_once_it_is_compressed(
-    host: Host, content: bytes, packing: Packing
-) -> None:
-    host.write("app.log", content)
-    await host.look()
-    found = host.positions
-    await host.restart()  # as another agent, which knows nothing of the first
-    await host.ship()
-    host.positions = found
-    await host.restart_with_saved_positions()
-    assert len(host.positions.files) == 2
-    await host.ship()
-
-    host.write("app.log", b"3\n")
-    await host.look()
-    host.move("app.log", "app.log.1")
-    host.pack("app.log.1", packing)
-    host.write("app.log", b"4\n")
-    await ship_out(host)
-
-    assert host.shipped == content + b"3\n4\n"
-    assert set(host.positions.files) == {str(span).partition(":")[0] for span in spans(host)}
-
-
-@forms
 async def test_old_compressed_siblings_are_left_alone_on_a_first_start(
     tmp_path: Path, packing: Packing
 ) -> None:
@@ -148,20 +98,6 @@ async def test_old_compressed_siblings_are_left_alone_on_a_first_start(
     assert not host.said(NoticeKind.REFUSED)
 
 
-async def test_an_old_sibling_stays_old_when_it_is_compressed_later(host: Host) -> None:
-    host.write("app.log.1", b"old\n")
-    os.utime(host.folder / "app.log.1", ns=(SECOND, SECOND))
-    host.write("app.log", b"new\n")
-    await host.ship()
-    path = host.pack("app.log.1")
-    os.utime(path)
-
-    await host.ship()
-    await host.ship()
-
-    assert host.shipped == b"new\n"
-
-
 async def test_a_compressed_file_of_no_family_is_refused(tmp_path: Path) -> None:
     host = Host(tmp_path, "*")
     for name in ("other.log.gz", "app.log.1.lz4", "app.log"):
@@ -173,26 +109,6 @@ async def test_a_compressed_file_of_no_family_is_refused(tmp_path: Path) -> None
     assert host.shipped == b"x\n"
     refused = {(Path(n.path).name, n.text) for n in host.said(NoticeKind.REFUSED)}
     assert refused == {("other.log.gz", "is compressed"), ("app.log.1.lz4", "is compressed")}
-
-
-@forms
-@pytest.mark.parametrize("rest", [b"2\n", LONG], ids=["short", "long"])
-async def test_a_compressed_file_is_left_while_its_original_stands_beside_it(
-    host: Host, rest: bytes, packing: Packing
-) -> None:
-    host.write("app.log", b"1\n")
-    await host.ship()
-    host.write("app.log", rest)
-    host.move("app.log", "app.log.1")
-    data = packed(b"1\n" + rest, packing)
-    for part in range(6):
-        (host.folder / f"app.log.1{packing.value}").write_bytes(data[: len(data) * part // 5])
-        await host.ship()
-    (host.folder / "app.log.1").unlink()
-    host.write("app.log", b"3\n")
-    await ship_out(host)
-
-    assert host.shipped == b"1\n" + rest + b"3\n"
 
 
 async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_once(
@@ -219,24 +135,6 @@ async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_on
     assert notice.path == str(path)
     assert f"behind byte {len(before)} " in notice.text
     assert notice.lost > 0
-
-
-async def test_damage_before_what_was_read_is_said_once(host: Host) -> None:
-    host.write("app.log", LONG)
-    await host.ship()
-    host.write("app.log", b"lost\n")
-    host.move("app.log", "app.log.1")
-    path = host.pack("app.log.1")
-    data = path.read_bytes()
-    path.write_bytes(data[:20000] + b"\xff" * 300 + data[20300:])
-    host.write("app.log", b"3\n")
-    await host.restart()
-
-    for _ in range(3):
-        await host.ship()
-
-    assert host.shipped == LONG + b"3\n"
-    assert [notice.path for notice in host.said(NoticeKind.DAMAGED)] == [str(path)]
 
 
 @forms
@@ -284,26 +182,6 @@ async def test_reading_goes_on_at_its_offset_after_a_restart_in_the_middle(
 
 
 @forms
-async def test_an_unfinished_last_line_is_shipped_after_the_grace(
-    host: Host, packing: Packing
-) -> None:
-    host.write("app.log", b"1\n")
-    await host.ship()
-    host.write("app.log", b"2\nlast")
-    host.move("app.log", "app.log.1")
-    host.pack("app.log.1", packing)
-    host.write("app.log", b"3\n")
-    await host.restart()
-    await host.ship()
-    assert host.shipped == b"1\n2\n"
-
-    host.later += 6 * SECOND
-    await host.ship()
-
-    assert host.shipped == b"1\n2\nlast\n3\n"
-
-
-@forms
 @pytest.mark.parametrize("restarted", [False, True], ids=["running", "down"])
 async def test_the_unread_rest_of_a_truncated_file_is_taken_from_its_compressed_copy(
     host: Host, restarted: bool, packing: Packing
@@ -322,28 +200,6 @@ async def test_the_unread_rest_of_a_truncated_file_is_taken_from_its_compressed_
         await host.ship()
 
     assert host.shipped == LONG + b"2\n3\n"
-
-
-@forms
-async def test_a_compressed_copy_beside_the_live_file_is_not_shipped(
-    host: Host, packing: Packing
-) -> None:
-    host.write("app.log", b"a line that both have, longer than a tail is or just about so\n")
-    await host.ship()
-    data = packed((host.folder / "app.log").read_bytes(), packing)
-    (host.folder / f"app.log{packing.value}").write_bytes(data[:-4])
-    await host.ship()
-    (host.folder / f"app.log{packing.value}").write_bytes(data)
-    await host.ship()
-    host.write("app.log", b"2\n")
-    await host.ship()
-    os.truncate(host.folder / "app.log", 0)
-    host.write("app.log", b"3\n")
-    for _ in range(3):
-        await host.ship()
-
-    assert host.shipped.endswith(b"so\n2\n3\n")
-    assert host.shipped.count(b"so\n") == 1
 
 
 async def test_an_idle_compressed_file_is_not_opened_again(host: Host) -> None:
@@ -367,26 +223,6 @@ async def test_an_idle_compressed_file_is_not_opened_again(host: Host) -> None:
         await host.ship()
 
     assert [path.stat().st_atime_ns for path in (read_to_its_end, old)] == times
-
-
-async def test_a_file_with_a_second_name_that_was_truncated_is_not_shipped_again_from_its_packed_copy(
-    tmp_path: Path,
-) -> None:
-    host = Host(tmp_path, "app.log", "twin.log")
-    first, second = b"1 %s\n" % (b"x" * 70), b"2 %s\n" % (b"x" * 70)
-    host.write("app.log", first)
-    (tmp_path / "twin.log").hardlink_to(tmp_path / "app.log")
-    await host.ship()
-    host.copy_truncate("app.log", "app.log.2")
-    host.write("app.log", second)  # as long as what was truncated
-    host.move("app.log", "app.log.1")
-    host.pack("app.log.2")
-
-    await host.ship()
-    await host.ship()
-
-    assert host.shipped == first + second
-    await host.follower.close()
 
 
 async def test_compressed_files_are_read_one_after_another_and_no_other_waits_for_them(

@@ -16,25 +16,6 @@ async def host(tmp_path: Path) -> AsyncIterator[Host]:
     await host.follower.close()
 
 
-async def test_an_unfinished_line_is_held_until_it_is_finished(host: Host) -> None:
-    host.write("app.log", b"one\ntw")
-    assert await host.ship() == b"one\n"
-    assert host.follower.states()[0].held == 2
-    host.later = 60 * SECOND
-    assert await host.ship() == b""
-
-    host.write("app.log", b"o\n")
-
-    assert await host.ship() == b"two\n"
-
-
-async def test_raw_bytes_pass_unchanged(host: Host) -> None:
-    raw = b"\xef\xbb\xbfbom\r\n\n\n\0\0nul\n\xff\xfe\xc3(\n\r\n"
-    host.write("app.log", raw)
-
-    assert await host.ship() == raw
-
-
 async def test_long_lines_come_whole_or_in_pieces(tmp_path: Path) -> None:
     host = Host(tmp_path, block_size=100, max_line=300)
     raw = b"a\n" + b"b" * 250 + b"\n" + b"c" * 1000 + b"\nd\n"
@@ -46,20 +27,6 @@ async def test_long_lines_come_whole_or_in_pieces(tmp_path: Path) -> None:
     assert max(len(block.lines) for block in host.blocks) == 300
     assert b"b" * 250 + b"\n" in [block.lines for block in host.blocks]
     await host.follower.close()
-
-
-async def test_an_unfinished_line_of_a_renamed_file_is_shipped_after_the_grace(host: Host) -> None:
-    host.write("app.log", b"1\nunfinished")
-    await host.ship()
-    host.move("app.log", "app.log.1")
-    host.write("app.log", b"2\n")
-    await host.ship()
-
-    host.later = 6 * SECOND
-
-    assert await host.gather() == b"unfinished\n2\n"
-    span = host.blocks[-2].section.span
-    assert (span.start, span.end) == (2, 12)
 
 
 async def test_unfinished_last_lines_of_rotated_files_wait_for_one_grace_not_one_after_another(
@@ -148,44 +115,6 @@ async def test_a_line_without_end_does_not_keep_other_files_waiting(tmp_path: Pa
     blocks = [block for _ in range(2) for block in await host.follower.gather(1000)]
     assert b"shorter\n" in [block.lines for block in blocks]
     await host.follower.close()
-
-
-async def test_no_other_file_waits_for_the_rest_of_a_line_in_a_file_that_cannot_be_opened(
-    tmp_path: Path,
-) -> None:
-    host = Host(tmp_path, "*.log", block_size=100, max_line=300, open_files=1)
-    host.write("z.log", b"z" * 4000 + b"\n")
-    await host.look()
-    host.blocks += await host.follower.gather(1000)
-    host.write("a.log", b"short\n")
-    await host.restart()
-    await host.look()  # opens the first of them
-    host.move("z.log", "out of sight")
-
-    shipped = [await host.gather() for _ in range(2)]
-
-    assert shipped == [b"", b"short\n"]
-    await host.follower.close()
-
-
-@pytest.mark.parametrize("gone", [False, True], ids=["renamed", "deleted"])
-async def test_a_clock_that_is_set_back_holds_no_unfinished_line_for_that_long(
-    host: Host, gone: bool
-) -> None:
-    host.write("app.log", b"1\nunfinished")
-    await host.ship()
-    if gone:
-        (host.folder / "app.log").unlink()
-    else:
-        host.move("app.log", "app.log.1")
-    host.write("app.log", b"2\n")
-    await host.ship()
-
-    host.later = -3600 * SECOND
-    await host.look()
-    host.later += 6 * SECOND
-
-    assert await host.ship() == b"unfinished\n2\n"
 
 
 async def test_a_clock_that_is_set_back_in_an_over_long_line_makes_no_other_file_wait(

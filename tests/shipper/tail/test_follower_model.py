@@ -160,14 +160,8 @@ class Program:
 REUSED_INODE = (
     "write copy_truncate look restart rename write look rename compress:1 gather_all compress"
 )
-LINKED_TWICE = "write link copy_slowly_and_truncate write rename look link compress"
-
 REUSED_BETWEEN = (
     "write_part look copy_truncate write copy_slowly_and_truncate write_part rename write"
-)
-
-LINKED_ELSEWHERE = (
-    "write link rename write copy_truncate write look gather_all truncate restart link"
 )
 
 
@@ -178,9 +172,7 @@ def written(program: str) -> list[Step]:
 
 
 @example(steps=written(REUSED_INODE))
-@example(steps=written(LINKED_TWICE))
 @example(steps=written(REUSED_BETWEEN))
-@example(steps=written(LINKED_ELSEWHERE))
 @as_many_as(150)
 @given(steps=programs(ACTIONS, {"look_amid": SEAMS, "gather_amid": SEAMS}))
 def test_what_was_written_is_shipped_once_and_in_order_whatever_happens_to_files(

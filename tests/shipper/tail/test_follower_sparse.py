@@ -11,9 +11,7 @@ from shipper.tail.notices import NoticeKind
 from tests.shipper.host import SECOND, Host
 
 LONG = b"".join(b"a line with the number %d\n" % n for n in range(20_000))
-lengths = pytest.mark.parametrize(
-    "first", [b"1\n", LONG[:4993], LONG], ids=["bytes", "a page", "many pages"]
-)
+lengths = pytest.mark.parametrize("first", [LONG[:4993], LONG], ids=["a page", "many pages"])
 
 
 @pytest.fixture
@@ -84,26 +82,6 @@ async def test_a_file_regrown_past_the_old_offset_is_read_from_behind_its_hole_e
     assert host.shipped == first + b"2\n2\n3\n3\n3\n4\n4\n4\n4\n5\n5\n5\n5\n5\n"
 
 
-@lengths
-async def test_a_truncation_while_nothing_behind_the_hole_was_read_is_noticed(
-    host: Host, writer: BinaryIO, first: bytes
-) -> None:
-    writer.write(first)
-    await host.ship()
-    truncate(host)
-    await host.look()
-    writer.write(b"lost\n")
-    await host.look()
-    truncate(host)
-    writer.write(b"3\n")
-
-    await host.ship()
-    await host.ship()
-
-    assert host.shipped == first + b"3\n"
-    assert [notice.lost >= 5 for notice in host.said(NoticeKind.TRUNCATED)] == [False, True]
-
-
 @pytest.mark.parametrize("restarted", [False, True], ids=["running", "down"])
 async def test_the_unread_rest_comes_from_a_copy_that_has_the_hole(
     host: Host, writer: BinaryIO, restarted: bool
@@ -124,25 +102,6 @@ async def test_the_unread_rest_comes_from_a_copy_that_has_the_hole(
     await host.ship()
 
     assert host.shipped == LONG + b"2\n3\n4\n"
-
-
-@lengths
-@pytest.mark.parametrize("at_once", [False, True], ids=["after a look", "at once"])
-async def test_a_hole_is_skipped_also_where_the_rest_before_it_is_read_from_a_copy(
-    host: Host, writer: BinaryIO, first: bytes, at_once: bool
-) -> None:
-    writer.write(first)
-    await host.ship()
-    writer.write(b"2\n")
-    host.copy_truncate("app.log", "app.log.1")
-    if not at_once:
-        await host.ship()
-    writer.write(b"3\n")
-
-    await host.ship()
-    await host.ship()
-
-    assert host.shipped == first + b"2\n3\n"
 
 
 async def test_files_that_begin_with_holes_are_not_taken_for_copies_of_each_other(
@@ -168,75 +127,6 @@ async def test_files_that_begin_with_holes_are_not_taken_for_copies_of_each_othe
     assert host.shipped == LONG + b"2\n3\n" + LONG + b"4\n" + LONG + b"5\n"
 
 
-async def test_a_copy_with_a_hole_is_new_though_a_file_with_a_hole_was_found_and_not_read(
-    host: Host, writer: BinaryIO
-) -> None:
-    writer.write(LONG)
-    host.copy_truncate("app.log", "app.log.1")
-    await host.ship()
-    writer.write(b"2\n" + LONG)
-    await host.look()
-    host.move("app.log.1", "app.log.2")
-    copy_truncate(host)
-    writer.write(b"3\n" + LONG)
-    host.move("app.log.2", "app.log.3")
-    host.move("app.log.1", "app.log.2")
-    copy_truncate(host)
-    writer.write(b"4\n")
-    await host.restart_with_saved_positions()
-
-    await host.ship()
-    await host.ship()
-
-    assert host.shipped == LONG + b"2\n" + LONG + b"3\n" + LONG + b"4\n"
-
-
-async def test_what_stands_behind_a_hole_waits_for_what_is_older(
-    host: Host, writer: BinaryIO
-) -> None:
-    writer.write(LONG)
-    await host.ship()
-    writer.write(b"2\n")
-    host.copy_truncate("app.log", "app.log.1")
-    writer.write(b"3\n")
-    await host.look()
-    host.move("app.log.1", "app.log.2")
-    copy_truncate(host)
-    writer.write(b"4\n")
-
-    await host.ship()
-    await host.ship()
-
-    assert host.shipped == LONG + b"2\n3\n4\n"
-    assert not any(block.continues for block in host.blocks)
-
-
-async def test_a_file_found_behind_its_hole_is_found_there_after_a_crash(
-    host: Host, writer: BinaryIO
-) -> None:
-    writer.write(LONG)
-    await host.ship()
-    truncate(host)
-    writer.write(b"2\n")
-    await host.look()
-    await host.restart_with_saved_positions()
-
-    await host.ship()
-
-    assert host.shipped == LONG + b"2\n"
-
-
-async def test_a_hole_in_the_middle_of_a_line_is_nuls(host: Host, writer: BinaryIO) -> None:
-    writer.write(b"1\nbefore")
-    await host.ship()
-    writer.seek(100_000)
-    writer.write(b"behind\n")
-
-    await host.ship()
-
-    assert host.shipped == b"1\nbefore" + bytes(100_000 - 8) + b"behind\n"
-
-
 @pytest.mark.parametrize("length", [3, 5000])
 async def test_nuls_that_were_written_are_content(
     host: Host, writer: BinaryIO, length: int
@@ -252,21 +142,6 @@ async def test_nuls_that_were_written_are_content(
     await host.ship()
 
     assert host.shipped.endswith(b"1\n\0\n2\n")
-
-
-async def test_nuls_behind_the_hole_are_content_but_for_those_in_its_last_block(
-    host: Host, writer: BinaryIO
-) -> None:
-    writer.write(LONG)
-    await host.ship()
-    truncate(host)
-    writer.seek(64 * 4096)
-    writer.write(bytes(4096 + 10) + b"2\n")
-
-    await host.ship()
-    await host.ship()
-
-    assert host.shipped == LONG + bytes(10) + b"2\n"
 
 
 async def test_a_file_with_a_hole_that_is_deleted_while_open_is_read_to_its_end(

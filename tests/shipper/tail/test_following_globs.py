@@ -125,28 +125,6 @@ async def test_a_folder_that_appears_later_is_noticed_when_it_does(
     await host.follower.close()
 
 
-async def test_a_folder_made_level_by_level_is_noticed(tmp_path: Path) -> None:
-    host = Host(tmp_path, "logs/**/app.log")
-    folder = tmp_path / "logs"
-    folder.mkdir()
-    await host.ship()
-    await host.ship()
-
-    for level in "abc":
-        folder = folder / level
-        folder.mkdir()
-        async with asyncio.timeout(30):
-            while not host.follower.look_due:
-                await host.follower.wait(60)
-        while host.follower.look_due:
-            await host.ship()
-            await asyncio.sleep(0.03)  # a folder that was made just now is looked at again
-    make(host, "logs/a/b/c/app.log")
-
-    await shipped_when_woken(host, b"logs/a/b/c/app.log\n")
-    await host.follower.close()
-
-
 async def test_a_folder_replaced_by_another_of_its_name_is_read_on_in_the_new_one(
     tmp_path: Path,
 ) -> None:

@@ -55,24 +55,6 @@ async def test_a_switched_link_is_read_like_a_rotation_the_old_target_first(tmp_
     await host.follower.close()
 
 
-async def test_a_link_switched_while_the_agent_is_down_begins_its_new_target(
-    tmp_path: Path,
-) -> None:
-    host = Host(tmp_path, "current.log")
-    host.write("app-1", b"1\n")
-    switch(host, "current.log", "app-1")
-    await host.ship()
-    host.write("app-2", b"2\n")
-    switch(host, "current.log", "app-2")
-    await host.restart_with_saved_positions()
-
-    assert await host.ship() == b"2\n"
-    switch(host, "current.log", "app-1")
-    host.write("app-1", b"3\n")
-    assert await host.ship() == b"3\n"
-    await host.follower.close()
-
-
 async def test_a_dangling_link_is_told_as_one_and_followed_once_it_leads_somewhere(
     tmp_path: Path,
 ) -> None:
@@ -152,18 +134,6 @@ def test_permissions_may_be_taken_and_given_back(open_folder: Path) -> None:
 
 def test_10000_files_need_no_more_than_1024_descriptors(open_folder: Path) -> None:
     run_child("with_few_descriptors", open_folder)
-
-
-async def test_a_folder_that_is_named_is_told_how_to_name_its_files(tmp_path: Path) -> None:
-    host = Host(tmp_path, "logs")
-    (tmp_path / "logs").mkdir()
-
-    await host.ship()
-
-    assert [n.text for n in host.said(NoticeKind.MISSING)] == [
-        f"is a folder; name its files, as in {tmp_path}/logs/*.log"
-    ]
-    await host.follower.close()
 
 
 async def test_a_file_that_has_fewer_bytes_than_its_size_says_keeps_nobody_waiting() -> None:

@@ -30,16 +30,6 @@ async def test_what_is_named_no_longer_is_let_go_and_not_called_lost(host: Host)
     assert host.said(NoticeKind.GONE) == []
 
 
-async def test_what_is_named_again_goes_on_where_it_was(host: Host) -> None:
-    await host.retarget("a.log")
-    await host.ship()
-    host.write("b.log", b"b2\n")
-
-    await host.retarget("*.log")
-
-    assert await host.ship() == b"b2\n"
-
-
 async def test_what_is_named_again_after_a_restart_goes_on_where_it_was(host: Host) -> None:
     await host.retarget("a.log")
     await host.restart_with_saved_positions()
@@ -49,14 +39,6 @@ async def test_what_is_named_again_after_a_restart_goes_on_where_it_was(host: Ho
     await host.retarget("a.log", "b.log")
 
     assert await host.ship() == b"b2\n"
-
-
-async def test_what_is_newly_named_is_found_at_the_next_look(host: Host) -> None:
-    host.write("c.log", b"c1\n")
-    await host.retarget("a.log", "b.log", "c.log")
-
-    assert host.follower.look_due
-    assert await host.ship() == b"c1\n"
 
 
 async def test_unread_rests_of_rotated_and_deleted_files_stay(host: Host) -> None:
@@ -69,17 +51,6 @@ async def test_unread_rests_of_rotated_and_deleted_files_stay(host: Host) -> Non
     await host.retarget("*.log")
 
     assert sorted((await host.ship()).split()) == [b"a2", b"b2"]
-
-
-async def test_an_unfinished_line_of_a_file_let_go_is_whole_when_it_comes_back(host: Host) -> None:
-    host.write("b.log", b"half")
-    await host.ship()
-    await host.retarget("a.log")
-    await host.ship()
-    await host.retarget("a.log", "b.log")
-    host.write("b.log", b" and half\n")
-
-    assert await host.ship() == b"half and half\n"
 
 
 async def test_a_new_exclusion_lets_files_go(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from broker.wire.positions import Positions
 from shipper.tail.notices import NoticeKind
-from shipper.tail.paths import Packing
 from tests.descriptors import held_by
 from tests.shipper.host import SECOND, Host
 from tests.shipper.shipped import origins
@@ -56,17 +55,6 @@ async def test_every_file_is_read_on_from_what_is_stored(
     assert await host.ship() == expected
 
 
-async def test_a_deleted_file_is_read_again_from_its_open_descriptor(host: Host) -> None:
-    host.write("app.log", b"one\n")
-    await host.ship()
-    host.write("app.log", b"two\n")
-    (host.folder / "app.log").unlink()
-    await host.ship()
-
-    assert await rewind(host, 1)
-    assert await host.ship() == b"two\n"
-
-
 async def test_a_deleted_file_is_held_until_it_is_stored(host: Host) -> None:
     host.follower.stored = lambda _: 0
     host.write("app.log", b"one\n")
@@ -86,43 +74,6 @@ async def test_a_deleted_file_is_held_until_it_is_stored(host: Host) -> None:
     assert [notice.lost for notice in host.said(NoticeKind.GONE)] == [0]
 
 
-async def test_a_file_that_was_truncated_since_is_read_on_from_its_copy(host: Host) -> None:
-    host.write("app.log", b"one\n")
-    await host.ship()
-    host.write("app.log", b"two\n")
-    await host.ship()
-    host.copy_truncate("app.log", "app.log.1")
-    host.write("app.log", b"3\n")
-
-    assert await rewind(host, 1)
-    assert await host.ship() + await host.ship() == b"two\n3\n"
-
-
-async def test_a_copy_that_was_read_on_from_is_read_again_from_where_its_original_was_begun(
-    host: Host,
-) -> None:
-    host.write("app.log", b"one\n" * 30)
-    await host.ship()
-    host.copy_truncate("app.log", "app.log.1")
-    await host.ship()
-
-    assert await rewind(host, 0)
-    assert await host.ship() == b"one\n" * 30
-
-
-async def test_a_compressed_file_is_read_again(host: Host) -> None:
-    host.write("app.log", b"one\n" * 1000)
-    await host.ship()
-    host.write("app.log", b"two\n" * 1000)
-    host.move("app.log", "app.log.1")
-    host.write("app.log", b"")
-    host.pack("app.log.1", Packing.GZIP)
-    await host.ship()
-
-    assert await rewind(host, 1)
-    assert await host.ship() == b"two\n" * 1000
-
-
 async def test_a_compressed_file_is_read_on_in_the_middle_of_a_long_line(tmp_path: Path) -> None:
     host = Host(tmp_path, block_size=200, max_line=500)
     host.write("app.log", b"one\n" * 20)
@@ -138,19 +89,6 @@ async def test_a_compressed_file_is_read_on_in_the_middle_of_a_long_line(tmp_pat
     assert await host.ship() == b"x" * 1300 + b"\ntwo\n"
     assert host.blocks[2].continues
     await host.follower.close()
-
-
-async def test_a_file_that_begins_with_a_hole_is_read_again_behind_it(host: Host) -> None:
-    host.write("app.log", b"one\n")
-    await host.ship()
-    host.copy_truncate("app.log", "app.log.1")
-    with (host.folder / "app.log").open("r+b") as file:
-        file.seek(100_000)
-        file.write(b"two\n")
-    await host.ship()
-
-    assert await rewind(host, 1)
-    assert await host.ship() == b"two\n"
 
 
 async def test_a_file_of_another_agent_cannot_be_gone_back_to(host: Host) -> None:
@@ -178,7 +116,7 @@ async def test_files_stay_open_and_a_reading_that_was_broken_off_does_no_harm(
         assert await host.follower.rewind(host.positions.files)
 
     assert sum("app.log" in one for one in held_by(os.getpid())) == 1
-    assert await host.gather() == expected
+    assert await host.ship() == expected
     await host.follower.close()
 
 

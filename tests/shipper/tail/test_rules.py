@@ -6,11 +6,17 @@ from typing import Any
 import pytest
 
 from broker.wire.positions import Cursor
-from shipper.tail.candidates import Candidate, Known, Presence, RotationGroup
-from shipper.tail.identity import identify
+from shipper.tail.identity import Sample, holds, identify
 from shipper.tail.paths import Packing
-from shipper.tail.probe import Sample
-from shipper.tail.rules import Verdict, recognise, rule
+from shipper.tail.rules import (
+    Candidate,
+    Known,
+    Presence,
+    RotationGroup,
+    Verdict,
+    recognise,
+    rule,
+)
 from shipper.tail.scan import FileEntry, FileKey, Packed
 
 SECOND = 1_000_000_000
@@ -40,10 +46,14 @@ def sibling(
     packing = Packed(Packing.GZIP, 1) if packed else None
     key = FileKey(1, inode)
     entry = FileEntry(path, path, LIVE, key, size, modified * SECOND, wanted, packing)
-    tails = {"f": content[max(0, end - 64) : end]}
+    tail = content[max(0, end - 64) : end]
+    known = [cursor(read), Cursor("e", LIVE, 0, identify(7, b"", b""), 0)]
+    held = {
+        c.file: False for c in known if holds(c, size, content[:1024], tail if c.offset else b"")
+    }
     ends = seen.pop("ends", (size,))
     before = {n: content[max(0, n - 64) : n] for n in ends}
-    return Candidate(entry, Sample(size, content[:1024], tails, before, **seen), copy_of)
+    return Candidate(entry, Sample(size, content[:1024], held, before, **seen), copy_of)
 
 
 def live(content: bytes, *ends: int) -> Candidate:
@@ -142,12 +152,6 @@ def test_a_sibling_is_ruled_on_whether_it_is_compressed_or_not(
             group(Known(cursor(LONG[:10]), Presence.GONE)),
             Verdict.EMPTY,
             id="compressed, in the making",
-        ),
-        pytest.param(
-            replace(sibling(b"new\n", packed=True, modified=60), was_left=True),
-            group(),
-            Verdict.OLD,
-            id="old, and compressed now",
         ),
         pytest.param(sibling(b"1\n"), group(BLANK), Verdict.CONTINUE, id="only its inode is known"),
         pytest.param(

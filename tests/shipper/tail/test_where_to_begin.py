@@ -41,18 +41,6 @@ async def test_a_file_is_begun_behind_its_last_newline(
     await host.follower.close()
 
 
-async def test_lines_that_end_after_the_start_are_shipped_whole(tmp_path: Path) -> None:
-    host = Host(tmp_path, from_end=True)
-    host.write("app.log", b"old\nbegun before")
-    assert await host.ship() == b""
-
-    host.write("app.log", b" and ended after\nnew\n")
-
-    assert await host.ship() == b"begun before and ended after\nnew\n"
-    assert host.blocks[0].section.span.start == 4
-    await host.follower.close()
-
-
 async def test_files_that_appear_later_are_read_from_their_beginning(tmp_path: Path) -> None:
     host = Host(tmp_path, "*.log", from_end=True)
     host.write("a.log", b"old\n")
@@ -84,19 +72,6 @@ async def test_a_restart_keeps_the_place_of_a_file_of_which_nothing_was_shipped(
     await host.follower.close()
 
 
-async def test_a_restart_keeps_the_place_of_lines_that_were_shipped(tmp_path: Path) -> None:
-    host = Host(tmp_path, from_end=True)
-    host.write("app.log", b"old\n")
-    await host.ship()
-    host.write("app.log", b"one\n")
-    await host.ship()
-    await host.restart_with_saved_positions()
-    host.write("app.log", b"two\n")
-
-    assert await host.ship() == b"two\n"
-    await host.follower.close()
-
-
 async def test_siblings_of_a_file_begun_at_its_end_stay_old_and_its_rotation_is_followed(
     tmp_path: Path,
 ) -> None:
@@ -114,18 +89,6 @@ async def test_siblings_of_a_file_begun_at_its_end_stay_old_and_its_rotation_is_
     host.write("app.log", b"two\n")
 
     assert await host.ship() == b"one\ntwo\n"
-    await host.follower.close()
-
-
-async def test_a_file_begun_at_its_end_is_read_from_0_once_it_is_truncated(tmp_path: Path) -> None:
-    host = Host(tmp_path, from_end=True)
-    host.write("app.log", b"old lines of some length\n")
-    await host.ship()
-    os.truncate(host.folder / "app.log", 0)
-    host.write("app.log", b"new\n")
-
-    assert await host.ship() == b"new\n"
-    assert host.said(NoticeKind.TRUNCATED)[0].lost == 0
     await host.follower.close()
 
 
