@@ -72,8 +72,8 @@ class Agent:
         self._sessions = Sessions(settings, host, clock)
         connection, waiting = self._sessions.connection, self._sessions.waiting
         self._keeper = Keeper(self._sessions.snapshots, waiting, clock)
-        pause = self._sessions.pause
-        self._view = View(host, connection, waiting, pause, self._meter, clock)
+        config = self._sessions.config
+        self._view = View(host, connection, waiting, config, self._meter, clock)
         self._ending = Shutdown(Exit.FAILED if settings.once else Exit.DONE)
         self._follower: Follower | None = None
         self._spool: Spool | None = None
@@ -167,7 +167,7 @@ class Agent:
     async def _ship_and_watch(self) -> None:
         try:
             async with asyncio.TaskGroup() as group:
-                watching = group.create_task(self._sessions.pause.run())
+                watching = group.create_task(self._sessions.config.run())
                 await self._ship_to_the_end()
                 watching.cancel()
         except BaseExceptionGroup as errors:

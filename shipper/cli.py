@@ -22,7 +22,7 @@ from shipper.settings import ShipperSettings
 
 __all__ = ["logshipper", "main"]
 
-_CHECKED = {"file", "exclude", "ignore_older", "server", "host", "state_dir", "listen"}
+_CHECKED = {"file", "exclude", "ignore_older", "server", "host"}
 
 
 @click.group("logshipper", invoke_without_command=True, context_settings={"max_content_width": 100})
@@ -63,7 +63,7 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
     from shipper.status.show import render, render_json, stored
 
     settings = given(ShipperSettings, _merged(context, options))
-    answers = ask(settings.host)
+    answers = asyncio.run(ask(settings.host))
     for sentence in (*answers.broken, *answers.not_asked):
         click.echo(sentence, err=True)
     hosts = answers.reports or [asyncio.run(stored(settings, _host(settings)))]
@@ -76,10 +76,12 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
 @click.pass_context
 def _check(context: click.Context, /, **options: Any) -> int:
     """Check the configuration, the broker and the files, and say what would be followed; changes nothing."""
+    import asyncio
+
     from shipper.status.check import Level, check
 
     settings = _settings(_merged(context, options))
-    findings = list(check(settings, _host(settings)))
+    findings = asyncio.run(check(settings, _host(settings)))
     for finding in findings:
         click.echo(str(finding))
     return Exit.FAILED if any(one.level is Level.BAD for one in findings) else Exit.DONE

@@ -18,13 +18,12 @@ from broker.wire.positions import Cursor, Positions
 from broker.wire.subjects import inbox_of
 from shipper.line_filter import Rules
 from shipper.publish.claim import Claimant
+from shipper.publish.config import BrokerConfig
 from shipper.publish.messages import HostMessages
-from shipper.publish.pause import PauseWatch
 from shipper.publish.publisher import Publisher, UnacknowledgedPublisher
 from shipper.publish.rounds import NEARBY_SIZE, Round
 from shipper.publish.snapshots import Snapshots
 from shipper.publish.stored import AgentId
-from shipper.publish.subject import HostSubject
 from shipper.publish.waiting import Waiting, reason_of, wrong_credential
 from shipper.settings import ShipperSettings, default_state_dir, expression, round_bytes
 from shipper.shipping import LoopOptions, Shipping
@@ -96,16 +95,15 @@ class Sessions:
         self.connection = connection = connection_for(settings, host)
         self.waiting = waiting = Waiting(reasons_for(settings, host, connection))
         self.snapshots = Snapshots(connection, host)
-        self.pause = pause = PauseWatch(connection, host, clock)
+        self.config = config = BrokerConfig(connection, host, clock)
         self._settings = settings
         self._host = host
         self._run = AgentId.following(None, clock() // 1_000_000, secrets.token_hex(4))
         self._numbers = itertools.count(1)
-        self._host_subject = HostSubject(connection, host, waiting)
-        self._messages, tag = HostMessages(connection, host), self._run.tag
+        self._messages, tag = HostMessages(connection, host, 1), self._run.tag
         self._claimant = Claimant(self._messages, self.snapshots, waiting, tag, clock)
         kind = Publisher if settings.ack else UnacknowledgedPublisher
-        self._publisher = kind(connection, self._host_subject, pause, waiting)
+        self._publisher = kind(connection, config, waiting)
         self.publish: Callable[[Round], Awaitable[int]] = self._publisher.publish
 
     def new_file(self) -> str:
@@ -118,24 +116,25 @@ class Sessions:
         `known` are the positions of the session before. Raises `OperatorError` before the first claim when another agent of
         the host lives on this machine, `FencedError` when a newer one does anywhere.
         """
-        await self.waiting.until_answered(self.pause.read)
-        if self._settings.ack:  # else rounds wait, but files are followed
-            await self.pause.until_over()
-        partitions = await self._host_subject.find()
+        await self.waiting.until_answered(self.config.read)
+        while self._settings.ack and self.config.pause:  # else rounds wait, but files are followed
+            await self.config.until_resumed()
+            await self.waiting.until_answered(self.config.read)
+        broker = self.config.partitions.time
         is_next = bool(known.files or known.sequence)
         if not (self._settings.take_over or is_next):
-            await asyncio.to_thread(require_alone, self._host, partitions.time)
+            await require_alone(self._host, broker)
         publisher = self._publisher
         max_payload = await publisher.largest()
         if isinstance(publisher, UnacknowledgedPublisher):
             saved = await self.waiting.until_answered(self.snapshots.read)
             positions = known if is_next else saved or known
-            return Session(self._run, positions, max_payload, partitions.time)
-        self._messages.streams = self._host_subject.streams
-        owned = await self._claimant.claim(self._host_subject.subject, known)
-        publisher.begin(owned)
+            return Session(self._run, positions, max_payload, broker)
+        self._messages.streams = self.config.streams
+        owned = await self._claimant.claim(self.config.subject, known)
+        publisher.begin(owned.subject, owned.last)
         logger.info("agent %s ships on %s", owned.agent, owned.subject)
-        return Session(owned.agent, owned.positions, max_payload, partitions.time)
+        return Session(owned.agent, owned.positions, max_payload, broker)
 
 
 def follower_for(

@@ -1,11 +1,9 @@
 """How fast something moves, and how long things take. Values; the clock is passed in."""
 
 import math
-from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Histogram", "Rate"]
+__all__ = ["Rate"]
 
 _SPAN = 10.0  # seconds
 _FORGOTTEN = 6 * _SPAN
@@ -41,26 +39,3 @@ class Rate:
 
 def _fading(since: float, now: float) -> float:
     return math.exp(min(0.0, since - now) / _SPAN)
-
-
-class Histogram:
-    """Counts observations in buckets; `bounds` are upper and inclusive, in seconds, rising."""
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        """Begin with none."""
-        self.bounds = tuple(bounds)
-        self.sum = 0.0
-        self._counts = [0] * (len(self.bounds) + 1)
-
-    def observe(self, seconds: float) -> None:
-        """Count one observation."""
-        self.sum += seconds
-        self._counts[bisect_left(self.bounds, seconds)] += 1
-
-    def cumulative(self) -> list[int]:
-        """Return for each bound how many were at most that long, and at last how many there were."""
-        total, counts = 0, []
-        for count in self._counts:
-            total += count
-            counts.append(total)
-        return counts

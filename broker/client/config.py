@@ -6,6 +6,7 @@ More partitions exist than hosts are spread over where there were more before: w
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from broker.app.exits import ConfigurationError
@@ -24,11 +25,13 @@ from broker.wire.streams import (
 )
 
 __all__ = [
+    "Partitions",
     "change_pauses",
     "current_partitions",
     "current_pauses",
     "existing_partitions",
     "read_layout",
+    "read_partitions",
     "read_streams",
     "require_layout",
 ]
@@ -36,20 +39,35 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """How many partitions hosts are spread over, and when the broker was told so: no other broker was at the same nanosecond."""
+
+    count: int
+    time: str
+    revision: int
+
+
 async def read_layout(connection: Connection) -> StreamLayout | None:
     """Return how many partitions and streams the broker names; None where it names no number of partitions (yet).
 
     Raises `ConfigurationError` for an entry that is no such number, `Rejected` where there is no bucket, `ConnectionLost`.
     """
-    entry, streams = await asyncio.gather(
-        bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY), read_streams(connection)
+    partitions, streams = await asyncio.gather(
+        read_partitions(connection), read_streams(connection)
     )
+    return None if partitions is None else StreamLayout(partitions.count, streams)
+
+
+async def read_partitions(connection: Connection) -> Partitions | None:
+    """Return how many partitions the broker names, None where it names no number (yet); raises what `read_layout` raises."""
+    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
     if entry is None:
         return None
-    partitions = partitions_in(entry.value)
-    if partitions is None:
+    count = partitions_in(entry.value)
+    if count is None:
         raise _not_a_number(PARTITIONS_KEY, entry.value)
-    return StreamLayout(partitions, streams)
+    return Partitions(count, entry.time, entry.revision)
 
 
 async def require_layout(connection: Connection) -> StreamLayout:

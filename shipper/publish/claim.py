@@ -4,7 +4,6 @@ Made when a session is opened, and again with the same agent id when one is open
 everything is asked of the stream again. The newest start wins: whoever finds a newer agent behind its own first claim ends.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -22,7 +21,6 @@ from shipper.publish.waiting import Waiting
 
 __all__ = ["Claimant", "Ownership"]
 
-_LOOKS, _LAG = 5, 0.1  # how often, and seconds between looks
 _MILLISECOND = 1_000_000  # nanoseconds
 logger = logging.getLogger(__name__)
 
@@ -116,30 +114,22 @@ class Claimant:
         return rival
 
     async def _claim(self, subject: Subject) -> tuple[AgentId, int]:
-        """Claim the subject for its lines; look again where a replica lags, and does not show the last message there.
+        """Claim the subject for its lines, above the agent of its last message; raises `FencedError` where that one came later.
 
-        Somebody who publishes without a pause must not keep us from it, so in the end it is claimed whatever comes between.
+        A replica that lags may not show the last message: what is rebuilt behind the claim does.
         """
-        for looks_left in reversed(range(_LOOKS)):
-            newest = await self._messages.newest(subject)
-            rivals = [] if newest is None else [newest]
-            agent = self.agent or AgentId.following(
-                newest.agent if newest else None, self._clock() // _MILLISECOND, self._tag
-            )
-            self._strongest_before(agent, rivals)
-            expected = (newest.sequence if newest else 0) if looks_left else None
-            try:
-                claim = await self._messages.claim(subject, agent, self._clock(), expected)
-            except Rejected as error:
-                if not (looks_left and (error.is_wrong_sequence or error.is_write_under_way)):
-                    raise
-                await asyncio.sleep(_LAG)
-                continue
-            if self.agent is None:
-                self.agent, self._first = agent, claim
-                self._stream = self._messages.stream_of(subject)
-            return agent, claim
-        raise AssertionError("the last look returns or raises")
+        newest = await self._messages.newest(subject)
+        if self.agent is None:
+            now = self._clock() // _MILLISECOND
+            agent = AgentId.following(newest.agent if newest else None, now, self._tag)
+        else:
+            agent = self.agent
+            self._strongest_before(agent, [newest] if newest else [])
+        claim = await self._messages.claim(subject, agent, self._clock())
+        if self.agent is None:
+            self.agent, self._first = agent, claim
+            self._stream = self._messages.stream_of(subject)
+        return agent, claim
 
     async def _leave_others(
         self, subject: Subject, agent: AgentId, claim: int

@@ -18,7 +18,6 @@ from broker.client.answer import stored_at
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 from broker.wire.delivery import parse
 from broker.wire.message import (
-    EXPECTED_SEQUENCE,
     Followed,
     MalformedMessage,
     Origin,
@@ -26,7 +25,7 @@ from broker.wire.message import (
     encode_origin,
 )
 from broker.wire.positions import Covered, Positions
-from broker.wire.streams import STREAM, stream_names, stream_of
+from broker.wire.streams import stream_names, stream_of
 from broker.wire.subjects import Subject, host_filter, registry_consumer
 from shipper.publish.stored import AgentId, Rebuilt, Stored
 
@@ -47,7 +46,7 @@ class HostMessages:
     `streams` is how many partitions are spread over. All methods raise `ConnectionLost` and `Rejected`.
     """
 
-    def __init__(self, connection: Connection, host: str, streams: int = 1) -> None:
+    def __init__(self, connection: Connection, host: str, streams: int) -> None:
         """Remember the host."""
         self.streams = streams
         self._connection = connection
@@ -75,23 +74,19 @@ class HostMessages:
         subject: Subject,
         agent: AgentId,
         now: int,
-        expected: int | None = None,
         *,
         follows: tuple[Followed, ...] = (),
         moved: int | None = None,
     ) -> int:
         """Store an empty message, after which no older agent can publish on the subject; return its sequence.
 
-        `now` in nanoseconds; refused if the subject's last sequence is not `expected`, where that is given. It says which
-        partitions had the host's lines before, or that they have `moved` from here. After `ConnectionLost` it may be stored
-        or not; a second claim does no harm.
+        `now` in nanoseconds. The message says which partitions had the host's lines before, or that they have `moved` from
+        here. After `ConnectionLost` it may be stored or not; a second claim does no harm.
         """
         headers = encode_origin(Origin(str(agent), now, follows=follows, moved=moved))
-        if expected is not None:
-            headers[EXPECTED_SEQUENCE] = str(expected)
         return stored_at(await self._connection.ask(str(subject), b"", headers))
 
-    def since(self, first: int, stream: str = STREAM) -> AsyncIterator[list[Stored]]:
+    def since(self, first: int, stream: str) -> AsyncIterator[list[Stored]]:
         """Yield all messages of a stream from sequence `first` on, oldest first, in pages.
 
         What came counts only if nothing is raised.

@@ -9,21 +9,26 @@ import logging
 import random
 import re
 import sys
+from collections.abc import Mapping
+
+from nats.aio.client import Client
 
 from broker.app.exits import ConfigurationError
 from broker.app.faults import fault
 from broker.client.answer import answer_of, stored_at
-from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 from broker.wire.message import EXPECTED_SEQUENCE
-from shipper.publish.acks import Acks, largest_payload, patience_for, send
-from shipper.publish.claim import Ownership
-from shipper.publish.pause import PauseWatch
+from broker.wire.streams import largest_in
+from broker.wire.subjects import Subject
+from shipper.publish.config import BrokerConfig
 from shipper.publish.rounds import Round
-from shipper.publish.subject import HostSubject
 from shipper.publish.waiting import Waiting
 
-__all__ = ["Publisher", "SessionLost", "UnacknowledgedPublisher"]
+__all__ = ["Publisher", "SessionLost", "UnacknowledgedPublisher", "largest_payload"]
 
+_LEAST_PATIENCE = 30.0  # seconds
+_SLOWEST = 20_000  # bytes a second, of a line that still takes a round
+_DUE = 5.0  # seconds for an answer by a server of several, once it has read a round
 _NEXT_TRY = 0.01  # seconds, while another write of the subject is under way
 _MOST_TRIES = 300  # before that is logged, and longer waited for
 _LAST = re.compile(r"wrong last sequence: (\d+)")
@@ -36,19 +41,22 @@ class SessionLost(Exception):
     """The claim does not hold any more: claim again, rebuild the positions, and go back to them."""
 
 
-class _RoundPublisher:
-    """What both publishers do: nothing in a pause, and they give a round up where its subject is another, or it is too large by now."""
+async def largest_payload(connection: Connection) -> int:
+    """Return how many bytes the broker takes at a time, beside our headers; waits for a live client."""
+    return largest_in((await connection.client()).max_payload)
 
-    def __init__(
-        self,
-        connection: Connection,
-        host_subject: HostSubject,
-        pause: PauseWatch,
-        waiting: Waiting,
-    ) -> None:
+
+def _patience_for(size: int) -> float:
+    """Return the seconds in which so many bytes get through, however slow the line is; a dead one is noticed by pings."""
+    return _LEAST_PATIENCE + size / _SLOWEST
+
+
+class _RoundPublisher:
+    """What both publishers do: nothing in a pause, and they give a round up that is too large by now."""
+
+    def __init__(self, connection: Connection, config: BrokerConfig, waiting: Waiting) -> None:
         self._connection = connection
-        self._host_subject = host_subject
-        self._pause = pause
+        self._config = config
         self._waiting = waiting
         self._largest = sys.maxsize
 
@@ -61,37 +69,39 @@ class _RoundPublisher:
             )
         return most
 
-    async def _until_open(self, round_: Round) -> None:
-        """Return when a round may be sent; raises `SessionLost` where its subject is another by now, or it is too large."""
-        await self._pause.until_over()
-        if self._host_subject.has_changed:
-            raise SessionLost("the number of partitions changed")
+    async def _until_open(self, round_: Round) -> Subject:
+        """Return the host's subject when a round may be sent; raises `SessionLost` where it is too large by now."""
+        await self._config.until_resumed()
+        self._config.look_soon()
         if len(round_.payload) > (most := await self.largest()):
             raise SessionLost(f"the broker takes {most} bytes at a time now")
+        return self._config.subject
+
+    async def _hand_over(
+        self, subject: str, payload: bytes, reply: str, headers: Mapping[str, str]
+    ) -> None:
+        """Return once all but what the sockets hold is on its way; raises `ConnectionLost`, `Denied`."""
+        # waits for ever when nobody reads at the line's other end, so it is guarded
+        sending = self._connection.publish(subject, payload, reply, dict(headers))
+        await self._connection.guard(sending, _patience_for(len(payload)), subject)
 
 
 class Publisher(_RoundPublisher):
     """Publishes the rounds of an agent, for one session after the other."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        host_subject: HostSubject,
-        pause: PauseWatch,
-        waiting: Waiting,
-    ) -> None:
-        """Own nothing yet."""
-        super().__init__(connection, host_subject, pause, waiting)
-        self._acks = Acks(connection)
-        self._subject = ""
-        self._last = 0
-        self._tries = (
-            0  # how often another write was under way since the last round that was stored
-        )
+    def __init__(self, connection: Connection, config: BrokerConfig, waiting: Waiting) -> None:
+        """Own nothing before `begin`."""
+        super().__init__(connection, config, waiting)
+        self._subject: Subject | None = None
+        self._last = self._tries = 0
+        self._client: Client | None = None
+        self._inbox = self._reply = ""
+        self._number = 0
+        self._answer: asyncio.Future[bytes] | None = None
 
-    def begin(self, owned: Ownership) -> None:
-        """Publish behind a claim from now on."""
-        self._subject, self._last = str(owned.subject), owned.last
+    def begin(self, subject: Subject, last: int) -> None:
+        """Publish behind a claim from now on: to `subject`, whose last sequence is `last`."""
+        self._subject, self._last = subject, last
 
     async def publish(self, round_: Round) -> int:
         """Return the stream sequence of the round's message once it is on disk, however long that takes.
@@ -99,25 +109,72 @@ class Publisher(_RoundPublisher):
         Raises `SessionLost`, or `ConfigurationError` for a message that the broker will never take.
         """
         while True:
-            await self._until_open(round_)
+            if await self._until_open(round_) != self._subject:
+                raise SessionLost("the number of partitions changed")
             try:
-                self._last = await self._send(round_)
+                self._last = await self._store(round_)
             except ConnectionLost as error:
                 # it is stored or not; sent again with the same sequence it is stored once
                 await self._waiting.pause(f"no acknowledgement from the broker: {error}")
             except Rejected as error:
                 await self._refused(error, len(round_.payload))
             else:
+                self._tries = 0
                 self._waiting.over()
                 return self._last
 
-    async def _send(self, round_: Round) -> int:
+    async def _store(self, round_: Round) -> int:
+        """Send a round and return its sequence; raises `ConnectionLost`, `Rejected`."""
         headers = round_.headers | {EXPECTED_SEQUENCE: str(self._last)}
-        answer = await self._acks.ask(self._subject, round_.payload, headers)
-        sequence = stored_at(answer_of(answer))
-        self._tries = 0
+        clock = asyncio.get_running_loop().time
+        client, answer = await self._expect()
+        fault("sending")
+        await self._hand_over(str(self._subject), round_.payload, self._reply, headers)
+        fault("sent")
+        began, patience = clock(), _patience_for(len(round_.payload))
+        waiting = self._answered(client, answer, patience)
+        try:
+            await self._connection.guard(waiting, patience, str(self._subject))
+        except (ConnectionLost, Rejected) as error:
+            self._connection.judge(clock() - began, error)
+            raise
+        self._connection.judge(0.0, None)
+        sequence = stored_at(answer_of(answer.result()))
         fault("stored")
         return sequence
+
+    async def _expect(self) -> tuple[Client, "asyncio.Future[bytes]"]:
+        """Return the live client, and its next answer; an answer to anything but the newest message is ignored."""
+        while (client := await self._connection.client()) is not self._client:
+            self._inbox = self._connection.new_inbox()
+            await self._connection.subscribe(f"{self._inbox}.*", self._hear)
+            self._client = client
+        self._number += 1
+        self._reply = f"{self._inbox}.{self._number}"
+        self._answer = asyncio.get_running_loop().create_future()
+        return client, self._answer
+
+    async def _answered(
+        self, client: Client, answer: "asyncio.Future[bytes]", patience: float
+    ) -> None:
+        """Wait for the answer. What is sent on to a leader that died is never answered: of several servers another one is asked then."""
+        if self._connection.has_choice:
+            await client.flush(
+                int(patience)
+            )  # the server has read it all, however slow the line is
+            await asyncio.wait({answer}, timeout=_DUE)
+            if not answer.done():
+                raise ConnectionLost(f"no answer in {_DUE:g} s")
+        await answer
+
+    async def _hear(self, message: Message) -> None:
+        answer = self._answer
+        if message.subject != self._reply or answer is None or answer.done():
+            return
+        if (message.headers or {}).get("Status"):
+            answer.set_exception(Rejected(503, 0, "nobody listens there"))
+        else:
+            answer.set_result(message.data)
 
     async def _refused(self, error: Rejected, size: int) -> None:
         if error.is_wrong_sequence:
@@ -163,9 +220,8 @@ class UnacknowledgedPublisher(_RoundPublisher):
         return 0
 
     async def _send(self, round_: Round) -> None:
-        await self._until_open(round_)
+        subject = str(await self._until_open(round_))
         client = await self._connection.client()
-        subject = str(self._host_subject.subject)
-        await send(self._connection, subject, round_.payload, "", round_.headers)
-        patience = patience_for(len(round_.payload))
+        await self._hand_over(subject, round_.payload, "", round_.headers)
+        patience = _patience_for(len(round_.payload))
         await self._connection.guard(client.flush(int(patience)), patience, subject)

@@ -12,7 +12,7 @@ from broker.client.bucket import Conflict
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.positions import Positions, PositionsUnreadable
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
-from shipper.publish.acks import largest_payload
+from shipper.publish.publisher import largest_payload
 from shipper.publish.stored import AgentId, fenced_by
 
 __all__ = ["Snapshots"]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from broker.app.exits import FencedError
 from broker.wire.message import Origin
 from broker.wire.positions import Covered, Positions
-from broker.wire.streams import STREAM
 
 __all__ = ["AgentId", "Rebuilt", "Stored", "fenced_by"]
 
@@ -43,7 +42,7 @@ class Stored:
     sequence: int
     origin: Origin | None
     subject: str
-    stream: str = STREAM
+    stream: str
     stored_at: int = 0  # in nanoseconds since the epoch, 0 where that was not asked
 
     @property

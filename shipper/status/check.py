@@ -1,38 +1,26 @@
 """`logshipper check`: whether the agent would reach its broker, and which files it would follow. Changes nothing."""
 
-import asyncio
 import json
 import os
-import resource
-import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from pathlib import Path
 
-from broker.app.address import Address
 from broker.app.exits import OperatorError
 from broker.app.printable import printable
 from broker.client.config import require_layout
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.rights import may_publish
 from broker.wire.subjects import Subject, host_filter, registry_consumer
-from shipper.publish.messages import HostMessages
 from shipper.settings import ShipperSettings
 from shipper.spool import PATH
-from shipper.status.live import ask
 from shipper.status.show import connected
 from shipper.tail.notices import NoticeKind
-from shipper.tail.open_files import most_open_files
 from shipper.tail.paths import Selection
-from shipper.tail.scan import FileEntry, Scan, scan
+from shipper.tail.scan import FileEntry, scan
 
-__all__ = ["Finding", "Level", "check", "check_files", "check_limits"]
-
-_ENOUGH_FILES = 100
-"""Open files with which any number of files can be followed well."""
-_INOTIFY_WATCHES = Path("/proc/sys/fs/inotify/max_user_watches")
+__all__ = ["Finding", "Level", "check", "check_files"]
 
 
 class Level(Enum):
@@ -55,26 +43,15 @@ class Finding:
         return f"{self.level.value} {printable(self.text)}"
 
 
-def _finding(text: str, problem: str = "") -> Finding:
-    """Return that all is fine or, with a problem, that it is bad."""
-    return Finding(Level.BAD, f"{text}{problem}") if problem else Finding(Level.FINE, text)
+async def check(settings: ShipperSettings, host: str) -> list[Finding]:
+    """Check files and broker; publishes nothing."""
+    files = [] if settings.file == (PATH,) else check_files(settings.selection, time.time_ns())
+    return [*files, *await _check_broker(settings, host)]
 
 
-def check(settings: ShipperSettings, host: str) -> Iterator[Finding]:
-    """Check files, limits, address and broker; asks running agents and the broker, and publishes nothing."""
-    if settings.file != (PATH,):
-        shown = scan(settings.selection, ())
-        yield from check_files(settings.selection, shown, time.time_ns())
-        yield from check_limits(len(shown.folders), sum(entry.wanted for entry in shown.entries))
-    running = list(_check_running(host))
-    yield from running
-    if settings.listen is not None:
-        yield _check_address(settings.listen, in_use=bool(running))
-    yield from asyncio.run(_check_broker(settings, host))
-
-
-def check_files(selection: Selection, shown: Scan, now: int) -> Iterator[Finding]:
-    """Say of each file of a scan whether it would be followed, and why not; `now` is nanoseconds since the epoch."""
+def check_files(selection: Selection, now: int) -> Iterator[Finding]:
+    """Say of each file that is selected whether it would be followed, and why not; `now` is nanoseconds since the epoch."""
+    shown = scan(selection, ())
     paths = {entry.path for entry in shown.entries}
     for entry in shown.entries:
         if entry.wanted:
@@ -96,62 +73,17 @@ def _check_file(entry: FileEntry, selection: Selection, now: int) -> Finding:
     return Finding(Level.FINE, f"{entry.path}: {entry.size} bytes")
 
 
-def check_limits(directories: int, files: int) -> Iterator[Finding]:
-    """Say whether so many files may be open and so many directories be watched; too low limits cost CPU, or deleted files."""
-    most, soft = most_open_files(), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    text = f"{files} files, at most {most} of them open at a time; {soft} descriptors allowed"
-    # idle files are closed and opened again; a file that is deleted or renamed while it is closed may not be found again
-    enough = most >= min(files, _ENOUGH_FILES)
-    yield _finding(text, "" if enough else "; raise LimitNOFILE or ulimit -n")
-    try:
-        watches = int(_INOTIFY_WATCHES.read_text())
-    except (OSError, ValueError):
-        return
-    text = f"{watches} inotify watches allowed, {directories} folders to watch"
-    yield _finding(text, "" if watches >= directories else "; raise fs.inotify.max_user_watches")
-
-
-def _check_running(host: str) -> Iterator[Finding]:
-    answers = ask(host)
-    for sentence in answers.broken:
-        yield Finding(Level.BAD, sentence)
-    for sentence in answers.not_asked:
-        yield Finding(Level.FINE, sentence)
-    for agent in answers.reports:
-        text = f"an agent of {host} runs here, pid {agent.pid} of user {agent.user}"
-        yield Finding(Level.FINE, text)
-
-
-def _check_address(address: Address, *, in_use: bool) -> Finding:
-    """Say whether `--listen` could listen; with `in_use` an agent of ours may be doing so."""
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    try:
-        socket.create_server((address.host, address.port), family=family).close()
-    except OSError as error:
-        text = f"address {address}: {error.strerror}"
-        if in_use:
-            return Finding(Level.FINE, f"{text}, perhaps by the agent that runs")
-        return Finding(Level.BAD, f"{text}; check --listen")
-    return Finding(Level.FINE, f"address {address}: free")
-
-
 async def _check_broker(settings: ShipperSettings, host: str) -> list[Finding]:
     try:
         async with connected(settings, host) as connection:
-            return await _check_subject(connection, host)
+            layout = await require_layout(connection)
+            subject = Subject.for_host(host, layout.partitions)
+            stream = layout.stream_of(subject.partition)
+            place = f"stream {stream}, {subject} of {layout.partitions} partitions"
+            reached = Finding(Level.FINE, f"broker at {connection.servers}: {place}")
+            return [reached, *await _check_rights(connection, stream, subject)]
     except (OperatorError, ValueError) as error:
         return [Finding(Level.BAD, str(error))]
-
-
-async def _check_subject(connection: Connection, host: str) -> list[Finding]:
-    layout = await require_layout(connection)
-    subject = Subject.for_host(host, layout.partitions)
-    newest = await HostMessages(connection, host, layout.streams).newest(subject)
-    stream = layout.stream_of(subject.partition)
-    last = f"last message {newest.sequence}" if newest else "nothing there yet"
-    place = f"stream {stream}, {subject} of {layout.partitions} partitions, {last}"
-    reached = Finding(Level.FINE, f"broker at {connection.servers}: {place}")
-    return [reached, *await _check_rights(connection, stream, subject)]
 
 
 async def _check_rights(connection: Connection, stream: str, subject: Subject) -> list[Finding]:

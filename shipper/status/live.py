@@ -13,9 +13,7 @@ import pwd
 import secrets
 import socket
 import struct
-import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,54 +26,41 @@ __all__ = ["Answers", "ask", "require_alone", "status_socket"]
 
 _PREFIX = "logship/agent/"
 _SERVICE_USER = "logshipper"  # of the systemd unit
-_BACKLOG = 1024
-_BATCH = 128  # connections that are accepted at a time, and
-_PAUSE = 0.05  # seconds after them: so a flood of connections costs little
 _PATIENCE = 5.0  # seconds
-_AT_ONCE = 32  # agents that are asked at a time
-_LARGEST = 16 * 1024 * 1024  # bytes, of an answer
-_CREDENTIALS, _TIMEOUT = struct.Struct("3i"), struct.Struct("ll")
+_CREDENTIALS = struct.Struct("3i")
 _SOCKETS = Path("/proc/self/net/unix")
 logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
 async def status_socket(
-    host: str, report: Callable[[], HostReport], patience: float = 1.0
+    host: str, report: Callable[[], HostReport], patience: float = _PATIENCE
 ) -> AsyncIterator[None]:
     """Send the report to root and to processes of this user; a client has `patience` seconds to read it.
 
     An agent that cannot listen ships all the same.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as listener:
-        try:
-            listener.bind(f"\0{_prefix(host)}{secrets.token_hex(4)}")
-            listener.listen(_BACKLOG)
-        except OSError as error:
-            logger.warning("no live status: %s", error.strerror or error)
-            yield
-            return
-        serving = asyncio.create_task(_serve(listener, report, patience))
-        try:
-            yield
-        finally:
-            serving.cancel()
-            await asyncio.wait({serving})
 
-
-async def _serve(
-    listener: socket.socket, report: Callable[[], HostReport], patience: float
-) -> None:
-    loop = asyncio.get_running_loop()
-    while True:
-        for _ in range(_BATCH):
-            with suppress(OSError), (await loop.sock_accept(listener))[0] as client:
-                if _peer_of(client).uid not in {0, os.geteuid()}:
-                    continue
-                document = json.dumps(report().document()).encode()
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.set_write_buffer_limits(0)  # `drain` waits until the client has it all
+        with suppress(OSError, TimeoutError):
+            if _peer_of(writer).uid in {0, os.geteuid()}:
+                writer.write(json.dumps(report().document()).encode())
                 async with asyncio.timeout(patience):
-                    await loop.sock_sendall(client, document)
-        await asyncio.sleep(_PAUSE)
+                    await writer.drain()
+        writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
+
+    name = f"\0{_prefix(host)}{secrets.token_hex(4)}"
+    try:
+        server = await asyncio.start_unix_server(answer, name)
+    except OSError as error:
+        logger.warning("no live status: %s", error.strerror or error)
+        yield
+        return
+    try:
+        yield
+    finally:
+        server.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +79,9 @@ class _Peer:
             return str(self.uid)
 
 
-def _peer_of(connection: socket.socket) -> _Peer:
+def _peer_of(writer: asyncio.StreamWriter) -> _Peer:
     """Return the other end of a connection as the kernel knows it; of a listener as it was when it began to listen."""
+    connection: socket.socket = writer.get_extra_info("socket")
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(credentials)
     return _Peer(pid, uid)
@@ -120,17 +106,13 @@ class Answers:
         return [f"agents of user {user} run here; ask as {asker} to see them" for user in users]
 
 
-def ask(host: str = "", patience: float = _PATIENCE, but: int = 0) -> Answers:
+async def ask(host: str = "", patience: float = _PATIENCE, but: int = 0) -> Answers:
     """Return the status of the agents of a host on this machine, of every host when it is empty; not of the process `but`.
 
-    Blocks for about `patience` seconds at most. Root also asks the agents of the service's user. For each other user
-    there is one sentence, whatever that user listens by.
+    Takes about `patience` seconds at most. Root also asks the agents of the service's user.
     """
-    deadline = time.monotonic() + patience
     prefix = _prefix(host) if host else _PREFIX
-    # in threads, so that an agent that does not answer delays no other
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = list(pool.map(lambda name: _ask(name, deadline, but), _names(prefix)))
+    answers = await asyncio.gather(*(_ask(name, patience, but) for name in _names(prefix)))
     reports = [one for one in answers if isinstance(one, HostReport) and host in {"", one.host}]
     return Answers(
         tuple(sorted(reports, key=lambda report: (report.host, report.pid))),
@@ -139,12 +121,12 @@ def ask(host: str = "", patience: float = _PATIENCE, but: int = 0) -> Answers:
     )
 
 
-def require_alone(host: str, broker: str) -> None:
+async def require_alone(host: str, broker: str) -> None:
     """Raise `OperatorError` where another agent of the host lives on this machine and ships to that broker.
 
     One that does not answer, or that starts at the same moment, may be missed; then the broker ends the older one.
     """
-    answers = ask(host, but=os.getpid())
+    answers = await ask(host, but=os.getpid())
     others = [f"pid {one.pid}" for one in answers.reports if one.broker == broker]
     if "root" in answers.strangers:
         others.append("of user root")
@@ -154,31 +136,29 @@ def require_alone(host: str, broker: str) -> None:
         )
 
 
-def _names(prefix: str) -> Iterable[str]:
+def _names(prefix: str) -> set[str]:
     """Return the names of the listeners that begin with `prefix`; none where the kernel hides them."""
     try:
         lines = _SOCKETS.read_text("utf-8", "replace").splitlines()[1:]
     except OSError:
-        return ()
+        return set()
     names = {words[7] for words in map(str.split, lines) if len(words) == 8}
-    return [one[1:] for one in names if one.startswith(f"@{prefix}")]
+    return {one[1:] for one in names if one.startswith(f"@{prefix}")}
 
 
-def _ask(name: str, deadline: float, but: int) -> HostReport | _Peer | str | None:
+async def _ask(name: str, patience: float, but: int) -> HostReport | _Peer | str | None:
     """Return the report of an agent, its process where it is a stranger's, or a sentence; None where there is none."""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-            # the kernel wakes those who wait for a place in the queue in the order of their arrival
-            _limit(client, deadline)
-            client.connect(f"\0{name}")
-            peer = _peer_of(client)
-            if peer.pid and peer.pid == but:
-                return None
-            return _answer(client, peer, deadline) if peer.uid in _trusted_users() else peer
-    except BlockingIOError:
-        return "an agent cannot be asked, because too many others ask it; try again"
+        reader, writer = await asyncio.open_unix_connection(f"\0{name}")
     except OSError:
         return None  # it has just ended
+    try:
+        peer = _peer_of(writer)
+        if peer.pid and peer.pid == but:
+            return None
+        return await _answer(reader, peer, patience) if peer.uid in _trusted_users() else peer
+    finally:
+        writer.close()
 
 
 def _trusted_users() -> set[int]:
@@ -190,36 +170,16 @@ def _trusted_users() -> set[int]:
     return trusted
 
 
-def _answer(client: socket.socket, peer: _Peer, deadline: float) -> HostReport | str:
+async def _answer(reader: asyncio.StreamReader, peer: _Peer, patience: float) -> HostReport | str:
     who = f"the agent with pid {peer.pid} of user {peer.user}"
     try:
-        report = HostReport.decode(_read(client, deadline))
-    except BlockingIOError:
+        async with asyncio.timeout(patience):
+            report = HostReport.decode(await reader.read())
+    except (TimeoutError, OSError):
         return f"{who} does not answer; it is stuck"
     except ValueError:
         return f"{who} does not answer as this program does; is it of another version?"
     return replace(report, running=True, pid=peer.pid, user=peer.user)
-
-
-def _read(client: socket.socket, deadline: float) -> bytes:
-    """Return all that is sent; raises `ValueError` where it is too much, `BlockingIOError` after the deadline."""
-    answer = bytearray()
-    while piece := client.recv(1 << 16):
-        answer += piece
-        if len(answer) > _LARGEST:
-            raise ValueError("too much")
-        if time.monotonic() > deadline:
-            raise BlockingIOError
-        _limit(client, deadline)
-    return bytes(answer)
-
-
-def _limit(client: socket.socket, deadline: float) -> None:
-    """Have the next call wait until the deadline at most; a moment for an agent whose turn comes behind it."""
-    left = max(0.01, deadline - time.monotonic())
-    limit = _TIMEOUT.pack(*divmod(int(left * 1_000_000), 1_000_000))
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
 
 
 def _prefix(host: str) -> str:

@@ -8,17 +8,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 
+from prometheus_client import Histogram, disable_created_metrics
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
-    HistogramMetricFamily,
     InfoMetricFamily,
     Metric,
 )
 
 from broker.app.pages import metrics_page
 from broker.app.printable import printable
-from broker.app.rate import Histogram
 from shipper.publish.waiting import Cause
 from shipper.status.report import HostReport, View
 
@@ -27,6 +26,7 @@ __all__ = ["FILES_SHOWN", "Metrics"]
 FILES_SHOWN = 100
 """The most files that have a series of their own: those that are furthest behind. Ten thousand would cost the scraper more than the shipper."""
 
+_BOUNDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)  # seconds
 _LOSSES = ("deleted", "truncated")
 _SECOND = 1_000_000_000
 
@@ -37,6 +37,14 @@ class Metrics:
     def __init__(self, view: View) -> None:
         """Prepare `page`, which returns the page of `/metrics`."""
         self._view = view
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._latency = Histogram(
+            "logshipper_ack_latency_seconds",
+            "From reading the oldest block of a round to its acknowledgement.",
+            buckets=_BOUNDS,
+            registry=None,
+        )
+        view.meter.observe = self._latency.observe
         self.page = metrics_page(self.collect)
 
     def collect(self) -> Iterator[Metric]:
@@ -56,7 +64,7 @@ class Metrics:
             "lost_bytes", "Bytes that were lost before they were read, by reason.", lost
         )
         yield from self._gauges(self._view.report())
-        yield _latency(meter.latency)
+        yield from self._latency.collect()
         build = {"version": version("logship"), "python": platform.python_version()}
         yield InfoMetricFamily("logshipper_build", "Version of the shipper and of Python.", build)
 
@@ -103,13 +111,3 @@ def _behind(report: HostReport) -> Metric:
     for path, size in behind.most_common(FILES_SHOWN):
         family.add_metric([path], size)
     return family
-
-
-def _latency(latency: Histogram) -> Metric:
-    bounds = [*(str(float(bound)) for bound in latency.bounds), "+Inf"]
-    return HistogramMetricFamily(
-        "logshipper_ack_latency_seconds",
-        "From reading the oldest block of a round to its acknowledgement.",
-        buckets=list(zip(bounds, map(float, latency.cumulative()), strict=True)),
-        sum_value=latency.sum,
-    )

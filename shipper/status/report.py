@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter
 
 from broker.app.units import format_size
 from broker.client.connection import Connection
-from shipper.publish.pause import PauseWatch
+from shipper.publish.config import BrokerConfig
 from shipper.publish.waiting import Waiting
 from shipper.shipping import Shipping
 from shipper.spool import PATH, Spool
@@ -51,8 +51,6 @@ class FileReport:
     position_bytes: Count
     behind_bytes: Count | None
     oldest_unshipped_seconds: Number | None = None
-    bytes_per_second: Number | None = None
-    lines_per_second: Number | None = None
     last_read: str | None = None
 
 
@@ -68,10 +66,9 @@ class Trouble:
 class HostReport:
     """A host; `running` tells the report of an agent from one of the positions in the broker.
 
-    `broker` is what tells the broker from others. `sequence` is the stream's, of the last acknowledged round; `passed_over` are paths that --ignore-older keeps from being
-    followed; `lost_bytes` are counted since `up_since`, by cause. `is_following` is false until the first scan is done.
-    `reading_seconds` is how long the scan or read under way takes, `unacknowledged_seconds` the age of the oldest round
-    that is read and not acknowledged. `paused` says until when an operator has paused the host, by whom and why.
+    `broker` is what tells the broker from others. `sequence` is the stream's, of the last acknowledged round; `passed_over`
+    are paths that --ignore-older keeps from being followed; `lost_bytes` are counted since `up_since`, by cause. `paused` says
+    until when an operator has paused the host, by whom and why; `unhealthy` why the agent does not ship, or will not for long.
     """
 
     host: str
@@ -89,10 +86,8 @@ class HostReport:
     paused: str = ""
     lost_bytes: Mapping[str, Count] = field(default_factory=dict)
     troubles: tuple[Trouble, ...] = ()
+    unhealthy: str = ""
     passed_over: tuple[str, ...] = ()
-    is_following: bool = True
-    reading_seconds: Number | None = None
-    unacknowledged_seconds: Number | None = None
 
     @property
     def behind_bytes(self) -> int:
@@ -106,26 +101,13 @@ class HostReport:
         return f"{count}, {format_size(self.behind_bytes)} behind"
 
     @property
-    def unhealthy_reason(self) -> str:
-        """Why the agent does not ship, or will not for long; empty while it is healthy, or paused."""
-        if (self.reading_seconds or 0.0) > _LONG:
-            return "a file or a directory cannot be read; its file system may be gone"
-        spooling = next((one.reason for one in self.troubles if one.path == PATH), "")
-        if spooling or self.paused:
-            return spooling
-        if self.waiting_for:
-            return f"waiting for the broker: {self.waiting_for}"
-        if not self.is_following:
-            return "starting: the positions are being read back"
-        age = self.unacknowledged_seconds or 0.0
-        if age > _LONG:
-            return f"nothing was acknowledged for {age:.0f} s although there is something to ship"
-        return ""
-
-    @property
     def status_line(self) -> str:
         """One line for the service manager."""
-        parts = [self.summary if self.is_following else "", self.paused, self.unhealthy_reason]
+        parts = [
+            self.summary if self.files or not self.unhealthy else "",
+            self.paused,
+            self.unhealthy,
+        ]
         return ", ".join(filter(None, parts))
 
     def document(self) -> dict[str, Any]:
@@ -170,7 +152,7 @@ class View:
         host: str,
         connection: Connection,
         waiting: Waiting,
-        pause: PauseWatch,
+        config: BrokerConfig,
         meter: Meter,
         clock: Callable[[], int],
     ) -> None:
@@ -183,7 +165,7 @@ class View:
         self.spool: Spool | None = None
         self._host = host
         self._connection = connection
-        self._pause = pause
+        self._config = config
         self._clock = clock
 
     def at_work(self, session: "Session", source: Follower, shipping: Shipping) -> None:
@@ -202,7 +184,7 @@ class View:
     @property
     def paused(self) -> str:
         """Until when an operator has paused the host, by whom and why; empty where nobody has."""
-        return str(self._pause.current or "")
+        return str(self._config.pause or "")
 
     @property
     def obstacle(self) -> str:
@@ -221,7 +203,7 @@ class View:
 
     def is_moving(self, most: float) -> bool:
         """Whether no scan and no read takes longer than `most` seconds."""
-        return (self._reading_seconds or 0.0) < most
+        return self._reading_seconds < most
 
     def status(self) -> str:
         """Return one line on the status."""
@@ -229,7 +211,7 @@ class View:
 
     def health(self) -> str:
         """Return why the agent is unhealthy, or nothing, without the work of looking at every file."""
-        return self._without_files().unhealthy_reason
+        return self._without_files().unhealthy
 
     def report(self) -> HostReport:
         """Return the status as it is now."""
@@ -240,7 +222,6 @@ class View:
 
     def _without_files(self) -> HostReport:
         source, spool, last_ack = self.source, self.spool, self.meter.last_ack
-        read = min(self.meter.unacknowledged().values(), default=None)
         troubles = [Trouble(one.path, one.text) for one in (source.troubles() if source else ())]
         if spool and spool.trouble:
             troubles.append(Trouble(PATH, spool.trouble))
@@ -258,27 +239,39 @@ class View:
             paused=self.paused,
             lost_bytes=dict(self.meter.lost),
             troubles=tuple(troubles),
+            unhealthy=self._unhealthy(),
             passed_over=tuple(source.passed_over() if source else ()),
-            is_following=self._is_following,
-            reading_seconds=self._reading_seconds,
-            unacknowledged_seconds=self._age(read),
         )
+
+    def _unhealthy(self) -> str:
+        if self._reading_seconds > _LONG:
+            return "a file or a directory cannot be read; its file system may be gone"
+        if (self.spool and self.spool.trouble) or self.paused:
+            return self.spool.trouble if self.spool else ""
+        if self.waiting_for:
+            return f"waiting for the broker: {self.waiting_for}"
+        if not self._is_following:
+            return "starting: the positions are being read back"
+        age = self._age(min(self.meter.unacknowledged().values(), default=None)) or 0.0
+        if age > _LONG:
+            return f"nothing was acknowledged for {age:.0f} s although there is something to ship"
+        return ""
 
     @property
     def _is_following(self) -> bool:
         return self.shipping is not None and self.shipping.has_scanned
 
     @property
-    def _reading_seconds(self) -> float | None:
+    def _reading_seconds(self) -> float:
+        """How long the scan or the reading takes that is under way; 0 where none is."""
         since = self.shipping.reading_since if self.shipping else None
-        return None if since is None else asyncio.get_running_loop().time() - since
+        return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     def _file(self, state: FileState, read: int | None) -> FileReport:
         if self.spool:
             state = replace(state, size=state.size + self.spool.ahead)
         position = self.shipping.position(state.file) if self.shipping else 0
         known = [since for since in (state.since, read) if since is not None]
-        size, lines = self.meter.rate(state.file)
         return FileReport(
             path=state.path,
             file=state.file,
@@ -288,8 +281,6 @@ class View:
             position_bytes=position,
             behind_bytes=max(0, state.size - position),
             oldest_unshipped_seconds=self._age(min(known, default=None)),
-            bytes_per_second=round(size, 1),
-            lines_per_second=round(lines, 1),
             last_read=rfc3339(state.seen) if state.seen else None,
         )
 

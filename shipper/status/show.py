@@ -23,7 +23,7 @@ from shipper.tail.notices import rfc3339
 
 __all__ = ["connected", "render", "render_json", "stored"]
 
-_HEADS = ("size", "position", "behind", "waits", "rate", "lines/s", "state", "path")
+_HEADS = ("size", "position", "behind", "waits", "state", "path")
 
 
 @asynccontextmanager
@@ -108,7 +108,7 @@ def _table(host: HostReport) -> str:
     troubles = [f"not followed: {one.path}: {one.reason}" for one in host.troubles]
     if passed := len(host.passed_over):
         troubles.append(f"not followed: {passed} files that were not written for --ignore-older")
-    table = aligned(_HEADS, rows, left=(6, 7)).splitlines()
+    table = aligned(_HEADS, rows, left=(4, 5)).splitlines()
     lines = [*_head(host), *table, *troubles]
     return "\n".join(map(printable, lines))
 
@@ -122,8 +122,8 @@ def _head(host: HostReport) -> list[str]:
     head = [f"host {host.host}: running, {process}, {since}; {agent}; {host.summary}"]
     if host.paused:
         head.append(host.paused)
-    if host.unhealthy_reason:
-        head.append(f"unhealthy: {host.unhealthy_reason}")
+    if host.unhealthy:
+        head.append(f"unhealthy: {host.unhealthy}")
     if host.lost_bytes:
         lost = (f"{format_size(size)} ({cause})" for cause, size in host.lost_bytes.items())
         head.append(f"lost since then: {', '.join(lost)}")
@@ -139,8 +139,6 @@ def _row(file: FileReport, host: HostReport) -> tuple[str, ...]:
         str(file.position_bytes),
         "?" if file.behind_bytes is None else format_size(file.behind_bytes),
         _age(file.oldest_unshipped_seconds),
-        f"{format_size(round(file.bytes_per_second))}/s" if file.bytes_per_second else "-",
-        f"{file.lines_per_second:,.1f}" if file.lines_per_second else "-",
         file.state,
         f"{file.path} ({reason})" if reason else file.path,
     )

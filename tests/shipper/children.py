@@ -8,7 +8,6 @@ import resource
 import socket
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 from shipper.status.check import Finding, Level, check_files
@@ -16,7 +15,6 @@ from shipper.status.live import Answers, ask, require_alone
 from shipper.tail.notices import NoticeKind
 from shipper.tail.open_files import most_open_files
 from shipper.tail.paths import Selection
-from shipper.tail.scan import scan
 from tests.shipper.host import Host
 
 __all__ = ["run_child"]
@@ -47,7 +45,7 @@ def told_without_rights(folder: str) -> None:
     file.write_text("line\n")
     file.chmod(0)
     selection = Selection.of([str(file)])
-    (found,) = check_files(selection, scan(selection, ()), 0)
+    (found,) = check_files(selection, 0)
     assert found == Finding(Level.BAD, f"{file}: cannot be read; check its permissions"), found
 
 
@@ -95,25 +93,12 @@ def asked_by_a_stranger(folder: str) -> None:
     The host is called like the folder.
     """
     _become_nobody()
-    answers = ask(Path(folder).name)
+    answers = asyncio.run(ask(Path(folder).name))
     assert answers == Answers(strangers=frozenset({"root"})), answers
     assert answers.not_asked == ["agents of user root run here; ask as root to see them"]
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(_socket_of(Path(folder).name))
         assert client.recv(1) == b""  # nor is one who does not mind
-
-
-def asking_the_status_without_end(folder: str) -> None:
-    """Ask an agent of the parent's, as another user, until the file `asks` in the folder is removed."""
-    name, asks = _socket_of(Path(folder).name), Path(folder) / "asks"
-    asks.touch()
-    _become_nobody()
-    while asks.exists():
-        for _ in range(1000):
-            with socket.socket(socket.AF_UNIX) as client:
-                client.setblocking(False)
-                with suppress(OSError):
-                    client.connect(name)
 
 
 def beside_a_stranger(folder: str) -> None:
@@ -124,9 +109,9 @@ def beside_a_stranger(folder: str) -> None:
         listener.bind(f"\0logship/agent/{host}/stranger")
         listener.listen(1)
         os.seteuid(0)
-        require_alone(host, "broker")
+        asyncio.run(require_alone(host, "broker"))
         _become_nobody()
-        require_alone(host, "broker")
+        asyncio.run(require_alone(host, "broker"))
 
 
 def _socket_of(host: str) -> str:

@@ -44,7 +44,7 @@ def claim_late(logs_url: str) -> Callable[[], None]:
     async def claim() -> None:
         connection = Connection([logs_url], "ghost")
         ghost, subject = AgentId(1, "ffffffff"), Subject.for_host("web01", 2)
-        await HostMessages(connection, "web01").claim(subject, ghost, time.time_ns())
+        await HostMessages(connection, "web01", 1).claim(subject, ghost, time.time_ns())
         await connection.close()
 
     return lambda: asyncio.run(claim())

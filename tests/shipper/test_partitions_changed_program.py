@@ -113,7 +113,9 @@ async def test_an_agent_killed_on_its_way_to_another_partition_says_all_of_it_at
     process.start()
     assert await asyncio.to_thread(process.wait, 30) == 0
 
-    messages = [one async for page in HostMessages(connection, DIES).since(1) for one in page]
+    messages = [
+        one async for page in HostMessages(connection, DIES, 1).since(1, "LOGS") for one in page
+    ]
     at = [(one, one.origin) for one in messages if one.origin is not None]
     left = [one for one, origin in at if origin.moved is not None]
     claims = [(one, origin) for one, origin in at if origin.follows]

@@ -115,7 +115,7 @@ from broker.client.connection import Connection
 from broker.app.service import Supervisor, notifier_from
 from shipper.status.meter import Meter
 from shipper.status.report import View
-from shipper.publish.pause import PauseWatch
+from shipper.publish.config import BrokerConfig
 from shipper.publish.waiting import Waiting
 
 class Shipping:
@@ -127,7 +127,7 @@ class Stuck(View):
 
 async def run():
     connection, clock = Connection([], ""), time.time_ns
-    pause = PauseWatch(connection, "web01", clock)
+    pause = BrokerConfig(connection, "web01", clock)
     view = Stuck("web01", connection, Waiting(), pause, Meter(clock), clock)
     view.shipping = Shipping()
     async with asyncio.timeout(float(sys.argv[1])):

@@ -112,13 +112,13 @@ async def test_a_shipper_reads_its_messages_back_among_empty_ones(
 ) -> None:
     connection = Connection([server.url("web01")], "web01", inbox_prefixes=(inbox_of("web01"),))
     last = await asyncio.to_thread(store, anybody, b"", b"1\n", b"")
-    messages = HostMessages(connection, "web01")
+    messages = HostMessages(connection, "web01", 1)
 
     try:
-        found = [message async for page in messages.since(first) for message in page]
+        found = [message async for page in messages.since(first, "LOGS") for message in page]
         newest = await messages.newest(Subject(0, "web01"))
     finally:
         await connection.close()
 
     assert [message.sequence for message in found] == [first, first + 1, last]
-    assert newest == Stored(last, None, "logs.p0.web01")
+    assert newest == Stored(last, None, "logs.p0.web01", "LOGS")

@@ -6,13 +6,12 @@ from broker.client.connection import Connection
 from broker.wire.positions import Positions
 from broker.wire.subjects import Subject
 from shipper.publish.claim import Claimant, Ownership
+from shipper.publish.config import BrokerConfig
 from shipper.publish.messages import HostMessages
-from shipper.publish.pause import PauseWatch
 from shipper.publish.publisher import Publisher, SessionLost
 from shipper.publish.rounds import Round
 from shipper.publish.snapshots import Snapshots
 from shipper.publish.stored import AgentId
-from shipper.publish.subject import HostSubject
 from shipper.publish.waiting import Waiting
 
 __all__ = ["NOW", "PublishingAgent"]
@@ -32,13 +31,11 @@ class PublishingAgent:
         *,
         host: str = "web01",
         clock: Callable[[], int] = lambda: NOW,
-        ask_every: float = 10.0,
     ) -> None:
         waiting = Waiting()
-        self.messages = HostMessages(connection, host)
-        self.host_subject = HostSubject(connection, host, waiting, ask_every)
-        pause = PauseWatch(connection, host, clock)
-        self.publisher = Publisher(connection, self.host_subject, pause, waiting)
+        self.messages = HostMessages(connection, host, 1)
+        self.config = BrokerConfig(connection, host, clock)
+        self.publisher = Publisher(connection, self.config, waiting)
         self.positions = Positions()
         self.lost = 0
         self.snapshots = Snapshots(connection, host)
@@ -46,10 +43,10 @@ class PublishingAgent:
 
     async def open(self) -> "PublishingAgent":
         """Open a session."""
-        await self.host_subject.find()
-        self.owned = await self._claimant.claim(self.host_subject.subject, self.positions)
+        await self.config.look()
+        self.owned = await self._claimant.claim(self.config.subject, self.positions)
         self.positions = self.owned.positions
-        self.publisher.begin(self.owned)
+        self.publisher.begin(self.owned.subject, self.owned.last)
         return self
 
     @property

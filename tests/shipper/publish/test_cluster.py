@@ -16,7 +16,7 @@ from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.topology import Topology
 from broker.wire.pause import Pause
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
-from shipper.publish.pause import PauseWatch
+from shipper.publish.config import BrokerConfig
 from shipper.publish.rounds import Round
 from tests.shipper.publish.agents import NOW, PublishingAgent
 
@@ -115,12 +115,12 @@ async def test_a_pause_is_heard_at_every_server_and_read_behind_the_loss_of_one(
     admin = Connection(list(servers)[1:], "test")
     await apply(admin)
     connections = [Connection([url], "shipper") for url in servers]
-    watches = [PauseWatch(one, "web01", lambda: NOW) for one in connections]
+    watches = [BrokerConfig(one, "web01", lambda: NOW) for one in connections]
     running = [asyncio.create_task(watch.run()) for watch in watches]
 
     async def all_are(paused: bool, seconds: float) -> None:
         async with asyncio.timeout(seconds):
-            while not all((watch.current is not None) is paused for watch in watches):  # noqa: ASYNC110
+            while not all((watch.pause is not None) is paused for watch in watches):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     await asyncio.sleep(2)  # each has subscribed, and the servers have told each other

@@ -9,9 +9,8 @@ import pytest
 from broker.client.bucket import read, write
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 from broker.wire.subjects import Subject
+from shipper.publish.config import BrokerConfig
 from shipper.publish.rounds import Round
-from shipper.publish.subject import HostSubject
-from shipper.publish.waiting import Waiting
 from tests.lagging import Lagging
 from tests.shipper.publish.agents import PublishingAgent
 
@@ -79,19 +78,16 @@ async def test_a_round_whose_answer_was_lost_is_found_although_a_replica_has_not
 async def test_a_number_of_partitions_that_was_does_not_come_back(
     replica: Lagging, web01: Subject
 ) -> None:
-    host_subject = HostSubject(replica, "web01", Waiting(), ask_every=0.0)
-    await host_subject.find()
+    config = BrokerConfig(replica, "web01", lambda: LATE)
+    await config.read()
     entry = await read(replica, CONFIG_BUCKET, PARTITIONS_KEY)
     assert entry is not None
     await replica.remember(f"KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}.{PARTITIONS_KEY}")
     await write(replica, CONFIG_BUCKET, PARTITIONS_KEY, b"5", entry.revision)
-    await host_subject.ask()
-    assert host_subject.has_changed
-    await host_subject.find()
+    await config.read()
+    assert config.subject != web01
 
     replica.lags = 1
-    await host_subject.ask()
-    await host_subject.find()
+    await config.read()
 
-    assert host_subject.subject != web01
-    assert not host_subject.has_changed
+    assert config.subject != web01

@@ -36,7 +36,7 @@ async def store(connection: Connection, subject: Subject, round_: Round, expecte
 
 
 async def haunt(connection: Connection, subject: Subject) -> int:
-    return await HostMessages(connection, "web01").claim(subject, GHOST, NOW)
+    return await HostMessages(connection, "web01", 1).claim(subject, GHOST, NOW)
 
 
 def lines_of(messages: list[Any]) -> list[bytes]:
@@ -109,7 +109,10 @@ async def test_a_newer_agent_that_came_before_the_late_claim_wins(
     connection: Connection, web01: Subject, make_round: Make, stream: Stream, where: int
 ) -> None:
     agent = await PublishingAgent(connection).open()
-    messages, newer = HostMessages(connection, "web01"), AgentId(agent.agent.start + 1, "00000000")
+    messages, newer = (
+        HostMessages(connection, "web01", 1),
+        AgentId(agent.agent.start + 1, "00000000"),
+    )
     there = Subject.for_host("web01", where)
     if there != web01:
         await add_subjects(connection, str(there))
@@ -141,7 +144,7 @@ async def test_an_agent_whose_clock_ran_ahead_is_followed_and_one_that_comes_lat
     connection: Connection, web01: Subject, make_round: Make
 ) -> None:
     """The one ahead is hidden behind a late claim, so only the headers show it."""
-    messages, ahead = HostMessages(connection, "web01"), AgentId(NOW // 500_000, "00000000")
+    messages, ahead = HostMessages(connection, "web01", 1), AgentId(NOW // 500_000, "00000000")
     await messages.claim(web01, ahead, NOW)
     await haunt(connection, web01)
 

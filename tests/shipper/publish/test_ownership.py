@@ -159,14 +159,14 @@ async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
 
     async def read_as_another() -> None:
         other = Connection([logs_url], "other")
-        async for _ in HostMessages(other, "web01").since(5):
+        async for _ in HostMessages(other, "web01", 1).since(5, "LOGS"):
             if not ends:
                 break
         await other.close()
 
     async def read(meanwhile: Callable[[], object]) -> int:
         count = 0
-        async for page in HostMessages(connection, "web01").since(1):
+        async for page in HostMessages(connection, "web01", 1).since(1, "LOGS"):
             if not count:
                 meanwhile()
             count += len(page)

@@ -40,7 +40,7 @@ async def change(
     """Change the number, and have agents hear of it now rather than seconds later."""
     await change_partitions(connection, partitions)
     for agent in who_hears:
-        await agent.host_subject.ask()
+        await agent.config.look()
 
 
 async def start(connection: Connection, tag: str = "aaaaaaaa") -> PublishingAgent:
@@ -73,7 +73,7 @@ async def test_a_running_agent_goes_over_between_two_rounds(
 
     assert agent.lost == 1
     assert lines_of(await stream()) == [r.payload for r in rounds]
-    pages = HostMessages(connection, "web01").since(1)
+    pages = HostMessages(connection, "web01", 1).since(1, "LOGS")
     found = [message async for page in pages for message in page]
     at = [m.subject for m in found if m.origin and not m.origin.is_claim]
     assert at == [str(OLD)] * 2 + [str(NEW)] * 2
@@ -87,11 +87,11 @@ async def test_the_claims_say_where_lines_have_moved_and_what_they_follow(
     await change(connection, agent)
     await agent.publish(round_of(make_round, agent, 2))
 
-    heads = {head.subject: head for head in await HostMessages(connection, "web01").heads()}
+    heads = {head.subject: head for head in await HostMessages(connection, "web01", 1).heads()}
     left = heads[str(OLD)]
     assert left.origin is not None
     assert left.origin.moved == NEW.partition
-    pages = HostMessages(connection, "web01").since(left.sequence + 1)
+    pages = HostMessages(connection, "web01", 1).since(left.sequence + 1, "LOGS")
     found = [message async for page in pages for message in page]
     claim, first = found[-2:]
     assert claim.origin is not None
@@ -112,7 +112,7 @@ async def test_a_running_agent_says_so_where_retention_has_removed_all_of_its_me
     await change(connection, agent)
     await agent.publish(round_of(make_round, agent, 2))
 
-    heads = {head.subject: head for head in await HostMessages(connection, "web01").heads()}
+    heads = {head.subject: head for head in await HostMessages(connection, "web01", 1).heads()}
     moved = {subject: head.origin.moved for subject, head in heads.items() if head.origin}
     assert moved == {str(OLD): NEW.partition, str(NEW): None}
 
@@ -143,7 +143,7 @@ async def test_a_host_that_moves_back_says_so(connection: Connection, make_round
         await change(connection, agent, partitions=partitions)
     await agent.publish(round_of(make_round, agent, 3))
 
-    heads = {head.subject: head for head in await HostMessages(connection, "web01").heads()}
+    heads = {head.subject: head for head in await HostMessages(connection, "web01", 1).heads()}
     moved = {subject: head.origin.moved for subject, head in heads.items() if head.origin}
     assert moved == {str(OLD): None, str(NEW): OLD.partition}
 
@@ -153,7 +153,7 @@ async def test_a_bucket_that_is_away_changes_nothing(
 ) -> None:
     agent = await start(connection)
     await connection.api(f"STREAM.DELETE.KV_{CONFIG_BUCKET}")
-    await agent.host_subject.ask()
+    await agent.config.look()
     r = round_of(make_round, agent, 1)
 
     await agent.publish(r)
@@ -189,7 +189,7 @@ async def test_an_older_agent_on_the_old_subject_is_fenced(
     await change(connection)
     newer = await start(connection, "bbbbbbbb")
     if hears:
-        await older.host_subject.ask()
+        await older.config.look()
 
     with pytest.raises(FencedError, match=str(newer.agent)):
         await older.publish(round_of(make_round, older, 2))
@@ -205,7 +205,7 @@ async def test_a_claim_and_lines_of_an_older_agent_on_the_new_subject_hinder_not
     agent = await start(far)
     late = make_round("1-ffffffff", 100, b"late\n", "f2")
     await connection.ask(str(NEW), late.payload, late.headers)
-    await HostMessages(connection, "web01").claim(NEW, AgentId(1, "ffffffff"), NOW)
+    await HostMessages(connection, "web01", 1).claim(NEW, AgentId(1, "ffffffff"), NOW)
     await change(connection, agent)
     r = round_of(make_round, agent, 1)
     line.cut_after = b'"seq"'

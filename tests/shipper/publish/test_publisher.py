@@ -11,11 +11,10 @@ import pytest
 from broker.app.exits import FencedError
 from broker.client.connection import Arrived, Connection
 from broker.wire.subjects import Subject
-from shipper.publish.pause import PauseWatch
+from shipper.publish.config import BrokerConfig
 from shipper.publish.publisher import UnacknowledgedPublisher
 from shipper.publish.rounds import Round
 from shipper.publish.stored import AgentId
-from shipper.publish.subject import HostSubject
 from shipper.publish.waiting import Waiting
 from tests.shipper.publish.agents import NOW, PublishingAgent
 
@@ -201,10 +200,9 @@ async def test_a_full_stream_is_waited_for_and_goes_on_in_order(
 async def test_unacknowledged_rounds_reach_the_stream_too(
     connection: Connection, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
-    host_subject = HostSubject(connection, "web01", Waiting())
-    await host_subject.find()
-    pause = PauseWatch(connection, "web01", lambda: NOW)
-    publisher = UnacknowledgedPublisher(connection, host_subject, pause, Waiting())
+    config = BrokerConfig(connection, "web01", lambda: NOW)
+    await config.read()
+    publisher = UnacknowledgedPublisher(connection, config, Waiting())
     r = round_of(make_round, AgentId(1, "aaaaaaaa"), 1)
 
     assert await publisher.publish(r) == 0

@@ -26,13 +26,16 @@ def test_an_acknowledged_round_is_counted_by_lines_bytes_and_time(make_round: Ma
     sections = first.origin.sections + second.origin.sections
     round_ = Round(replace(first.origin, sections=sections), first.payload + second.payload)
 
+    observed: list[float] = []
+    meter.observe = observed.append
+
     meter.gathered([round_])
     clock.now = round_.origin.read_at + SECOND // 4
     meter.acknowledged(round_)
 
     assert (meter.lines, meter.bytes, meter.sent, meter.rounds) == (3, 6, 6, 1)
     assert meter.last_ack == clock.now
-    assert meter.latency.sum == pytest.approx(0.25)
+    assert observed == [pytest.approx(0.25)]
     assert meter.unacknowledged() == {}
 
 
@@ -63,14 +66,3 @@ def test_lost_bytes_are_counted_by_what_became_of_them() -> None:
     )
 
     assert meter.lost == {"deleted": 12, "truncated": 1}
-
-
-def test_files_that_stand_still_for_long_are_forgotten(make_round: Make) -> None:
-    clock = Clock()
-    meter = Meter(clock)
-    for number in range(2000):
-        meter.acknowledged(make_round("a", 0, b"a\n", f"f{number}"))
-        clock.now += SECOND
-
-    assert meter.rate("f0") == (0.0, 0.0)
-    assert meter.rate("f1999")[0] > 0

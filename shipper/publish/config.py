@@ -1,0 +1,170 @@
+"""What `LOGS_CONFIG` says to one host: the number of partitions, from which its subject follows, and whether it is paused.
+
+Core NATS delivers what is written to the key of pauses to whoever subscribes to its subject: thousands of shippers cost no
+consumer and no request. What is heard counts at once. The entries are the truth: they are read behind each connect, before
+each claim, about every minute, and while lines are published every ten seconds.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from broker.app.exits import ConfigurationError
+from broker.client import bucket
+from broker.client.client import BrokerClient
+from broker.client.config import Partitions, read_partitions, read_streams
+from broker.client.connection import Connection, ConnectionLost, Denied, Message, Rejected
+from broker.wire.pause import (
+    PAUSE_KEY,
+    PAUSE_SUBJECT,
+    Pause,
+    UnreadablePauses,
+    decode_pauses,
+    longest,
+)
+from broker.wire.streams import CONFIG_BUCKET
+from broker.wire.subjects import Subject
+
+__all__ = ["BrokerConfig"]
+
+_FIRST_READ, _READ_EVERY = 1.0, 60.0  # seconds; the first soon: an entry may be on its way
+_PUBLISHING = 10.0  # seconds between readings while lines are published
+_SPREAD = 1.0  # seconds in which the hosts of a pause resume: not all at once
+_SECOND = 1_000_000_000
+logger = logging.getLogger(__name__)
+
+
+class BrokerConfig:
+    """The configuration of the broker, as far as it concerns one host; `clock` is nanoseconds since the epoch.
+
+    `partitions` and `streams` are known after `read`; `pause` is None while the host may publish.
+    """
+
+    def __init__(self, connection: Connection, host: str, clock: Callable[[], int]) -> None:
+        """Know nothing before `read` or `run`."""
+        self.partitions = Partitions(1, "", 0)
+        self.streams = 1
+        self.pause: Pause | None = None
+        self._connection = connection
+        self._host = host
+        self._clock = clock
+        self._value = b""
+        self._pauses: tuple[Pause, ...] = ()
+        self._heard = 0
+        self._is_deaf = False
+        self._may_publish = asyncio.Event()
+        self._may_publish.set()
+        self._end: asyncio.TimerHandle | None = None
+        self._looked_at = 0.0
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """Where the host's lines go."""
+        return Subject.for_host(self._host, self.partitions.count)
+
+    async def read(self) -> None:
+        """Read all entries; raises `Rejected`, `ConnectionLost`, and `ConfigurationError` for what is no number."""
+        self.streams = await read_streams(self._connection)
+        await self._read_pause()
+        await self._read_partitions()
+
+    async def look(self) -> None:
+        """Read what may change; where it cannot be read, nothing has changed."""
+        self._looked_at = asyncio.get_running_loop().time()
+        try:
+            await self._read_pause()
+            await self._read_partitions()
+        except (ConnectionLost, Rejected, ConfigurationError) as error:
+            logger.debug("the configuration is as it was: %s", error)
+
+    def look_soon(self) -> None:
+        """Look in the background, now and then: no round waits for the answer."""
+        is_due = asyncio.get_running_loop().time() - self._looked_at >= _PUBLISHING
+        if is_due and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.create_task(self.look())
+
+    async def until_resumed(self) -> None:
+        """Return at once while the host may publish, else once it may again, at a random moment within a second."""
+        while self.pause is not None:
+            await self._may_publish.wait()
+            await asyncio.sleep(random.uniform(0, _SPREAD))
+
+    async def run(self) -> None:
+        """Keep up with the entries until cancelled."""
+        while True:
+            client = await self._connection.client()
+            with suppress(ConnectionLost):
+                await self._connection.subscribe(PAUSE_SUBJECT, self._hear)
+                await self._look_now_and_then(client)
+            await asyncio.sleep(random.uniform(0, _FIRST_READ))
+
+    async def _look_now_and_then(self, client: BrokerClient) -> None:
+        every = _FIRST_READ
+        while self._connection.is_on(client):
+            await self.look()
+            await asyncio.wait({client.lost}, timeout=every * random.uniform(0.75, 1.0))
+            every = min(2 * every, _READ_EVERY)
+
+    async def _read_partitions(self) -> None:
+        found = await read_partitions(self._connection)
+        if found is None:
+            raise Rejected(503, 0, "the number of partitions is not set")
+        # a replica that lags tells what was; who believed it would go back and forth
+        if found.revision > self.partitions.revision:
+            self.partitions = found
+
+    async def _read_pause(self) -> None:
+        heard = self._heard
+        try:
+            entry = await bucket.read(self._connection, CONFIG_BUCKET, PAUSE_KEY)
+        except Denied as error:
+            if not error.subject.endswith(PAUSE_KEY):
+                raise  # no answer at all may be heard
+            if not self._is_deaf:
+                logger.warning("this host cannot be paused: %s", error)
+            self._is_deaf = True
+            return
+        if heard == self._heard:  # else what was heard meanwhile is newer
+            self._take(entry.value if entry else b"")
+
+    async def _hear(self, message: Message) -> None:
+        self._heard += 1
+        self._take(message.data)
+
+    def _take(self, value: bytes) -> None:
+        if value == self._value:
+            return
+        self._value = value
+        try:
+            self._pauses = decode_pauses(value)
+        except UnreadablePauses as error:
+            logger.warning(
+                "the entry %s/%s cannot be read, so nothing is paused: %s",
+                CONFIG_BUCKET,
+                PAUSE_KEY,
+                error,
+            )
+            self._pauses = ()
+        self._judge()
+
+    def _judge(self) -> None:
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+        now = self._clock() / _SECOND
+        found = longest(self._pauses, self._host, datetime.fromtimestamp(now, UTC))
+        if found != self.pause:
+            logger.info("%s", found or "resumed: the pause is over")
+        self.pause = found
+        if found is None:
+            self._may_publish.set()
+            return
+        self._may_publish.clear()
+        if found.until is not None:
+            # the clock may be set meanwhile: it is looked at again each minute
+            left = min(_READ_EVERY, max(0.0, found.until.timestamp() - now))
+            self._end = asyncio.get_running_loop().call_later(left, self._judge)
