@@ -25,7 +25,7 @@ from shipper.publish.rounds import NEARBY_SIZE, Round
 from shipper.publish.snapshots import Snapshots
 from shipper.publish.stored import AgentId
 from shipper.publish.waiting import Waiting, reason_of, wrong_credential
-from shipper.settings import ShipperSettings, default_state_dir, expression, round_bytes
+from shipper.settings import ShipperSettings, default_state_dir, expression
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import PATH, Spool
 from shipper.status.live import require_alone
@@ -178,7 +178,7 @@ def loop_options(settings: ShipperSettings) -> LoopOptions:
     """Return the sizes and intervals of the shipping loop."""
     spools = settings.file == (PATH,)
     return LoopOptions(
-        round_bytes(settings.memory, settings.max_line, settings.round_size),
+        settings.round_size,
         settings.compression,
         settings.once and not spools,  # its end is that of the input
         settings.patience.total_seconds() if settings.once else None,

@@ -19,20 +19,12 @@ from broker.wire.subjects import validate_host
 from shipper.tail.paths import Selection
 
 __all__ = [
-    "LEAST_MEMORY",
     "Compression",
     "ShipperSettings",
     "default_state_dir",
     "expression",
     "reload",
-    "round_bytes",
 ]
-
-LEAST_MEMORY = 24 * 1024 * 1024
-"""Bytes with which a round still holds the longest lines."""
-
-_READ = 2 * 1024 * 1024
-_ROUNDS = 7
 
 Compression = Literal["auto", "zstd", "none"]
 SHARED_STATE = Path("/var/lib/logshipper")
@@ -153,15 +145,10 @@ class ShipperSettings(AccessSettings):
         json_schema_extra={"metavar": "BYTES"},
     )
     round_size: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024 * 1024)] = Field(
-        ByteSize(8 * 1024 * 1024),
-        description="Most bytes of lines that are published at a time; fewer where --memory asks for it.",
-        json_schema_extra={"metavar": "BYTES"},
-    )
-    memory: Annotated[ByteSize, Field(ge=LEAST_MEMORY)] = Field(
-        ByteSize(64 * 1024 * 1024),
+        ByteSize(7 * 1024 * 1024),
         description=(
-            "Most memory for lines on their way, beside that of the program itself (some 45 MiB and 5 KiB for "
-            "each file); bounds the rounds."
+            "Most bytes of lines that are published at a time. Lines on their way take up to seven times as much memory, and "
+            "10 MiB, beside the program itself (some 45 MiB, and 5 KiB for each file)."
         ),
         json_schema_extra={"metavar": "BYTES"},
     )
@@ -209,17 +196,6 @@ def default_state_dir(
     return shared if os.access(folder, os.W_OK) else home / ".local/state/logship"
 
 
-def round_bytes(memory: int, max_line: int, asked: int) -> int:
-    """Return the most bytes of lines in a round: what is asked for, or less where `memory` bytes do not suffice.
-
-    A round in flight is held as it was made; the next one as read, joined and compressed; one more as read ahead; the rest is
-    left to the heap's holes. Beside them stand the
-    buffer that is read into, what a reading goes beyond its round, and the copies of the message on its way to the socket.
-    """
-    beside = 5 * max(_READ, max_line)
-    return min(asked, (memory - beside) // _ROUNDS)
-
-
 _AT_ONCE = frozenset(
     {
         "compression",
@@ -233,7 +209,6 @@ _AT_ONCE = frozenset(
         "include_lines",
         "log_format",
         "log_level",
-        "memory",
         "round_size",
     }
 )

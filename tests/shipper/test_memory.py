@@ -16,29 +16,12 @@ from bench.processes import Process, Processes, wait_until
 from bench.suite import Suite
 from broker.client.connection import Connection
 from broker.wire.positions import Positions
-from shipper.settings import LEAST_MEMORY, round_bytes
 from tests.shipper.host import Host
 from tests.shipper.shipped import origins
 
 MIB = 1024 * 1024
 BOUND = 64 * MIB
 BACKLOG = 64 * MIB
-
-
-@pytest.mark.parametrize(
-    ("memory", "max_line", "expected"),
-    [
-        pytest.param(128 * MIB, MIB, 8 * MIB, id="what is asked for"),
-        pytest.param(64 * MIB, MIB, 54 * MIB // 7, id="a little less, with what is given mostly"),
-        pytest.param(32 * MIB, MIB, 22 * MIB // 7, id="less, with less memory"),
-        pytest.param(64 * MIB, 4 * MIB, 44 * MIB // 7, id="the longest lines"),
-        pytest.param(
-            LEAST_MEMORY, 4 * MIB, 4 * MIB // 7, id="the least memory and the longest lines"
-        ),
-    ],
-)
-def test_a_round_is_as_large_as_memory_allows(memory: int, max_line: int, expected: int) -> None:
-    assert round_bytes(memory, max_line, 8 * MIB) == expected
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +114,7 @@ def test_a_broker_that_stops_answering_and_then_goes_away_costs_no_memory(
     with Processes(tmp_path) as processes:
         own = Suite(tmp_path / "own", processes, partitions=1)
         broker = own.start_broker()
-        agent = own.start_shipper("web01", [tmp_path / "a.log"], "--round-size", "64MiB")
+        agent = own.start_shipper("web01", [tmp_path / "a.log"])
         wait_until("something is shipped", lambda: own.last_sequence() > 10, 40, [agent])
 
         for pid in broker.tree():
