@@ -1,4 +1,4 @@
-"""How fast something moves, and how long things take. Values; the clock is passed in."""
+"""How fast something moves. A value; the clock is passed in."""
 
 import math
 from dataclasses import dataclass

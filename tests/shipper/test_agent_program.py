@@ -80,21 +80,6 @@ def test_once_ships_what_is_there_and_only_once(
     assert "10 bytes of an unfinished last line" in first.said()
 
 
-def test_lines_are_followed_while_they_are_written(
-    logs_url: str, ship: Ship, received: Received, tmp_path: Path
-) -> None:
-    log = tmp_path / "a.log"
-    process = ship(logs_url, "--file", log)
-    wait_until("waits", lambda: "a.log" in process.said(), 30, [process])
-
-    for number in range(20):
-        append(log, lines(number, number + 1))
-        time.sleep(0.01)
-
-    wait_for(received, lines(0, 20), process)
-    assert process.stop(10) == 0
-
-
 def test_sigterm_saves_the_positions_that_status_shows(
     logs_url: str,
     ship: Ship,
@@ -137,28 +122,6 @@ def test_sigterm_ends_it_within_ten_seconds_while_the_broker_is_away(
 
     assert code == 0
     assert time.monotonic() - began < 10
-
-
-def test_sigterm_ends_it_while_it_still_looks_for_a_broker(
-    ship: Ship, tmp_path: Path, free_port: Callable[[], int]
-) -> None:
-    append(tmp_path / "a.log", lines(0, 10))
-    process = ship(f"nats://127.0.0.1:{free_port()}", "--file", tmp_path / "a.log")
-    wait_until("says so", lambda: "broker away" in process.said(), 30, [process])
-
-    assert process.stop(10) == 0
-    assert process.said().count("broker away") == 1
-
-
-def test_once_that_is_stopped_before_its_end_does_not_pretend_to_be_done(
-    ship: Ship, tmp_path: Path, free_port: Callable[[], int]
-) -> None:
-    append(tmp_path / "a.log", lines(0, 10))
-    process = ship(f"nats://127.0.0.1:{free_port()}", "--file", tmp_path / "a.log", "--once")
-    wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process])
-
-    assert process.stop(10) == 1
-    assert "Traceback" not in process.said()
 
 
 def test_a_broker_killed_and_started_again_costs_no_line_and_repeats_none(
@@ -258,23 +221,6 @@ def rotate(log: Path) -> None:
     log.touch()
 
 
-def test_an_older_snapshot_repeats_nothing(
-    logs_url: str, ship: Ship, received: Received, tmp_path: Path
-) -> None:
-    log, saved = tmp_path / "a.log", Saved(logs_url)
-    append(log, lines(0, 100))
-    assert ship(logs_url, "--file", log, "--once").wait(60) == 0
-    older = saved.value()
-    append(log, lines(100, 200))
-    assert ship(logs_url, "--file", log, "--once").wait(60) == 0
-    saved.put(older)
-    append(log, lines(200, 300))
-
-    assert ship(logs_url, "--file", log, "--once").wait(60) == 0
-
-    assert received() == lines(0, 300)
-
-
 def test_an_agent_that_takes_over_ends_the_first_with_78(
     logs_url: str, ship: Ship, received: Received, tmp_path: Path
 ) -> None:
@@ -305,19 +251,6 @@ def test_without_acknowledgements_lines_are_shipped_and_positions_move(
     assert received() == lines(0, 1000)
 
 
-def test_several_files_in_one_round_keep_the_order_of_each(
-    logs_url: str, ship: Ship, received: Received, tmp_path: Path
-) -> None:
-    contents = [lines(number * 10_000, number * 10_000 + 700) for number in range(40)]
-    for number, content in enumerate(contents):
-        append(tmp_path / f"{number}.log", content)
-
-    assert ship(logs_url, "--file", tmp_path / "*.log", "--once").wait(60) == 0
-
-    verdict = judge(contents, received())
-    assert verdict.is_perfect, str(verdict)
-
-
 async def test_lines_of_many_files_are_one_message(
     logs_url: str, ship: Ship, tmp_path: Path, stream: Callable[[], Awaitable[list[Any]]]
 ) -> None:
@@ -330,17 +263,3 @@ async def test_lines_of_many_files_are_one_message(
     _claim, message = await stream()
     assert {block.section.path: block.lines for block in message.blocks} == expected
     assert len(message.blocks) == 50
-
-
-def test_an_interrupt_from_the_keyboard_ends_it_as_sigterm_does(
-    logs_url: str, ship: Ship, received: Received, tmp_path: Path
-) -> None:
-    append(tmp_path / "a.log", lines(0, 10))
-    process = ship(logs_url, "--file", tmp_path / "a.log")
-    wait_for(received, lines(0, 10), process)
-
-    assert process.popen is not None
-    process.popen.send_signal(signal.SIGINT)
-
-    assert process.wait(10) == 0
-    assert "Traceback" not in process.said()

@@ -3,12 +3,11 @@
 import gc
 import itertools
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 from broker.wire.message import Identity
-from broker.wire.positions import Cursor, Positions, forgettable
+from broker.wire.positions import Cursor, forgettable
 from tests.descriptors import held_here
 from tests.shipper.host import SECOND, Host
 from tests.shipper.seams import amid
@@ -30,21 +29,6 @@ def test_of_many_cursors_of_one_path_the_last_64_are_kept() -> None:
     found = forgettable([*many, *others], CURSOR.seen + 100)
 
     assert {cursor.file for cursor in found} == {f"f{n}" for n in range(36)}
-
-
-def test_100000_positions_are_sorted_out_in_a_moment() -> None:
-    many = {
-        f"f{n}": replace(CURSOR, file=f"f{n}", path=f"/log/{n % 70_000}") for n in range(100_000)
-    }
-    positions = Positions(1, "a", many)
-    following = {f"f{n}" for n in range(0, 100_000, 2)}
-    began = time.process_time()
-
-    old = positions.forgettable(following, CURSOR.seen + 8 * DAY)
-    rest = positions.without(cursor.file for cursor in old)
-
-    assert set(rest.files) == following
-    assert time.process_time() - began < 5
 
 
 def cursors() -> int:

@@ -135,51 +135,6 @@ async def test_files_that_a_look_did_not_show_are_forgotten_but_the_last_64_of_a
     assert [*loop.positions.files] == [*rotated.files][-65:]
 
 
-async def test_a_file_that_stands_where_it_was_last_seen_is_not_forgotten(
-    tmp_path: Path, connection: Connection
-) -> None:
-    (tmp_path / "gone.log").write_bytes(b"1\n")
-    (tmp_path / "kept.log").write_bytes(b"2\n")
-    source = Follower(
-        Selection.of([str(tmp_path / "*.log")]),
-        [],
-        new_id=map(str, itertools.count()).__next__,
-        clock=time.time_ns,
-    )
-    await source.look()
-    read = origins(await gathered(source))
-    await source.close()
-    (tmp_path / "gone.log").unlink()
-    positions = Positions().advance(read, 1)
-    old = {name: replace(cursor, seen=0) for name, cursor in positions.files.items()}
-    other = follower(tmp_path, Positions(), "other")
-    other.is_answering.set()
-    await other.look()
-    loop = shipping(other, replace(positions, files=old))
-
-    keeping = asyncio.create_task(keeper(Snapshots(connection, "web01")).run(loop))
-    await until(lambda: len(loop.positions.files) < 2)
-    keeping.cancel()
-    await other.close()
-
-    paths = [cursor.path for cursor in loop.positions.files.values()]
-    assert paths == [str(tmp_path / "kept.log")]
-
-
-async def test_unchanged_positions_are_not_written_again(
-    tmp_path: Path, connection: Connection, rotated: Positions
-) -> None:
-    source, snapshots = follower(tmp_path, rotated, "second"), Snapshots(connection, "web01")
-
-    keeping = asyncio.create_task(keeper(snapshots).run(shipping(source, rotated)))
-    await asyncio.sleep(1)
-    keeping.cancel()
-    entry = await bucket.read(connection, POSITIONS_BUCKET, "web01")
-
-    assert entry is not None
-    assert entry.revision == 1
-
-
 @pytest.mark.parametrize("refused", ["full", "away"])
 async def test_a_snapshot_that_cannot_be_written_is_warned_of_once_until_it_can(
     tmp_path: Path,

@@ -48,12 +48,6 @@ def test_rules_leave_lines(include: tuple[str, ...], exclude: tuple[str, ...], l
     assert rules(include, exclude).apply(RUN) == left
 
 
-def test_a_block_that_keeps_all_its_lines_is_passed_on_as_it_is() -> None:
-    whole = block(0, b"a\nb\n")
-
-    assert LineFilter(rules(exclude=("x",))).filter([whole]) == [whole]
-
-
 def test_a_block_covers_what_was_left_out_of_it_and_before_it() -> None:
     line_filter = LineFilter(rules(exclude=("x",)))
 
@@ -65,24 +59,6 @@ def test_a_block_covers_what_was_left_out_of_it_and_before_it() -> None:
     assert [span_of(b) for b in left] == [(0, 8), (8, 10)]
     assert [b.section.filtered for b in left] == [True, False]
     assert [b.section.lines for b in left] == [1, 1]
-
-
-def test_a_whole_block_that_covers_others_is_marked_as_its_bytes_are_not_those_of_its_span() -> (
-    None
-):
-    line_filter = LineFilter(rules(exclude=("x",)))
-
-    left = line_filter.filter([block(0, b"x\n"), block(2, b"a\n")])
-
-    assert [(span_of(b), b.lines, b.section.filtered) for b in left] == [((0, 4), b"a\n", True)]
-
-
-def test_each_file_covers_its_own() -> None:
-    line_filter = LineFilter(rules(exclude=("x",)))
-
-    left = line_filter.filter([block(0, b"x\n"), block(7, b"b\n", file="f2"), block(2, b"a\n")])
-
-    assert [span_of(b) for b in left] == [(7, 9), (0, 4)]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ import pytest
 
 from bench.processes import Process, Processes, wait_until
 from broker.client.connection import Connection
-from broker.topology import Topology
 from receiver.consume.judging import judge
 from tests.shipper.conftest import read_stream
 from tests.shipper.saved import Saved
@@ -278,75 +277,6 @@ def test_a_snapshot_that_an_administrator_garbled_is_warned_of_once_and_rebuilt(
     assert "Traceback" not in process.said()
     assert stored(logs_url) == lines(0, 200)
     assert [c.offset for c in saved.positions().files.values()] == [len(lines(0, 200))]
-
-
-def test_a_huge_sequence_that_is_a_number_is_no_reason_to_wait(
-    logs_url: str, ship: Ship, log: Path, saved: Saved
-) -> None:
-    append(log, lines(0, 100))
-    assert ship("--once").wait(60) == 0
-    document = json.loads(saved.value() or b"")
-    saved.put(json.dumps({**document, "sequence": 2**63 - 1}).encode())
-    append(log, lines(100, 200))
-
-    process = ship("--once")
-
-    assert process.wait(60) == 0, process.last_words()
-    assert stored(logs_url) == lines(0, 200)
-
-
-def test_headers_behind_an_old_snapshot_count(
-    logs_url: str, ship: Ship, log: Path, saved: Saved
-) -> None:
-    append(log, lines(0, 100))
-    process = ship()
-    has(logs_url, lines(0, 100), process)
-    for number in range(1, 6):
-        append(log, lines(100 * number, 100 * number + 100))
-        has(logs_url, lines(0, 100 * number + 100), process)
-    process.kill()
-    assert all(c.offset == 0 for c in saved.positions().files.values())
-
-    process.start()
-    append(log, lines(600, 700))
-
-    has(logs_url, lines(0, 700), process)
-    assert stored(logs_url) == lines(0, 700)
-    assert process.stop(12) == 0
-
-
-def test_a_stream_purged_behind_the_snapshot_goes_on_at_the_snapshot(
-    logs_url: str, ship: Ship, log: Path
-) -> None:
-    append(log, lines(0, 100))
-    assert ship("--once").wait(60) == 0
-    on(logs_url, lambda connection: connection.api("STREAM.PURGE.LOGS"))
-    append(log, lines(100, 200))
-
-    assert ship("--once").wait(60) == 0
-
-    assert stored(logs_url) == lines(100, 200)
-
-
-def test_a_stream_made_anew_goes_on_at_the_snapshot_of_the_old_one(
-    logs_url: str, ship: Ship, log: Path, saved: Saved
-) -> None:
-    for number in range(4):
-        append(log, lines(100 * number, 100 * number + 100))
-        assert ship("--once").wait(60) == 0
-    on(logs_url, lambda connection: connection.api("STREAM.DELETE.LOGS"))
-    (stream,) = [one for one in Topology(partitions=2).streams() if one["name"] == "LOGS"]
-    on(logs_url, lambda connection: connection.api("STREAM.CREATE.LOGS", stream))
-    known = saved.positions().sequence
-    append(log, lines(400, 500))
-
-    assert ship("--once").wait(60) == 0
-
-    assert stored(logs_url) == lines(400, 500)
-    assert saved.positions().sequence < known
-    append(log, lines(500, 600))
-    assert ship("--once").wait(60) == 0
-    assert stored(logs_url) == lines(400, 600)
 
 
 def test_of_two_agents_that_race_for_a_host_one_ends_with_78_and_no_line_is_lost(

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -109,53 +108,6 @@ def test_the_watchdog_is_fed_while_there_is_nothing_to_do_and_not_while_the_loop
     process.kill()
 
 
-STUCK = """
-import asyncio, os, sys, time
-from broker.client.connection import Connection
-from broker.app.service import Supervisor, notifier_from
-from shipper.status.meter import Meter
-from shipper.status.report import View
-from shipper.publish.config import BrokerConfig
-from shipper.publish.waiting import Waiting
-
-class Shipping:
-    reading_since, has_scanned, positions = None, True, None
-
-class Stuck(View):
-    def status(self):
-        return "1 file"
-
-async def run():
-    connection, clock = Connection([], ""), time.time_ns
-    pause = BrokerConfig(connection, "web01", clock)
-    view = Stuck("web01", connection, Waiting(), pause, Meter(clock), clock)
-    view.shipping = Shipping()
-    async with asyncio.timeout(float(sys.argv[1])):
-        supervisor = Supervisor(view, notifier_from(os.environ), None, None)
-        task = asyncio.ensure_future(supervisor.attend(asyncio.sleep(60)))
-        await asyncio.sleep(0.7)
-        view.shipping.reading_since = asyncio.get_running_loop().time()  # and it never comes back
-        await task
-
-try:
-    asyncio.run(run())
-except TimeoutError:
-    pass
-"""
-
-
-def test_a_reading_that_never_returns_starves_the_watchdog(manager: Manager) -> None:
-    environment = {**os.environ, "NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "400000"}
-    subprocess.run(
-        [sys.executable, "-c", STUCK, "2.5"], env=environment, cwd=ROOT, check=True, timeout=90
-    )
-
-    fed = manager.listen().count("WATCHDOG=1")
-
-    # half of 0.4 s apart, for 0.7 s and for one patience more; it would have been twelve
-    assert 3 <= fed <= 8
-
-
 @pytest.mark.nats
 def test_settings_are_read_again_and_what_needs_a_restart_is_named(
     logs_url: str, start: Start, tmp_path: Path, manager: Manager
@@ -194,22 +146,6 @@ def test_settings_are_read_again_and_what_needs_a_restart_is_named(
     assert "needs a restart: server, listen" in entry["message"]
     assert "nothing to change; needs a restart: server, listen" in same
     assert process.stop(10) == 0
-
-
-@pytest.mark.nats
-def test_once_takes_a_hang_up_for_nothing(
-    start: Start, tmp_path: Path, free_port: Callable[[], int]
-) -> None:
-    (tmp_path / "a.log").write_bytes(b"a line\n")
-    server = f"nats://127.0.0.1:{free_port()}"
-    process = start("--file", tmp_path / "a.log", "--server", server, "--once", "--patience", "10s")
-    wait_until("runs", lambda: process.catches(signal.SIGHUP), 40, [process])
-
-    for _ in range(5):
-        signal_to(process, signal.SIGHUP)
-
-    assert process.wait(60) == 1
-    assert "with --once nothing is read again" in process.said()
 
 
 @pytest.mark.nats

@@ -1,9 +1,7 @@
 """The loop of an agent, with a broker that takes everything."""
 
 import asyncio
-import gzip
 import itertools
-import logging
 import os
 import shutil
 import time
@@ -16,12 +14,11 @@ import pytest
 from bench.backlog import LINE_BYTES, write_backlog
 from broker.app.exits import OperatorError
 from broker.wire.message import decode_payload
-from broker.wire.positions import Cursor, Positions
+from broker.wire.positions import Positions
 from shipper.publish.rounds import Round
 from shipper.shipping import LoopOptions, Shipping
 from shipper.status.meter import Meter
 from shipper.tail.follower import Follower
-from shipper.tail.identity import identify
 from shipper.tail.notices import Notice
 from shipper.tail.paths import Selection
 from shipper.tail.reader import Block
@@ -65,96 +62,6 @@ async def test_once_does_not_end_while_files_wait_for_the_rest_of_an_over_long_l
     )
 
     assert await ship_once(follower) == b"a" * 900 + b"short\n"
-
-
-async def test_a_reading_that_does_not_return_is_known_by_when_it_began(tmp_path: Path) -> None:
-    class Hung(Follower):
-        """A follower whose file system went away."""
-
-        async def gather(self, budget: int) -> list[Block]:
-            reading.set()
-            await asyncio.Event().wait()
-            return []
-
-    async def publish(_: Round) -> int:
-        return 0
-
-    reading = asyncio.Event()
-    follower = Hung(
-        Selection.of([str(tmp_path / "a.log")]),
-        [],
-        new_id=lambda: "id",
-        clock=time.time_ns,
-    )
-    options = LoopOptions(1 << 20, "none", once=False, patience=None)
-    meter = Meter(time.time_ns)
-    shipping = Shipping(follower, AGENT, publish, Positions(), options, asyncio.Event(), meter)
-    before = shipping.reading_since
-
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(shipping.run(group))
-        await reading.wait()
-        since = shipping.reading_since
-        running.cancel()
-    await follower.close()
-
-    assert (before, shipping.reading_since) == (None, None)
-    assert since is not None
-    assert since <= asyncio.get_running_loop().time()
-
-
-async def test_once_says_what_was_lost_in_a_damaged_file_before_it_ends(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    content = b"".join(b"a line with the number %d\n" % n for n in range(50_000))
-    data = bytearray(gzip.compress(content))
-    data[len(data) // 2 : len(data) // 2 + 1000] = b"\xff" * 1000
-    (tmp_path / "app.log.1.gz").write_bytes(data)
-    (tmp_path / "app.log").write_bytes(b"")
-    head = content[:25]
-    known = Cursor("id", str(tmp_path / "app.log"), 25, identify(1, head, head), 0)
-    follower = Follower(
-        Selection.of([str(tmp_path / "app.log")]),
-        [known],
-        new_id=lambda: "id0",
-        clock=time.time_ns,
-    )
-
-    with caplog.at_level(logging.WARNING):
-        shipped = await ship_once(follower)
-
-    # behind the damage bytes may be wrong before it is noticed
-    assert shipped[:100_000] == content[25:100_025]
-    assert f"app.log.1.gz: cannot be decompressed behind byte {25 + len(shipped)} (" in caplog.text
-
-
-def follower_of(*paths: Path) -> Follower:
-    return Follower(
-        Selection.of([str(path) for path in paths]),
-        [],
-        new_id=map(str, itertools.count()).__next__,
-        clock=time.time_ns,
-    )
-
-
-async def test_once_does_not_fail_for_a_trouble_that_was_over_at_its_end(tmp_path: Path) -> None:
-    (tmp_path / "a.log").write_bytes(b"1\n")
-
-    async def publish(_: Round) -> int:
-        (tmp_path / "late.log").touch()
-        return 1
-
-    follower = follower_of(tmp_path / "a.log", tmp_path / "late.log", tmp_path / "never.log")
-    options = LoopOptions(1 << 20, "none", once=True, patience=10.0)
-    shipping = Shipping(
-        follower, AGENT, publish, Positions(), options, asyncio.Event(), Meter(time.time_ns)
-    )
-    async with asyncio.TaskGroup() as group:
-        await shipping.run(group)
-
-    with pytest.raises(OperatorError, match=r"never.log: is not there yet; check"):
-        shipping.conclude()
-    await follower.close()
 
 
 class Disturbed(Follower):
@@ -286,47 +193,6 @@ async def backlog(tmp_path: Path) -> AsyncIterator[Watched]:
     await follower.close()
 
 
-class Slow(Follower):
-    """A follower with so many files that a scan takes a while, and of which one moves all the time."""
-
-    def __init__(self, path: Path, stopping: asyncio.Event) -> None:
-        super().__init__(Selection.of([str(path)]), [], new_id=lambda: "id", clock=time.time_ns)
-        self.scans: list[tuple[float, float]] = []
-        self._stopping = stopping
-
-    async def look(self) -> list[Notice]:
-        """Scan, note when that began and ended, and ask for the end after three scans."""
-        began = asyncio.get_running_loop().time()
-        await asyncio.sleep(0.02)
-        notices = await super().look()
-        self.look_due = True
-        self.scans.append((began, asyncio.get_running_loop().time()))
-        if len(self.scans) == 3:
-            self._stopping.set()
-        return notices
-
-
-async def test_slow_scans_take_a_tenth_of_the_time(tmp_path: Path) -> None:
-    """The pause after a scan is at least ten times as long as the scan."""
-    (tmp_path / "a.log").touch()
-    stopping = asyncio.Event()
-    follower = Slow(tmp_path / "a.log", stopping)
-
-    async def publish(_: Round) -> int:
-        return 0
-
-    options = LoopOptions(1 << 20, "none", once=False, patience=None, scan_after=0.01)
-    meter = Meter(time.time_ns)
-    shipping = Shipping(follower, AGENT, publish, Positions(), options, stopping, meter)
-    async with asyncio.TaskGroup() as group:
-        await shipping.run(group)
-    await follower.close()
-
-    assert len(follower.scans) == 3
-    for (began, ended), (next_began, _) in itertools.pairwise(follower.scans):
-        assert next_began - began >= 11 * (ended - began)
-
-
 @pytest.mark.parametrize("once", [True, False])
 async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
     tmp_path: Path, backlog: Watched, *, once: bool
@@ -357,30 +223,6 @@ async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
 
     assert held == 3
     assert lines_of(taken) == (tmp_path / "a.log").read_bytes()
-
-
-async def test_what_was_read_ahead_when_the_end_comes_is_not_counted_as_shipped(
-    tmp_path: Path, backlog: Watched
-) -> None:
-    stopping = asyncio.Event()
-    taken: list[Round] = []
-
-    async def publish(round_: Round) -> int:
-        taken.append(round_)
-        if len(taken) > 2:
-            stopping.set()
-        return len(taken)
-
-    options = LoopOptions(1 << 20, "auto", once=False, patience=None)
-    shipping = Shipping(
-        backlog, AGENT, publish, Positions(), options, stopping, Meter(time.time_ns)
-    )
-    async with asyncio.TaskGroup() as group:
-        group.create_task(shipping.run(group))
-
-    shipped = lines_of(taken)
-    assert shipping.position("id") == len(shipped) < backlog.states()[0].offset
-    assert (tmp_path / "a.log").read_bytes().startswith(shipped)
 
 
 def lines_of(rounds: list[Round]) -> bytes:
