@@ -1,9 +1,11 @@
 """What the shipper's tests share: the stream read back, rounds made by hand, a line that can be cut, nobody's folder."""
 
 import asyncio
+import itertools
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.processes import Process, Processes
 from broker.client.bucket import write
 from broker.client.connection import Connection
 from broker.topology import Topology
@@ -22,6 +25,7 @@ from shipper.publish import rounds
 from shipper.publish.rounds import Round
 from shipper.tail.reader import Block
 from tests.shipper.children import NOBODY
+from tests.shipper.logs import ROOT, Ship
 from tests.shipper.shipped import blocks_of
 
 HOST = "web01"
@@ -48,6 +52,22 @@ def open_folder() -> Iterator[Path]:
         os.chown(folder, NOBODY, NOBODY)
     yield folder
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def ship(processes: Processes) -> Ship:
+    """Return a function that starts the agent of web01, or of another host, at a broker."""
+    numbers = itertools.count()
+
+    def start(
+        url: str, *options: object, host: str = "web01", environment: dict[str, str] | None = None
+    ) -> Process:
+        words = ["--server", url, "--host", host, *map(str, options)]
+        command = [sys.executable, "-m", "shipper", *words]
+        name = f"shipper-{next(numbers)}"
+        return processes.start(name, command, environment=environment, folder=ROOT)
+
+    return start
 
 
 @pytest.fixture

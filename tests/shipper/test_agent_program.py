@@ -4,7 +4,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +12,12 @@ import pytest
 
 from bench.oracle import judge
 from bench.processes import Process, Processes, wait_until
+from tests.shipper.logs import ROOT, Ship, append, lines, rotate
 from tests.shipper.saved import Saved
 
 pytestmark = pytest.mark.nats
 
-Ship = Callable[..., Process]
 Received = Callable[[], bytes]
-
-
-@pytest.fixture
-def ship(processes: Processes, tmp_path: Path) -> Iterator[Ship]:
-    numbers = iter(range(1000))
-
-    def start(url: str, *options: object, host: str = "web01") -> Process:
-        arguments = ["--server", url, "--host", host, *options]
-        return processes.start(
-            f"shipper-{next(numbers)}",
-            [sys.executable, "-m", "shipper", *map(str, arguments)],
-            folder=Path(__file__).parents[2],
-        )
-
-    return start
 
 
 @pytest.fixture
@@ -43,15 +28,6 @@ def received(logs_url: str, read_back: Callable[[str], bytes]) -> Received:
         return read_back(logs_url)
 
     return read
-
-
-def lines(first: int, until: int) -> bytes:
-    return b"".join(b"%08d the quick brown fox\n" % number for number in range(first, until))
-
-
-def append(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)
 
 
 def wait_for(received: Received, expected: bytes, *watched: Process, seconds: float = 30) -> None:
@@ -98,7 +74,7 @@ def test_sigterm_saves_the_positions_that_status_shows(
     status = processes.start(
         "status",
         [sys.executable, "-m", "shipper", "status", "--server", logs_url, "--host", own_host],
-        folder=Path(__file__).parents[2],
+        folder=ROOT,
     )
     assert status.wait(10) == 0
     assert f"host {own_host}: not running" in status.said()
@@ -210,15 +186,6 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
     wait_for(received, lines(0, written), process)
     wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process])
     assert process.stop(10) == 0
-
-
-def rotate(log: Path) -> None:
-    """Rename `a.log.1` to `a.log.2` and so on, and begin a new `a.log`."""
-    siblings = sorted(log.parent.glob("a.log.*"), key=lambda path: int(path.suffix[1:]))
-    for path in reversed(siblings):
-        path.rename(path.with_suffix(f".{int(path.suffix[1:]) + 1}"))
-    log.rename(log.with_name("a.log.1"))
-    log.touch()
 
 
 def test_an_agent_that_takes_over_ends_the_first_with_78(

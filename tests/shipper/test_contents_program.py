@@ -2,13 +2,13 @@
 
 import asyncio
 import os
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.shipper.logs import Ship
 
 pytestmark = pytest.mark.nats
 
@@ -33,25 +33,17 @@ CONTENTS = {
 @pytest.mark.parametrize("options", [[], ["--compression", "none", "--max-line", "64KiB"]])
 async def test_every_content_is_in_the_stream_byte_for_byte(
     logs_url: str,
+    ship: Ship,
     tmp_path: Path,
     stream: Callable[[], Awaitable[list[Any]]],
     options: list[str],
 ) -> None:
     for name, content in CONTENTS.items():
         (tmp_path / f"{name}.log").write_bytes(content)
-    words = ["--file", str(tmp_path / "*.log"), "--server", logs_url, "--host", "web01"]
-    words += ["--once", *options]
 
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, "-m", "shipper", *words],
-        capture_output=True,
-        cwd=Path(__file__).parents[2],
-        timeout=60,
-        check=False,
-    )
+    done = ship(logs_url, "--file", tmp_path / "*.log", "--once", *options)
 
-    assert done.returncode == 0, done.stderr
+    assert await asyncio.to_thread(done.wait, 60) == 0, done.last_words()
     got: dict[str, bytes] = {}
     for message in await stream():
         for block in message.blocks:

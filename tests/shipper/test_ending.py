@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,29 +10,13 @@ from typing import Any
 
 import pytest
 
-from bench.processes import Process, Processes, wait_until
+from bench.processes import Process, wait_until
 from broker.topology import Topology
 from tests.conftest import apply_topology
 from tests.descriptors import held_by
+from tests.shipper.logs import Ship
 
 pytestmark = pytest.mark.nats
-ROOT = Path(__file__).parents[2]
-Start = Callable[..., Process]
-
-
-@pytest.fixture
-def start(processes: Processes, tmp_path: Path) -> Start:
-    numbers = iter(range(100))
-
-    def run(*options: object) -> Process:
-        state = ["--host", "web01"]
-        return processes.start(
-            f"shipper-{next(numbers)}",
-            [sys.executable, "-m", "shipper", *state, *map(str, options)],
-            folder=ROOT,
-        )
-
-    return run
 
 
 @pytest.fixture
@@ -62,27 +45,27 @@ def seconds_to_end(process: Process) -> float:
     return time.monotonic() - began
 
 
-def test_while_there_is_no_stream_to_claim(fresh_url: str, start: Start, tmp_path: Path) -> None:
-    process = start("--file", tmp_path / "a.log", "--server", fresh_url)
+def test_while_there_is_no_stream_to_claim(fresh_url: str, ship: Ship, tmp_path: Path) -> None:
+    process = ship(fresh_url, "--file", tmp_path / "a.log")
     wait_until("waits", lambda: "logbroker apply" in process.said(), 40, [process])
 
     assert seconds_to_end(process) < 10
 
 
-def test_while_the_stream_is_full(fresh_url: str, start: Start, tmp_path: Path) -> None:
+def test_while_the_stream_is_full(fresh_url: str, ship: Ship, tmp_path: Path) -> None:
     apply_topology(fresh_url, Topology(partitions=2, max_bytes=50_000))
     (tmp_path / "a.log").write_bytes(random.Random(1).randbytes(200_000).hex().encode() + b"\n")
-    process = start("--file", tmp_path / "a.log", "--server", fresh_url)
+    process = ship(fresh_url, "--file", tmp_path / "a.log")
     wait_until("is told", lambda: "the broker is full" in process.said(), 40, [process])
 
     assert seconds_to_end(process) < 10
 
 
 def test_while_a_broker_that_fell_silent_owes_an_acknowledgement(
-    silent: Any, start: Start, tmp_path: Path
+    silent: Any, ship: Ship, tmp_path: Path
 ) -> None:
     (tmp_path / "a.log").touch()
-    process = start("--file", tmp_path / "a.log", "--server", silent.url)
+    process = ship(silent.url, "--file", tmp_path / "a.log")
     wait_until("follows", lambda: "is followed" in process.said(), 40, [process])
     hush(silent)
     with (tmp_path / "a.log").open("ab") as file:
@@ -94,10 +77,10 @@ def test_while_a_broker_that_fell_silent_owes_an_acknowledgement(
 
 @pytest.mark.parametrize("after", [0.0, 0.01, 0.02, 0.05])
 def test_while_a_broker_is_silent_in_the_middle_of_the_start(
-    silent: Any, start: Start, tmp_path: Path, after: float
+    silent: Any, ship: Ship, tmp_path: Path, after: float
 ) -> None:
     (tmp_path / "a.log").write_bytes(b"a line\n")
-    process = start("--file", tmp_path / "a.log", "--server", silent.url)
+    process = ship(silent.url, "--file", tmp_path / "a.log")
     deadline = time.monotonic() + 20
     while not listens(process) and time.monotonic() < deadline:
         time.sleep(0.001)  # it connects, claims and reads back in some milliseconds from here
@@ -107,15 +90,15 @@ def test_while_a_broker_is_silent_in_the_middle_of_the_start(
     assert seconds_to_end(process) < 10
 
 
-def test_while_it_follows_ten_thousand_files(logs_url: str, start: Start, tmp_path: Path) -> None:
+def test_while_it_follows_ten_thousand_files(logs_url: str, ship: Ship, tmp_path: Path) -> None:
     for number in range(10_000):
         (tmp_path / f"{number}.log").touch()
-    options = ("--file", tmp_path / "*.log", "--server", logs_url, "--log-level", "warning")
+    options = (logs_url, "--file", tmp_path / "*.log", "--log-level", "warning")
 
-    looking = start(*options)
+    looking = ship(*options)
     wait_until("runs", lambda: looking.catches(signal.SIGTERM), 40, [looking])
     while_it_looks = seconds_to_end(looking)
-    following = start(*options)
+    following = ship(*options)
     wait_until("runs", lambda: listens(following), 40, [following])
     time.sleep(1)
     while_it_follows = seconds_to_end(following)

@@ -15,10 +15,10 @@ from broker.client.connection import Connection
 from broker.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
 from shipper.publish.stored import AgentId
+from tests.shipper.logs import ROOT, ReadBack, Ship
 
 pytestmark = pytest.mark.nats
 
-ReadBack = Callable[[str], bytes]
 Stream = Callable[..., Awaitable[list[Any]]]
 
 
@@ -27,13 +27,13 @@ def lines_of(messages: list[Any]) -> bytes:
 
 
 @pytest.fixture
-def start(processes: Processes, tmp_path: Path, logs_url: str) -> Callable[..., Process]:
+def start(processes: Processes, tmp_path: Path, logs_url: str) -> Ship:
     def start(file: str, redirection: str, url: str = logs_url) -> Process:
         words = f"--server '{url}' --host web01"
         return processes.start(
             "shipper",
             ["sh", "-c", f"exec {sys.executable} -m shipper --file '{file}' {words} {redirection}"],
-            folder=Path(__file__).parents[2],
+            folder=ROOT,
         )
 
     return start
@@ -51,7 +51,7 @@ def claim_late(logs_url: str) -> Callable[[], None]:
 
 
 def test_a_deleted_file_that_is_only_held_open_is_read_to_its_end(
-    start: Callable[..., Process],
+    start: Ship,
     claim_late: Callable[[], None],
     logs_url: str,
     read_back: ReadBack,
@@ -77,7 +77,7 @@ def test_a_deleted_file_that_is_only_held_open_is_read_to_its_end(
 
 
 async def test_of_a_deleted_file_each_line_arrives_once_although_acknowledgements_are_lost(
-    line: Any, stream: Stream, start: Callable[..., Process], tmp_path: Path
+    line: Any, stream: Stream, start: Ship, tmp_path: Path
 ) -> None:
     log = tmp_path / "a.log"
     log.write_bytes(b"one\n")
@@ -106,7 +106,7 @@ async def test_of_a_deleted_file_each_line_arrives_once_although_acknowledgement
 
 
 async def test_a_client_that_writes_to_the_subject_is_named_once_and_delays_the_lines(
-    connection: Connection, stream: Stream, start: Callable[..., Process], tmp_path: Path
+    connection: Connection, stream: Stream, start: Ship, tmp_path: Path
 ) -> None:
     log = tmp_path / "a.log"
     shipper, wanted = start(str(log), ""), b""
@@ -127,7 +127,7 @@ async def test_a_client_that_writes_to_the_subject_is_named_once_and_delays_the_
 
 
 async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
-    connection: Connection, stream: Stream, start: Callable[..., Process], tmp_path: Path
+    connection: Connection, stream: Stream, start: Ship, tmp_path: Path
 ) -> None:
     log, subject = tmp_path / "a.log", str(Subject.for_host("web01", 2))
     log.touch()
@@ -156,7 +156,7 @@ async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
 
 
 def test_no_line_from_standard_input_is_lost(
-    start: Callable[..., Process],
+    start: Ship,
     claim_late: Callable[[], None],
     logs_url: str,
     read_back: ReadBack,

@@ -8,28 +8,23 @@ import pytest
 
 from bench.processes import Processes
 from tests import secured
+from tests.shipper.logs import ROOT, Ship, append
 
 pytestmark = pytest.mark.nats
 
 
 @pytest.mark.parametrize("host", ["web01", "web01.example.net"])
 def test_least_rights_suffice_to_ship_and_to_rebuild(
-    processes: Processes, tmp_path: Path, host: str, read_back: Callable[[str], bytes]
+    processes: Processes, ship: Ship, tmp_path: Path, host: str, read_back: Callable[[str], bytes]
 ) -> None:
     server = secured.start_secured(processes, tmp_path, secured.host(host))
     log = tmp_path / "a.log"
     lines = b"".join(b"line %d\n" % number for number in range(100_000))
     cut = 600_000 + lines[600_000:].index(b"\n") + 1
-    options = ["--server", server.url(host), "--host", host, "--once", "--file", str(log)]
 
-    for number, part in enumerate((lines[:cut], lines[cut:])):
-        with log.open("ab") as file:
-            file.write(part)
-        process = processes.start(
-            f"shipper{number}",
-            [sys.executable, "-m", "shipper", *options],
-            folder=Path(__file__).parents[2],
-        )
+    for part in (lines[:cut], lines[cut:]):
+        append(log, part)
+        process = ship(server.url(host), "--once", "--file", log, host=host)
         assert process.wait(90) == 0, process.last_words()
 
     assert read_back(server.url()) == lines
@@ -43,7 +38,7 @@ def test_a_check_finds_that_these_rights_are_enough(processes: Processes, tmp_pa
 
     options = ["--server", server.url("web01"), "--host", "web01", "--file", str(log)]
     command = [sys.executable, "-m", "shipper", "check", *options]
-    process = processes.start("check", command, folder=Path(__file__).parents[2])
+    process = processes.start("check", command, folder=ROOT)
 
     assert process.wait(90) == 0, process.last_words()
     assert "Violation" not in server.said()

@@ -14,20 +14,10 @@ import pytest
 
 from bench.processes import Processes, wait_until
 from receiver.consume.judging import judge
+from tests.shipper.logs import ROOT, append, lines
 from tests.shipper.saved import Saved
 
 pytestmark = pytest.mark.nats
-
-ROOT = Path(__file__).parents[2]
-
-
-def lines(first: int, until: int, step: int = 1) -> bytes:
-    return b"".join(b"%08d the quick brown fox\n" % number for number in range(first, until, step))
-
-
-def append(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import asyncio
 import gzip
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from bench.oracle import judge
-from bench.processes import Process, Processes
+from bench.processes import Process
 from broker.client.connection import Connection
 from broker.wire.message import decode_payload
 from broker.wire.subjects import Subject
+from tests.shipper.logs import Ship
 from tests.shipper.saved import Saved
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(1800)]
@@ -110,21 +110,11 @@ def open_files(process: Process) -> int:
 
 
 def test_a_day_of_rotations_leaves_every_line_once_and_the_agent_as_it_was(
-    logs_url: str, processes: Processes, tmp_path: Path, read_back: Callable[[str], bytes]
+    logs_url: str, ship: Ship, tmp_path: Path, read_back: Callable[[str], bytes]
 ) -> None:
     log = Log(tmp_path, logs_url)
     log.write()
-    options = ["--file", log.live, "--server", logs_url, "--host", "web01", "--grace", "1s"]
-    agent = processes.start(
-        "shipper",
-        [
-            sys.executable,
-            "-m",
-            "shipper",
-            *map(str, options),
-        ],
-        folder=Path(__file__).parents[2],
-    )
+    agent = ship(logs_url, "--file", log.live, "--grace", "1s")
     log.wait_for(log.lines)
     files, memory = 0, 0
 

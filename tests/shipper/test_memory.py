@@ -1,6 +1,5 @@
 """What an agent holds in memory stays within what it is given, whatever happens. The real program, the real broker."""
 
-import asyncio
 import os
 import signal
 import time
@@ -14,7 +13,6 @@ from bench.backlog import LINE_BYTES, write_backlog
 from bench.cpu import peak_bytes
 from bench.processes import Process, Processes, wait_until
 from bench.suite import Suite
-from broker.client.connection import Connection
 from broker.wire.positions import Positions
 from tests.shipper.host import Host
 from tests.shipper.shipped import origins
@@ -153,23 +151,3 @@ async def test_what_is_known_of_a_file_takes_less_than_5_kib_and_a_round_of_many
     assert len(positions.files) == files
     assert held / files < 5 * 1024
     assert most <= 400
-
-
-def test_a_stream_that_is_full_costs_no_memory(suite: Suite, begun: int, tmp_path: Path) -> None:
-    noise(tmp_path)
-    with Processes(tmp_path) as processes:
-        own = Suite(tmp_path / "own", processes, partitions=1)
-        own.start_broker()
-        asyncio.run(limit_stream(own.url))
-
-        agent = own.start_shipper("web01", [tmp_path / "a.log"])
-        wait_until("it says so", lambda: "full" in agent.said(), 40, [agent])
-
-        assert peak_bytes(agent) - begun < BOUND
-
-
-async def limit_stream(url: str) -> None:
-    connection = Connection([url], "test")
-    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
-    await connection.api("STREAM.UPDATE.LOGS", {**config, "max_bytes": 20 * MIB, "discard": "new"})
-    await connection.close()

@@ -3,34 +3,24 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.processes import Process, Processes
 from broker.app.faults import VARIABLE
 from broker.client.connection import Connection
 from broker.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
 from tests.partitions import change_partitions
+from tests.shipper.logs import Ship
 
 pytestmark = pytest.mark.nats
 
 HOSTS = LIVES, DIES = "web01", "web02"
 MANY = 5
 NEW = str(Subject.for_host(DIES, MANY))
-
-
-def start(processes: Processes, url: str, host: str, folder: Path, name: str) -> Process:
-    options = ["--server", url, "--host", host, "--file", str(folder / f"{host}.log")]
-    return processes.start(
-        f"{host}-{name}",
-        [sys.executable, "-m", "shipper", *options],
-        folder=Path(__file__).parents[2],
-    )
 
 
 async def write_lines(folder: Path, until: asyncio.Event) -> None:
@@ -52,13 +42,15 @@ async def holds(what: Callable[[], bool]) -> None:
 async def test_each_line_comes_once_and_in_order_though_one_is_killed_right_behind_its_claim(
     connection: Connection,
     logs_url: str,
-    processes: Processes,
+    ship: Ship,
     tmp_path: Path,
     stream: Callable[[], Awaitable[list[Any]]],
 ) -> None:
     seen: set[str] = set()
     new = {host: str(Subject.for_host(host, MANY)) for host in HOSTS}
-    running = {host: start(processes, logs_url, host, tmp_path, "first") for host in HOSTS}
+    running = {
+        host: ship(logs_url, "--file", tmp_path / f"{host}.log", host=host) for host in HOSTS
+    }
 
     async def hear(message: Any) -> None:
         if message.subject == new[DIES] and message.subject not in seen:
@@ -73,7 +65,7 @@ async def test_each_line_comes_once_and_in_order_though_one_is_killed_right_behi
 
     await holds(lambda: set(new.values()) <= seen)
     assert await asyncio.to_thread(running[DIES].wait, 10) == -signal.SIGKILL
-    start(processes, logs_url, DIES, tmp_path, "second")
+    running[DIES].start()
     ending.set()
     await writing
 
@@ -89,19 +81,12 @@ async def test_each_line_comes_once_and_in_order_though_one_is_killed_right_behi
 
 @pytest.mark.parametrize("point", ["claimed", "left", "rebuilt", "snapshot_sending"])
 async def test_an_agent_killed_on_its_way_to_another_partition_says_all_of_it_at_the_next_start(
-    connection: Connection, logs_url: str, processes: Processes, tmp_path: Path, point: str
+    connection: Connection, logs_url: str, ship: Ship, tmp_path: Path, point: str
 ) -> None:
     log, faults = tmp_path / f"{DIES}.log", tmp_path / "faults"
     faults.mkdir()
-    process = processes.start(
-        "shipper",
-        [
-            *(sys.executable, "-m", "shipper", "--server", logs_url, "--host", DIES),
-            *("--file", str(log), "--once"),
-        ],
-        folder=Path(__file__).parents[2],
-        environment={VARIABLE: str(faults)},
-    )
+    environment = {VARIABLE: str(faults)}
+    process = ship(logs_url, "--file", log, "--once", host=DIES, environment=environment)
     log.write_bytes(b"line 1\n")
     assert await asyncio.to_thread(process.wait, 30) == 0
     await change_partitions(connection, MANY)

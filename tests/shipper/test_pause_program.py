@@ -15,12 +15,9 @@ from bench.processes import Process, Processes, wait_until
 from bench.traffic import Traffic
 from tests import secured
 from tests.conftest import Server
+from tests.shipper.logs import ROOT, ReadBack, Ship
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
-
-ROOT = Path(__file__).parents[2]
-ReadBack = Callable[[str], bytes]
-Start = Callable[..., Process]
 
 
 def logbroker(url: str, *words: str) -> str:
@@ -34,17 +31,6 @@ def logbroker(url: str, *words: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-@pytest.fixture
-def start(processes: Processes) -> Start:
-    """Return a function that starts the shipper of a host."""
-
-    def started(url: str, host: str, file: Path, *options: str) -> Process:
-        words = ["--server", url, "--host", host, "--file", str(file), *options]
-        return processes.start(host, [sys.executable, "-m", "shipper", *words], folder=ROOT)
-
-    return started
 
 
 def status_of(url: str, host: str) -> dict[str, object]:
@@ -78,7 +64,7 @@ def all_of(read_back: ReadBack) -> Callable[[str, Process, bytes], bytes]:
 @pytest.mark.parametrize("options", [(), ("--no-ack",)], ids=["acknowledged", "no-ack"])
 def test_hosts_of_a_glob_stop_within_two_seconds_and_say_so_while_others_go_on(
     logs_url: str,
-    start: Start,
+    ship: Ship,
     tmp_path: Path,
     free_port: Callable[[], int],
     own_host: str,
@@ -86,8 +72,8 @@ def test_hosts_of_a_glob_stop_within_two_seconds_and_say_so_while_others_go_on(
 ) -> None:
     paused, other = tmp_path / "paused.log", tmp_path / "other.log"
     page = f"127.0.0.1:{free_port()}"
-    shipper = start(logs_url, own_host, paused, "--listen", page, *options)
-    start(logs_url, f"db-{own_host}", other)
+    shipper = ship(logs_url, "--file", paused, "--listen", page, *options, host=own_host)
+    ship(logs_url, "--file", other, host=f"db-{own_host}")
 
     with Traffic([paused, other], 100) as traffic:
         wait_until("both ship", lambda: len(messages_of(logs_url)) == 2, 60, [shipper])
@@ -121,11 +107,11 @@ def test_hosts_of_a_glob_stop_within_two_seconds_and_say_so_while_others_go_on(
 
 
 def test_a_pause_that_is_over_by_time_ends_by_itself_and_every_line_comes_once(
-    logs_url: str, start: Start, tmp_path: Path, all_of: Callable[..., bytes]
+    logs_url: str, ship: Ship, tmp_path: Path, all_of: Callable[..., bytes]
 ) -> None:
     log = tmp_path / "a.log"
     (pause,) = json.loads(logbroker(logs_url, "pause", "--for", "6s", "--json"))
-    shipper = start(logs_url, "web01", log)
+    shipper = ship(logs_url, "--file", log)
 
     with Traffic([log], 100) as traffic:
         wait_until("it ships", lambda: bool(messages_of(logs_url)), 60, [shipper])
@@ -138,11 +124,11 @@ def test_a_pause_that_is_over_by_time_ends_by_itself_and_every_line_comes_once(
 
 
 def test_files_that_are_rotated_and_deleted_in_a_pause_are_held_and_shipped_behind_it(
-    logs_url: str, start: Start, tmp_path: Path, own_host: str, all_of: Callable[..., bytes]
+    logs_url: str, ship: Ship, tmp_path: Path, own_host: str, all_of: Callable[..., bytes]
 ) -> None:
     log, rotated = tmp_path / "a.log", tmp_path / "a.log.1"
     log.write_bytes(b"before\n")
-    shipper = start(logs_url, own_host, log)
+    shipper = ship(logs_url, "--file", log, host=own_host)
     wait_until("it ships", lambda: bool(messages_of(logs_url)), 60, [shipper])
     logbroker(logs_url, "pause")
     time.sleep(1)
@@ -171,14 +157,14 @@ def test_files_that_are_rotated_and_deleted_in_a_pause_are_held_and_shipped_behi
 
 def test_a_shipper_that_is_killed_in_a_pause_or_starts_in_one_publishes_nothing_until_its_end(
     own_server: Server,
-    start: Start,
+    ship: Ship,
     tmp_path: Path,
     apply_logs: Callable[[str], None],
     all_of: Callable[..., bytes],
 ) -> None:
     apply_logs(own_server.url)
     log = tmp_path / "a.log"
-    shipper = start(own_server.url, "web01", log)
+    shipper = ship(own_server.url, "--file", log)
     with Traffic([log], 200) as traffic:
         wait_until("it ships", lambda: bool(messages_of(own_server.url)), 60, [shipper])
         logbroker(own_server.url, "pause", "web01", "--reason", "new broker")
@@ -199,16 +185,16 @@ def test_a_shipper_that_is_killed_in_a_pause_or_starts_in_one_publishes_nothing_
 
 
 def test_once_waits_in_a_pause_as_long_as_for_a_broker_and_says_why(
-    logs_url: str, start: Start, tmp_path: Path, read_back: ReadBack
+    logs_url: str, ship: Ship, tmp_path: Path, read_back: ReadBack
 ) -> None:
     log = tmp_path / "a.log"
     log.write_bytes(b"a line\n")
     logbroker(logs_url, "pause", "--reason", "disk is swapped")
 
-    in_vain = start(logs_url, "web01", log, "--once", "--patience", "2s")
+    in_vain = ship(logs_url, "--file", log, "--once", "--patience", "2s")
     assert in_vain.wait(30) == 1
     assert messages_of(logs_url) == {}
-    waiting = start(logs_url, "web02", log, "--once", "--patience", "60s")
+    waiting = ship(logs_url, "--file", log, "--once", "--patience", "60s", host="web02")
     wait_until("it waits", lambda: "paused until" in waiting.said(), 30, [waiting])
     logbroker(logs_url, "resume")
 
@@ -219,33 +205,13 @@ def test_once_waits_in_a_pause_as_long_as_for_a_broker_and_says_why(
     assert "disk is swapped" in said
 
 
-def test_a_paused_shipper_ends_at_once_when_it_is_asked_to(
-    logs_url: str, start: Start, tmp_path: Path, all_of: Callable[..., bytes]
-) -> None:
-    log = tmp_path / "a.log"
-    shipper = start(logs_url, "web01", log)
-    with Traffic([log], 200) as traffic:
-        wait_until("it ships", lambda: bool(messages_of(logs_url)), 60, [shipper])
-        logbroker(logs_url, "pause")
-        time.sleep(2)
-        began = time.monotonic()
-        shipper.terminate()
-        code, took = shipper.wait(10), time.monotonic() - began
-    logbroker(logs_url, "resume")
-    shipper.start()
-
-    assert (code, took < 3) == (0, True)
-    assert "Traceback" not in shipper.said()
-    assert all_of(logs_url, shipper, traffic.written[log]) == traffic.written[log]
-
-
 def test_least_rights_suffice_to_hear_of_a_pause_at_once(
-    processes: Processes, start: Start, tmp_path: Path, read_back: ReadBack
+    processes: Processes, ship: Ship, tmp_path: Path, read_back: ReadBack
 ) -> None:
     server = secured.start_secured(processes, tmp_path, secured.host("web01"))
     log = tmp_path / "a.log"
     log.write_bytes(b"first\n")
-    shipper = start(server.url("web01"), "web01", log)
+    shipper = ship(server.url("web01"), "--file", log)
     wait_until("it ships", lambda: read_back(server.url()) == b"first\n", 60, [shipper])
     logbroker(server.url(), "pause")
     wait_until("it hears", lambda: "paused until" in shipper.said(), 4, [shipper], every=0.02)

@@ -1,13 +1,13 @@
 """The real program where it is not to listen: it asks the kernel for nothing, polls, and misses nothing."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bench.processes import Process, Processes, wait_until
+from bench.processes import Process, wait_until
 from tests.descriptors import held_by
+from tests.shipper.logs import Ship, append
 
 pytestmark = pytest.mark.nats
 
@@ -25,34 +25,24 @@ def _listens(program: Process) -> bool:
 )
 def test_what_is_written_and_renamed_is_shipped(
     logs_url: str,
-    processes: Processes,
+    ship: Ship,
     tmp_path: Path,
     read_back: Callable[[str], bytes],
     options: list[str],
     listens: bool,
 ) -> None:
     log = tmp_path / "app.log"
-    arguments = ["--server", logs_url, "--host", "web01"]
-    arguments += ["--file", str(log), *options]
-    shipper = processes.start(
-        "shipper",
-        [sys.executable, "-m", "shipper", *arguments],
-        folder=Path(__file__).parents[2],
-    )
-
-    def write(data: bytes) -> None:
-        with log.open("ab") as file:
-            file.write(data)
+    shipper = ship(logs_url, "--file", log, *options)
 
     def wait_for(expected: bytes) -> None:
         wait_until("it is shipped", lambda: read_back(logs_url) == expected, 40, [shipper])
 
-    write(b"one\n")
+    append(log, b"one\n")
     wait_for(b"one\n")
-    write(b"two\n")
+    append(log, b"two\n")
     wait_for(b"one\ntwo\n")
     log.rename(f"{log}.1")
-    write(b"three\n")
+    append(log, b"three\n")
     wait_for(b"one\ntwo\nthree\n")
 
     assert _listens(shipper) is listens

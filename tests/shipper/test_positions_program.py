@@ -17,16 +17,15 @@ from bench.processes import Process, Processes, wait_until
 from broker.client.connection import Connection
 from receiver.consume.judging import judge
 from tests.shipper.conftest import read_stream
+from tests.shipper.logs import ROOT, Ship, append, lines, rotate, says
 from tests.shipper.saved import Saved
 
 pytestmark = pytest.mark.nats
 
-ROOT = Path(__file__).parents[2]
 POINTS = (
     *("claimed", "rebuilt", "snapshot_sending", "snapshot_written"),
     *("sending", "sent", "stored", "advanced"),
 )
-Ship = Callable[..., Process]
 
 
 @pytest.fixture
@@ -45,18 +44,12 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ship(processes: Processes, logs_url: str, log: Path, faults: Path) -> Ship:
+def ship(ship: Ship, logs_url: str, log: Path, faults: Path) -> Ship:
     """Return a function that starts the agent of a host, which follows `app.log` through its rotations."""
-    numbers = iter(range(100))
 
-    def start(*options: object, url: str = logs_url) -> Process:
-        words = ["--server", url, "--host", "web01", "--file", log, "--grace", "1s", *options]
-        return processes.start(
-            f"shipper-{next(numbers)}",
-            [sys.executable, "-m", "shipper", *map(str, words)],
-            environment={"LOGSHIP_FAULTS": str(faults)},
-            folder=ROOT,
-        )
+    def start(*options: object, host: str = "web01") -> Process:
+        words = ["--file", log, "--grace", "1s", *options]
+        return ship(logs_url, *words, host=host, environment={"LOGSHIP_FAULTS": str(faults)})
 
     return start
 
@@ -64,24 +57,6 @@ def ship(processes: Processes, logs_url: str, log: Path, faults: Path) -> Ship:
 @pytest.fixture
 def saved(logs_url: str) -> Saved:
     return Saved(logs_url)
-
-
-def lines(first: int, until: int) -> bytes:
-    return b"".join(b"%08d the quick brown fox\n" % number for number in range(first, until))
-
-
-def append(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)
-
-
-def rotate(log: Path) -> None:
-    """Rename `app.log.1` to `app.log.2` and so on, and begin a new `app.log`."""
-    siblings = sorted(log.parent.glob("app.log.*"), key=lambda path: int(path.suffix[1:]))
-    for path in reversed(siblings):
-        path.rename(path.with_suffix(f".{int(path.suffix[1:]) + 1}"))
-    log.rename(log.with_name("app.log.1"))
-    log.touch()
 
 
 def on(url: str, work: Callable[[Connection], Any]) -> Any:
@@ -121,10 +96,6 @@ def has(url: str, expected: bytes, *watched: Process, seconds: float = 40) -> No
         "all lines are in the stream", lambda: len(received(url)) >= len(expected), seconds, watched
     )
     assert received(url) == expected
-
-
-def says(process: Process, words: str) -> None:
-    wait_until(f"says {words!r}", lambda: words in process.said(), 40, [process])
 
 
 def died(process: Process) -> None:
@@ -397,7 +368,7 @@ def test_status_tells_what_the_agent_says_and_without_one_what_the_broker_has(
     logs_url: str, ship: Ship, log: Path, own_host: str
 ) -> None:
     append(log, lines(0, 100))
-    process = ship("--host", own_host)
+    process = ship(host=own_host)
     wait_until("ships", lambda: stored(logs_url) == lines(0, 100), 40, [process])
     running = status("nats://127.0.0.1:9", own_host)
     append(log, lines(100, 200))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Process, Processes, wait_until
+from tests.shipper.logs import Ship, says
 
 pytestmark = pytest.mark.nats
 
@@ -76,26 +77,9 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ship(
-    processes: Processes, tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Process]:
+def ship(ship: Ship, log: Path, monkeypatch: pytest.MonkeyPatch) -> Ship:
     monkeypatch.setenv("LOGSHIPPER_PASSWORD", SECRET)
-
-    def start(url: str, *options: str) -> Process:
-        settings = ["--server", url, "--host", "web01", "--user", "web01", "--file", str(log)]
-        return processes.start(
-            "shipper",
-            [
-                sys.executable,
-                "-m",
-                "shipper",
-                *settings,
-                *options,
-            ],
-            folder=Path(__file__).parents[2],
-        )
-
-    return start
+    return lambda url, *options: ship(url, "--user", "web01", "--file", log, *options)
 
 
 @pytest.fixture
@@ -110,12 +94,7 @@ def arrives(guarded: Guarded, read_back: Callable[[str], bytes]) -> Callable[[by
     return wait
 
 
-Ship = Callable[..., Process]
 Arrives = Callable[[bytes], None]
-
-
-def says(process: Process, words: str) -> None:
-    wait_until(f"says {words!r}", lambda: words in process.said(), 40, [process])
 
 
 def test_an_agent_that_is_refused_at_the_start_goes_on_when_it_is_let_in(
@@ -183,21 +162,6 @@ def test_a_credential_of_another_host_is_called_that_once(
     assert given_up.wait(60) == 1
     waiting = f"WARNING shipper.publish.waiting: waiting: {cause}"
     assert given_up.said() == f"{waiting}\nlogshipper: gave up after 4 s: {cause}"
-
-
-def test_a_right_to_publish_that_is_taken_away_while_it_runs_is_named(
-    guarded: Guarded, ship: Ship, arrives: Arrives, log: Path
-) -> None:
-    guarded.lets_in(ALL)
-    process = ship(guarded.url)
-    arrives(b"one\n")
-    guarded.lets_in(NOT_LOGS)
-    log.write_bytes(b"one\ntwo\n")
-    says(process, 'permissions violation for publish to "logs.p')
-    guarded.lets_in(ALL)
-    arrives(b"one\ntwo\n")
-
-    assert process.stop(10) == 0
 
 
 def test_lines_that_nobody_acknowledges_are_not_thrown_at_a_broker_that_drops_them(

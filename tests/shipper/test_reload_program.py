@@ -11,9 +11,9 @@ import pytest
 
 from bench.oracle import judge
 from bench.processes import Process, Processes, wait_until
+from tests.shipper.logs import ROOT, append
 
 pytestmark = pytest.mark.nats
-ROOT = Path(__file__).parents[2]
 
 
 class Running:
@@ -57,8 +57,7 @@ class Running:
         first = before.count(b"\n")
         data = b"".join(b"%s %06d\n" % (name.encode(), n) for n in range(first, first + count))
         self.written[name] = before + data
-        with (self.folder / name).open("ab") as file:
-            file.write(data)
+        append(self.folder / name, data)
 
 
 @pytest.fixture

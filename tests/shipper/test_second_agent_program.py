@@ -1,35 +1,17 @@
 """One agent of a host runs on a machine: another one refuses, and what would ship nothing claims nothing."""
 
-import itertools
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bench.processes import Process, Processes, wait_until
+from bench.processes import Process, wait_until
 from tests.shipper.children import run_child
+from tests.shipper.logs import ReadBack, Ship, append
 
 pytestmark = pytest.mark.nats
-
-ROOT = Path(__file__).parents[2]
-Ship = Callable[..., Process]
-ReadBack = Callable[[str], bytes]
-
-
-@pytest.fixture
-def ship(processes: Processes, tmp_path: Path) -> Ship:
-    numbers = itertools.count()
-
-    def start(url: str, *options: object, host: str = "web01") -> Process:
-        number = next(numbers)
-        words = ["--server", url, "--host", host, *options]
-        command = [sys.executable, "-m", "shipper", *map(str, words)]
-        return processes.start(f"shipper-{number}", command, folder=ROOT)
-
-    return start
 
 
 @pytest.fixture
@@ -47,11 +29,6 @@ def running(logs_url: str, ship: Ship, log: Path, read_back: ReadBack) -> Proces
     return process
 
 
-def write(log: Path, line: bytes) -> None:
-    with log.open("ab") as file:
-        file.write(line)
-
-
 @pytest.mark.parametrize("options", [[], ["--once"]], ids=["follows", "once"])
 def test_a_second_agent_of_the_host_refuses_while_the_first_lives(
     logs_url: str,
@@ -67,34 +44,9 @@ def test_a_second_agent_of_the_host_refuses_while_the_first_lives(
     assert second.said() == (
         f"logshipper: logshipper (pid {running.pid}) ships for web01 on this machine; stop it, or use --take-over"
     )
-    write(log, b"two\n")
+    append(log, b"two\n")
     wait_until("it goes on", lambda: read_back(logs_url) == b"one\ntwo\n", 40, [running])
     assert running.stop(12) == 0
-
-
-def test_an_agent_that_was_killed_keeps_nobody_from_starting(
-    logs_url: str, running: Process, ship: Ship, log: Path, read_back: ReadBack
-) -> None:
-    running.kill()
-    write(log, b"two\n")
-
-    assert ship(logs_url, "--file", log, "--once").wait(60) == 0
-
-    assert read_back(logs_url) == b"one\ntwo\n"
-
-
-def test_one_that_took_over_is_refused_for_once_the_first_has_ended(
-    logs_url: str, running: Process, ship: Ship, log: Path
-) -> None:
-    newer = ship(logs_url, "--file", log, "--take-over")
-    wait_until("it ships", lambda: "ships on" in newer.said(), 40, [newer])
-    assert running.stop(12) == 0
-
-    third = ship(logs_url, "--file", log, "--once")
-
-    assert third.wait(60) == 1
-    assert f"(pid {newer.pid})" in third.said()
-    assert newer.stop(12) == 0
 
 
 def test_agents_of_other_hosts_and_at_other_brokers_start_beside_it(
@@ -122,7 +74,7 @@ def test_once_without_its_file_claims_nothing_even_when_it_may_take_over(
 
     assert mistyped.wait(60) == 1
     assert f"{missing}: is not there yet, and neither is its folder; nothing was" in mistyped.said()
-    write(log, b"two\n")
+    append(log, b"two\n")
     wait_until("it goes on", lambda: read_back(logs_url) == b"one\ntwo\n", 40, [running])
     assert running.stop(12) == 0
 
@@ -131,10 +83,10 @@ def test_one_that_stands_still_is_missed_and_ends_once_it_goes_on(
     logs_url: str, running: Process, ship: Ship, log: Path, read_back: ReadBack
 ) -> None:
     os.kill(running.pid, signal.SIGSTOP)
-    write(log, b"two\n")
+    append(log, b"two\n")
     assert ship(logs_url, "--file", log, "--once").wait(60) == 0
     os.kill(running.pid, signal.SIGCONT)
-    write(log, b"three\n")
+    append(log, b"three\n")
 
     assert running.wait(60) == 78
     assert read_back(logs_url) == b"one\ntwo\n"

@@ -158,15 +158,3 @@ def test_once_with_a_missing_file_fails_before_it_ships_anything(
 
     assert_one_line(done, 1, "missing.log: is not there yet; nothing was shipped; check --file")
     assert read_back(logs_url) == b""
-
-
-@pytest.mark.nats
-def test_once_with_a_folder_for_a_file_fails(call: Call, tmp_path: Path, logs_url: str) -> None:
-    (tmp_path / "folder.log").mkdir()
-
-    done = call(
-        *("--file", tmp_path / "folder.log", "--server", logs_url),
-        *("--once", "--log-level", "warning", "--host", "web01"),
-    )
-
-    assert_one_line(done, 1, "folder.log")

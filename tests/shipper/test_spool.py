@@ -236,30 +236,6 @@ async def test_a_line_comes_when_it_is_written_and_its_section_names_standard_in
     assert [section.span.start for section in agent.sections] == ends[:-1]
 
 
-async def test_lines_are_spread_over_segments_which_are_private_and_end_with_a_newline(
-    agent: Agent, pipe: Pipe
-) -> None:
-    written = b"".join(b"%d %s\n" % (n, b"x" * (n * 7 % 900)) for n in range(300))
-    agent.there.clear()
-    writing = asyncio.create_task(asyncio.to_thread(pipe.write, written))
-    await agent.run_for(1, pipe.reader)
-    await writing
-
-    assert len(agent.segments) > 20
-    held = [(agent.folder / name).read_bytes() for name in agent.segments]
-    assert b"".join(held) == written
-    assert all(content.endswith(b"\n") for content in held)
-    modes = {path.stat().st_mode & 0o777 for path in (agent.folder, *agent.folder.iterdir())}
-    assert modes == {0o700, 0o600}
-
-    agent.there.set()
-    pipe.end()
-    await agent.run(pipe.reader)
-
-    assert agent.lines == written
-    assert agent.segments == []
-
-
 @pytest.mark.parametrize("seed", range(6))
 async def test_whenever_it_is_stopped_and_started_every_byte_is_shipped_once_and_in_order(
     agent: Agent, pipe: Pipe, seed: int
@@ -331,20 +307,6 @@ def _without_stops(shipped: bytes, written: bytes) -> bool:
     return at == len(written)
 
 
-async def test_an_unfinished_line_at_a_stop_is_finished_at_the_next_start(
-    agent: Agent, pipe: Pipe
-) -> None:
-    pipe.write(b"one\nunfin")
-    await agent.run_for(0.5, pipe.reader)
-    assert agent.lines == b"one\n"
-
-    pipe.write(b"two\n")
-    pipe.end()
-    await agent.run(pipe.reader)
-
-    assert agent.lines == b"one\nunfin\ntwo\n"
-
-
 async def test_the_writer_waits_while_too_much_is_not_acknowledged(
     tmp_path: Path, pipe: Pipe
 ) -> None:
@@ -364,18 +326,6 @@ async def test_the_writer_waits_while_too_much_is_not_acknowledged(
 
     assert sent > 1_000_000
     assert agent.lines == (b"x" * 63 + b"\n") * (sent // 64)
-
-
-async def test_segments_are_removed_while_more_comes(agent: Agent, pipe: Pipe) -> None:
-    running = asyncio.create_task(agent.run(pipe.reader))
-    for number in range(30):
-        pipe.write(b"%d\n" % number * 300)
-        await agent.has_shipped(b"%d\n" % number * 300)
-
-        assert len(agent.segments) <= 2
-
-    pipe.end()
-    await running
 
 
 async def test_the_end_comes_soon_although_its_lines_are_left_out(
@@ -436,33 +386,6 @@ async def test_what_a_killed_run_had_no_time_to_remove_is_removed(
 
     assert agent.lines == b"one\n"
     assert agent.segments == []
-
-
-async def test_a_state_folder_that_was_moved_to_another_disk_is_gone_on_with(
-    agent: Agent, pipe: Pipe
-) -> None:
-    pipe.write(b"one\n")
-    while agent.lines != b"one\n":
-        await agent.run_for(0.3, pipe.reader)
-    (name,) = agent.segments
-    (agent.folder / name).rename(agent.folder / "old")
-    (agent.folder / name).write_bytes((agent.folder / "old").read_bytes() + b"two\n")
-    pipe.end()
-
-    await agent.run(pipe.reader)
-
-    assert agent.lines == b"one\ntwo\n"
-
-
-async def test_a_terminal_is_read_line_by_line_to_its_end(agent: Agent) -> None:
-    keyboard, terminal = os.openpty()
-    os.write(keyboard, b"typed\n\x04")
-
-    await agent.run(terminal)
-
-    assert agent.lines == b"typed\n"
-    os.close(keyboard)
-    os.close(terminal)
 
 
 async def test_a_folder_cannot_be_read_and_that_is_said(agent: Agent, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import termios
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -79,35 +78,6 @@ def test_lines_arrive_while_they_are_written_and_it_ends_with_its_input(
 
     assert read_back(logs_url) == lines(0, 600_000) + b"\n\0\xff\xfe\nunfinished\n"
     assert spooled(state) == 0
-
-
-async def test_its_sections_name_no_file_and_follow_each_other(
-    logs_url: str, start: Start, pipe: Path, stream: Callable[[], Any]
-) -> None:
-    process = start(logs_url, f"< {pipe}", "--exclude-lines", "[13579] the")
-    with pipe.open("wb", buffering=0) as writer:
-        writer.write(lines(0, 5000))
-    assert process.wait(90) == 0, process.last_words()
-
-    found = [block for message in await stream() for block in message.blocks]
-
-    even = [b"%08d the quick brown fox\r\n" % number for number in range(0, 5000, 2)]
-    assert b"".join(one.lines for one in found) == b"".join(even)
-    assert {one.section.path for one in found} == {"-"}
-    ends = [0, *(one.section.span.end for one in found)]
-    assert [one.section.span.start for one in found] == ends[:-1]
-
-
-@pytest.mark.parametrize("content", [b"", lines(0, 100_000), b"no newline"])
-def test_a_file_that_is_redirected_is_read_to_its_end(
-    logs_url: str, start: Start, tmp_path: Path, read_back: ReadBack, content: bytes
-) -> None:
-    (tmp_path / "redirected").write_bytes(content)
-
-    process = start(logs_url, f"< {tmp_path / 'redirected'}", "--once")
-
-    assert process.wait(90) == 0, process.last_words()
-    assert read_back(logs_url).removesuffix(b"\n") == content.removesuffix(b"\n")
 
 
 def is_empty(pipe: IO[bytes]) -> bool:
@@ -224,28 +194,6 @@ def test_it_waits_for_a_broker_that_is_away_at_the_end_and_the_writer_does_not(
     assert spooled(state) == 0
 
 
-def test_with_once_patience_has_an_end_and_the_lines_are_kept(
-    own_server: Any,
-    start: Start,
-    pipe: Path,
-    apply_logs: Callable[[str], None],
-    read_back: ReadBack,
-) -> None:
-    apply_logs(own_server.url)
-    process = start(own_server.url, f"< {pipe}", "--once", "--patience", "3s")
-    with pipe.open("wb", buffering=0) as writer:
-        wait_until("ships", lambda: "ships on" in process.said(), 40, [process])
-        own_server.stop()
-        writer.write(b"one\n")
-    assert process.wait(40) == 1
-    assert "shipped the next time" in process.said()
-
-    own_server.start()
-    again = start(own_server.url, "< /dev/null", "--once")
-    assert again.wait(60) == 0, again.last_words()
-    assert read_back(own_server.url) == b"one\n"
-
-
 def test_a_disk_that_takes_no_more_is_said_and_costs_no_line(
     logs_url: str,
     start: Start,
@@ -272,25 +220,6 @@ def test_a_disk_that_takes_no_more_is_said_and_costs_no_line(
     assert "standard input is read again" in process.said()
     assert process.said().count("File too large") == 1
     assert read_back(logs_url) == lines(0, 9000)
-
-
-def test_a_second_shipper_of_the_host_ends_it_and_its_lines_are_shipped_later(
-    logs_url: str, start: Start, pipe: Path, read_back: ReadBack
-) -> None:
-    first = start(logs_url, f"< {pipe}")
-    with pipe.open("wb", buffering=0) as writer:
-        writer.write(b"one\n")
-        wait_until("it arrives", lambda: read_back(logs_url) == b"one\n", 40, [first])
-        second = start(logs_url, "< /dev/null", "--take-over")
-        assert second.wait(60) == 0, second.last_words()
-
-        with suppress(BrokenPipeError):
-            writer.write(b"two\n")
-
-        assert first.wait(60) == 78, first.last_words()
-    third = start(logs_url, "< /dev/null")
-    assert third.wait(60) == 0, third.last_words()
-    assert read_back(logs_url) == b"one\ntwo\n"
 
 
 @pytest.mark.parametrize(

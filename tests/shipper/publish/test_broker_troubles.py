@@ -2,26 +2,21 @@
 
 import asyncio
 import random
-import sys
-import time
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.processes import Process, Processes, wait_until
+from bench.processes import wait_until
 from broker.client.connection import Connection
-from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET
 from broker.wire.subjects import Subject
 from shipper.publish.rounds import Round
+from tests.shipper.logs import ReadBack, Ship, says
 from tests.shipper.publish.agents import PublishingAgent
 
 pytestmark = pytest.mark.nats
-
-Read = Callable[[str], bytes]
 
 
 @pytest.fixture
@@ -32,40 +27,17 @@ def log(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ship(processes: Processes, tmp_path: Path, log: Path) -> Callable[..., Process]:
-    numbers = iter(range(10))
-
-    def start(url: str, *options: str) -> Process:
-        settings = ["--server", url, "--host", "web01", "--file", str(log)]
-        return processes.start(
-            f"shipper{next(numbers)}",
-            [
-                sys.executable,
-                "-m",
-                "shipper",
-                *settings,
-                *options,
-            ],
-            folder=Path(__file__).parents[3],
-        )
-
-    return start
+def ship(ship: Ship, log: Path) -> Ship:
+    return lambda url, *options: ship(url, "--file", log, *options)
 
 
-Ship = Callable[..., Process]
-
-
-def says(process: Process, words: str) -> None:
-    wait_until(f"says {words!r}", lambda: words in process.said(), 40, [process])
-
-
-def arrives(read_back: Read, url: str, lines: bytes) -> None:
+def arrives(read_back: ReadBack, url: str, lines: bytes) -> None:
     wait_until("lines are there", lambda: len(read_back(url)) >= len(lines), 40)
     assert read_back(url) == lines
 
 
 def test_a_broker_that_comes_later_than_the_agent_gets_every_line(
-    own_server: Any, apply_logs: Callable[[str], None], read_back: Read, ship: Ship
+    own_server: Any, apply_logs: Callable[[str], None], read_back: ReadBack, ship: Ship
 ) -> None:
     own_server.stop()
     process = ship(own_server.url)
@@ -81,7 +53,7 @@ def test_a_broker_that_comes_later_than_the_agent_gets_every_line(
 def test_a_payload_limit_that_falls_divides_rounds_and_cuts_long_lines_smaller(
     own_server: Any,
     apply_logs: Callable[[str], None],
-    read_back: Read,
+    read_back: ReadBack,
     ship: Ship,
     log: Path,
     tmp_path: Path,
@@ -110,7 +82,7 @@ Make = Callable[..., Round]
 
 
 def test_a_stream_that_takes_smaller_messages_than_the_server_gets_smaller_ones(
-    logs_url: str, read_back: Read, ship: Ship, log: Path
+    logs_url: str, read_back: ReadBack, ship: Ship, log: Path
 ) -> None:
     async def limit() -> None:
         connection = Connection([logs_url], "test")
@@ -157,46 +129,6 @@ async def test_a_stream_that_is_deleted_is_waited_for_and_goes_on_when_it_is_mad
     await publishing
 
     assert b"".join(message.lines for message in await stream()) == b"two\nthree\n"
-
-
-def test_lines_that_have_expired_while_nothing_happened_are_not_shipped_again(
-    own_server: Any, read_back: Read, ship: Ship, log: Path
-) -> None:
-    async def apply() -> None:
-        connection = Connection([own_server.url], "test")
-        for configuration in Topology(partitions=2, max_age=timedelta(seconds=3)).streams():
-            await connection.api(f"STREAM.CREATE.{configuration['name']}", configuration)
-        await connection.ask(f"$KV.{CONFIG_BUCKET}.partitions", b"2")
-        await connection.close()
-
-    def append(line: bytes) -> None:
-        with log.open("ab") as file:
-            file.write(line)
-
-    seen: list[bytes] = []
-
-    def goes_by(lines: bytes) -> None:
-        wait_until(f"{lines!r} are there", lambda: read_back(own_server.url) == lines, 40)
-        seen.append(lines)
-        wait_until("they expire", lambda: read_back(own_server.url) == b"", 40)
-
-    asyncio.run(apply())
-    process = ship(own_server.url)
-    goes_by(b"one\n")
-    append(b"two\n")
-    goes_by(b"two\n")
-    assert process.stop(10) == 0
-    append(b"three\n")
-    process = ship(own_server.url)
-    goes_by(b"three\n")
-    assert process.stop(10) == 0
-    process = ship(own_server.url)
-    says(process, "goes on at byte 14")
-    time.sleep(0.3)  # in which it would ship it
-
-    assert read_back(own_server.url) == b""
-    assert process.stop(10) == 0
-    assert seen == [b"one\n", b"two\n", b"three\n"]
 
 
 def test_a_snapshot_that_the_broker_does_not_take_is_named(

@@ -49,13 +49,6 @@ async def fill(
     return agent.positions
 
 
-async def test_an_empty_stream_gives_no_positions(connection: Connection, web01: Subject) -> None:
-    ownership = await take(connection, web01, None)
-
-    assert ownership.positions.files == {}
-    assert ownership.positions.sequence == ownership.last == 1
-
-
 async def test_lost_positions_are_rebuilt_from_thousands_of_headers(
     connection: Connection, web01: Subject, make_round: Make
 ) -> None:
@@ -126,17 +119,6 @@ async def test_other_hosts_and_plain_clients_leave_no_trace_in_the_positions(
     ownership = await take(connection, web01, None)
 
     assert ownership.positions.files == {}
-
-
-async def test_a_host_with_dots_rebuilds_as_any_other(
-    connection: Connection, make_round: Make
-) -> None:
-    dotted = Subject.for_host("web02.example.net", 2)
-    positions = await fill(connection, dotted, make_round, 2)
-
-    ownership = await take(connection, dotted, None)
-
-    assert ownership.positions.files == positions.files
 
 
 async def test_reading_back_leaves_no_consumer_behind(

@@ -1,23 +1,22 @@
 """The number of partitions changes: a host's lines go to another subject, each still once, in order, by one agent."""
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.processes import Process, Processes
 from broker.app.exits import FencedError
 from broker.client.connection import Connection
 from broker.wire.message import Followed
-from broker.wire.streams import CONFIG_BUCKET, StreamLayout, subjects_in
+from broker.wire.streams import StreamLayout, subjects_in
 from broker.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
 from shipper.publish.rounds import Round
 from shipper.publish.stored import AgentId
 from tests.partitions import add_subjects, change_partitions
+from tests.shipper.logs import Ship
 from tests.shipper.publish.agents import NOW, PublishingAgent
 from tests.shipper.saved import put
 
@@ -54,10 +53,6 @@ def round_of(make: Make, agent: PublishingAgent, number: int) -> Round:
 
 def lines_of(messages: list[Any]) -> list[bytes]:
     return [message.lines for message in messages if message.lines]
-
-
-def test_the_host_of_these_tests_changes_its_subject() -> None:
-    assert OLD != NEW
 
 
 async def test_a_running_agent_goes_over_between_two_rounds(
@@ -146,19 +141,6 @@ async def test_a_host_that_moves_back_says_so(connection: Connection, make_round
     heads = {head.subject: head for head in await HostMessages(connection, "web01", 1).heads()}
     moved = {subject: head.origin.moved for subject, head in heads.items() if head.origin}
     assert moved == {str(OLD): None, str(NEW): OLD.partition}
-
-
-async def test_a_bucket_that_is_away_changes_nothing(
-    connection: Connection, make_round: Make, stream: Stream
-) -> None:
-    agent = await start(connection)
-    await connection.api(f"STREAM.DELETE.KV_{CONFIG_BUCKET}")
-    await agent.config.look()
-    r = round_of(make_round, agent, 1)
-
-    await agent.publish(r)
-
-    assert lines_of(await stream()) == [r.payload]
 
 
 @pytest.mark.parametrize("saved", [True, False], ids=["saved positions", "lost positions"])
@@ -250,19 +232,14 @@ async def test_plain_clients_on_other_subjects_of_the_host_are_nobody(
 
 def test_two_runs_with_a_change_between_ship_every_line_once(
     logs_url: str,
-    processes: Processes,
+    ship: Ship,
     tmp_path: Path,
     read_back: Callable[[str], bytes],
 ) -> None:
     log, lines = tmp_path / "a.log", b"".join(b"line %d\n" % number for number in range(2000))
 
-    def ship(state: str) -> None:
-        options = ["--server", logs_url, "--host", "web01", "--file", str(log), "--once"]
-        process: Process = processes.start(
-            f"shipper-{state}",
-            [sys.executable, "-m", "shipper", *options],
-            folder=Path(__file__).parents[3],
-        )
+    def ship_once() -> None:
+        process = ship(logs_url, "--file", log, "--once")
         assert process.wait(90) == 0, process.last_words()
 
     async def more_partitions() -> None:
@@ -271,10 +248,9 @@ def test_two_runs_with_a_change_between_ship_every_line_once(
         await connection.close()
 
     log.write_bytes(lines[:9000])
-    ship("state")
+    ship_once()
     asyncio.run(more_partitions())
     log.write_bytes(lines)
-    ship("state")
-    ship("lost")
+    ship_once()
 
     assert read_back(logs_url) == lines

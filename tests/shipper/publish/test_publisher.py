@@ -38,18 +38,6 @@ async def until_stored(stream: Stream, count: int) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_rounds_follow_each_other_in_the_stream(
-    connection: Connection, web01: Subject, make_round: Make, stream: Stream
-) -> None:
-    agent = await PublishingAgent(connection).open()
-    rounds = [round_of(make_round, agent.agent, n, lines) for n, lines in enumerate([3, 1, 400])]
-
-    sequences = [await agent.publish(r) for r in rounds]
-
-    assert sequences == [2, 3, 4]
-    assert lines_of(await stream()) == [r.payload for r in rounds]
-
-
 async def test_a_round_whose_acknowledgement_was_lost_is_stored_once(
     line: Any, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
@@ -88,24 +76,6 @@ async def test_a_line_cut_at_random_moments_repeats_nothing_and_reorders_nothing
     assert lines_of(await stream()) == [r.payload for r in rounds]
 
 
-async def test_a_broker_that_falls_silent_is_given_up_and_asked_anew(
-    line: Any, web01: Subject, make_round: Make, stream: Stream
-) -> None:
-    connection = Connection([line.url], "test")
-    agent = await PublishingAgent(connection).open()
-    line.deaf = True
-    r = round_of(make_round, agent.agent, 1)
-
-    publishing = asyncio.create_task(agent.publish(r))
-    await until_stored(stream, 1)
-    await asyncio.sleep(11)  # two pings
-    line.deaf = False
-    await publishing
-    await connection.close()
-
-    assert lines_of(await stream()) == [r.payload]
-
-
 async def test_a_newer_agent_fences_the_older_one(
     connection: Connection, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
@@ -132,20 +102,6 @@ async def test_an_expired_subject_is_no_conflict(
     await agent.publish(r)
 
     assert lines_of(await stream()) == [r.payload]
-
-
-async def test_a_plain_clients_message_between_rounds_stands_between_them(
-    connection: Connection, web01: Subject, make_round: Make, stream: Stream
-) -> None:
-    agent = await PublishingAgent(connection).open()
-    first, second = (round_of(make_round, agent.agent, n) for n in (1, 2))
-
-    await agent.publish(first)
-    await connection.ask(str(web01), b"hello\n")
-    await agent.publish(second)
-
-    expected = [first.payload, b"hello\n", second.payload]
-    assert lines_of(await stream()) == expected
 
 
 async def test_a_plain_clients_message_after_a_lost_acknowledgement_hides_no_stored_round(
@@ -211,45 +167,6 @@ async def test_unacknowledged_rounds_reach_the_stream_too(
     assert lines_of(await stream()) == [r.payload]
 
 
-class Crossed(Connection):
-    """A connection before whose next messages another client's come, so many times."""
-
-    def __init__(self, url: str, other: Connection, subject: Subject) -> None:
-        super().__init__([url], "crossed")
-        self._other, self._subject = other, str(subject)
-        self.left = 0
-
-    async def publish(self, subject: str, *message: Any, **more: Any) -> None:
-        if self.left and subject == self._subject:
-            self.left -= 1
-            await self._other.ask(subject, b"not ours\n")
-        await super().publish(subject, *message, **more)
-
-
-async def test_another_client_on_the_subject_is_named_once_however_often_it_comes_between(
-    connection: Connection,
-    logs_url: str,
-    web01: Subject,
-    make_round: Make,
-    stream: Stream,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    crossed = Crossed(logs_url, connection, web01)
-    agent = await PublishingAgent(crossed).open()
-    first, second = (round_of(make_round, agent.agent, number, 1) for number in range(2))
-
-    crossed.left = 6
-    await agent.publish(first)
-    crossed.left = 1
-    await agent.publish(second)
-    await crossed.close()
-
-    assert agent.lost == 7
-    assert caplog.text.count(f"a client without our headers wrote to {web01}") == 1
-    stored = [line for line in lines_of(await stream()) if line != b"not ours\n"]
-    assert stored == [first.payload, second.payload]
-
-
 class Crowded(Connection):
     """A connection whose next rounds a broker refuses, so many, since another write of their subject is under way."""
 
@@ -266,24 +183,6 @@ class Crowded(Connection):
             await super().publish(reply, json.dumps({"error": error}).encode())
         else:
             await super().publish(subject, payload, reply, *rest, **more)
-
-
-async def test_a_round_is_sent_again_at_once_while_another_write_is_under_way(
-    logs_url: str, web01: Subject, make_round: Make, stream: Stream
-) -> None:
-    crowded = Crowded(logs_url)
-    agent = await PublishingAgent(crowded).open()
-    rounds = [round_of(make_round, agent.agent, number) for number in range(10)]
-    began = asyncio.get_running_loop().time()
-
-    for r in rounds:
-        crowded.left = 10
-        await agent.publish(r)
-    took = asyncio.get_running_loop().time() - began
-    await crowded.close()
-
-    assert took < 10  # a hundred tries of some 10 ms, where pauses that grow took half a minute
-    assert lines_of(await stream()) == [r.payload for r in rounds]
 
 
 async def test_a_round_whose_own_write_is_still_under_way_is_stored_once(
@@ -303,21 +202,6 @@ async def test_a_round_whose_own_write_is_still_under_way_is_stored_once(
 
     assert line.seen == len(rounds)
     assert lines_of(await stream()) == [r.payload for r in rounds]
-
-
-async def test_that_another_write_is_under_way_time_and_again_is_told_once(
-    logs_url: str, make_round: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    crowded = Crowded(logs_url)
-    agent = await PublishingAgent(crowded).open()
-
-    for number, refusals in enumerate((100, 250, 303)):
-        assert "naming" not in caplog.text
-        crowded.left = refusals
-        await agent.publish(round_of(make_round, agent.agent, number))
-    await crowded.close()
-
-    assert caplog.text.count("another client may be naming it") == 1
 
 
 async def test_whoever_else_answers_on_the_subject_is_not_believed(

@@ -106,10 +106,6 @@ def test_cutting_keeps_every_block_in_order_within_the_limit(
         assert sum(len(one.lines) for one in (*part, following[0])) > most
 
 
-def test_nothing_is_no_round() -> None:
-    assert list(cut([], 10)) == []
-
-
 @pytest.mark.parametrize(
     ("path", "id_"),
     [
@@ -141,15 +137,6 @@ def test_headers_stay_within_what_the_server_takes_whatever_files_are_called(
     assert [len(origin.sections) for origin in rounds[:-1]] == [each] * (len(rounds) - 1)
 
 
-@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=300), st.integers(1, 2**62))
-def test_headers_of_any_path_stay_within_what_the_server_takes(path: str, start: int) -> None:
-    section = Section(path, Span("1-aaaaaaaa.1", start, start + 1), 1, 1, IDENTITY)
-
-    for part in cut([Block(section, b"\n", 1)] * 300, MIB):
-        headers = encode_origin(Origin(AGENT, 1, tuple(one.section for one in part)))
-        assert len(headers["Log-Spans"]) <= MAX_SPANS_BYTES
-
-
 @given(runs())
 def test_a_round_has_the_lines_of_its_blocks_and_says_where_each_byte_came_from(
     blocks: list[Block],
@@ -164,23 +151,6 @@ def test_a_round_has_the_lines_of_its_blocks_and_says_where_each_byte_came_from(
     assert all_ends([round_.origin]) == {
         one.section.span.file: one.section.span.end for one in blocks
     }
-
-
-@given(runs())
-def test_a_section_whose_bytes_are_not_those_of_its_span_is_joined_to_none_behind_it(
-    blocks: list[Block],
-) -> None:
-    """A newline that was added, and lines that were left out, are known only as long as they stand in a section of their own."""
-    found = received([make(blocks, AGENT, "none")])
-
-    exact = [one for one in found if one[0].size == one[0].span.end - one[0].span.start]
-    other = [one for one in found if one not in exact]
-    assert [one.filtered for one, _ in exact] == [False] * len(exact)
-    whole = [one for one in told(blocks) if one[0].size < one[0].span.end - one[0].span.start]
-    assert [one for one in other if one[0].filtered] == whole
-    for section, lines in other:
-        assert section.filtered or lines.endswith(b"\n")
-        assert section.filtered or section.size == section.span.end - section.span.start + 1
 
 
 RENAMED = replace(block(0, b"a\n"), section=replace(block(0, b"a\n").section, path="/log/a.1"))
@@ -206,12 +176,6 @@ def test_runs_that_follow_each_other_in_a_file_are_one_section(
     assert len(make([before, behind], AGENT, "none").origin.sections) == sections
 
 
-def test_a_round_was_read_when_its_first_line_was() -> None:
-    first, second = block(0, b"a\n"), Block(block(2, b"b\n").section, b"b\n", 2)
-
-    assert make([first, second], AGENT, "none").origin.read_at == 1
-
-
 def grown(took: float, most: int) -> int:
     size = NEARBY_SIZE
     for _ in range(10):
@@ -230,12 +194,6 @@ def test_rounds_grow_on_a_quick_line_up_to_what_suits_it(took: float, most: int)
     assert grown(took, 2 * NEARBY_SIZE) == most
 
 
-def test_rounds_grow_the_faster_the_quicker_they_are_acknowledged() -> None:
-    sizes = [next_size(NEARBY_SIZE, 200, took, 64 * NEARBY_SIZE) for took in (0.1, 0.7, 2.0)]
-
-    assert sizes == [4 * NEARBY_SIZE, 2 * NEARBY_SIZE, NEARBY_SIZE]
-
-
 def test_large_rounds_shrink_once_the_broker_turns_out_to_be_near() -> None:
     full = 4 * NEARBY_SIZE
 
@@ -245,8 +203,3 @@ def test_large_rounds_shrink_once_the_broker_turns_out_to_be_near() -> None:
 
 def test_rounds_shrink_on_a_slow_line_but_not_to_nothing() -> None:
     assert grown(20.0, 4 * MIB) == LEAST_SIZE
-
-
-def test_rounds_stay_as_they_are_in_between_and_never_pass_their_limit() -> None:
-    assert next_size(LEAST_SIZE, 200, 3.0, 4 * LEAST_SIZE) == LEAST_SIZE
-    assert {next_size(LEAST_SIZE, 200, took, 65536) for took in (0.0, 3.0, 30.0)} == {65536}

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import socket
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bench.processes import Process, Processes, wait_until
+from bench.processes import Process, wait_until
 from broker.client.connection import Connection
 from broker.wire.positions import Positions
 from shipper.publish.config import BrokerConfig
@@ -25,6 +24,7 @@ from shipper.status.meter import Meter
 from shipper.status.metrics import FILES_SHOWN, Metrics
 from shipper.status.report import FileReport, HostReport, View
 from shipper.tail.notices import Notice, NoticeKind
+from tests.shipper.logs import Ship
 
 
 def get(url: str) -> tuple[int, str]:
@@ -44,14 +44,6 @@ def samples(text: str) -> dict[str, float]:
     }
 
 
-def started(processes: Processes, *options: object) -> Process:
-    return processes.start(
-        "shipper",
-        [sys.executable, "-m", "shipper", *map(str, options)],
-        folder=Path(__file__).parents[3],
-    )
-
-
 def address_of(process: Process) -> str:
     wait_until("listens", lambda: "listening on" in process.said(), 40, [process])
     found = re.search(r"listening on (http://\S+)", process.said())
@@ -61,16 +53,12 @@ def address_of(process: Process) -> str:
 
 @pytest.mark.nats
 def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
-    own_server: Any, processes: Processes, tmp_path: Path, apply_logs: Callable[[str], None]
+    own_server: Any, ship: Ship, tmp_path: Path, apply_logs: Callable[[str], None]
 ) -> None:
     apply_logs(own_server.url)
     log = tmp_path / "a.log"
     log.write_bytes(b"a line\n" * 1000)
-    process = started(
-        processes,
-        *("--file", log, "--server", own_server.url, "--host", "web01"),
-        *("--listen", "127.0.0.1:0"),
-    )
+    process = ship(own_server.url, "--file", log, "--listen", "127.0.0.1:0")
     url = address_of(process)
 
     wait_until(
@@ -115,14 +103,11 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
     assert process.stop(10) == 0
 
 
-def test_an_address_in_use_is_a_configuration_error(processes: Processes, tmp_path: Path) -> None:
+def test_an_address_in_use_is_a_configuration_error(ship: Ship, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        process = started(
-            processes,
-            *("--file", tmp_path / "a.log", "--host", "web01"),
-            *("--listen", f"127.0.0.1:{port}"),
-        )
+        address = f"127.0.0.1:{port}"
+        process = ship("nats://127.0.0.1:1", "--file", tmp_path / "a.log", "--listen", address)
 
         assert process.wait(60) == 78
     said = process.said()

@@ -1,0 +1,34 @@
+"""Log files as their writers make them, and what tests of the program wait for."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.processes import Process, wait_until
+
+__all__ = ["ROOT", "ReadBack", "Ship", "append", "lines", "rotate", "says"]
+
+ROOT = Path(__file__).parents[2]
+Ship = Callable[..., Process]
+ReadBack = Callable[[str], bytes]
+
+
+def lines(first: int, until: int, step: int = 1) -> bytes:
+    return b"".join(b"%08d the quick brown fox\n" % number for number in range(first, until, step))
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def rotate(log: Path) -> None:
+    """Rename `a.log.1` to `a.log.2` and so on, and begin a new `a.log`."""
+    siblings = sorted(log.parent.glob(f"{log.name}.*"), key=lambda path: int(path.suffix[1:]))
+    for path in reversed(siblings):
+        path.rename(path.with_suffix(f".{int(path.suffix[1:]) + 1}"))
+    log.rename(log.with_name(f"{log.name}.1"))
+    log.touch()
+
+
+def says(process: Process, words: str) -> None:
+    wait_until(f"says {words!r}", lambda: words in process.said(), 40, [process])
