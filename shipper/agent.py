@@ -12,9 +12,10 @@ Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
+from typing import TypeVar
 
 from broker.app.exits import Exit, FencedError, OperatorError, leading
 from broker.app.pages import Page, PageServer, health_page
@@ -42,6 +43,7 @@ _LANDING = 6.0  # seconds for a round in flight when the agent must end; all end
 _READING = 1.0  # and for what is under way when none is, or the broker is known to be away
 _CLOSING = 2.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds, between sessions in which nothing is stored
+Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 
@@ -125,6 +127,8 @@ class Agent:
 
     def _end(self, supervisor: Supervisor[ShipperSettings]) -> float:
         supervisor.stopping()
+        if self._follower is not None:
+            self._follower.wake.set()
         shipping = self._view.shipping
         is_in_flight = shipping is not None and shipping.is_in_flight
         # a broker that is away or full now will not be back in time, and a pause will not be over
@@ -175,7 +179,7 @@ class Agent:
 
     async def _ship_to_the_end(self) -> None:
         """Ship in one session after the other: claim, rebuild the positions, go back to them where they moved, and go on."""
-        session = await self._open_session(Positions())
+        session = await self._in_time(self._sessions.open(Positions()))
         while True:
             follower = await self._follower_at(session)
             try:
@@ -203,19 +207,22 @@ class Agent:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             self._in_vain += 1
             known = shipping.positions
-            session = await self._open_session(known)
+            session = await self._sessions.open(known)
             found = session.positions
             if found.files != known.files or len(round_.payload) > session.max_payload:
                 raise _Moved(session)
             shipping.positions = shipping.positions.read_from(found)
 
-    async def _open_session(self, known: Positions) -> Session:
+    async def _in_time(self, request: Awaitable[Answer]) -> Answer:
+        """Wait for the broker; with `once` no longer than the patience."""
         try:
             async with asyncio.timeout(self._patience):
-                return await self._sessions.open(known)
+                return await request
         except TimeoutError:
-            reason = self._view.obstacle or "the broker did not answer"
-            raise BrokerAway(f"gave up after {self._patience:g} s: {reason}") from None
+            reason = self._view.obstacle or "no answer from the broker"
+            raise BrokerAway(
+                f"gave up after {self._patience:g} s: {reason}; what is not acknowledged will be shipped the next time"
+            ) from None
 
     async def _follower_at(self, session: Session) -> Follower:
         """Return the follower at the positions of a session; it keeps its open files where that can be."""
@@ -243,14 +250,13 @@ class Agent:
         shipping = Shipping(
             follower,
             str(session.agent),
-            lambda round_: self._publish(shipping, round_),
+            lambda round_: self._in_time(self._publish(shipping, round_)),
             session.positions,
             self._loop_options(session),
             stopping,
             self._meter,
         )
         follower.stored = shipping.position
-        shipping.obstacle = lambda: self._view.obstacle
         self._meter.begin()
         self._view.at_work(session, follower, shipping)
         try:
@@ -274,7 +280,7 @@ class Agent:
             async with asyncio.TaskGroup() as group:
                 keeping = group.create_task(self._keeper.run(shipping))
                 spooling = group.create_task(self._spool_input(follower, shipping))
-                await shipping.run(group, self._keeper.save)
+                await shipping.run(group, lambda known: self._in_time(self._keeper.save(known)))
                 keeping.cancel()
                 spooling.cancel()
         except BaseExceptionGroup as errors:
@@ -289,6 +295,7 @@ class Agent:
         if self._spool is not None:
             await self._spool.run(follower, shipping)
             self._ending.asked.set()
+            follower.wake.set()
 
     async def _keep(self, positions: Positions) -> None:
         """Write the positions a last time; what cannot be written soon is read back from the stream at the next start."""

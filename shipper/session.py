@@ -181,7 +181,6 @@ def loop_options(settings: ShipperSettings) -> LoopOptions:
         settings.round_size,
         settings.compression,
         settings.once and not spools,  # its end is that of the input
-        settings.patience.total_seconds() if settings.once else None,
         scan_after=0.02 if spools else 0.2,  # a spool has few files, one after another
         cover_every=0.2 if spools else 5.0,  # and each waits for the one before to be acknowledged
         rules=Rules(

@@ -6,13 +6,12 @@ memory nor lines: the files wait.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any
 
 from broker.app.faults import fault
-from broker.client.connection import BrokerAway
 from broker.wire.positions import Positions
 from shipper.line_filter import LineFilter, Rules
 from shipper.once import Goals
@@ -25,8 +24,7 @@ from shipper.tail.reader import Block
 
 __all__ = ["LoopOptions", "Shipping"]
 
-Answer = TypeVar("Answer")
-Save = Callable[[Positions], Awaitable[None]]
+Save = Callable[[Positions], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +35,13 @@ class LoopOptions:
     after the last scan where files came or went. After a round of less than `small` bytes the next one is gathered
     when about `round_lines` lines have come, `least_interval` to `interval` seconds after the round was sent: a round
     costs about the same for one line as for a hundred. Lines that were left out are covered by a round without lines, every
-    `cover_every` seconds, where no other covers them. `patience` bounds an answer of the broker with `once`. `rules`
-    say which lines are shipped.
+    `cover_every` seconds, where no other covers them. `rules` say which
+    lines are shipped.
     """
 
     round_size: int
     compression: Compression
     once: bool
-    patience: float | None
     scan_after: float = 0.2
     scan_every: float = 5.0
     interval: float = 0.1
@@ -64,8 +61,7 @@ class Shipping:
     """Ships what a follower reads, for one session.
 
     `positions` cover what is acknowledged; `moved` is set when they moved. `reading_since` is when the scan or the
-    gathering that is under way began, on the clock of the event loop, else None. `obstacle` says why rounds are not
-    acknowledged now, if that is known.
+    gathering that is under way began, on the clock of the event loop, else None.
     """
 
     def __init__(
@@ -78,11 +74,13 @@ class Shipping:
         stopping: asyncio.Event,
         meter: Meter,
     ) -> None:
-        """Begin at `positions`; `publish` returns the sequence of a stored round, `stopping` asks for the end."""
+        """Begin at `positions`; `publish` returns the sequence of a stored round.
+
+        `stopping` asks for the end; whoever sets it sets the follower's `wake` as well.
+        """
         self.positions = positions
         self.moved = asyncio.Event()
         self.reading_since: float | None = None
-        self.obstacle: Callable[[], str] = str
         self._follower = follower
         self._agent = agent
         self._publish = publish
@@ -91,7 +89,6 @@ class Shipping:
         self._meter = meter
         self._filter = LineFilter(options.rules)
         self._goals = Goals()
-        self._stop_seen: asyncio.Task[None] | None = None
         self._save: Save | None = None
         self._in_flight: asyncio.Task[None] | None = None
         self._sent_at = -math.inf
@@ -140,13 +137,9 @@ class Shipping:
         """
         self._save = save
         self._covered_at = asyncio.get_running_loop().time()
-        self._stop_seen = group.create_task(self._wake_at_the_end())
-        try:
-            await self._scan()
-            while not self._stopping.is_set() and await self._step(group):
-                await self._scan_when_due()
-        finally:
-            self._stop_seen.cancel()
+        await self._scan()
+        while not self._stopping.is_set() and await self._step(group):
+            await self._scan_when_due()
         await self._acknowledged()
         await self._finish_reading()
         if self._options.once and self._follower.look_due:
@@ -251,19 +244,9 @@ class Shipping:
 
     async def _save_found(self, group: asyncio.TaskGroup) -> None:
         """Return once the broker knows of every file that was found; scans go on while it is away."""
-        while self._has_found and self._save is not None and self._stop_seen is not None:
+        while self._has_found and self._save is not None:
             self._has_found = False
-            saving = group.create_task(self._in_time(self._save(self.positions)))
-            while not saving.done() and not self._stopping.is_set():
-                await asyncio.wait(
-                    {saving, self._stop_seen},
-                    timeout=self._options.scan_every,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                await self._scan_when_due()
-            if self._stopping.is_set():
-                saving.cancel()
-                return
+            await self._done(group.create_task(self._save(self.positions)))
 
     async def _make(self, blocks: list[Block], group: asyncio.TaskGroup) -> list[Round]:
         size = sum(len(block.lines) for block in blocks)
@@ -317,7 +300,7 @@ class Shipping:
         self._in_flight = group.create_task(self._publish_round(round_))
 
     async def _publish_round(self, round_: Round) -> None:
-        sequence = await self._in_time(self._publish(round_))
+        sequence = await self._publish(round_)
         self.positions = self.positions.advance([round_.origin], sequence)
         self.moved.set()
         fault("advanced")
@@ -328,30 +311,17 @@ class Shipping:
 
     async def _acknowledged(self) -> None:
         """Return when no round is in flight; raises what went wrong with it."""
-        while (task := self._in_flight) is not None:
-            done, _ = await asyncio.wait({task}, timeout=self._options.scan_every)
-            if done:
-                self._in_flight = None
-                await task
-            else:
-                # files come and go, and deleted ones must be closed in time, although the broker is away
-                await self._scan_when_due()
+        if (task := self._in_flight) is not None:
+            await self._done(task)
+            self._in_flight = None
 
-    async def _in_time(self, request: Awaitable[Answer]) -> Answer:
-        try:
-            async with asyncio.timeout(self._options.patience):
-                return await request
-        except TimeoutError:
-            raise BrokerAway(
-                f"gave up after {self._options.patience:g} s: {self.obstacle() or 'no acknowledgement from the broker'}; "
-                "what is not acknowledged will be shipped the next time"
-            ) from None
+    async def _done(self, task: "asyncio.Task[None]") -> None:
+        """Return when a task has ended; files come and go, and deleted ones must be closed in time, although the broker is away."""
+        while not (await asyncio.wait({task}, timeout=self._options.scan_every))[0]:
+            await self._scan_when_due()
+        await task
 
     # waiting
-
-    async def _wake_at_the_end(self) -> None:
-        await self._stopping.wait()
-        self._follower.wake.set()
 
     async def _wait_for_interval(self) -> None:
         # the lines of a trickle are read when they can be sent, so that no block waits
@@ -361,8 +331,10 @@ class Shipping:
             await self._pause(self._interval - since)
 
     async def _pause(self, seconds: float) -> None:
-        if seconds > 0 and self._stop_seen is not None:
-            await asyncio.wait({self._stop_seen}, timeout=seconds)
+        if seconds > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._stopping.wait()
 
     async def _wait_for_changes(self) -> None:
         most = self._until_scan()

@@ -31,7 +31,7 @@ from tests.shipper.shipped import origins
 pytestmark = pytest.mark.nats
 
 ROTATED = 100
-OPTIONS = LoopOptions(1 << 20, "none", once=False, patience=None)
+OPTIONS = LoopOptions(1 << 20, "none", once=False)
 
 
 class Slow(Follower):

@@ -33,7 +33,7 @@ async def ship_once(follower: Follower) -> bytes:
         taken.append(round_.payload)
         return len(taken)
 
-    options = LoopOptions(1 << 20, "none", once=True, patience=10.0)
+    options = LoopOptions(1 << 20, "none", once=True)
     shipping = Shipping(
         follower, AGENT, publish, Positions(), options, asyncio.Event(), Meter(time.time_ns)
     )
@@ -206,9 +206,10 @@ async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
         taken.append(round_)
         if len(lines_of(taken)) == 8_000_000:
             stopping.set()
+            backlog.wake.set()
         return len(taken)
 
-    options = LoopOptions(1 << 20, "auto", once, None, scan_after=0.01, scan_every=0.01)
+    options = LoopOptions(1 << 20, "auto", once, scan_after=0.01, scan_every=0.01)
     shipping = Shipping(
         backlog, AGENT, publish, Positions(), options, stopping, Meter(time.time_ns)
     )
@@ -230,7 +231,7 @@ def lines_of(rounds: list[Round]) -> bytes:
 
 
 def test_rounds_of_a_busy_log_leave_sooner_than_those_of_a_trickle() -> None:
-    options = LoopOptions(1 << 20, "none", once=False, patience=None)
+    options = LoopOptions(1 << 20, "none", once=False)
 
     assert options.interval_after(1, 0.1) == options.interval
     assert options.interval_after(500, 0.1) == pytest.approx(0.034)

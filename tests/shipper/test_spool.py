@@ -94,7 +94,6 @@ class Agent:
             1 << 20,
             "none",
             False,
-            None,
             scan_after=0.01,
             interval=0.01,
             cover_every=0.01,
@@ -156,6 +155,7 @@ class Agent:
                     group.create_task(shipping.run(group, self._save))
                     await spool.run(follower, shipping)
                     stopping.set()
+                    follower.wake.set()
             finally:
                 await follower.close()
             assert spool.is_done

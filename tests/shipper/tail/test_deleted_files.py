@@ -95,7 +95,7 @@ async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(tmp_
         await asyncio.Event().wait()
         return 0
 
-    options = LoopOptions(1 << 20, "none", once=False, patience=None, scan_every=0.02)
+    options = LoopOptions(1 << 20, "none", once=False, scan_every=0.02)
     shipping = Shipping(host.follower, AGENT, never, Positions(), options, asyncio.Event(), meter)
 
     async def run() -> None:
