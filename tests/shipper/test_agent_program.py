@@ -122,38 +122,6 @@ def test_a_broker_killed_and_started_again_costs_no_line_and_repeats_none(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_shipper_killed_at_random_moments_loses_nothing_and_repeats_nothing(
-    logs_url: str, ship: Ship, received: Received, tmp_path: Path, seed: int
-) -> None:
-    chance = random.Random(seed)
-    log = tmp_path / "a.log"
-    log.touch()
-    process = ship(logs_url, "--file", log, "--round-size", 65536)
-    written = 0
-    for _ in range(5):
-        deadline = time.monotonic() + chance.uniform(0.3, 1.2)
-        while time.monotonic() < deadline:
-            count = chance.randrange(1, 3000)
-            append(log, lines(written, written + count))
-            written += count
-            time.sleep(chance.uniform(0, 0.02))
-        process.kill()
-        saved = Saved(logs_url)
-        match chance.randrange(4):
-            case 0:
-                saved.put(None)
-            case 1 if value := saved.value():
-                saved.put(value[: chance.randrange(60)])
-            case _:
-                pass
-        process.start()
-
-    wait_for(received, lines(0, written), process)
-    wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process])
-    assert process.stop(10) == 0
-
-
-@pytest.mark.parametrize("seed", range(3))
 def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
     logs_url: str, ship: Ship, received: Received, tmp_path: Path, seed: int
 ) -> None:

@@ -45,13 +45,6 @@ def seconds_to_end(process: Process) -> float:
     return time.monotonic() - began
 
 
-def test_while_there_is_no_stream_to_claim(fresh_url: str, ship: Ship, tmp_path: Path) -> None:
-    process = ship(fresh_url, "--file", tmp_path / "a.log")
-    wait_until("waits", lambda: "logbroker apply" in process.said(), 40, [process])
-
-    assert seconds_to_end(process) < 10
-
-
 def test_while_the_stream_is_full(fresh_url: str, ship: Ship, tmp_path: Path) -> None:
     apply_topology(fresh_url, Topology(partitions=2, max_bytes=50_000))
     (tmp_path / "a.log").write_bytes(random.Random(1).randbytes(200_000).hex().encode() + b"\n")

@@ -4,17 +4,12 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bench.processes import wait_until
-from broker.app.exits import FencedError
-from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.positions import Positions
-from broker.wire.streams import POSITIONS_BUCKET
 from shipper.publish.rounds import Round
 from shipper.publish.snapshots import Snapshots
 from shipper.publish.waiting import Waiting
@@ -133,53 +128,3 @@ async def test_files_that_a_look_did_not_show_are_forgotten_but_the_last_64_of_a
     await source.close()
 
     assert [*loop.positions.files] == [*rotated.files][-65:]
-
-
-@pytest.mark.parametrize("refused", ["full", "away"])
-async def test_a_snapshot_that_cannot_be_written_is_warned_of_once_until_it_can(
-    tmp_path: Path,
-    connection: Connection,
-    logs_url: str,
-    rotated: Positions,
-    refused: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    name = f"STREAM.INFO.KV_{POSITIONS_BUCKET}"
-    config = (await connection.api(name))["config"]
-    source, snapshots = follower(tmp_path, rotated, "second"), Snapshots(connection, "web01")
-    if refused == "full":
-        update = {**config, "max_bytes": 10, "discard": "new"}
-        await connection.api(f"STREAM.UPDATE.KV_{POSITIONS_BUCKET}", update)
-    else:
-        await connection.api(f"STREAM.DELETE.KV_{POSITIONS_BUCKET}")
-
-    loop = shipping(source, rotated)
-    keeping = asyncio.create_task(keeper(snapshots).run(loop))
-    await asyncio.sleep(1)
-    assert not keeping.done()
-    warned = [one for one in caplog.messages if "cannot write the snapshot" in one]
-    verb = "UPDATE" if refused == "full" else "CREATE"
-    await connection.api(f"STREAM.{verb}.KV_{POSITIONS_BUCKET}", config)
-    await asyncio.to_thread(
-        wait_until, "it is written", lambda: bool(Saved(logs_url).positions().files), 20
-    )
-    keeping.cancel()
-    await source.close()
-
-    assert len(warned) == 1
-
-
-async def test_a_newer_agents_snapshot_fences_an_older_agent_and_an_older_ones_is_written_over(
-    connection: Connection, rotated: Positions
-) -> None:
-    newer = replace(rotated, agent="2-aaaaaaaa")
-    first, second = (keeper(Snapshots(connection, "web01")) for _ in range(2))
-
-    await first.try_save(rotated)
-    await second.try_save(newer)
-    with pytest.raises(FencedError, match="2-aaaaaaaa"):
-        await first.try_save(replace(rotated, sequence=7))
-
-    entry = await bucket.read(connection, POSITIONS_BUCKET, "web01")
-    assert entry is not None
-    assert Positions.decode(entry.value) == newer

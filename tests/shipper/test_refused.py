@@ -97,19 +97,6 @@ def arrives(guarded: Guarded, read_back: Callable[[str], bytes]) -> Callable[[by
 Arrives = Callable[[bytes], None]
 
 
-def test_an_agent_that_is_refused_at_the_start_goes_on_when_it_is_let_in(
-    guarded: Guarded, ship: Ship, arrives: Arrives
-) -> None:
-    process = ship(guarded.url)
-    says(process, "refuses user 'web01'")
-    guarded.lets_in(ALL)
-    arrives(b"one\n")
-
-    assert process.stop(10) == 0
-    assert process.said().count("refuses user") == 1
-    assert SECRET not in process.said()
-
-
 def test_an_agent_whose_user_is_removed_while_it_runs_loses_and_repeats_nothing(
     guarded: Guarded, ship: Ship, arrives: Arrives, log: Path
 ) -> None:

@@ -5,7 +5,6 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -141,30 +140,4 @@ def test_lines_are_left_out_from_a_reload_on(
 
     kept = b"".join(b"a.log %06d\n" % n for n in [*range(10), 11, 13, 15, 17, 19])
     wait_until("the odd ones come", lambda: read_back(logs_url) == kept, 40, [running.process])
-    assert running.process.stop(10) == 0
-
-
-def test_settings_that_changed_while_the_broker_was_away_count_when_it_is_there(
-    processes: Processes,
-    tmp_path: Path,
-    own_server: Any,
-    apply_logs: Callable[[str], None],
-    read_back: Callable[[str], bytes],
-) -> None:
-    apply_logs(own_server.url)
-    own_server.stop()
-    running = Running(processes, tmp_path, own_server.url)
-    running.write("a.log")
-    running.write("b.log")
-    wait_until("waits", lambda: running.says("broker away"), 40, [running.process])
-
-    running.reload("b.log")
-    own_server.start()
-
-    wait_until(
-        "b is shipped",
-        lambda: read_back(own_server.url) == running.written["b.log"],
-        40,
-        [running.process],
-    )
     assert running.process.stop(10) == 0

@@ -134,20 +134,6 @@ def test_once_without_a_broker_gives_up_after_its_patience(
 
 
 @pytest.mark.nats
-def test_once_without_a_stream_gives_up_after_its_patience(
-    call: Call, tmp_path: Path, fresh_url: str
-) -> None:
-    (tmp_path / "a.log").write_text("line\n")
-
-    done = call(
-        *("--file", tmp_path / "a.log", "--server", fresh_url),
-        *("--once", "--patience", "4s", "--log-level", "error"),
-    )
-
-    assert_one_line(done, 1, "logbroker apply")
-
-
-@pytest.mark.nats
 def test_once_with_a_missing_file_fails_before_it_ships_anything(
     call: Call, tmp_path: Path, logs_url: str, read_back: Callable[[str], bytes]
 ) -> None:

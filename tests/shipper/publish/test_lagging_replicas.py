@@ -44,17 +44,6 @@ async def test_an_agent_comes_after_the_last_one_that_a_replica_has_not_seen_yet
     assert after.agent > before.agent
 
 
-async def test_a_replica_that_stays_behind_keeps_nobody_from_shipping(
-    replica: Lagging, web01: Subject
-) -> None:
-    await replica.remember(f"LOGS.{web01}")
-    await take(replica, "aaaaaaaa", EARLY)
-
-    replica.lags = 1000
-
-    assert (await take(replica, "bbbbbbbb", LATE)).owned.last == 2
-
-
 @pytest.mark.parametrize("lags", [0, 1, 3])
 async def test_a_round_whose_answer_was_lost_is_found_although_a_replica_has_not_got_it_yet(
     replica: Lagging, web01: Subject, make_round: Callable[..., Round], stream: Any, lags: int

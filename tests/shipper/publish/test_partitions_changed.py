@@ -1,8 +1,6 @@
 """The number of partitions changes: a host's lines go to another subject, each still once, in order, by one agent."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +14,6 @@ from shipper.publish.messages import HostMessages
 from shipper.publish.rounds import Round
 from shipper.publish.stored import AgentId
 from tests.partitions import add_subjects, change_partitions
-from tests.shipper.logs import Ship
 from tests.shipper.publish.agents import NOW, PublishingAgent
 from tests.shipper.saved import put
 
@@ -228,29 +225,3 @@ async def test_plain_clients_on_other_subjects_of_the_host_are_nobody(
     await agent.publish(r)
 
     assert lines_of(await stream())[2:] == [r.payload]
-
-
-def test_two_runs_with_a_change_between_ship_every_line_once(
-    logs_url: str,
-    ship: Ship,
-    tmp_path: Path,
-    read_back: Callable[[str], bytes],
-) -> None:
-    log, lines = tmp_path / "a.log", b"".join(b"line %d\n" % number for number in range(2000))
-
-    def ship_once() -> None:
-        process = ship(logs_url, "--file", log, "--once")
-        assert process.wait(90) == 0, process.last_words()
-
-    async def more_partitions() -> None:
-        connection = Connection([logs_url], "test")
-        await change(connection)
-        await connection.close()
-
-    log.write_bytes(lines[:9000])
-    ship_once()
-    asyncio.run(more_partitions())
-    log.write_bytes(lines)
-    ship_once()
-
-    assert read_back(logs_url) == lines

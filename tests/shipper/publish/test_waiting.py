@@ -26,17 +26,6 @@ async def test_nobody_listening_is_said_only_when_it_lasts(
     assert waiting.retries == {Cause.MISSING: 4}
 
 
-async def test_what_else_holds_it_up_is_said_at_once(caplog: pytest.LogCaptureFixture) -> None:
-    waiting = Waiting()
-
-    with caplog.at_level(logging.INFO):
-        await waiting.pause("no acknowledgement")
-        await waiting.pause("no acknowledgement")
-
-    assert caplog.messages == ["waiting: no acknowledgement"]
-    assert waiting.reason == "no acknowledgement"
-
-
 async def test_it_asks_until_there_is_an_answer_and_waits_for_nothing_then(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes, wait_until
-from shipper.status.check import Finding, Level, check_files
+from shipper.status.check import Level, check_files
 from shipper.tail.paths import Selection
 from tests.shipper.children import run_child
 
@@ -104,10 +104,6 @@ def test_files_are_left_out_for_a_reason_that_is_named(tmp_path: Path) -> None:
 
 def test_what_permissions_forbid_is_named(open_folder: Path) -> None:
     run_child("told_without_rights", open_folder)
-
-
-def test_a_finding_is_a_line_whatever_a_path_holds() -> None:
-    assert str(Finding(Level.BAD, "/log/a\nok  b")) == "BAD /log/a\\nok  b"
 
 
 def test_a_check_says_all_that_is_wrong_at_once_in_lines_on_stdout(
