@@ -12,10 +12,10 @@ Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from broker.app.exits import Exit, FencedError, OperatorError, leading
 from broker.app.pages import Page, PageServer, health_page
@@ -45,6 +45,19 @@ _CLOSING = 2.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds, between sessions in which nothing is stored
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def _beside(*works: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.TaskGroup]:
+    """Run works beside what is entered, and cancel them at its end; raises the first error by itself, not in a group."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in works]
+            yield group
+            for task in tasks:
+                task.cancel()
+    except BaseExceptionGroup as errors:
+        raise leading(errors) from None
 
 
 class _Moved(Exception):
@@ -163,19 +176,11 @@ class Agent:
                 await asyncio.to_thread(require_files, self._settings.selection)
             await self._sessions.connection.once(self._patience)
         try:
-            await self._ship_and_watch()
+            async with _beside(self._sessions.config.run()):
+                await self._ship_to_the_end()
         finally:
             if self._follower is not None:
                 await self._follower.close()
-
-    async def _ship_and_watch(self) -> None:
-        try:
-            async with asyncio.TaskGroup() as group:
-                watching = group.create_task(self._sessions.config.run())
-                await self._ship_to_the_end()
-                watching.cancel()
-        except BaseExceptionGroup as errors:
-            raise leading(errors) from None
 
     async def _ship_to_the_end(self) -> None:
         """Ship in one session after the other: claim, rebuild the positions, go back to them where they moved, and go on."""
@@ -277,16 +282,12 @@ class Agent:
     async def _run_and_keep(self, follower: Follower, shipping: Shipping) -> None:
         owner = True
         try:
-            async with asyncio.TaskGroup() as group:
-                keeping = group.create_task(self._keeper.run(shipping))
-                spooling = group.create_task(self._spool_input(follower, shipping))
+            spooling = self._spool_input(follower, shipping)
+            async with _beside(self._keeper.run(shipping), spooling) as group:
                 await shipping.run(group, lambda known: self._in_time(self._keeper.save(known)))
-                keeping.cancel()
-                spooling.cancel()
-        except BaseExceptionGroup as errors:
-            first = leading(errors)
-            owner = not isinstance(first, FencedError | _Moved)
-            raise first from None
+        except (FencedError, _Moved):
+            owner = False
+            raise
         finally:
             if owner:
                 await self._keep(shipping.positions)

@@ -2,7 +2,6 @@
 
 import random
 import signal
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 import pytest
 
 from bench.oracle import judge
-from bench.processes import Process, Processes, wait_until
-from tests.shipper.logs import ROOT, Ship, append, lines, rotate
+from bench.processes import Process, wait_until
+from tests.shipper.logs import Ship, append, lines, rotate
 from tests.shipper.saved import Saved
 
 pytestmark = pytest.mark.nats
@@ -54,31 +53,6 @@ def test_once_ships_what_is_there_and_only_once(
 
     assert received() == lines(0, 50_000)
     assert "10 bytes of an unfinished last line" in first.said()
-
-
-def test_sigterm_saves_the_positions_that_status_shows(
-    logs_url: str,
-    ship: Ship,
-    received: Received,
-    tmp_path: Path,
-    processes: Processes,
-    own_host: str,
-) -> None:
-    log = tmp_path / "a.log"
-    append(log, lines(0, 100))
-    process = ship(logs_url, "--file", log, host=own_host)
-    wait_for(received, lines(0, 100), process)
-
-    assert process.stop(10) == 0
-
-    status = processes.start(
-        "status",
-        [sys.executable, "-m", "shipper", "status", "--server", logs_url, "--host", own_host],
-        folder=ROOT,
-    )
-    assert status.wait(10) == 0
-    assert f"host {own_host}: not running" in status.said()
-    assert f"{len(lines(0, 100))}     0 B" in status.said()
 
 
 def test_sigterm_ends_it_within_ten_seconds_while_the_broker_is_away(

@@ -79,14 +79,6 @@ def test_the_first_piece_of_a_long_line_decides_on_all_of_it(
     assert got == left
 
 
-def test_what_goes_on_with_a_line_that_was_shipped_before_a_restart_stays() -> None:
-    line_filter = LineFilter(rules(exclude=("x",)))
-
-    left = line_filter.filter([block(4, b"xx\nx\n", True)])
-
-    assert [(span_of(b), b.lines) for b in left] == [((4, 9), b"xx\n")]
-
-
 def test_what_was_left_out_is_covered_by_an_empty_block_up_to_the_last_whole_line() -> None:
     line_filter = LineFilter(rules(exclude=("x",)))
     line_filter.filter([block(0, b"a\n"), block(2, b"x\n"), block(4, b"x\n")])

@@ -5,8 +5,6 @@ import itertools
 import os
 import random
 import select
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -15,15 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import wait_until
 from broker.app.configuration import load
-from broker.app.exits import OperatorError, leading
 from broker.app.files import make_folder
-from broker.wire.message import Section
 from broker.wire.positions import Positions
-from shipper.line_filter import Rules
 from shipper.publish.rounds import Round
-from shipper.settings import ShipperSettings, expression, reload
+from shipper.settings import ShipperSettings, reload
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import Spool
 from shipper.status.meter import Meter
@@ -76,38 +70,20 @@ class Pipe:
 class Agent:
     """An agent that may be stopped and started over one folder, and a broker that takes its rounds while it is `there`."""
 
-    def __init__(
-        self,
-        folder: Path,
-        segment_size: int = 4000,
-        most: int = 1 << 20,
-        rules: Rules | None = None,
-    ) -> None:
+    def __init__(self, folder: Path, segment_size: int = 4000, most: int = 1 << 20) -> None:
         self.folder = folder
         self._segment_size = segment_size
-        self.there, self._shipped = asyncio.Event(), asyncio.Event()
+        self.there = asyncio.Event()
         self.there.set()
         self.rounds: list[Round] = []
         self._saved = Positions()
         self._most = most
-        self._options = LoopOptions(
-            1 << 20,
-            "none",
-            False,
-            scan_after=0.01,
-            interval=0.01,
-            cover_every=0.01,
-            rules=rules or Rules(),
-        )
+        self._options = LoopOptions(1 << 20, "none", False, scan_after=0.01, interval=0.01)
         self._ids = (f"f{number}" for number in itertools.count())
 
     @property
     def lines(self) -> bytes:
         return b"".join(round_.payload for round_ in self.rounds)
-
-    @property
-    def sections(self) -> list[Section]:
-        return [one for round_ in self.rounds for one in round_.origin.sections]
 
     @property
     def segments(self) -> list[str]:
@@ -133,12 +109,6 @@ class Agent:
             yield spool
         finally:
             await spool.close()
-
-    async def has_shipped(self, lines: bytes) -> None:
-        """Return once these lines are the last ones."""
-        while not self.lines.endswith(lines):
-            self._shipped.clear()
-            await self._shipped.wait()
 
     async def run(self, descriptor: int) -> None:
         """Ship until the end of the input."""
@@ -172,7 +142,6 @@ class Agent:
     async def _publish(self, round_: Round) -> int:
         await self.there.wait()
         self.rounds.append(round_)
-        self._shipped.set()
         return len(self.rounds)
 
     async def _save(self, positions: Positions) -> None:
@@ -218,24 +187,6 @@ async def test_what_comes_until_the_end_is_shipped_and_nothing_stays(
     assert agent.segments == []
 
 
-async def test_a_line_comes_when_it_is_written_and_its_section_names_standard_input(
-    agent: Agent, pipe: Pipe
-) -> None:
-    running = asyncio.create_task(agent.run(pipe.reader))
-    for number in range(3):
-        pipe.write(b"%d\nhel" % number)
-        await agent.has_shipped(b"%d\n" % number)
-        pipe.write(b"d ")
-    pipe.end()
-    await running
-
-    assert agent.lines == b"0\nheld 1\nheld 2\nheld \n"
-    assert {section.path for section in agent.sections} == {"-"}
-    assert len({section.span.file for section in agent.sections}) == 1
-    ends = [0, *(section.span.end for section in agent.sections)]
-    assert [section.span.start for section in agent.sections] == ends[:-1]
-
-
 @pytest.mark.parametrize("seed", range(6))
 async def test_whenever_it_is_stopped_and_started_every_byte_is_shipped_once_and_in_order(
     agent: Agent, pipe: Pipe, seed: int
@@ -261,35 +212,6 @@ async def test_whenever_it_is_stopped_and_started_every_byte_is_shipped_once_and
 
     assert _without_stops(agent.lines, written)
     assert agent.segments == []
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_whenever_it_is_killed_every_byte_is_in_the_pipe_or_in_a_segment(
-    tmp_path: Path, pipe: Pipe, seed: int
-) -> None:
-    chance = random.Random(seed)
-    written = b"".join(b"%d %s\n" % (n, b"x" * chance.randrange(900)) for n in range(5000))
-    writer = threading.Thread(target=pipe.write, args=(written,))
-    writer.start()
-    folder = tmp_path / "state"
-    script = f"from tests.shipper import test_spool; test_spool.keep({str(folder)!r})"
-    child = subprocess.Popen([sys.executable, "-c", script], stdin=pipe.reader, cwd=ROOT)
-    wait_until("it reads", lambda: any(folder.glob("stdin-*")), 30, every=0.001)
-    time.sleep(chance.uniform(0, 0.3))
-    child.kill()
-    child.wait()
-
-    kept = b"".join(path.read_bytes() for path in sorted(folder.iterdir()))
-    assert kept
-    assert kept + pipe.read(len(written) - len(kept)) == written
-    writer.join(10)
-
-
-def keep(folder: str) -> None:
-    """Spool standard input while the broker is away."""
-    agent = Agent(Path(folder), most=1 << 30)
-    agent.there.clear()
-    asyncio.run(agent.run(0))
 
 
 def _without_stops(shipped: bytes, written: bytes) -> bool:
@@ -328,31 +250,6 @@ async def test_the_writer_waits_while_too_much_is_not_acknowledged(
     assert agent.lines == (b"x" * 63 + b"\n") * (sent // 64)
 
 
-async def test_the_end_comes_soon_although_its_lines_are_left_out(
-    tmp_path: Path, pipe: Pipe
-) -> None:
-    agent = Agent(tmp_path / "state", rules=Rules(exclude=(expression("secret"),)))
-    pipe.write(b"one\n" + b"secret\n" * 3000)
-    pipe.end()
-    began = time.monotonic()
-
-    await agent.run(pipe.reader)
-
-    assert time.monotonic() - began < 10
-    assert agent.lines == b"one\n"
-    assert agent.segments == []
-
-
-async def test_a_folder_whose_name_is_like_a_pattern_will_do(tmp_path: Path, pipe: Pipe) -> None:
-    agent = Agent(tmp_path / "logs[1]*?")
-    pipe.write(b"one\n")
-    pipe.end()
-
-    await agent.run(pipe.reader)
-
-    assert agent.lines == b"one\n"
-
-
 async def test_what_another_shipper_holds_is_left_to_it(agent: Agent, pipe: Pipe) -> None:
     agent.folder.mkdir()
     (agent.folder / "notes").write_bytes(b"not ours\n")
@@ -386,18 +283,6 @@ async def test_what_a_killed_run_had_no_time_to_remove_is_removed(
 
     assert agent.lines == b"one\n"
     assert agent.segments == []
-
-
-async def test_a_folder_cannot_be_read_and_that_is_said(agent: Agent, tmp_path: Path) -> None:
-    descriptor = os.open(tmp_path, os.O_RDONLY)
-
-    with pytest.raises(BaseExceptionGroup) as failed:
-        await agent.run(descriptor)
-
-    error = leading(failed.value)
-    assert isinstance(error, OperatorError)
-    assert str(error) == "cannot read standard input: Is a directory"
-    os.close(descriptor)
 
 
 @pytest.mark.parametrize(("old", "new"), [("-", "a.log"), ("a.log", "-")])

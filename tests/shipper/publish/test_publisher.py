@@ -11,12 +11,9 @@ import pytest
 from broker.app.exits import FencedError
 from broker.client.connection import Arrived, Connection
 from broker.wire.subjects import Subject
-from shipper.publish.config import BrokerConfig
-from shipper.publish.publisher import UnacknowledgedPublisher
 from shipper.publish.rounds import Round
 from shipper.publish.stored import AgentId
-from shipper.publish.waiting import Waiting
-from tests.shipper.publish.agents import NOW, PublishingAgent
+from tests.shipper.publish.agents import PublishingAgent
 
 pytestmark = pytest.mark.nats
 
@@ -151,20 +148,6 @@ async def test_a_full_stream_is_waited_for_and_goes_on_in_order(
     assert lines_of(await stream()) == [r.payload for r in rounds]
     assert len([m for m in caplog.messages if "full" in m]) == 1
     assert [m for m in caplog.messages if "resumed" in m]
-
-
-async def test_unacknowledged_rounds_reach_the_stream_too(
-    connection: Connection, web01: Subject, make_round: Make, stream: Stream
-) -> None:
-    config = BrokerConfig(connection, "web01", lambda: NOW)
-    await config.read()
-    publisher = UnacknowledgedPublisher(connection, config, Waiting())
-    r = round_of(make_round, AgentId(1, "aaaaaaaa"), 1)
-
-    assert await publisher.publish(r) == 0
-
-    await until_stored(stream, 1)
-    assert lines_of(await stream()) == [r.payload]
 
 
 class Crowded(Connection):

@@ -1,7 +1,4 @@
 from collections.abc import Callable
-from dataclasses import replace
-
-import pytest
 
 from shipper.publish.rounds import Round
 from shipper.status.meter import Meter
@@ -17,26 +14,6 @@ class Clock:
 
     def __call__(self) -> int:
         return self.now
-
-
-def test_an_acknowledged_round_is_counted_by_lines_bytes_and_time(make_round: Make) -> None:
-    clock = Clock()
-    meter = Meter(clock)
-    first, second = make_round("agent", 0, b"a\nb\n"), make_round("agent", 4, b"c\n", "f2")
-    sections = first.origin.sections + second.origin.sections
-    round_ = Round(replace(first.origin, sections=sections), first.payload + second.payload)
-
-    observed: list[float] = []
-    meter.observe = observed.append
-
-    meter.gathered([round_])
-    clock.now = round_.origin.read_at + SECOND // 4
-    meter.acknowledged(round_)
-
-    assert (meter.lines, meter.bytes, meter.sent, meter.rounds) == (3, 6, 6, 1)
-    assert meter.last_ack == clock.now
-    assert observed == [pytest.approx(0.25)]
-    assert meter.unacknowledged() == {}
 
 
 def test_what_is_not_acknowledged_is_known_by_when_it_was_read(make_round: Make) -> None:
