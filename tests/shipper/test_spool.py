@@ -4,7 +4,6 @@ import asyncio
 import itertools
 import os
 import random
-import select
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -36,13 +35,6 @@ class Pipe:
     def write(self, data: bytes) -> None:
         while data:
             data = data[os.write(self._writer, data) :]
-
-    def read(self, size: int) -> bytes:
-        """Read so many bytes; fewer where they are not there within a second."""
-        data = b""
-        while len(data) < size and select.select([self.reader], [], [], 1.0)[0]:
-            data += os.read(self.reader, size - len(data))
-        return data
 
     def fill(self, most: int, patience: float = 1.0) -> int:
         """Write until nobody has read for so many seconds; return how many bytes that were, `most` at most."""
