@@ -5,21 +5,20 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import click
 
 from tests.chaos.faults.catalogue import CATALOGUE, FAMILIES
 from tests.chaos.one import CannotRun, carried_out
-from tests.chaos.order import Order, Wanted, read_words
-from tests.chaos.shape import Shape
+from tests.chaos.order import Order, Shape, Wanted, read_words
+from tests.chaos.runlog import summary
 
 _PATH = click.Path(path_type=Path)
 _COUNT = click.IntRange(min=1)
 
 
 def _wanted(_context: click.Context, _option: click.Parameter, words: str) -> Wanted:
-    names = {family: [one.kind.name for one in kinds] for family, kinds in FAMILIES.items()}
+    names = {family: [kind.name for kind in kinds] for family, kinds in FAMILIES.items()}
     try:
         return read_words(words, names)
     except ValueError as error:
@@ -31,11 +30,10 @@ def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> N
         return
     for family, kinds in FAMILIES.items():
         click.echo(f"{family}:")
-        for one in kinds:
-            needs = f" [{', '.join(sorted(one.kind.needs))}]" if one.kind.needs else ""
-            destroys = " [destroys]" if one.kind.destroys else ""
-            words = (one.act.__doc__ or "").partition("\n")[0]
-            click.echo(f"  {one.kind.name:28} {words}{needs}{destroys}")
+        for kind in kinds:
+            needs = f" [{', '.join(sorted(kind.needs))}]" if kind.needs else ""
+            destroys = " [destroys]" if kind.destroys else ""
+            click.echo(f"  {kind.name:28} {kind.words}{needs}{destroys}")
     click.echo(f"{len(CATALOGUE)} kinds; [what a run must have for it]")
     context.exit()
 
@@ -106,7 +104,8 @@ def main(
 
     Ends with 0 if all runs have passed, with 1 if one has not.
     """
-    chosen = {"receivers": receivers, "secured": secured}
+    # of lines that are destroyed none may stand twice
+    chosen = {"receivers": receivers, "secured": secured, "plain": destroy or None}
     given = {name: value for name, value in chosen.items() if value is not None}
     orders = [
         Order(
@@ -144,7 +143,7 @@ def _has_passed(order: Order, folder: Path, *, keep: bool) -> bool:
     except RuntimeError as error:
         click.echo(str(error), err=True)
         return False
-    click.echo(_summary(result))
+    click.echo(summary(result))
     if result["findings"]:
         click.echo(f"all there is to see is in {folder}; again: {_again(order)}")
         return False
@@ -177,19 +176,6 @@ def _words(order: Order) -> str:
     what = f"{shape.topology}, receivers {shape.receivers}"
     what += f"{', secured' if shape.secured else ''}, {shape.hosts} hosts"
     return f"{what}, {order.minutes:g} minutes"
-
-
-def _summary(result: dict[str, Any]) -> str:
-    faults, misses = (sum(result[name].values()) for name in ("faults", "not_struck"))
-    lines = ", ".join(f"{count:,} {name}" for name, count in result["lines"].items())
-    told = [
-        f"{faults} faults in {result['strokes']} strokes, {misses} had nothing to hit",
-        f"lines: {lines}",
-        f"lines flowed again after {max(result['waits'], default=0):.1f} s at the longest",
-        *(f"FINDING: {finding}" for finding in result["findings"]),
-        f"{'failed' if result['findings'] else 'passed'} after {result['seconds']:.0f} s",
-    ]
-    return "\n".join(told)
 
 
 def _tidy(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 Brokers and receivers have ext4 on a loop device where the machine lets us ("blocks"): only a real file system turns read-only
 while files are open, as it does after an error (a tmpfs refuses that with EBUSY), and only one with a journal forgets what
-was not synced. Hosts, and all disks elsewhere, have a tmpfs. Only within mounts of the caller's own (`tests.chaos.apart`): with
+was not synced. Hosts, and all disks elsewhere, have a tmpfs. Only within mounts of the caller's own (`tests.chaos.one`): with
 them everything goes, images in memory and loop devices too.
 """
 

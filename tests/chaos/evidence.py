@@ -84,8 +84,8 @@ def dump_destroyed(world: World) -> None:
     """Write which blocks were destroyed; their lines stand in what was written."""
     with (world.folder / "destroyed.jsonl").open("w", encoding="utf-8") as file:
         for one in world.destroyed:
-            told = {"host": one.host, "file": one.file, "file_id": one.file_id}
-            file.write(json.dumps(told | {"start": one.span.start, "end": one.span.end}) + "\n")
+            told = {"host": one.host, "file_id": one.file_id, "start": one.start}
+            file.write(json.dumps(told | {"end": one.start + len(one.lines)}) + "\n")
 
 
 async def _dump(connection: Connection, stream: str, file: IO[str]) -> None:

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 import zstandard
 
 from bench.oracle import Verdict, judge
+from bench.received import read_received
 from broker.wire.subjects import partition_of
 from receiver.storage.store import Store, path_of
 from receiver.storage.tables import GAP_REPORTS
-from tests.chaos.hands import received_with, untold
-from tests.chaos.losses import Audit, Key, Source, audit, without
+from tests.chaos.losses import Audit, Key, audit, lines_of
 
 if TYPE_CHECKING:
-    from tests.chaos.host import Host
-    from tests.chaos.world import World
+    from tests.chaos.world import Host, World
 
 __all__ = ["Judgement", "audited", "judged", "repeats"]
 
@@ -41,7 +40,7 @@ def judged(world: "World") -> Judgement:
     received: dict[str, bytes] = {}
     for host in world.hosts:
         try:
-            received[host.name] = received_with(world.output, host.name, world.taken)
+            received[host.name] = read_received(world.output, host.name)
         except (OSError, ValueError, zstandard.ZstdError) as error:
             found.findings.append(f"{host.name}: what was received cannot be read: {error!r}")
     found.audit = audited(world, received)
@@ -52,7 +51,7 @@ def judged(world: "World") -> Judgement:
         found.verdicts[host.name] = verdict
         if not verdict.is_perfect:
             found.findings.append(f"{host.name}: {verdict}")
-    found.findings += [*found.audit.findings, *untold(world.taken), *_losses_of_nothing(world)]
+    found.findings += [*found.audit.findings, *_losses_of_nothing(world)]
     found.findings += [
         f"{store.path.name} was harmed, and nobody has said so"
         for store in world.operator.stores.values()
@@ -64,14 +63,17 @@ def judged(world: "World") -> Judgement:
 
 def _receivable(host: "Host", found: Audit) -> list[bytes]:
     """Return what can have been received of a host's logs, in the order of `Host.sources`."""
-    lost = [one for one in found.lost if one.host == host.name]
-    begins = [tuple(one.begins for one in files) for files in host.generations().values()]
-    return without(list(map(Source, host.sources(), begins)), lost)
+    lost = found.lost.get(host.name)
+    if not lost:
+        return host.sources()
+    return [
+        b"".join(line for line in lines_of(source) if line not in lost) for source in host.sources()
+    ]
 
 
 def audited(world: "World", received: Mapping[str, bytes]) -> Audit:
     """Hold all reported gaps against all that was destroyed."""
-    keys = {(one.host, one.file_id) for one in world.destroyed}
+    keys = {one.key for one in world.destroyed}
     reached = {key: _reached(world, key) for key in keys}
     return audit(world.destroyed, _told(world, "gap"), reached, received, _forgotten(world))
 

@@ -1,6 +1,6 @@
 """Machines on one: a network of its own for each program's machine, with lines that can be cut, slowed and made to swallow.
 
-Only within namespaces of the caller's own (`tests.chaos.apart`), where nothing is left of it afterwards. Troubles of a line
+Only within namespaces of the caller's own (`tests.chaos.one`), where nothing is left of it afterwards. Troubles of a line
 add up: what one fault has done to it stays until that fault takes it back, whatever others do and take back meanwhile.
 Takes `ip`, `ss` and `tc` with tbf, clsact and bpf; no netem, no nft.
 """
@@ -9,15 +9,25 @@ import functools
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address
 from pathlib import Path
 from threading import RLock
 from typing import TypeVar
 
 from broker.app.address import Address
 from tests.chaos.carrier import Carrier
-from tests.chaos.losing import Loss, bytecode
 
-__all__ = ["Line", "Machine", "Slowness", "Way", "can_shape", "machines"]
+__all__ = [
+    "EVERYTHING",
+    "Line",
+    "Loss",
+    "Machine",
+    "Slowness",
+    "Way",
+    "bytecode",
+    "can_shape",
+    "machines",
+]
 
 Trouble = TypeVar("Trouble")
 Heal = Callable[[], None]
@@ -25,6 +35,38 @@ Heal = Callable[[], None]
 
 _CLIENTS, _ROUTES = "10.99.0", "10.98.0"
 _BURST = 5000  # bytes that pass a slow line at once, more than a packet
+_LOAD, _RETURN, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST = 0x20, 0x06, 0x15, 0x35  # linux/bpf_common.h
+_RANDOM = 0xFFFFF000 + 56  # SKF_AD_OFF + SKF_AD_RANDOM: an address where a random number stands
+_SOURCE = 14 + 12  # behind an Ethernet header
+_LOSE, _GO_ON = 2, 0xFFFFFFFF  # TC_ACT_SHOT, TC_ACT_UNSPEC
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """`share` of the packets, from 0 to 1, that come from the address `source`, or from anywhere."""
+
+    share: float = 1.0
+    source: str = ""
+
+
+EVERYTHING = Loss()
+
+
+def bytecode(losses: Sequence[Loss]) -> str:
+    """Return a filter, as tc takes it, that lets each of the losses try its luck with a packet."""
+    steps: list[tuple[int, int, int, int]] = []
+    for loss in losses:
+        chance = [
+            (_LOAD, 0, 0, _RANDOM),
+            (_JUMP_IF_AT_LEAST, 1, 0, min(int(loss.share * 2**32), 2**32 - 1)),
+        ]
+        drop = [*(chance if loss.share < 1 else []), (_RETURN, 0, 0, _LOSE)]
+        if loss.source:
+            steps += [(_LOAD, 0, 0, _SOURCE)]
+            steps += [(_JUMP_IF_EQUAL, 0, len(drop), int(IPv4Address(loss.source)))]
+        steps += drop
+    steps.append((_RETURN, 0, 0, _GO_ON))
+    return f"{len(steps)}," + ",".join(" ".join(map(str, step)) for step in steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,27 +202,14 @@ def can_shape() -> bool:
     passing = "1,6 0 0 4294967295"
     filtering = ("tc", "filter", "add", "dev", "lo", "ingress", "protocol", "ip", "bpf")
     redirect = ("action", "mirred", "egress", "redirect", "dev", "lo")
+    queue = "tc qdisc {} dev lo {}"
     tries = (
-        (
-            "tc",
-            "qdisc",
-            "add",
-            "dev",
-            "lo",
-            "root",
-            "tbf",
-            "rate",
-            "1mbps",
-            "burst",
-            "9k",
-            "limit",
-            "9k",
-        ),
-        ("tc", "qdisc", "del", "dev", "lo", "root"),
-        ("tc", "qdisc", "add", "dev", "lo", "clsact"),
+        queue.format("add", "root tbf rate 1mbps burst 9k limit 9k").split(),
+        queue.format("del", "root").split(),
+        queue.format("add", "clsact").split(),
         (*filtering, "direct-action", "bytecode", passing),
         (*filtering, "bytecode", passing, *redirect),
-        ("tc", "qdisc", "del", "dev", "lo", "clsact"),
+        queue.format("del", "clsact").split(),
     )
     try:
         return all(not subprocess.run(one, capture_output=True).returncode for one in tries)

@@ -1,42 +1,50 @@
 """One run within namespaces of its own, as a program: `python -m tests.chaos.one FOLDER` carries out FOLDER/order.json.
 
-It leaves result.json there, and ends with 0 if the run has passed, 1 if not, 2 if it cannot be done here.
+Whatever happens there, the kernel leaves nothing of its processes, mounts and networks. It leaves result.json, and ends with 0 if the run has passed, 1 if not, 2 if it cannot be done here.
 """
 
 import json
 import logging
+import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tests.chaos import apart
 from tests.chaos.faults.catalogue import CATALOGUE
 from tests.chaos.order import Order, choose
-from tests.chaos.progress import Progress
 from tests.chaos.run import run
-from tests.chaos.schedule import draw
+from tests.chaos.runlog import Progress, Result
+from tests.chaos.schedule import Stroke, draw
 from tests.chaos.tools import machine_features, missing_here
 
-__all__ = ["carried_out"]
+__all__ = ["CannotRun", "carried_out", "enter"]
+
+_MARK = "LOGSHIP_CHAOS_APART"
+_APART = ("--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child")
+_AS_ROOT = ("--user", "--map-root-user")
+_TOOLS = ("unshare", "nsenter", "mount", "ip")
+_INIT = '"$@"; exit $?'  # the first process of a namespace inherits orphans, and a shell reaps them
 
 
 class CannotRun(Exception):
     """It cannot be run here, or not so; the message was told already."""
 
 
-def carried_out(order: Order, folder: Path, *, quiet: bool = False) -> dict[str, Any]:
+def carried_out(order: Order, folder: Path, *words: str) -> dict[str, Any]:
     """Carry out an order in a process with namespaces of its own, and return `Result.as_json`.
 
-    `folder` must be empty or not there. Raises `CannotRun` when nothing was run, and RuntimeError when the harness failed.
+    `folder` must be empty or not there, `words` are options of this program. Raises `CannotRun` when nothing was run, and
+    RuntimeError when the harness failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     order.write(folder / "order.json")
-    words = [sys.executable, "-m", "tests.chaos.one", str(folder)]
-    code = subprocess.run([*words, "--quiet"] if quiet else words, check=False).returncode
+    program = [sys.executable, "-m", "tests.chaos.one", str(folder), *words]
+    code = subprocess.run(program, check=False).returncode
     if code == 2:
         raise CannotRun
     if code not in (0, 1) or not (folder / "result.json").exists():
@@ -45,23 +53,43 @@ def carried_out(order: Order, folder: Path, *, quiet: bool = False) -> dict[str,
     return found
 
 
+def enter(module: str, arguments: Sequence[str]) -> None:
+    """Go on as `python -m module arguments` within namespaces; returns when we are within them.
+
+    Raises `PermissionError` where this machine does not let us have any, `FileNotFoundError` where it lacks the tools.
+    """
+    if _MARK in os.environ:
+        return
+    if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
+        raise FileNotFoundError(f"{', '.join(missing)}: not on PATH (util-linux and iproute2)")
+    options = _APART if os.geteuid() == 0 else (*_AS_ROOT, *_APART)
+    if subprocess.run(["unshare", *options, "true"], check=False, capture_output=True).returncode:
+        raise PermissionError(
+            "namespaces of its own take root, or a kernel that lets users have them"
+        )
+    os.environ[_MARK] = "1"
+    words = ("sh", "-c", _INIT, "sh", sys.executable, "-m", module, *arguments)
+    os.execvp("unshare", ["unshare", *options, *words])
+
+
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
 @click.option("--quiet", is_flag=True)
-def main(folder: Path, quiet: bool) -> None:
+@click.option("--peer", help="One of `tests.chaos.peers`, instead of our programs.")
+@click.option("--unpacked", type=click.Path(path_type=Path), help="Where a peer's packages are.")
+@click.option("--calm", default=5.0, help="Seconds before a peer's first fault.")
+def main(folder: Path, quiet: bool, peer: str | None, unpacked: Path | None, calm: float) -> None:
     """Carry out FOLDER/order.json."""
     try:
-        apart.enter("tests.chaos.one", sys.argv[1:])
+        enter("tests.chaos.one", sys.argv[1:])
     except (PermissionError, FileNotFoundError) as error:
         click.echo(f"no run here: {error}", err=True)
         sys.exit(2)
-    logging.disable(
-        logging.WARNING
-    )  # of our own connection: that a broker is away is what we are here for
+    # of our own connection: that a broker is away is what we are here for
+    logging.disable(logging.WARNING)
     order = Order.read(folder / "order.json")
     features = order.shape.features | machine_features()
-    all_kinds = [one.kind for one in CATALOGUE.values()]
-    kinds, left_out = choose(all_kinds, order.wanted, features, order.destroy)
+    kinds, left_out = choose(list(CATALOGUE.values()), order.wanted, features, order.destroy)
     if not quiet:
         limits = [f"not here: {sentence}" for sentence in missing_here()]
         limits += [f"left out, {sentence}" for sentence in left_out]
@@ -70,15 +98,40 @@ def main(folder: Path, quiet: bool) -> None:
         click.echo("no fault is left that could strike", err=True)
         sys.exit(2)
     strokes = draw(order.shape.seed, kinds)
+    result = (
+        _peer_run(folder, order, strokes, peer, unpacked, calm)
+        if peer and unpacked
+        else run(folder, order, strokes, follow=_silence if quiet else _follower())
+    )
+    (folder / "result.json").write_text(json.dumps(result.as_json()), "utf-8")
+    sys.exit(0 if result.has_passed else 1)
+
+
+def _peer_run(
+    folder: Path, order: Order, strokes: Iterator[Stroke], name: str, unpacked: Path, calm: float
+) -> Result:
+    from tests.chaos.peers.run import PEERS, run_peer
+
+    installed = PEERS[name].find(unpacked)
+    if installed is None:
+        click.echo(PEERS[name].missing(unpacked), err=True)
+        sys.exit(2)
+    return run_peer(folder, order, strokes, PEERS[name], installed, calm)
+
+
+def _silence(_: Mapping[str, Any]) -> None:
+    pass
+
+
+def _follower() -> Callable[[Mapping[str, Any]], None]:
+    """Return what tells a person of events."""
     progress = Progress()
 
     def follow(event: Mapping[str, Any]) -> None:
-        if not quiet and (line := progress.line_of(event)):
+        if line := progress.line_of(event):
             click.echo(line)
 
-    result = run(folder, order, strokes, follow=follow)
-    (folder / "result.json").write_text(json.dumps(result.as_json()), "utf-8")
-    sys.exit(0 if result.has_passed else 1)
+    return follow
 
 
 if __name__ == "__main__":

@@ -1,15 +1,61 @@
-"""What is to be run, as a value and as a file: a shape, and what strokes are drawn from. Knows no world."""
+"""What is to be run, as a value and as a file: the shape of a world, and what strokes are drawn from. Knows no world."""
 
 import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tests.chaos.schedule import Kind
-from tests.chaos.shape import Shape
 
-__all__ = ["Order", "Wanted", "choose", "read_words"]
+__all__ = ["Order", "Shape", "Wanted", "choose", "read_words"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The world of one run.
+
+    `topology` is "single" or "cluster" (three brokers); `receivers` is "alone", "standby" (two of them compete for all
+    partitions), or "spark" (a standalone cluster of a master and two workers). `secured` gives each program credentials
+    of its own. `rate` is in lines per second and host, on average. `plain` has hosts write but lines of text, none of them
+    twice, and rotate by renaming only: every suite can follow that, and a line that is destroyed is known by itself.
+    """
+
+    seed: int = 1
+    topology: str = "single"
+    receivers: str = "alone"
+    hosts: int = 5
+    partitions: int = 3
+    rate: int = 200
+    secured: bool = False
+    plain: bool = False
+
+    @classmethod
+    def drawn(cls, seed: int, topology: str, hosts: int, partitions: int) -> "Shape":
+        """Return the shape that a seed stands for: receivers and credentials take turns."""
+        return cls(
+            seed=seed,
+            topology=topology,
+            receivers=("alone", "standby", "spark")[seed % 3],
+            hosts=hosts,
+            partitions=partitions,
+            secured=seed % 4 == 3,
+        )
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What a fault may need of it: "cluster" or "single", "alone", "standby" or "spark", "secured"."""
+        found = {self.topology, self.receivers}
+        return frozenset(found | {"secured"} if self.secured else found)
+
+    def with_(self, **changes: Any) -> "Shape":
+        """Return the same but for some fields."""
+        return replace(self, **changes)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,8 @@
 """One run: a world, its faults, the end in which everything runs dry, and the judgement."""
 
+import errno
+import random
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -9,23 +12,24 @@ from typing import Any
 
 from bench.processes import Processes
 from tests.chaos import evidence
+from tests.chaos.faults.catalogue import CATALOGUE
+from tests.chaos.faults.fault import CannotStrike
 from tests.chaos.flowing import Awaited
 from tests.chaos.judging import judged
 from tests.chaos.leaks import Leaks
 from tests.chaos.order import Order
 from tests.chaos.program import Supervisor
-from tests.chaos.result import Result
-from tests.chaos.runlog import RunLog
-from tests.chaos.schedule import Stroke
-from tests.chaos.striking import strike
+from tests.chaos.runlog import Result, RunLog, Struck
+from tests.chaos.schedule import Kind, Stroke
 from tests.chaos.world import World
 
-__all__ = ["run"]
-
+__all__ = ["run", "strike"]
 
 _A_FEW_LINES = 0.3  # seconds
 _LAST_WORDS = 5.0  # seconds
 _START = 300.0  # seconds until all is started, at least: nothing has failed yet
+_DISK_FAULTS = {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+"""What a disk answers on which another fault of the stroke is at work just then."""
 
 
 def run(
@@ -37,7 +41,7 @@ def run(
 ) -> Result:
     """Carry out strokes until there are no more, the order's time is over, or so many faults have struck; then judge.
 
-    Must be called within namespaces of its own (`tests.chaos.apart`). `folder` keeps all there is to see; each event is told to
+    Must be called within namespaces of its own (`tests.chaos.one`). `folder` keeps all there is to see; each event is told to
     `follow`, too.
     """
     log = RunLog(folder / "run.jsonl", follow)
@@ -114,10 +118,7 @@ def _under_fire(
         if stroke is None:
             break
         log.tell("stroke", number=result.strokes, **stroke.as_json())
-        for struck in strike(world, stroke, log):
-            (result.faults if struck.struck else result.not_struck)[struck.fault.kind] += 1
-            kinds |= {struck.fault.kind} if struck.struck else set()
-        result.strokes += 1
+        kinds |= result.count(strike(world, stroke, log))
         if stroke.settles:
             _settle(world, order, log, result, kinds)
             leaks.look()
@@ -183,3 +184,45 @@ def _judge(world: World, log: RunLog, result: Result) -> None:
     if world.destroyed:
         log.tell("losses", lost=lost, reported=told, unknowable=found.audit.unknowable)
     result.findings += [*found.findings, *world.operator.failures]
+
+
+def strike(
+    world: World, stroke: Stroke, log: RunLog, kinds: Mapping[str, Kind] = CATALOGUE
+) -> list[Struck]:
+    """Carry out a stroke, and return when its last fault has ended; raises what a fault itself failed with."""
+    results = [Struck(fault) for fault in stroke.faults]
+    threads = [
+        threading.Thread(
+            target=_do, args=(world, result, log, kinds[result.fault.kind]), name=result.fault.kind
+        )
+        for result in results
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for result in results:
+        if result.error:
+            raise RuntimeError(f"the fault {result.fault} failed itself") from result.error
+    return results
+
+
+def _do(world: World, result: Struck, log: RunLog, kind: Kind) -> None:
+    fault = result.fault
+    time.sleep(fault.at)
+    try:
+        end = kind.act(world, random.Random(fault.seed))
+        result.struck = True
+        log.tell("struck", kind=fault.kind)
+        time.sleep(fault.lasts)
+        if end:
+            end()
+            log.tell("ended", kind=fault.kind)
+    except CannotStrike as none:
+        result.struck = False  # as its end may have seen
+        log.tell("not struck", kind=fault.kind, why=str(none))
+    except BaseException as error:  # noqa: BLE001 - told by the thread that waits
+        if not result.struck and isinstance(error, OSError) and error.errno in _DISK_FAULTS:
+            log.tell("not struck", kind=fault.kind, why=str(error))
+        else:
+            result.error = error

@@ -5,11 +5,22 @@ within a bound, after some the next one strikes at once, so that recovery itself
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Fault", "Kind", "Stroke", "draw"]
+if TYPE_CHECKING:
+    from tests.chaos.world import World
+
+__all__ = ["MOMENT", "Act", "End", "Fault", "Kind", "Lasts", "Stroke", "draw"]
+
+End = Callable[[], None]
+"""Ends a fault, and does what an operator would do then; returns when that is done."""
+Act = Callable[["World", random.Random], End | None]
+"""Begins a fault; what it returns is called when the fault's time is over, None for what happens at a moment."""
+Lasts = tuple[float, float]
+"""The range of a fault's length in seconds."""
+MOMENT: Lasts = (0.0, 0.0)
 
 _ALONE = 0.45
 _SETTLES = 0.75
@@ -19,15 +30,16 @@ _PAUSE = 1.5  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of fault as a schedule sees it.
+    """A kind of fault: `act` does it to a world, and `words` say what that is.
 
-    `lasts` is the range of its length in seconds, (0, 0) for what happens at a moment. `weight` is how often it is drawn, in
-    relation to others. `needs` names features of a world without which it cannot be done (`World.features`). One that
-    `destroys` takes lines, or the means to tell them apart, on purpose: it is drawn only when asked for.
+    `weight` is how often it is drawn, in relation to others. `needs` names features of a world without which it cannot be done
+    (`World.features`). One that `destroys` takes lines on purpose: it is drawn only when asked for.
     """
 
     name: str
-    lasts: tuple[float, float] = (0.0, 0.0)
+    act: Act
+    words: str = ""
+    lasts: Lasts = MOMENT
     weight: float = 1.0
     needs: frozenset[str] = frozenset()
     destroys: bool = False

@@ -13,14 +13,9 @@ from broker.client.access import Access
 from tests.chaos.commands import CommandFailed, run_command
 from tests.chaos.networks import Machine
 
-__all__ = ["CommandFailed", "Keys", "run_logbroker"]
+__all__ = ["Keys"]
 
 _ADMIN = "chaos"
-
-
-def run_logbroker(*words: str | Path) -> str:
-    """Run a command of `logbroker` and return what it says; raises `CommandFailed`."""
-    return run_command("logbroker", *words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +47,7 @@ class Keys:
                 *("--authority-key", stores[0] / "tls" / "authority.key"),
             )
             shared = authority if store != stores[0] else ()
-            run_logbroker("tls", "init", "--store-dir", store, *names, *shared)
+            run_command("logbroker", "tls", "init", "--store-dir", store, *names, *shared)
         keys.authority.write_bytes((stores[0] / "tls" / "authority.pem").read_bytes())
         keys.add("admin", _ADMIN)
         keys.add("host", *hosts)
@@ -89,7 +84,7 @@ class Keys:
     def revoke(self, kind: str, *names: str) -> None:
         """Take credentials away; the files stay."""
         with self.changing:
-            run_logbroker(*_in(self.stores[0], "revoke", kind, *names, "--yes"))
+            run_command("logbroker", *_in(self.stores[0], "revoke", kind, *names, "--yes"))
             self._copy()
 
     def give(self, kind: str, name: str) -> None:
@@ -103,19 +98,19 @@ class Keys:
         """Take over an earlier credential store."""
         with self.changing:
             for store in self.stores:
-                run_logbroker(*_in(store, "import", str(stored), "--force", "--yes"))
+                run_command("logbroker", *_in(store, "import", str(stored), "--force", "--yes"))
 
     def _hand_out(self, *words: str) -> None:
         servers = [word for url in self.urls for word in ("--server", url)]
         with self.changing:
             into = ("--output", f"{self.folder}/", "--force", *servers)
-            run_logbroker(*_in(self.stores[0], *words, *into))
+            run_command("logbroker", *_in(self.stores[0], *words, *into))
             self._copy()
 
     def _copy(self) -> None:
         stored = self.stores[0] / "credentials.json"
         for store in self.stores[1:]:
-            run_logbroker(*_in(store, "import", str(stored), "--force", "--yes"))
+            run_command("logbroker", *_in(store, "import", str(stored), "--force", "--yes"))
 
 
 def _in(store: Path, *words: str) -> list[str]:

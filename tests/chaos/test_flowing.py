@@ -1,18 +1,15 @@
 """Lines flow when the last ones have come: what was destroyed twice does not stand for what is still on its way."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.processes import Processes
-from tests.chaos.flowing import Awaited, last_mark
-from tests.chaos.host import Host
+from tests.chaos.flowing import Awaited
 from tests.chaos.losses import Destroyed
+from tests.chaos.order import Shape
 from tests.chaos.program import Supervisor
-from tests.chaos.ranges import Range
-from tests.chaos.shape import Shape
-from tests.chaos.world import World
+from tests.chaos.world import Host, World
 
 
 @pytest.fixture
@@ -29,9 +26,18 @@ def world(tmp_path: Path) -> World:
     return world
 
 
-def _destroy(world: World, lines: bytes, times: int) -> None:
-    one = Destroyed("web01", "/app.log", "f1", Range(0, len(lines)), lines)
-    world.destroyed += [replace(one, file_id=f"f{number}") for number in range(times)]
+def _destroy(world: World, lines: bytes, times: int = 1) -> None:
+    world.destroyed += [Destroyed("web01", f"f{number}", 0, lines) for number in range(times)]
+
+
+def test_where_nothing_is_destroyed_every_byte_is_awaited(world: World) -> None:
+    awaited, live = Awaited(world), world.output / "web01.log"
+    whole = b"".join(world.hosts[0].sources())
+
+    live.write_bytes(whole[:-1])
+    assert not awaited.has_come()
+    live.write_bytes(whole)
+    assert awaited.has_come()
 
 
 def test_what_was_destroyed_twice_does_not_stand_for_the_last_lines(world: World) -> None:
@@ -39,14 +45,13 @@ def test_what_was_destroyed_twice_does_not_stand_for_the_last_lines(world: World
     halves = [log[: log.index(b"\n", len(log) // 2) + 1] for log in lines]
     for half in halves:
         _destroy(world, half, times=3)
-    awaited = Awaited(world)
-
+    awaited, live = Awaited(world), world.output / "web01.log"
     assert not awaited.has_come()
 
     rest = b"".join(log[len(half) :] for log, half in zip(lines, halves, strict=True))
-    (world.output / "web01.log").write_bytes(rest[:-200])
+    live.write_bytes(rest[:-200])
     assert not awaited.has_come()
-    (world.output / "web01.log").write_bytes(rest)
+    live.write_bytes(rest)
     assert awaited.has_come()
 
 
@@ -55,19 +60,16 @@ def test_where_all_last_lines_were_destroyed_lines_flow_when_later_ones_have_com
 ) -> None:
     before = world.hosts[0].sources()
     for log in before:
-        _destroy(world, log, times=1)
+        _destroy(world, log)
     awaited = Awaited(world)
     assert not awaited.has_come()
 
     for file in world.hosts[0].writing.logs:
         file.begin()
-        file.append(
-            b"%b 00999999 a line that was written when all was over\n" % file.path.name.encode()
-        )
-    after = world.hosts[0].sources()
+        file.append(b"%b 00999999 written when all was over\n" % file.path.name.encode())
     assert not awaited.has_come()
-    fresh = [log[len(old) :] for log, old in zip(after, before, strict=True)]
-    (world.output / "web01.log").write_bytes(b"".join(fresh))
+    after = zip(world.hosts[0].sources(), before, strict=True)
+    (world.output / "web01.log").write_bytes(b"".join(log[len(old) :] for log, old in after))
 
     assert awaited.has_come()
 
@@ -76,26 +78,7 @@ def test_a_last_line_that_was_destroyed_is_not_awaited_where_another_has_come(
     world: World,
 ) -> None:
     first, *others = world.hosts[0].sources()
-    _destroy(world, first, times=1)
+    _destroy(world, first)
     (world.output / "web01.log").write_bytes(b"".join(others))
 
     assert Awaited(world).has_come()
-
-
-def test_where_nothing_is_destroyed_every_byte_is_awaited(world: World) -> None:
-    awaited = Awaited(world)
-    whole = b"".join(world.hosts[0].sources())
-    live = world.output / "web01.log"
-
-    live.write_bytes(whole[:-1])
-    assert not awaited.has_come()
-    live.write_bytes(whole)
-    assert awaited.has_come()
-
-
-def test_a_mark_is_the_beginning_of_the_last_whole_line_that_is_like_no_other() -> None:
-    line = b"app 00000007 a line that is long enough to be told from all others\n"
-
-    assert last_mark(b"\n" + line + b"-- MARK --\n\nhalf of a line") == line
-    assert last_mark(b"-- MARK --\n") is None
-    assert last_mark(line[:-1] * 9 + b"\n") == (line[:-1] * 9)[:100]

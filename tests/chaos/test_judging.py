@@ -10,11 +10,10 @@ from receiver.consume.assignment import Done
 from receiver.consume.judging import Finding, Kind
 from receiver.meter import Meter
 from receiver.storage.tables import gap_report
-from tests.chaos.host import Host
 from tests.chaos.judging import judged, repeats
+from tests.chaos.order import Shape
 from tests.chaos.program import Supervisor
-from tests.chaos.shape import Shape
-from tests.chaos.world import World
+from tests.chaos.world import Host, World
 
 HOSTS = ("web01", "db.example.net")
 

@@ -7,8 +7,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from tests.chaos.leaks import Leaks, Seen, grown, is_lost, left_over, outbursts
-from tests.chaos.vitals import Life, Vitals, lives
+from tests.chaos.leaks import Leaks, Life, Seen, Vitals, grown, is_lost, left_over, lives, outbursts
 
 CALM = Vitals(descriptors=30, threads=5, resident=60_000, sockets=3)
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.order import Order, Wanted
-from tests.chaos.shape import Shape
+from tests.chaos.order import Order, Shape, Wanted
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(1200)]
 

@@ -11,10 +11,17 @@ from contextlib import contextmanager, nullcontext, suppress
 
 import pytest
 
-from tests.chaos import apart
 from tests.chaos.carrier import can_carry
-from tests.chaos.losing import EVERYTHING, Loss, bytecode
-from tests.chaos.networks import Machine, Slowness, can_shape, machines
+from tests.chaos.networks import (
+    EVERYTHING,
+    Loss,
+    Machine,
+    Slowness,
+    bytecode,
+    can_shape,
+    machines,
+)
+from tests.chaos.one import enter
 
 _PORT = 9999
 _PACKETS = 200
@@ -162,7 +169,7 @@ def resets(one: Machine, other: Machine) -> None:
 
 if __name__ == "__main__":
     try:
-        apart.enter("tests.chaos.test_networks", sys.argv[1:])
+        enter("tests.chaos.test_networks", sys.argv[1:])
     except PermissionError as error:
         print(error)  # noqa: T201
         sys.exit(_CANNOT)

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from tests.chaos.faults.catalogue import CATALOGUE
-from tests.chaos.peers.catalogue import COMMON
-from tests.chaos.peers.tail import Tail, numbers_in
+from tests.chaos.peers.run import COMMON, Tail, numbers_in
 
 
 def test_how_far_lines_have_come_is_told_for_each_log_whatever_their_order_is() -> None:
@@ -31,7 +30,7 @@ def test_a_growing_file_is_read_on_from_where_its_last_whole_line_ended(tmp_path
 
 def test_every_suite_can_be_struck_by_the_common_kinds() -> None:
     for name in (name for names in COMMON.values() for name in names):
-        kind = CATALOGUE[name].kind
+        kind = CATALOGUE[name]
 
         assert kind.needs <= {"shaping", "blocks"}
         assert not kind.destroys

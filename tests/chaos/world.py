@@ -30,23 +30,21 @@ from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from broker.wire.subjects import partition_of
 from receiver.storage.disk import exclusive_lock
 from tests.chaos.disks import Disk
-from tests.chaos.hands import Taken
-from tests.chaos.host import Host
 from tests.chaos.losses import Destroyed
 from tests.chaos.networks import Machine, machines
 from tests.chaos.operating import Operator
+from tests.chaos.order import Shape
 from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
 from tests.chaos.rotations import Style
 from tests.chaos.secured import Keys
-from tests.chaos.shape import Shape
 from tests.chaos.shim import Control, Shim
 from tests.chaos.tools import machine_features
 from tests.chaos.writers import applications, plain_applications
 from tests.chaos.writing import Writing
 from tests.receiver.cluster import Cluster as SparkCluster
 
-__all__ = ["Broker", "World"]
+__all__ = ["Broker", "Host", "World"]
 
 Answer = TypeVar("Answer")
 
@@ -84,6 +82,33 @@ class Broker:
 
 
 @dataclass(slots=True)
+class Host:
+    """One host; `logs` is the folder of its log files, `machine` where it runs."""
+
+    name: str
+    machine: str
+    logs: Path
+    writing: Writing
+    shipper: Program | None = None
+
+    def start_writing(self) -> None:
+        """Begin to write."""
+        self.writing.start()
+
+    def stop_writing(self) -> None:
+        """Stop at the end of a line, in every file."""
+        self.writing.stop()
+
+    def written(self) -> int:
+        """Return how many bytes of whole lines were written so far, over all files and rotations."""
+        return sum(log.whole for log in self.writing.logs)
+
+    def sources(self) -> list[bytes]:
+        """Return what was written to each log, in order, over all of its rotations."""
+        return [log.content() for log in self.writing.logs]
+
+
+@dataclass(slots=True)
 class World:
     """What faults act on. Made by `built`, within namespaces of its own."""
 
@@ -101,7 +126,6 @@ class World:
     keys: Keys | None = None
     shim: Shim | None = None
     destroyed: list[Destroyed] = field(default_factory=list)
-    taken: list[Taken] = field(default_factory=list)
     harmed: list[Path] = field(default_factory=list)
 
     @classmethod
@@ -164,6 +188,10 @@ class World:
     @property
     def shippers(self) -> list[Program]:
         return [host.shipper for host in self.hosts if host.shipper]
+
+    @property
+    def broker_programs(self) -> list[Program]:
+        return [broker.program for broker in self.brokers]
 
     @property
     def received(self) -> Received:

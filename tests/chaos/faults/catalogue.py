@@ -5,7 +5,6 @@ from tests.chaos.faults import (
     clusters,
     credentials,
     disks,
-    hands,
     innocents,
     lines,
     processes,
@@ -15,25 +14,15 @@ from tests.chaos.faults import (
     stores,
     stream,
 )
-from tests.chaos.faults.fault import FaultKind
+from tests.chaos.schedule import Kind
 
 __all__ = ["CATALOGUE", "FAMILIES"]
 
-FAMILIES: dict[str, tuple[FaultKind, ...]] = {
-    "processes": processes.KINDS,
-    "disks": disks.KINDS,
-    "refusals": refusals.KINDS,
-    "clocks": clocks.KINDS,
-    "lines": lines.KINDS,
-    "clusters": clusters.KINDS,
-    "rivals": rivals.KINDS,
-    "credentials": credentials.KINDS,
-    "innocents": innocents.KINDS,
-    "state": state.KINDS,
-    "stores": stores.KINDS,
-    "stream": stream.KINDS,
-    "hands": hands.KINDS,
+_MODULES = (
+    *(processes, disks, refusals, clocks, lines, clusters),
+    *(rivals, credentials, innocents, state, stores, stream),
+)
+FAMILIES: dict[str, list[Kind]] = {
+    module.__name__.rpartition(".")[2]: module.FAMILY.kinds for module in _MODULES
 }
-CATALOGUE: dict[str, FaultKind] = {
-    kind.kind.name: kind for kinds in FAMILIES.values() for kind in kinds
-}
+CATALOGUE: dict[str, Kind] = {kind.name: kind for kinds in FAMILIES.values() for kind in kinds}

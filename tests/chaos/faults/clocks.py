@@ -3,59 +3,40 @@
 A program's clock is what it reads (`tests.chaos.shim`): times of files stay true, so that they look as much older or younger.
 """
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind
-from tests.chaos.schedule import Kind
+from tests.chaos.faults.fault import Act, Chance, End, Family, one_that_runs
 
 if TYPE_CHECKING:
     from tests.chaos.program import Program
     from tests.chaos.world import World
 
-__all__ = ["KINDS"]
+__all__ = ["FAMILY"]
 
-_SHIM = frozenset({"shim"})
-_HOUR, _DAY = 3600.0, 86400.0
-_STEPS = (0.5, 30.0, _HOUR, 5 * _HOUR, _DAY, 40 * _DAY)  # seconds
+FAMILY = Family()
+_STEPS = (0.5, 30.0, 3600.0, 5 * 3600.0, 86400.0, 40 * 86400.0)  # seconds
 
 
-def _step(whom: str, pick: Callable[["World", random.Random], Sequence["Program"]]) -> Act:
-    def act(world: "World", chance: random.Random) -> End:
-        """Step the clock of programs forward or back, and set it right."""
+def _step(pick: "Callable[[World, Chance], list[Program]]") -> Act:
+    def act(world: "World", chance: Chance) -> End:
         controls = [world.control(program) for program in pick(world, chance)]
         seconds = chance.choice(_STEPS) * chance.choice((1, -1))
-        for control in controls:
-            control.step(seconds)
 
-        def end() -> None:
+        def step(by: float) -> None:
             for control in controls:
-                control.step(0)
+                control.step(by)
 
-        return end
+        step(seconds)
+        return lambda: step(0)
 
-    act.__doc__ = f"Step the clock of a {whom} by half a second to 40 days, then back."
     return act
 
 
-def _shipper(world: "World", chance: random.Random) -> Sequence["Program"]:
-    if not world.shippers:
-        raise CannotStrike("there are no shippers")
-    return [chance.choice(world.shippers)]
-
-
-def _receivers(world: "World", chance: random.Random) -> Sequence["Program"]:
-    return [*world.receivers, *world.spark_programs]
-
-
-def _logbroker(world: "World", chance: random.Random) -> Sequence["Program"]:
-    return [chance.choice(world.brokers).program]
-
-
-_VICTIMS = {"shipper": _shipper, "receiver": _receivers, "logbroker": _logbroker}
-
-KINDS = tuple(
-    FaultKind(Kind(f"clock-{name}", lasts=(1.0, 15.0), needs=_SHIM), _step(name, pick))
-    for name, pick in _VICTIMS.items()
-)
+for _name, _pick in {
+    "shipper": lambda world, chance: [one_that_runs(world.shippers, chance)],
+    "receiver": lambda world, _: [*world.receivers, *world.spark_programs],
+    "logbroker": lambda world, chance: [chance.choice(world.broker_programs)],
+}.items():
+    _words = f"Step the clock of a {_name} by half a second to 40 days, then back."
+    FAMILY.add(f"clock-{_name}", _step(_pick), (1.0, 15.0), "shim", words=_words)

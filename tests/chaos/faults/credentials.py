@@ -1,8 +1,7 @@
-"""Faults of who gets in: credentials revoked, rotated and crowded out, books damaged, certificates renewed under traffic."""
+"""Faults of who gets in: credentials revoked, rotated and crowded out, stores damaged, certificates renewed under traffic."""
 
 import asyncio
 import os
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -13,17 +12,18 @@ from typing import TYPE_CHECKING
 from broker.app.exits import OperatorError
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
-from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind, within
+from tests.chaos.commands import CommandFailed, run_command
+from tests.chaos.faults.fault import Act, CannotStrike, Chance, End, Family, within
 from tests.chaos.program import Program
-from tests.chaos.schedule import Kind
-from tests.chaos.secured import CommandFailed, Keys, run_logbroker
 
 if TYPE_CHECKING:
+    from tests.chaos.secured import Keys
     from tests.chaos.world import Broker, World
 
-__all__ = ["DAMAGES", "KINDS", "Damage"]
+__all__ = ["DAMAGES", "FAMILY", "Damage"]
 
-Damage = Callable[[bytes, random.Random], bytes]
+FAMILY = Family()
+Damage = Callable[[bytes, Chance], bytes]
 
 _SECONDS = 60.0
 _REFUSES_WITHIN = 15.0
@@ -31,48 +31,59 @@ _CROWD = 300
 """Connections; more than a secured world's brokers let hosts have."""
 
 
-def _revoke_host(world: "World", chance: random.Random) -> End:
-    """Take a host's credential away while it ships, and give it another one."""
-    keys, (name, program) = _keys(world), chance.choice(_hosts(world))
-    return _revoke(world, keys, "host", name, program)
+def _keys(world: "World") -> "Keys":
+    if world.keys is None:
+        raise CannotStrike("the brokers are open")
+    return world.keys
 
 
-def _revoke_receiver(world: "World", chance: random.Random) -> End:
-    """Take a receiver's credential away while it receives, and give it another one."""
-    keys, (name, program) = _keys(world), chance.choice(_receivers(world))
-    return _revoke(world, keys, "receiver", name, program)
+def _whom(world: "World", kind: str, chance: Chance) -> tuple[str, Program]:
+    if kind == "host":
+        return chance.choice([(host.name, host.shipper) for host in world.hosts if host.shipper])
+    program = chance.choice(world.receivers)
+    return program.name.removeprefix("receiver-"), program
 
 
-def _revoke(world: "World", keys: Keys, kind: str, name: str, program: Program) -> End:
-    def end() -> None:
-        _insist(world, f"{kind} {name} has a credential again", lambda: keys.give(kind, name))
-        _take_over(program)
-
-    return _tried(lambda: keys.revoke(kind, name), end)
-
-
-def _rotate(kind: str, grace: str) -> Act:
-    def act(world: "World", chance: random.Random) -> End:
-        """Make a new secret: with a grace the program goes on by its old one until it is told, without it is locked out."""
-        keys = _keys(world)
-        name, program = chance.choice(_hosts(world) if kind == "host" else _receivers(world))
-
-        def rotate() -> None:
-            keys.rotate(kind, name, grace=grace)
+def _revoke(kind: str) -> Act:
+    def act(world: "World", chance: Chance) -> End:
+        keys, (name, program) = _keys(world), _whom(world, kind, chance)
 
         def end() -> None:
+            _insist(world, f"{kind} {name} has a credential again", lambda: keys.give(kind, name))
             _take_over(program)
 
-        def mend() -> None:
-            _insist(world, f"{kind} {name} has a new secret", rotate)
-            end()
-
-        return _tried(rotate, end, mend)
+        return _tried(lambda: keys.revoke(kind, name), end)
 
     return act
 
 
-def _lock_out(world: "World", _: random.Random) -> End:
+def _rotate(kind: str, grace: str) -> Act:
+    def act(world: "World", chance: Chance) -> End:
+        keys, (name, program) = _keys(world), _whom(world, kind, chance)
+
+        def rotate() -> None:
+            keys.rotate(kind, name, grace=grace)
+
+        def mend() -> None:
+            _insist(world, f"{kind} {name} has a new secret", rotate)
+            _take_over(program)
+
+        return _tried(rotate, lambda: _take_over(program), mend)
+
+    return act
+
+
+for _kind in ("host", "receiver"):
+    _words = f"Take a {_kind}'s credential away while it is at work, and give it another one."
+    FAMILY.add(f"revoke-{_kind}", _revoke(_kind), (0.5, 8.0), "secured", words=_words)
+    _words = f"Make a new secret for a {_kind}, which goes on by its old one until it is told."
+    FAMILY.add(f"rotate-{_kind}", _rotate(_kind, "1d"), (0.0, 6.0), "secured", words=_words)
+    _words = f"Make a new secret for a {_kind}, which is locked out until it is told."
+    FAMILY.add(f"rotate-{_kind}-at-once", _rotate(_kind, "0"), (0.0, 6.0), "secured", words=_words)
+
+
+@FAMILY.kind((0.5, 8.0), "secured")
+def lock_out(world: "World", _: Chance) -> End:
     """Revoke all hosts at once, and take it back by the store of before: nobody needs another secret."""
     keys = _keys(world)
     before = keys.folder / "credentials-before.json"
@@ -87,13 +98,14 @@ def _lock_out(world: "World", _: random.Random) -> End:
     return within(keys.changing, begin)
 
 
-def _damage_credentials(world: "World", chance: random.Random) -> End:
+@FAMILY.kind((0.5, 8.0), "secured")
+def damage_credentials(world: "World", chance: Chance) -> End:
     """Damage a broker's credential store and have it read again: it goes on by what it knows, and starts by no such store."""
     keys, broker = _keys(world), chance.choice(world.brokers)
     return within(keys.changing, lambda: _damaged(world, broker, chance))
 
 
-def _damaged(world: "World", broker: "Broker", chance: random.Random) -> End:
+def _damaged(world: "World", broker: "Broker", chance: Chance) -> End:
     stored = broker.store / "credentials.json"
     whole, starts = stored.read_bytes(), broker.program.process.starts
     damage = chance.choice((*DAMAGES, None))
@@ -109,7 +121,7 @@ def _damaged(world: "World", broker: "Broker", chance: random.Random) -> End:
         _insist(world, "the credential store is whole again", lambda: _put_back(stored, whole))
         _hang_up(broker)
         if broker.program.process.starts != starts:
-            _help_up(broker.program)
+            _start_refused(broker.program)
 
     return _tried(begin, end)
 
@@ -121,7 +133,7 @@ def _put_back(stored: Path, whole: bytes) -> None:
         os.fsync(file.fileno())  # a fault of the disk may come next
 
 
-def _help_up(program: Program) -> None:
+def _start_refused(program: Program) -> None:
     """Start a program again that finds the damage just now."""
     deadline = time.monotonic() + _REFUSES_WITHIN
     while not program.refused and time.monotonic() < deadline:
@@ -129,39 +141,34 @@ def _help_up(program: Program) -> None:
     program.go_on()
 
 
-def _emptied(_: bytes, __: random.Random) -> bytes:
-    return b""
-
-
-def _cut(whole: bytes, chance: random.Random) -> bytes:
+def _cut(whole: bytes, chance: Chance) -> bytes:
     return whole[: chance.randrange(1, len(whole) - 1)]
 
 
-def _flipped(whole: bytes, chance: random.Random) -> bytes:
+def _flipped(whole: bytes, chance: Chance) -> bytes:
     place = chance.randrange(len(whole))
     return whole[:place] + bytes([whole[place] ^ 0x80]) + whole[place + 1 :]
 
 
-def _newer(whole: bytes, _: random.Random) -> bytes:
+def _newer(whole: bytes, _: Chance) -> bytes:
     return whole.replace(b'"version": 1', b'"version": 99', 1)
 
 
-DAMAGES: tuple[Damage, ...] = (_emptied, _cut, _flipped, _newer)
+DAMAGES: tuple[Damage, ...] = (lambda _, __: b"", _cut, _flipped, _newer)
 
 
-def _renew(world: "World", chance: random.Random) -> None:
+@FAMILY.kind((0.0, 0.0), "secured")
+def renew_certificate(world: "World", chance: Chance) -> None:
     """Sign a broker's certificates anew, as it does by itself a month before they end."""
     keys, broker = _keys(world), chance.choice(world.brokers)
     key = keys.stores[0] / "tls" / "authority.key"
+    words = ("tls", "renew", "--store-dir", broker.store, "--authority-key", key)
     for _ in range(chance.randint(1, 3)):
-        _now(
-            lambda: run_logbroker(
-                "tls", "renew", "--store-dir", broker.store, "--authority-key", key
-            )
-        )
+        _now(lambda: run_command("logbroker", *words))
 
 
-def _storm(world: "World", chance: random.Random) -> None:
+@FAMILY.kind((0.0, 0.0), "secured")
+def credentials_storm(world: "World", chance: Chance) -> None:
     """Change the credential store again and again while brokers are told to read it."""
     keys = _keys(world)
     for number in range(chance.randint(2, 4)):
@@ -174,15 +181,15 @@ def _storm(world: "World", chance: random.Random) -> None:
             _now(lambda name=name: keys.revoke("host", name))  # type: ignore[misc]
 
 
-def _crowd(world: "World", chance: random.Random) -> End:
+@FAMILY.kind((4.0, 20.0), "secured")
+def crowd(world: "World", chance: Chance) -> End:
     """Take all connections that hosts may have, and have a shipper connect again: it waits for room."""
-    keys = _keys(world)
-    name, program = chance.choice(_hosts(world))
-    crowd = _Crowd(world.urls, Access(nkey=keys.file("host", name), tls_ca=keys.authority))
+    keys, (name, program) = _keys(world), _whom(world, "host", chance)
+    others = _Crowd(world.urls, Access(nkey=keys.file("host", name), tls_ca=keys.authority))
     with program.held():  # its place is to be taken, too
         program.process.kill()
-        crowd.start()
-    return crowd.stop
+        others.come()
+    return others.leave
 
 
 class _Crowd:
@@ -194,13 +201,12 @@ class _Crowd:
         self._connections: list[Connection] = []
         self._thread = threading.Thread(target=self._loop.run_forever, name="crowd")
 
-    def start(self) -> None:
+    def come(self) -> None:
         """Come in until nobody more is let in."""
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._come(), self._loop).result(_SECONDS)
 
-    def stop(self) -> None:
-        """Leave."""
+    def leave(self) -> None:
         asyncio.run_coroutine_threadsafe(self._leave(), self._loop).result(_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -222,20 +228,6 @@ class _Crowd:
     async def _leave(self) -> None:
         for connection in self._connections:
             await connection.close()
-
-
-def _keys(world: "World") -> Keys:
-    if world.keys is None:
-        raise CannotStrike("the brokers are open")
-    return world.keys
-
-
-def _hosts(world: "World") -> list[tuple[str, Program]]:
-    return [(host.name, host.shipper) for host in world.hosts if host.shipper]
-
-
-def _receivers(world: "World") -> list[tuple[str, Program]]:
-    return [(program.name.removeprefix("receiver-"), program) for program in world.receivers]
 
 
 def _tried(change: Callable[[], object], end: End, mend: End | None = None) -> End:
@@ -282,22 +274,3 @@ def _take_over(program: Program) -> None:
 def _hang_up(broker: "Broker") -> None:
     with suppress(ProcessLookupError):
         broker.program.process.hang_up()
-
-
-def _kind(name: str, act: Act, lasts: tuple[float, float] = (0.0, 0.0)) -> FaultKind:
-    return FaultKind(Kind(name, lasts=lasts, needs=frozenset({"secured"})), act)
-
-
-KINDS = (
-    _kind("revoke-host", _revoke_host, (0.5, 8.0)),
-    _kind("revoke-receiver", _revoke_receiver, (0.5, 8.0)),
-    _kind("rotate-host", _rotate("host", "1d"), (0.0, 6.0)),
-    _kind("rotate-host-at-once", _rotate("host", "0"), (0.0, 6.0)),
-    _kind("rotate-receiver", _rotate("receiver", "1d"), (0.0, 6.0)),
-    _kind("rotate-receiver-at-once", _rotate("receiver", "0"), (0.0, 6.0)),
-    _kind("lock-out", _lock_out, (0.5, 8.0)),
-    _kind("damage-credentials", _damage_credentials, (0.5, 8.0)),
-    _kind("renew-certificate", _renew),
-    _kind("credentials-storm", _storm),
-    _kind("crowd", _crowd, (4.0, 20.0)),
-)

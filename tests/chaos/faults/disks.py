@@ -5,112 +5,72 @@ the file system while the machine's programs are down, as after a reboot.
 """
 
 import os
-import random
 import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tests.chaos.disks import Disk
-from tests.chaos.faults.fault import Act, End, FaultKind, within
+from tests.chaos.faults.fault import Act, Chance, End, Family, held, within
 from tests.chaos.program import Program
-from tests.chaos.schedule import Kind
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["KINDS"]
+__all__ = ["FAMILY"]
 
+FAMILY = Family()
 _FEW = (0, 256 << 10)  # bytes that "nearly full" leaves
-_BLOCKS = frozenset({"blocks"})
 _OWNERS = {"host": "host", "broker": "broker", "central": "receiver"}
 
-
-def _pick(world: "World", chance: random.Random, place: str) -> Disk:
-    disks = [disk for disk in world.disks.values() if disk.name.split("-")[0] == place]
-    return chance.choice(sorted(disks, key=lambda disk: disk.name))
+Trouble = Callable[["World", Disk, Chance], End]
 
 
-def _short_of(place: str, take: Callable[[Disk, random.Random], None]) -> Act:
-    def act(world: "World", chance: random.Random) -> End:
-        """Leave a disk without room or without inodes, and free it again."""
-        disk = _pick(world, chance, place)
-
-        def begin() -> End:
-            take(disk, chance)
-            return disk.free
-
-        return within(disk.trouble(), begin)
-
-    act.__doc__ = (take.__doc__ or "").format(_OWNERS[place])
-    return act
-
-
-def _fill(disk: Disk, chance: random.Random) -> None:
+def _fill(_: "World", disk: Disk, __: Chance) -> End:
     """Fill the disk of a {}, then free it."""
     disk.fill()
+    return disk.free
 
 
-def _nearly_fill(disk: Disk, chance: random.Random) -> None:
+def _nearly_fill(_: "World", disk: Disk, chance: Chance) -> End:
     """Leave a few KiB on the disk of a {}, then free it."""
     disk.fill(chance.randrange(*_FEW))
+    return disk.free
 
 
-def _use_up_inodes(disk: Disk, chance: random.Random) -> None:
+def _use_up_inodes(_: "World", disk: Disk, __: Chance) -> End:
     """Leave no inode on the disk of a {}, then free them."""
     disk.use_up_inodes()
+    return disk.free
 
 
-def _read_only(place: str) -> Act:
-    def act(world: "World", chance: random.Random) -> End:
-        """Have the file system find an error, upon which it can only be read; repair it."""
-        disk = _pick(world, chance, place)
-
-        def begin() -> End:
-            disk.fail()
-            return lambda: _repair(disk, world.users(disk))
-
-        return within(disk.trouble(), begin)
-
-    act.__doc__ = f"Turn the disk of a {_OWNERS[place]} read-only under it, then repair it."
-    return act
+def _fail(world: "World", disk: Disk, _: Chance) -> End:
+    """Turn the disk of a {} read-only under it, then repair it."""
+    disk.fail()
+    return lambda: _repair(disk, world.users(disk))
 
 
-def _powerless(place: str) -> Act:
-    def act(world: "World", chance: random.Random) -> End:
-        """Lose what was not synced, with all programs of the machine."""
-        disk = _pick(world, chance, place)
-        users = world.users(disk)
+def _cut_power(world: "World", disk: Disk, chance: Chance) -> End:
+    """Cut the power of a {}: what its disk has not synced is lost."""
+    users = world.users(disk)
 
-        def begin() -> End:
-            # the disk goes a moment before its users, or they do
-            if chance.random() < 0.5:
-                _kill(users)
-            disk.cut_power()
+    def begin() -> End:
+        # the disk goes a moment before its users, or they do
+        if chance.random() < 0.5:
             _kill(users)
-            return lambda: _repair(disk, users)
+        disk.cut_power()
+        _kill(users)
+        return lambda: _repair(disk, users)
 
-        return within(disk.trouble(), lambda: within(_held(users), begin))
-
-    act.__doc__ = f"Cut the power of a {_OWNERS[place]}: what its disk has not synced is lost."
-    return act
+    return within(held(users), begin)
 
 
 def _repair(disk: Disk, users: list[Program]) -> None:
-    with _held(users):
+    with held(users):
         _kill(users)
         disk.unmount()
         disk.mend()
-
-
-@contextmanager
-def _held(users: list[Program]) -> Iterator[None]:
-    """Leave programs dead that die."""
-    with ExitStack() as stack:
-        for program in users:
-            stack.enter_context(program.held())
-        yield
 
 
 def _kill(users: list[Program]) -> None:
@@ -122,21 +82,24 @@ def _kill(users: list[Program]) -> None:
         time.sleep(0.1)
 
 
-_SHORT = {"full": _fill, "nearly-full": _nearly_fill, "no-inodes": _use_up_inodes}
-_PLACES = ("host", "broker", "central")
+def _at(place: str, trouble: Trouble) -> Act:
+    def act(world: "World", chance: Chance) -> End:
+        disks = [disk for disk in world.disks.values() if disk.name.split("-")[0] == place]
+        disk = chance.choice(sorted(disks, key=lambda disk: disk.name))
+        return within(disk.trouble(), lambda: trouble(world, disk, chance))
 
-KINDS = (
-    *(
-        FaultKind(Kind(f"{name}-{place}", lasts=(2.0, 20.0)), _short_of(place, take))
-        for name, take in _SHORT.items()
-        for place in _PLACES
-    ),
-    *(
-        FaultKind(Kind(f"read-only-{place}", lasts=(1.0, 15.0), needs=_BLOCKS), _read_only(place))
-        for place in ("broker", "central")
-    ),
-    *(
-        FaultKind(Kind(f"power-{place}", lasts=(0.5, 8.0), needs=_BLOCKS), _powerless(place))
-        for place in ("broker", "central")
-    ),
-)
+    return act
+
+
+_TROUBLES: dict[str, tuple[Trouble, tuple[float, float], tuple[str, ...]]] = {
+    "full": (_fill, (2.0, 20.0), ()),
+    "nearly-full": (_nearly_fill, (2.0, 20.0), ()),
+    "no-inodes": (_use_up_inodes, (2.0, 20.0), ()),
+    "read-only": (_fail, (1.0, 15.0), ("blocks",)),
+    "power": (_cut_power, (0.5, 8.0), ("blocks",)),
+}
+for _name, (_trouble, _lasts, _needs) in _TROUBLES.items():
+    for _place, _owner in _OWNERS.items():
+        if not _needs or _place != "host":  # hosts have no block device
+            _words = (_trouble.__doc__ or "").format(_owner)
+            FAMILY.add(f"{_name}-{_place}", _at(_place, _trouble), _lasts, *_needs, words=_words)

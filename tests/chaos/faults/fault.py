@@ -1,34 +1,67 @@
-"""What every family of faults is made of: a kind as the schedule knows it, and what it does to a world."""
+"""What a fault is: a kind, whose act begins it and returns what ends it. Families of kinds are gathered by `Family`."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.chaos.schedule import Kind
+from tests.chaos.schedule import MOMENT, Act, End, Kind, Lasts
 
 if TYPE_CHECKING:
+    from tests.chaos.program import Program
     from tests.chaos.world import World
 
-__all__ = ["Act", "CannotStrike", "End", "FaultKind", "dead", "within"]
+__all__ = [
+    "Act",
+    "CannotStrike",
+    "Chance",
+    "End",
+    "Family",
+    "dead",
+    "held",
+    "one_that_runs",
+    "together",
+    "within",
+]
 
-End = Callable[[], None]
-"""Ends a fault, and does what an operator would do then; returns when that is done."""
-Act = Callable[["World", random.Random], "End | None"]
-"""Begins a fault; what it returns is called when the fault's time is over, None for what happens at a moment."""
+Chance = random.Random
 
 
 class CannotStrike(Exception):
     """There is nothing to hit just now (no worker is alive, the disk is full already …): counted as not struck, no failure."""
 
 
-@dataclass(frozen=True, slots=True)
-class FaultKind:
-    """A kind and its act. The act's docstring is its line in the catalogue."""
+class Family:
+    """The kinds of one family; the name of a kind is that of its act unless it is given."""
 
-    kind: Kind
-    act: Act
+    def __init__(self) -> None:
+        self.kinds: list[Kind] = []
+
+    def add(
+        self,
+        name: str,
+        act: Act,
+        lasts: Lasts = MOMENT,
+        *needs: str,
+        words: str = "",
+        weight: float = 1.0,
+        destroys: bool = False,
+    ) -> None:
+        """Add a kind; `words` say what it does, the first line of the act's docstring if not given."""
+        said = words or (act.__doc__ or "").partition("\n")[0]
+        self.kinds.append(Kind(name, act, said, lasts, weight, frozenset(needs), destroys))
+
+    def kind(
+        self, lasts: Lasts = MOMENT, *needs: str, weight: float = 1.0, destroys: bool = False
+    ) -> Callable[[Act], Act]:
+        """Add the decorated act as a kind of its name."""
+
+        def added(act: Act) -> Act:
+            name = act.__name__.strip("_").replace("_", "-")
+            self.add(name, act, lasts, *needs, weight=weight, destroys=destroys)
+            return act
+
+        return added
 
 
 def within(context: AbstractContextManager[object], begin: Callable[[], End]) -> End:
@@ -45,12 +78,38 @@ def within(context: AbstractContextManager[object], begin: Callable[[], End]) ->
     return end
 
 
+def together(ends: Iterable[End]) -> End:
+    """Return one end of several faults that have begun."""
+    begun = list(ends)
+
+    def end() -> None:
+        for each in begun:
+            each()
+
+    return end
+
+
+@contextmanager
+def held(programs: "Iterable[Program]", *, kill: bool = False) -> "Iterator[None]":
+    """Leave programs dead that die, or kill them."""
+    with ExitStack() as stack:
+        for program in programs:
+            stack.enter_context(program.held())
+            if kill:
+                program.process.kill()
+        yield
+
+
 @contextmanager
 def dead(world: "World") -> Iterator[None]:
     """Have all receivers dead by -9, with their tasks."""
-    with ExitStack() as stack:
-        for receiver in world.receivers:
-            stack.enter_context(receiver.held())
-            receiver.process.kill()
-        stack.enter_context(world.locked())
+    with held(world.receivers, kill=True), world.locked():
         yield
+
+
+def one_that_runs(programs: "Iterable[Program]", chance: Chance) -> "Program":
+    """Return one of the programs that run."""
+    running = [program for program in programs if program.is_running()]
+    if not running:
+        raise CannotStrike("none runs just now")
+    return chance.choice(running)

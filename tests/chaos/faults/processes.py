@@ -1,79 +1,69 @@
 """Faults of processes: killed, stopped for a while, asked to end in the middle of things."""
 
 import os
-import random
 import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind
+from tests.chaos.faults.fault import Act, CannotStrike, Chance, End, Family, one_that_runs
 from tests.chaos.program import Program
-from tests.chaos.schedule import Kind
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["KINDS", "is_server", "send"]
+__all__ = ["FAMILY", "is_server", "send", "server_of"]
 
+FAMILY = Family()
 _GONE_WITHIN = 60.0  # seconds; it may be stopped meanwhile
 _STILL_WITHIN = 5.0  # seconds
-
-Choose = Callable[["World", random.Random], int]
-
-
-def _program(pick: Callable[["World"], Sequence[Program]]) -> Choose:
-    def choose(world: "World", chance: random.Random) -> int:
-        running = [program for program in pick(world) if program.is_running()]
-        if not running:
-            raise CannotStrike
-        return chance.choice(running).process.pid
-
-    return choose
+_DAEMONS = frozenset({b"pyspark.daemon", b"receiver.spark.worker_daemon"})
 
 
-def _within(pick: Callable[["World"], Sequence[Program]], is_one: Callable[[int], bool]) -> Choose:
-    """Choose among the processes that a program has started."""
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """Whom a signal is sent to: one of some programs, or of the processes of a kind that these have started."""
 
-    def choose(world: "World", chance: random.Random) -> int:
-        found = [
-            pid
-            for program in pick(world)
-            for pid in program.process.tree()
-            if pid != program.process.pid and is_one(pid)
-        ]
-        if not found:
-            raise CannotStrike
+    words: str
+    programs: "Callable[[World], Sequence[Program]]"
+    is_one: Callable[[int], bool] | None = None
+    needs: tuple[str, ...] = ()
+    is_asked: bool = False
+
+    def choose(self, world: "World", chance: Chance) -> int:
+        programs = self.programs(world)
+        if self.is_one is None:
+            return one_that_runs(programs, chance).process.pid
+        trees = {pid for one in programs for pid in one.process.tree() if pid != one.process.pid}
+        if not (found := [pid for pid in sorted(trees) if self.is_one(pid)]):
+            raise CannotStrike("none runs just now")
         return chance.choice(found)
 
-    return choose
 
-
-def _kill(choose: Choose, whom: str) -> Act:
-    def act(world: "World", chance: random.Random) -> None:
-        pid = choose(world, chance)
+def _kill(victim: Victim) -> Act:
+    def act(world: "World", chance: Chance) -> None:
+        pid = victim.choose(world, chance)
         send(pid, signal.SIGKILL)
         _wait_for_end(pid, "SIGKILL")
 
-    act.__doc__ = f"SIGKILL to {whom}."
     return act
 
 
-def _terminate(choose: Choose, whom: str) -> Act:
-    def act(world: "World", chance: random.Random) -> End:
-        pid = choose(world, chance)
+def _terminate(victim: Victim) -> Act:
+    def act(world: "World", chance: Chance) -> End:
+        pid = victim.choose(world, chance)
         send(pid, signal.SIGTERM)
         return lambda: _wait_for_end(pid, "SIGTERM")
 
-    act.__doc__ = f"SIGTERM to {whom}, in the middle of things."
     return act
 
 
-def _stop(choose: Choose, whom: str) -> Act:
-    def act(world: "World", chance: random.Random) -> End:
-        pid = choose(world, chance)
+def _stop(victim: Victim) -> Act:
+    def act(world: "World", chance: Chance) -> End:
+        pid = victim.choose(world, chance)
         send(pid, signal.SIGSTOP)
         _wait_for_stop(pid)
 
@@ -83,7 +73,6 @@ def _stop(choose: Choose, whom: str) -> Act:
 
         return end
 
-    act.__doc__ = f"SIGSTOP to {whom}, SIGCONT later."
     return act
 
 
@@ -127,24 +116,34 @@ def send(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        raise CannotStrike from None
+        raise CannotStrike("it has ended") from None
 
 
 def _words(pid: int) -> list[bytes]:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
-        return []
+        return [b""]
 
 
 def _is_java(pid: int) -> bool:
-    return _words(pid)[0].endswith(b"/java") if _words(pid) else False
+    return _words(pid)[0].endswith(b"/java")
 
 
-_DAEMONS = frozenset({b"pyspark.daemon", b"receiver.spark.worker_daemon"})
+def is_server(pid: int) -> bool:
+    """Whether a process is a nats-server."""
+    return b"nats-server" in _words(pid)[0]
 
 
-def _is_daemon(pid: int) -> bool:
+def server_of(broker: Program) -> int:
+    """Return the process id of a broker's nats-server."""
+    for pid in broker.process.tree():
+        if is_server(pid):
+            return pid
+    raise CannotStrike(f"{broker.name} has no nats-server just now")
+
+
+def _forks_workers(pid: int) -> bool:
     """Whether it is what Python workers are forked from; they have its command line."""
     return _has_daemons_words(pid) and not _has_daemons_words(_parent(pid))
 
@@ -162,68 +161,51 @@ def _parent(pid: int) -> int:
     return int(fields[1]) if fields else 0
 
 
-def is_server(pid: int) -> bool:
-    """Whether a process is a nats-server."""
-    return b"nats-server" in _words(pid)[0] if _words(pid) else False
-
-
 def _spark(world: "World") -> list[Program]:
     return [*world.receivers, *world.spark_programs]
 
 
-def _brokers(world: "World") -> list[Program]:
-    return [broker.program for broker in world.brokers]
+def _of(role: str) -> "Callable[[World], list[Program]]":
+    return lambda world: [one for one in world.spark_programs if one.role == role]
 
 
-_VICTIMS: dict[str, tuple[Choose, frozenset[str]]] = {
-    "shipper": (_program(lambda world: world.shippers), frozenset()),
-    "broker": (_program(_brokers), frozenset()),
-    "server": (_within(_brokers, is_server), frozenset()),
-    "driver": (_program(lambda world: world.receivers), frozenset()),
-    "jvm": (_within(lambda world: world.receivers, _is_java), frozenset()),
-    "python-worker": (_within(_spark, _is_python_worker), frozenset()),
-    "python-daemon": (_within(_spark, _is_daemon), frozenset()),
-    "master": (
-        _program(lambda world: [one for one in world.spark_programs if one.role == "master"]),
-        frozenset({"spark"}),
-    ),
-    "spark-worker": (
-        _program(lambda world: [one for one in world.spark_programs if one.role == "worker"]),
-        frozenset({"spark"}),
-    ),
-    "executor": (
-        _within(lambda world: world.spark_programs, _is_java),
-        frozenset({"spark"}),
+_ON_SPARK = ("spark",)
+_VICTIMS = {
+    "shipper": Victim("a shipper", lambda world: world.shippers, is_asked=True),
+    "broker": Victim("a broker's logbroker", lambda world: world.broker_programs, is_asked=True),
+    "server": Victim("a nats-server", lambda world: world.broker_programs, is_server),
+    "driver": Victim("a receiver's driver", lambda world: world.receivers, is_asked=True),
+    "jvm": Victim("a driver's JVM", lambda world: world.receivers, _is_java),
+    "python-worker": Victim("a Python worker of Spark", _spark, _is_python_worker),
+    "python-daemon": Victim("what Python workers are forked from", _spark, _forks_workers),
+    "master": Victim("the master of Spark's cluster", _of("master"), None, _ON_SPARK, True),
+    "spark-worker": Victim("a worker of Spark's cluster", _of("worker"), None, _ON_SPARK, True),
+    "executor": Victim(
+        "a JVM of Spark's cluster", lambda world: world.spark_programs, _is_java, _ON_SPARK
     ),
 }
-_WORDS = {
-    "shipper": "a shipper",
-    "broker": "a broker's logbroker",
-    "server": "a nats-server",
-    "driver": "a receiver's driver",
-    "jvm": "a driver's JVM",
-    "python-worker": "a Python worker of Spark",
-    "python-daemon": "what Python workers are forked from",
-    "master": "the master of Spark's cluster",
-    "spark-worker": "a worker of Spark's cluster",
-    "executor": "a JVM of Spark's cluster",
-}
-_ASKED = ("shipper", "broker", "driver", "spark-worker", "master")
-
-KINDS = (
-    *(
-        FaultKind(Kind(f"kill-{name}", weight=2.0, needs=needs), _kill(choose, _WORDS[name]))
-        for name, (choose, needs) in _VICTIMS.items()
-    ),
-    *(
-        FaultKind(Kind(f"stop-{name}", lasts=(0.2, 12.0), needs=needs), _stop(choose, _WORDS[name]))
-        for name, (choose, needs) in _VICTIMS.items()
-    ),
-    *(
-        FaultKind(
-            Kind(f"end-{name}", needs=_VICTIMS[name][1]),
-            _terminate(_VICTIMS[name][0], _WORDS[name]),
+for _name, _victim in _VICTIMS.items():
+    _needs, _whom = _victim.needs, _victim.words
+    FAMILY.add(
+        f"kill-{_name}",
+        _kill(_victim),
+        (0.0, 0.0),
+        *_needs,
+        words=f"SIGKILL to {_whom}.",
+        weight=2.0,
+    )
+    FAMILY.add(
+        f"stop-{_name}",
+        _stop(_victim),
+        (0.2, 12.0),
+        *_needs,
+        words=f"SIGSTOP to {_whom}, SIGCONT later.",
+    )
+    if _victim.is_asked:
+        FAMILY.add(
+            f"end-{_name}",
+            _terminate(_victim),
+            (0.0, 0.0),
+            *_needs,
+            words=f"SIGTERM to {_whom}, in the middle of things.",
         )
-        for name in _ASKED
-    ),
-)

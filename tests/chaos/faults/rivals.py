@@ -1,23 +1,29 @@
 """Faults of ownership: two of what may be only one, owners that stand still or change places. Nothing is stored twice."""
 
 import os
-import random
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind
+from tests.chaos.faults.fault import (
+    Act,
+    CannotStrike,
+    Chance,
+    End,
+    Family,
+    one_that_runs,
+)
 from tests.chaos.program import Program
-from tests.chaos.schedule import Kind
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["KINDS"]
+__all__ = ["FAMILY"]
 
+FAMILY = Family()
 _SECONDS = 90.0  # one of two has found out by then, whatever else happens
 _SECONDS_ON_SPARK = 240.0  # where a second one has to be given executors first
 _KEPT_OUT = "on this machine; stop it, or use --take-over"
@@ -31,7 +37,8 @@ _LOST = "; this one goes on with its others"
 _STANDBY = "--standby"
 
 
-def _second_shipper(world: "World", chance: random.Random) -> End:
+@FAMILY.kind((0.5, 6.0))
+def second_shipper(world: "World", chance: Chance) -> End:
     """Start a second shipper of a host: one of the two ends with 78, and is put back."""
     first = chance.choice(world.hosts).shipper
     if first is None or not first.is_running():
@@ -46,12 +53,13 @@ def _second_shipper(world: "World", chance: random.Random) -> End:
     return end
 
 
-def _second_receiver(world: "World", chance: random.Random) -> End:
+@FAMILY.kind((0.5, 12.0))
+def second_receiver(world: "World", chance: Chance) -> End:
     """Start a second receiver that does not stand by: the first is fenced, and put back.
 
     Where the two start at the same moment each may lose some partitions to the other, and both go on.
     """
-    first = _running(world.receivers, chance)
+    first = one_that_runs(world.receivers, chance)
     begin = len(first.process.said())
     second = _beside(world, first, _name(first, chance), {_STANDBY: None})
 
@@ -69,9 +77,10 @@ def _second_receiver(world: "World", chance: random.Random) -> End:
     return end
 
 
-def _misplaced_receiver(world: "World", chance: random.Random) -> End:
+@FAMILY.kind((0.5, 6.0))
+def misplaced_receiver(world: "World", chance: Chance) -> End:
     """Start one with a state folder of its own: it must refuse the files, as it cannot know how far they are."""
-    first = _running(world.receivers, chance)
+    first = one_that_runs(world.receivers, chance)
     name = _name(first, chance)
     state = world.receiver_state.with_name(f"state of {name}")
     second = _beside(world, first, name, {_STANDBY: None, "--state-dir": state})
@@ -84,16 +93,18 @@ def _misplaced_receiver(world: "World", chance: random.Random) -> End:
     return end
 
 
-def _third_receiver(world: "World", chance: random.Random) -> End:
+@FAMILY.kind((2.0, 15.0), "standby")
+def third_receiver(world: "World", chance: Chance) -> End:
     """Have a third one stand by, and go."""
-    first = _running(world.receivers, chance)
+    first = one_that_runs(world.receivers, chance)
     third = _beside(world, first, _name(first, chance), {})
     return lambda: world.supervisor.dismiss(third)
 
 
-def _frozen_receiver(world: "World", chance: random.Random) -> End:
+@FAMILY.kind((1.0, 15.0))
+def freeze_receiver(world: "World", chance: Chance) -> End:
     """Stop a receiver with all that it has started: a zombie, when somebody takes over meanwhile."""
-    stopped = _running(world.receivers, chance).process.tree()
+    stopped = one_that_runs(world.receivers, chance).process.tree()
     for pid in stopped:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
@@ -107,64 +118,60 @@ def _frozen_receiver(world: "World", chance: random.Random) -> End:
     return end
 
 
-def _at_once(number: int) -> Act:
-    def act(world: "World", chance: random.Random) -> None:
-        """End all receivers and have them start at the same moment."""
-        programs = list(world.receivers)
-        for program in programs:
-            program.hold()
-        try:
-            for program in programs:
-                with suppress(ProcessLookupError):
-                    os.kill(program.process.pid, number)
-            world.supervisor.wait(
-                "the receivers have ended",
-                lambda: not any(program.is_running() for program in programs),
-                _SECONDS,
-            )
-        finally:
-            for program in programs:
-                program.release()
-
-    return act
-
-
-def _ping_pong(world: "World", chance: random.Random) -> None:
-    """Have the receivers change places again and again, before they have settled."""
-    for _ in range(chance.randint(3, 6)):
-        with suppress(CannotStrike, ProcessLookupError):
-            number = chance.choice((signal.SIGTERM, signal.SIGKILL))
-            os.kill(_running(world.receivers, chance).process.pid, number)
-        time.sleep(chance.uniform(0.3, 5.0))
-
-
-def _all_anew(world: "World", chance: random.Random) -> None:
-    """End all programs at once, as an upgrade does, and start them in any order."""
-    programs = [*world.shippers, *world.receivers, *world.spark_programs]
-    programs += [broker.program for broker in world.brokers]
-    chance.shuffle(programs)
+def _end_and_start(
+    world: "World", programs: list[Program], number: int, pauses: Iterable[float]
+) -> None:
+    """End programs at once and have them start again, each after the pause behind the one before."""
     for program in programs:
         program.hold()
     try:
         for program in programs:
-            program.process.terminate()
+            with suppress(ProcessLookupError):
+                os.kill(program.process.pid, number)
         world.supervisor.wait(
             "all have ended", lambda: not any(one.is_running() for one in programs), _SECONDS
         )
     finally:
-        for program in programs:
+        for program, pause in zip(programs, pauses, strict=False):
             program.release()
-            time.sleep(chance.uniform(0.0, 0.6))
+            time.sleep(pause)
 
 
-def _running(programs: Sequence[Program], chance: random.Random) -> Program:
-    running = [program for program in programs if program.is_running()]
-    if not running:
-        raise CannotStrike("none runs just now")
-    return chance.choice(running)
+def _at_once(number: int) -> Act:
+    def act(world: "World", _: Chance) -> None:
+        _end_and_start(world, list(world.receivers), number, [0.0] * len(world.receivers))
+
+    return act
 
 
-def _name(first: Program, chance: random.Random) -> str:
+@FAMILY.kind((0.0, 0.0), "standby")
+def ping_pong(world: "World", chance: Chance) -> None:
+    """Have the receivers change places again and again, before they have settled."""
+    for _ in range(chance.randint(3, 6)):
+        with suppress(CannotStrike, ProcessLookupError):
+            number = chance.choice((signal.SIGTERM, signal.SIGKILL))
+            os.kill(one_that_runs(world.receivers, chance).process.pid, number)
+        time.sleep(chance.uniform(0.3, 5.0))
+
+
+@FAMILY.kind()
+def all_anew(world: "World", chance: Chance) -> None:
+    """End all programs at once, as an upgrade does, and start them in any order."""
+    programs = [*world.shippers, *world.receivers, *world.spark_programs, *world.broker_programs]
+    chance.shuffle(programs)
+    pauses = [chance.uniform(0.0, 0.6) for _ in programs]
+    _end_and_start(world, programs, signal.SIGTERM, pauses)
+
+
+for _name_, _number in {
+    "receivers-end-at-once": signal.SIGTERM,
+    "receivers-die-at-once": signal.SIGKILL,
+}.items():
+    _words = "End all receivers and have them start at the same moment."
+    FAMILY.add(_name_, _at_once(_number), words=_words)
+
+
+def _name(first: Program, chance: Chance) -> str:
     return f"{first.name}-rival-{chance.randrange(1 << 24):06x}"
 
 
@@ -207,20 +214,3 @@ def _put_back(program: Program) -> None:
     """Start one again that was taken over from; who has refused for another reason is not ours to start."""
     if program.refused and any(words in program.refused.words for words in _FENCED):
         program.go_on()
-
-
-def _kind(name: str, act: Act, lasts: tuple[float, float] = (0.0, 0.0), *needs: str) -> FaultKind:
-    return FaultKind(Kind(name, lasts=lasts, needs=frozenset(needs)), act)
-
-
-KINDS = (
-    _kind("second-shipper", _second_shipper, (0.5, 6.0)),
-    _kind("second-receiver", _second_receiver, (0.5, 12.0)),
-    _kind("misplaced-receiver", _misplaced_receiver, (0.5, 6.0)),
-    _kind("third-receiver", _third_receiver, (2.0, 15.0), "standby"),
-    _kind("freeze-receiver", _frozen_receiver, (1.0, 15.0)),
-    _kind("receivers-end-at-once", _at_once(signal.SIGTERM)),
-    _kind("receivers-die-at-once", _at_once(signal.SIGKILL)),
-    _kind("ping-pong", _ping_pong, (0.0, 0.0), "standby"),
-    _kind("all-anew", _all_anew),
-)

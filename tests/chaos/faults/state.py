@@ -5,7 +5,6 @@ may be wrong in silence. `tests.chaos.faults.stores` does the same to the stores
 """
 
 import os
-import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -26,42 +25,50 @@ from broker.wire.streams import (
 )
 from broker.wire.subjects import consumer_name, partition_filter
 from tests.chaos.commands import insist
-from tests.chaos.faults.fault import Act, CannotStrike, End, FaultKind, dead
+from tests.chaos.faults.fault import Act, CannotStrike, Chance, End, Family, dead
 from tests.chaos.operating import HarmedEntry
-from tests.chaos.schedule import Kind
 
 if TYPE_CHECKING:
-    from tests.chaos.host import Host
-    from tests.chaos.world import World
+    from tests.chaos.world import Host, World
 
-__all__ = ["KINDS"]
+__all__ = ["FAMILY"]
 
+FAMILY = Family()
 _SECONDS = 10.0
+_OF_MARKS = "Harm the mark of a folder of the receivers, under their hands or while they are dead."
+_OF_POSITIONS = "Harm the snapshot of a host's positions, while its shipper runs or is dead, and start the shipper again."
+_OF_ENTRIES = "Change the entry of a partition in the bucket of offsets."
+_OF_BUCKETS = "Take away a bucket, or how many partitions there are; an operator has `logbroker apply` make it again."
+_OF_CONSUMERS = "Do something to the consumer of a partition, with other hands."
 _MEANWHILE = (1.0, 4.0)  # seconds in which things go on before an older copy is put back
 
-Harm = Callable[[bytes, random.Random], bytes | None]
+Harm = Callable[[bytes, Chance], bytes | None]
 """What becomes of a content, None for no content."""
+Snapshot = Callable[["World", "Host", Chance], None]
+"""What is done to the snapshot of a host's positions."""
+Change = Callable[["World", int, Chance], bytes | None]
+"""What becomes of the entry of a partition, None for no entry."""
 
 
-def _gone(_: bytes, __: random.Random) -> None:
+def _gone(_: bytes, __: Chance) -> None:
     return None
 
 
-def _cut(content: bytes, chance: random.Random) -> bytes:
+def _cut(content: bytes, chance: Chance) -> bytes:
     return content[: chance.randrange(len(content))]
 
 
-def _flipped(content: bytes, chance: random.Random) -> bytes:
+def _flipped(content: bytes, chance: Chance) -> bytes:
     changed = bytearray(content)
     changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
     return bytes(changed)
 
 
-def _garbled(content: bytes, chance: random.Random) -> bytes:
+def _garbled(content: bytes, chance: Chance) -> bytes:
     return chance.randbytes(len(content))
 
 
-def _damage(path: Path, harm: Harm, chance: random.Random) -> None:
+def _damage(path: Path, harm: Harm, chance: Chance) -> None:
     """Do harm to a file where it stands: its inode and its length stay, unless it is gone or cut."""
     try:
         content = path.read_bytes()
@@ -81,8 +88,7 @@ def _damage(path: Path, harm: Harm, chance: random.Random) -> None:
 
 
 def _mark(harm: Harm, *, is_dead: bool) -> Act:
-    def act(world: "World", chance: random.Random) -> None:
-        """Harm the mark of a folder of the receivers, under their hands or while they are dead."""
+    def act(world: "World", chance: Chance) -> None:
         world.operator.on_duty.set()
         path = chance.choice((world.output, world.receiver_state)) / ".place"
         with dead(world) if is_dead else nullcontext():
@@ -91,11 +97,8 @@ def _mark(harm: Harm, *, is_dead: bool) -> Act:
     return act
 
 
-def _shipper(harm: Callable[["World", "Host", random.Random], None]) -> Act:
-    """Do harm to the snapshot of a host's positions, while its shipper runs or is dead; it is started again in both cases."""
-
-    def act(world: "World", chance: random.Random) -> None:
-        """Harm the snapshot of a host's positions, while its shipper runs or is dead, and start the shipper again."""
+def _shipper(harm: Snapshot) -> Act:
+    def act(world: "World", chance: Chance) -> None:
         host = chance.choice([host for host in world.hosts if host.shipper])
         assert host.shipper
         with host.shipper.held():
@@ -116,29 +119,22 @@ def _positions(world: "World", host: "Host") -> bytes:
     return entry.value
 
 
-def _harmed_positions(harm: Harm) -> Callable[["World", "Host", random.Random], None]:
-    def change(world: "World", host: "Host", chance: random.Random) -> None:
+def _harmed_positions(harm: Harm) -> Snapshot:
+    def change(world: "World", host: "Host", chance: Chance) -> None:
         left = harm(_positions(world, host), chance)
         world.write_entry(POSITIONS_BUCKET, positions_key(host.name), left)
 
     return change
 
 
-def _older_positions(world: "World", host: "Host", chance: random.Random) -> None:
+def _older_positions(world: "World", host: "Host", chance: Chance) -> None:
     older = _positions(world, host)
     time.sleep(chance.uniform(*_MEANWHILE))
     world.write_entry(POSITIONS_BUCKET, positions_key(host.name), older)
 
 
-Change = Callable[["World", int, random.Random], bytes | None]
-"""What becomes of the entry of a partition, None for no entry."""
-
-
 def _entry(change: Change) -> Act:
-    """Change the entry of a partition, while its receiver runs or while it is dead."""
-
-    def act(world: "World", chance: random.Random) -> None:
-        """Change the entry of a partition in the bucket of offsets."""
+    def act(world: "World", chance: Chance) -> None:
         world.operator.on_duty.set()
         number = chance.choice(world.partitions_in_use)
         if number in world.operator.stores:
@@ -170,14 +166,14 @@ def _harmed_entry(harm: Harm) -> Change:
     return lambda world, partition, chance: harm(_newest(world, partition), chance)
 
 
-def _older_entry(world: "World", partition: int, chance: random.Random) -> bytes:
+def _older_entry(world: "World", partition: int, chance: Chance) -> bytes:
     older = [revision.value for revision in _revisions(world, partition)[:-1] if revision.value]
     if not older:
         raise CannotStrike("there is no older revision")
     return chance.choice(older)
 
 
-def _moved_entry(world: "World", partition: int, chance: random.Random) -> bytes:
+def _moved_entry(world: "World", partition: int, chance: Chance) -> bytes:
     offset = Offset.decode(_newest(world, partition))
     by = chance.choice([-1, 1]) * chance.choice([1, 8, 100])
     return replace(offset, next=max(1, offset.next + by)).encode()
@@ -195,10 +191,7 @@ def _newest(world: "World", partition: int) -> bytes:
 
 
 def _configured(value: bytes | None) -> Act:
-    """Take away how many partitions there are; an operator has `logbroker apply` say it again."""
-
-    def act(world: "World", _: random.Random) -> End:
-        """Take away how many partitions there are."""
+    def act(world: "World", _: Chance) -> End:
         world.write_entry(CONFIG_BUCKET, PARTITIONS_KEY, value)
 
         def end() -> None:
@@ -211,8 +204,7 @@ def _configured(value: bytes | None) -> Act:
 
 
 def _no_bucket(name: str) -> Act:
-    def act(world: "World", _: random.Random) -> End:
-        """Delete the bucket of all offsets, or of all positions; an operator has `logbroker apply` make it again."""
+    def act(world: "World", _: Chance) -> End:
         world.operator.on_duty.set()
         world.ask(lambda c: c.api(f"STREAM.DELETE.KV_{name}"))
 
@@ -224,23 +216,20 @@ def _no_bucket(name: str) -> Act:
     return act
 
 
-def _consumer(change: Callable[["World", str, random.Random], None]) -> Act:
-    """Do something to the consumer of a partition, with other hands."""
-
-    def act(world: "World", chance: random.Random) -> None:
-        """Do something to the consumer of a partition, with other hands."""
+def _consumer(change: Callable[["World", str, Chance], None]) -> Act:
+    def act(world: "World", chance: Chance) -> None:
         world.operator.on_duty.set()
         change(world, consumer_name(chance.choice(world.partitions_in_use)), chance)
 
     return act
 
 
-def _delete_consumer(world: "World", name: str, _: random.Random) -> None:
+def _delete_consumer(world: "World", name: str, _: Chance) -> None:
     with _there_is_none():
         world.ask(lambda c: c.api(f"CONSUMER.DELETE.{STREAM}.{name}"), _SECONDS)
 
 
-def _change_consumer(world: "World", name: str, chance: random.Random) -> None:
+def _change_consumer(world: "World", name: str, chance: Chance) -> None:
     changes: list[dict[str, object]] = [
         {"ack_wait": 5_000_000_000},
         {"max_ack_pending": 1000},
@@ -254,7 +243,7 @@ def _change_consumer(world: "World", name: str, chance: random.Random) -> None:
         world.ask(lambda c: c.api(f"CONSUMER.CREATE.{STREAM}.{name}", body), _SECONDS)
 
 
-def _pause_consumer(world: "World", name: str, _: random.Random) -> None:
+def _pause_consumer(world: "World", name: str, _: Chance) -> None:
     with _there_is_none():
         until = {"pause_until": "2100-01-01T00:00:00Z"}
         world.ask(lambda c: c.api(f"CONSUMER.PAUSE.{STREAM}.{name}", until), _SECONDS)
@@ -271,23 +260,19 @@ def _there_is_none() -> Iterator[None]:
 _DAMAGES: dict[str, Harm] = {"deleted": _gone, "truncated": _cut, "flipped": _flipped}
 _DAMAGES_OF_POSITIONS: dict[str, Harm] = {"deleted": _gone, "truncated": _cut, "garbled": _garbled}
 """None that only changes a number: the broker's own checksums keep what it stores from that."""
-
-
-def _acts() -> Iterator[tuple[str, Act]]:
-    for damage, harm in _DAMAGES.items():
-        yield f"mark-{damage}", _mark(harm, is_dead=True)
-        yield f"mark-{damage}-live", _mark(harm, is_dead=False)
-        yield f"entry-{damage}", _entry(_harmed_entry(harm))
-    for damage, harm in _DAMAGES_OF_POSITIONS.items():
-        yield f"positions-{damage}", _shipper(_harmed_positions(harm))
-    yield "positions-older", _shipper(_older_positions)
-    yield "entry-older", _entry(_older_entry)
-    yield "entry-moved", _entry(_moved_entry)
-    yield "consumer-deleted", _consumer(_delete_consumer)
-    yield "consumer-changed", _consumer(_change_consumer)
-    yield "consumer-paused", _consumer(_pause_consumer)
-
-
+_ENTRIES: dict[str, Change] = {
+    **{damage: _harmed_entry(harm) for damage, harm in _DAMAGES.items()},
+    **{"older": _older_entry, "moved": _moved_entry},
+}
+_POSITIONS: dict[str, Snapshot] = {
+    **{damage: _harmed_positions(harm) for damage, harm in _DAMAGES_OF_POSITIONS.items()},
+    "older": _older_positions,
+}
+_CONSUMERS = {
+    "deleted": _delete_consumer,
+    "changed": _change_consumer,
+    "paused": _pause_consumer,
+}
 _LATER = {
     "partitions-deleted": _configured(None),
     "partitions-garbled": _configured(b"\x03\xff"),
@@ -295,7 +280,14 @@ _LATER = {
     "positions-bucket-deleted": _no_bucket(POSITIONS_BUCKET),
 }
 
-KINDS = (
-    *(FaultKind(Kind(name, weight=0.3), act) for name, act in _acts()),
-    *(FaultKind(Kind(name, lasts=(1.0, 12.0), weight=0.3), act) for name, act in _LATER.items()),
-)
+for _name, _harm in _DAMAGES.items():
+    FAMILY.add(f"mark-{_name}", _mark(_harm, is_dead=True), words=_OF_MARKS, weight=0.3)
+    FAMILY.add(f"mark-{_name}-live", _mark(_harm, is_dead=False), words=_OF_MARKS, weight=0.3)
+for _name, _change in _ENTRIES.items():
+    FAMILY.add(f"entry-{_name}", _entry(_change), words=_OF_ENTRIES, weight=0.3)
+for _name, _snapshot in _POSITIONS.items():
+    FAMILY.add(f"positions-{_name}", _shipper(_snapshot), words=_OF_POSITIONS, weight=0.3)
+for _name, _what in _CONSUMERS.items():
+    FAMILY.add(f"consumer-{_name}", _consumer(_what), words=_OF_CONSUMERS, weight=0.3)
+for _name, _act in _LATER.items():
+    FAMILY.add(_name, _act, (1.0, 12.0), words=_OF_BUCKETS, weight=0.3)

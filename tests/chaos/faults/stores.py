@@ -6,7 +6,6 @@ store is always brought back: by its spans, what the files have since would be t
 """
 
 import os
-import random
 import sqlite3
 import tempfile
 import time
@@ -20,51 +19,51 @@ from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.storage.position import Batch, Damaged
 from receiver.storage.store import Store, path_of
-from tests.chaos.faults.fault import Act, CannotStrike, FaultKind, dead
+from tests.chaos.faults.fault import Act, CannotStrike, Chance, Family, dead
 from tests.chaos.operating import HarmedStore, put
-from tests.chaos.schedule import Kind
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["KINDS"]
+__all__ = ["FAMILY"]
 
+FAMILY = Family()
 _MEANWHILE = (1.0, 8.0)  # seconds in which things go on before an older copy is put back
 
-Harm = Callable[[Path, random.Random], None]
+Harm = Callable[[Path, Chance], None]
 
 
-def _deleted(path: Path, _: random.Random) -> None:
+def _deleted(path: Path, _: Chance) -> None:
     """Delete the store of a partition between two starts."""
     path.unlink()
 
 
-def _truncated(path: Path, chance: random.Random) -> None:
+def _truncated(path: Path, chance: Chance) -> None:
     """Cut the store of a partition between two starts."""
     os.truncate(path, chance.randrange(1, path.stat().st_size))
 
 
-def _emptied(path: Path, _: random.Random) -> None:
+def _emptied(path: Path, _: Chance) -> None:
     """Empty the store of a partition between two starts."""
     os.truncate(path, 0)
 
 
-def _garbled(path: Path, chance: random.Random) -> None:
+def _garbled(path: Path, chance: Chance) -> None:
     """Fill the store of a partition with other bytes between two starts."""
     path.write_bytes(chance.randbytes(path.stat().st_size))
 
 
 def _harmed(harm: Harm) -> Act:
-    def act(world: "World", chance: random.Random) -> None:
+    def act(world: "World", chance: Chance) -> None:
         number = _chosen(world, chance)
         with dead(world):
             _strike(world, number, chance, lambda path: harm(path, chance), may_be_lost=True)
 
-    act.__doc__ = harm.__doc__
     return act
 
 
-def _older(world: "World", chance: random.Random) -> None:
+@FAMILY.kind(weight=0.4)
+def store_older(world: "World", chance: Chance) -> None:
     """Put back an older copy of the store of a partition between two starts."""
     number = _chosen(world, chance)
     with dead(world):
@@ -77,7 +76,8 @@ def _older(world: "World", chance: random.Random) -> None:
         _strike(world, number, chance, lambda path: put(path, older))
 
 
-def _older_under_log(world: "World", chance: random.Random) -> None:
+@FAMILY.kind(weight=0.4)
+def store_older_under_log(world: "World", chance: Chance) -> None:
     """Put back an older copy of the store of a partition, and leave the log of writes of the newer one beside it."""
     number = _chosen(world, chance)
     path = path_of(world.receiver_state, number)
@@ -111,7 +111,7 @@ def _rows(store: bytes, log: bytes = b"") -> list[list[tuple[object, ...]]] | No
     return None
 
 
-def _chosen(world: "World", chance: random.Random) -> int:
+def _chosen(world: "World", chance: Chance) -> int:
     world.operator.on_duty.set()
     return chance.choice(world.partitions_in_use)
 
@@ -119,7 +119,7 @@ def _chosen(world: "World", chance: random.Random) -> int:
 def _strike(
     world: "World",
     number: int,
-    chance: random.Random,
+    chance: Chance,
     harm: Callable[[Path], None],
     *,
     may_be_lost: bool = False,
@@ -192,14 +192,11 @@ def _is_settled(world: "World", number: int) -> bool:
     return not closed and lengths == _lives(world, number)
 
 
-KINDS = tuple(
-    FaultKind(Kind(name, weight=0.4), act)
-    for name, act in {
-        "store-deleted": _harmed(_deleted),
-        "store-truncated": _harmed(_truncated),
-        "store-emptied": _harmed(_emptied),
-        "store-garbled": _harmed(_garbled),
-        "store-older": _older,
-        "store-older-under-log": _older_under_log,
-    }.items()
-)
+for _name, _harm in {
+    "deleted": _deleted,
+    "truncated": _truncated,
+    "emptied": _emptied,
+    "garbled": _garbled,
+}.items():
+    _words = _harm.__doc__ or ""
+    FAMILY.add(f"store-{_name}", _harmed(_harm), words=_words, weight=0.4)

@@ -4,11 +4,10 @@ Receivers stand still meanwhile, and shippers where the stream itself goes: what
 known exactly.
 """
 
-import random
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from broker.app.exits import OperatorError
@@ -17,140 +16,35 @@ from broker.inspect.get import get_message
 from broker.inspect.message import StoredMessage
 from broker.wire.streams import STREAM
 from tests.chaos.commands import insist
-from tests.chaos.faults.fault import CannotStrike, FaultKind
+from tests.chaos.faults.fault import CannotStrike, Chance, Family, dead, held
 from tests.chaos.losses import Destroyed
-from tests.chaos.program import Program
-from tests.chaos.ranges import Range
-from tests.chaos.schedule import Kind
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["KINDS", "destroyed_with"]
+__all__ = ["FAMILY", "destroyed_with"]
 
+FAMILY = Family()
 _TURNS = threading.Lock()
 _PATIENCE = 60.0  # seconds
 _BACKLOG = (1.5, 5.0)  # seconds that receivers are away before anything goes
 _SHORT = (5.0, 15.0)  # seconds
 
 
-def purge_all(world: "World", chance: random.Random) -> None:
-    """Purge everything while receivers are away, through the API as any NATS tool does."""
-    with _away(world, chance):
-        doomed = _unreceived(world)
-        until = _known(doomed)[-1].sequence + 1
-        _destroy(world, doomed, lambda c: c.api(f"STREAM.PURGE.{STREAM}", {"seq": until}))
-
-
-def purge_host(world: "World", chance: random.Random) -> None:
-    """Purge one host's lines with `logbroker purge`."""
-    host = chance.choice(world.hosts).name
-    with _away(world, chance):
-        before = _unreceived(world)
-        until = _known(before)[-1].sequence + 1
-        words = ("purge", "--host", host, "--until-seq", str(until), "--yes", *world.admin_words)
-        insist("logbroker", *words)
-        left = {message.sequence for message in _unreceived(world)}
-        world.destroyed += destroyed_with(m for m in before if m.sequence not in left)
-
-
-def purge_part(world: "World", chance: random.Random) -> None:
-    """Purge what is below a sequence, in the middle of what no receiver has."""
-    with _away(world, chance):
-        waiting = _known(_unreceived(world))
-        until = chance.choice(waiting).sequence + 1
-        doomed = [message for message in waiting if message.sequence < until]
-        _destroy(world, doomed, lambda c: c.api(f"STREAM.PURGE.{STREAM}", {"seq": until}))
-
-
-def remove_some(world: "World", chance: random.Random) -> None:
-    """Remove single messages that no receiver has."""
-    with _away(world, chance):
-        waiting = _known(_unreceived(world))
-        for message in chance.sample(waiting, k=min(len(waiting), chance.randint(1, 4))):
-            words = ("rm", "--seq", str(message.sequence), "--yes", *world.admin_words)
-            insist("logbroker", *words)
-            world.destroyed += destroyed_with([message])
-
-
-def overtake(world: "World", chance: random.Random) -> None:
-    """Have retention (a limit of messages) pass receivers that are away, and lift it again."""
-    with _away(world, chance), _still(world.shippers):
-        waiting = _known(_unreceived(world))
-        kept = chance.randint(1, len(waiting))
-        words = ("--yes", "--max-msgs", str(kept), "--discard", "old", *world.admin_words)
-        insist("logbroker", "apply", *words)
-        left = {message.sequence for message in _unreceived(world)}
-        world.destroyed += destroyed_with(m for m in waiting if m.sequence not in left)
-        lifted = ("--yes", "--max-msgs", "-1", "--discard", "new", *world.admin_words)
-        insist("logbroker", "apply", *lifted)
-
-
-def expire(world: "World", chance: random.Random) -> None:
-    """Have retention by age pass receivers that are away, and give lines their time again."""
-    with _away(world, chance), _still(world.shippers):
-        waiting = _known(_unreceived(world))
-        insist("logbroker", "apply", "--yes", "--max-age", "1s", *world.admin_words)
-        some = chance.choice(waiting).sequence
-        world.supervisor.wait("lines grow old", lambda: _begin(world) > some, seconds=_PATIENCE)
-        insist("logbroker", "apply", "--yes", "--max-age", "1d", *world.admin_words)
-        left = {message.sequence for message in _unreceived(world)}
-        world.destroyed += destroyed_with(m for m in waiting if m.sequence not in left)
-
-
-def run_short(world: "World", chance: random.Random) -> None:
-    """Give the stream so little space for a while that retention purges all the time and hosts wait; nothing is lost by it."""
-    limit = ("--max-msgs", str(chance.randint(20, 200)), "--discard", "new")
-    with _TURNS:
-        insist("logbroker", "apply", "--yes", *limit, *world.admin_words)
-        time.sleep(chance.uniform(*_SHORT))
-        insist("logbroker", "apply", "--yes", "--max-msgs", "-1", *world.admin_words)
-
-
-def _begin(world: "World") -> int:
-    return int(world.ask(_state)["first_seq"])
-
-
-async def _state(connection: Connection) -> dict[str, Any]:
-    return dict((await connection.api(f"STREAM.INFO.{STREAM}"))["state"])
-
-
-def make_anew(world: "World", chance: random.Random) -> None:
-    """Delete the stream with all that nobody has received, and make it again."""
-    world.operator.on_duty.set()
-    with _away(world, chance), _still(world.shippers):
-        doomed = _unreceived(world)
-        _destroy(world, doomed, lambda c: c.api(f"STREAM.DELETE.{STREAM}"))
-        insist("logbroker", "apply", "--yes", *world.admin_words)
-
-
-def _known(messages: list[StoredMessage]) -> list[StoredMessage]:
-    if not messages:
-        raise CannotStrike("everything has been received")
-    return messages
-
-
 @contextmanager
-def _away(world: "World", chance: random.Random) -> Iterator[None]:
-    """Have all receivers dead for a while, tasks and all, so that lines gather which nobody has; one fault at a time."""
-    with ExitStack() as stack:
-        stack.enter_context(_TURNS)
-        for receiver in world.receivers:
-            stack.enter_context(receiver.held())
-            receiver.process.kill()
-        stack.enter_context(world.locked())
+def _away(world: "World", chance: Chance) -> Iterator[list[StoredMessage]]:
+    """Have all receivers dead for a while, so that lines gather which nobody has, and yield these; one fault at a time."""
+    with _TURNS, dead(world):
         time.sleep(chance.uniform(*_BACKLOG))
-        yield
+        if not (waiting := _unreceived(world)):
+            raise CannotStrike("everything has been received")
+        yield waiting
 
 
-@contextmanager
-def _still(programs: list[Program]) -> Iterator[None]:
-    """Have programs stand still."""
-    with ExitStack() as stack:
-        for program in programs:
-            stack.enter_context(program.held())
-            program.process.kill()
-        yield
+def _lost(world: "World", before: Iterable[StoredMessage]) -> None:
+    """Note what is not there any more of what was."""
+    left = {message.sequence for message in _unreceived(world)}
+    world.destroyed += destroyed_with(m for m in before if m.sequence not in left)
 
 
 def _unreceived(world: "World") -> list[StoredMessage]:
@@ -159,19 +53,35 @@ def _unreceived(world: "World") -> list[StoredMessage]:
 
     async def read(connection: Connection) -> list[StoredMessage]:
         state = await _state(connection)
-        first = max(int(state["first_seq"]), min(offsets.values()))
+        end = int(state["last_seq"]) + 1
+        # an offset behind the end is one of a stream that was there before
+        begins = {number: at if at <= end else 1 for number, at in offsets.items()}
         found: list[StoredMessage] = []
-        for sequence in range(first, int(state["last_seq"]) + 1):
+        for sequence in range(max(int(state["first_seq"]), min(begins.values())), end):
             try:
                 message = await get_message(connection, STREAM, sequence)
             except OperatorError:
                 continue  # that's fine: it was removed before
             partition = message.subject.partition if message.subject else 0
-            if sequence >= offsets.get(partition, 1):
+            if sequence >= begins.get(partition, 1):
                 found.append(message)
         return found
 
     return world.ask(read)
+
+
+async def _state(connection: Connection) -> dict[str, Any]:
+    return dict((await connection.api(f"STREAM.INFO.{STREAM}"))["state"])
+
+
+def destroyed_with(messages: Iterable[StoredMessage]) -> list[Destroyed]:
+    """Return what is destroyed with messages, section by section."""
+    return [
+        Destroyed(message.host, one.span.file, one.span.start, lines)
+        for message in messages
+        if message.sections  # no claim, nor a plain client's
+        for one, (_, lines) in zip(message.sections, message.parts(), strict=True)
+    ]
 
 
 def _destroy(
@@ -183,27 +93,86 @@ def _destroy(
     world.destroyed += destroyed_with(doomed)
 
 
-def destroyed_with(messages: Iterable[StoredMessage]) -> list[Destroyed]:
-    """Return what is destroyed with messages, section by section."""
-    return [
-        Destroyed(message.host, path, one.span.file, Range(one.span.start, one.span.end), lines)
-        for message in messages
-        if message.sections  # no claim, nor a plain client's
-        for one, (path, lines) in zip(message.sections, message.parts(), strict=True)
-    ]
+@FAMILY.kind(destroys=True)
+def purge_all(world: "World", chance: Chance) -> None:
+    """Purge everything while receivers are away, through the API as any NATS tool does."""
+    with _away(world, chance) as doomed:
+        until = doomed[-1].sequence + 1
+        _destroy(world, doomed, lambda c: c.api(f"STREAM.PURGE.{STREAM}", {"seq": until}))
 
 
-_ACTS = {
-    "purge-all": purge_all,
-    "purge-host": purge_host,
-    "purge-part": purge_part,
-    "remove-messages": remove_some,
-    "overtake-by-limit": overtake,
-    "overtake-by-age": expire,
-    "make-stream-anew": make_anew,
-}
+@FAMILY.kind(destroys=True)
+def purge_host(world: "World", chance: Chance) -> None:
+    """Purge one host's lines with `logbroker purge`."""
+    host = chance.choice(world.hosts).name
+    with _away(world, chance) as before:
+        until = str(before[-1].sequence + 1)
+        words = ("purge", "--host", host, "--until-seq", until, "--yes", *world.admin_words)
+        insist("logbroker", *words)
+        _lost(world, before)
 
-KINDS = (
-    *(FaultKind(Kind(name, destroys=True), act) for name, act in _ACTS.items()),
-    FaultKind(Kind("short-of-space"), run_short),
-)
+
+@FAMILY.kind(destroys=True)
+def purge_part(world: "World", chance: Chance) -> None:
+    """Purge what is below a sequence, in the middle of what no receiver has."""
+    with _away(world, chance) as waiting:
+        until = chance.choice(waiting).sequence + 1
+        doomed = [message for message in waiting if message.sequence < until]
+        _destroy(world, doomed, lambda c: c.api(f"STREAM.PURGE.{STREAM}", {"seq": until}))
+
+
+@FAMILY.kind(destroys=True)
+def remove_messages(world: "World", chance: Chance) -> None:
+    """Remove single messages that no receiver has."""
+    with _away(world, chance) as waiting:
+        for message in chance.sample(waiting, k=min(len(waiting), chance.randint(1, 4))):
+            words = ("rm", "--seq", str(message.sequence), "--yes", *world.admin_words)
+            insist("logbroker", *words)
+            world.destroyed += destroyed_with([message])
+
+
+@FAMILY.kind(destroys=True)
+def overtake_by_limit(world: "World", chance: Chance) -> None:
+    """Have retention (a limit of messages) pass receivers that are away, and lift it again."""
+    with _away(world, chance), held(world.shippers, kill=True):
+        waiting = _unreceived(world)
+        kept = str(chance.randint(1, len(waiting)))
+        _apply(world, "--max-msgs", kept, "--discard", "old")
+        _lost(world, waiting)
+        _apply(world, "--max-msgs", "-1", "--discard", "new")
+
+
+@FAMILY.kind(destroys=True)
+def overtake_by_age(world: "World", chance: Chance) -> None:
+    """Have retention by age pass receivers that are away, and give lines their time again."""
+    with _away(world, chance), held(world.shippers, kill=True):
+        waiting = _unreceived(world)
+        _apply(world, "--max-age", "1s")
+        some = chance.choice(waiting).sequence
+        world.supervisor.wait(
+            "lines grow old", lambda: int(world.ask(_state)["first_seq"]) > some, _PATIENCE
+        )
+        _apply(world, "--max-age", "1d")
+        _lost(world, waiting)
+
+
+@FAMILY.kind(destroys=True)
+def make_stream_anew(world: "World", chance: Chance) -> None:
+    """Delete the stream with all that nobody has received, and make it again."""
+    world.operator.on_duty.set()
+    with _away(world, chance), held(world.shippers, kill=True):
+        _destroy(world, _unreceived(world), lambda c: c.api(f"STREAM.DELETE.{STREAM}"))
+        _apply(world)
+
+
+@FAMILY.kind()
+def short_of_space(world: "World", chance: Chance) -> None:
+    """Give the stream so little space for a while that retention purges all the time and hosts wait; nothing is lost by it."""
+    with _TURNS:
+        _apply(world, "--max-msgs", str(chance.randint(20, 200)), "--discard", "new")
+        time.sleep(chance.uniform(*_SHORT))
+        _apply(world, "--max-msgs", "-1")
+
+
+def _apply(world: "World", *words: str) -> None:
+    insist("logbroker", "apply", "--yes", *words, *world.admin_words)
