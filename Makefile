@@ -13,7 +13,7 @@ PIP := pip>=25.1,<27
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-long chaos chaos-peers lint types bench bench-full bench-backup bench-broker bench-live bench-agent bench-receive bench-receive-live bench-rights constraints rollout-lint rollout-test argument-specs wheelhouse install-units clean
+.PHONY: help venv demo test test-long chaos chaos-peers lint types bench bench-full constraints rollout-lint rollout-test argument-specs wheelhouse install-units clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,27 +121,6 @@ bench-full: $(STAMP) ## The same for every size and rate, kept in bench/results 
 	$(BIN)/python -m bench.stages --megabytes 400 --megabytes 2000 --results bench/results $(BENCH)
 	$(BIN)/python -m bench.soak --runs 1 --alone 60 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.report
-
-bench-agent: $(STAMP) ## Measure an agent alone: rate, processor time and memory over its backlog
-	$(BIN)/python -m bench.agent
-
-bench-receive: $(STAMP) ## Measure a receiver alone: rate, processor time and memory over what is in the stream
-	$(BIN)/python -m bench.receive
-
-bench-receive-live: $(STAMP) ## Measure how soon a written line is received, and what a receiver costs live and idle
-	$(BIN)/python -m bench.receive_live
-
-bench-broker: $(STAMP) ## Measure a broker against a bare nats-server, and what it costs to sync always
-	$(BIN)/python -m bench.broker
-
-bench-rights: $(STAMP) ## Measure what permissions and separate accounts cost to publish and to pull
-	$(BIN)/python -m bench.rights
-
-bench-live: $(STAMP) ## Measure what a shipper costs at 5,000 lines a second, and how soon they are stored
-	$(BIN)/python -m bench.live
-
-bench-backup: $(STAMP) ## Measure how fast a broker is backed up and restored, against cp of its store
-	$(BIN)/python -m bench.backup
 
 constraints: ## Write constraints.txt anew: the newest versions that pyproject.toml allows
 	rm -rf $(VENV)-fresh

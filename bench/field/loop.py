@@ -1,5 +1,6 @@
 """The bare loop over nats-py as a system: a nats-server without any of our programs, and one process at each end."""
 
+import asyncio
 import shutil
 import sys
 from collections.abc import Mapping
@@ -7,10 +8,14 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from bench.contenders import bare
 from bench.field.bare import READY
 from bench.field.system import LOOPBACK, Guarantees
+from bench.ports import free_port
 from bench.processes import Process, Processes, wait_until
+from broker.client.connection import Connection
+from broker.provision.apply import apply
+from broker.topology import Topology
+from broker.wire.streams import MAX_PAYLOAD
 from broker.wire.subjects import Subject
 
 __all__ = ["Loop"]
@@ -36,14 +41,13 @@ class Loop:
 
     def stage(self, folder: Path, processes: Processes, address: str = LOOPBACK) -> "_Staged":
         """Start a nats-server that syncs always, and the receiving end."""
-        most = shutil.disk_usage(folder).free // 2
-        server = bare("nats-server", folder, processes, most, address=address)
+        server, url = _start_server(folder, processes, address)
         output = folder / "out"
         output.mkdir()
-        receiver = _start(processes, "receive", server.url, output)
+        receiver = _start(processes, "receive", url, output)
         wait_until("it receives", lambda: receiver.last_words() == READY, 30, [receiver])
-        centre = {"broker": server.process, "receiver": receiver}
-        return _Staged(processes, server.url, output, centre)
+        centre = {"broker": server, "receiver": receiver}
+        return _Staged(processes, url, output, centre)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +67,31 @@ class _Staged:
 
 def _start(processes: Processes, end: str, *words: str | Path) -> Process:
     return processes.start(end, [sys.executable, "-m", "bench.field.bare", end, *words])
+
+
+def _start_server(folder: Path, processes: Processes, address: str) -> tuple[Process, str]:
+    """Start a nats-server with our stream, of which every message is synced; return it with its address."""
+    home, port = folder / "nats-server", free_port()
+    home.mkdir()
+    conf = home / "server.conf"
+    conf.write_text(
+        f'listen: "{address}:{port}"\n'
+        f"max_payload: {MAX_PAYLOAD}\n"
+        f'jetstream {{ store_dir: "{home}/store", sync_interval: "always" }}\n',
+        "utf-8",
+    )
+    binary = Path(sys.executable).with_name("nats-server")
+    server = processes.start("nats-server", [binary, "-c", conf])
+    wait_until("it is ready", lambda: b"Server is ready" in server.log.read_bytes(), 30, [server])
+    url = f"nats://{address}:{port}"
+    asyncio.run(_provision(url, shutil.disk_usage(folder).free // 2))
+    return server, url
+
+
+async def _provision(url: str, max_bytes: int) -> None:
+    connection = Connection([url], "bench")
+    try:
+        await connection.once()
+        await apply(connection, Topology(partitions=1, max_bytes=max_bytes))
+    finally:
+        await connection.close()
