@@ -1,4 +1,4 @@
-"""A stage for each file of journeys: one broker, one receiver with two partitions, real shippers."""
+"""A stage for all journeys of a worker: one broker, one receiver with two partitions, real shippers."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from bench.stage import Stage
 from bench.suite import Suite
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def _programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Processes, Stage]]:
     folder: Path = tmp_path_factory.mktemp("journeys")
     with Processes(folder) as programs:

@@ -36,6 +36,7 @@ def test_the_demo_kills_every_program_once_and_finds_every_line(
     assert demo.tree() == []
 
 
+@pytest.mark.long  # no promise of the product
 def test_a_demo_that_is_interrupted_leaves_no_program_behind(
     processes: Processes, tmp_path: Path
 ) -> None:

@@ -25,7 +25,8 @@ OF_HOSTS = {f"logs.p{number}.{host}" for number in range(2) for host in (*HONEST
 EVERY = 0.05  # seconds between two lines of an honest host
 LATER = 3.0  # seconds that a line may take longer than usual on a busy machine, whatever the bad host does
 ATTEMPTS = 3
-QUIET = 3.0  # seconds in which the usual time is found
+QUIET = 1.0  # seconds in which the usual time is found
+MEANWHILE = 0.25  # seconds in which honest hosts write on behind an operation
 
 
 class Honest:
@@ -128,7 +129,7 @@ class Besieged(Site):
         with ExitStack() as stack:
             attack = Attack(self.connect, self.port, partition_of(BAD, 2), stack)
             heard = operation.act(attack)
-            time.sleep(1)
+            time.sleep(MEANWHILE)
         return heard, self.late(before, self.lines())
 
     def usual(self) -> float:
@@ -212,8 +213,6 @@ def tried(site: Besieged, operation: Operation) -> float:
 
 def judge_answers(site: Besieged, operation: Operation, heard: Sequence[Heard]) -> None:
     match operation.outcome:
-        case Outcome.DENIED:
-            assert [one for one in heard if not any("iolation" in e for e in one.errors)] == []
         case Outcome.UNSTORED:
             assert site.subjects() <= OF_HOSTS
         case Outcome.REFUSED:

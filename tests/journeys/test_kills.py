@@ -24,7 +24,7 @@ from bench.traffic import Traffic
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(720)]
 
 HOSTS = ["kill01", "kill02.example.net"]
-ROUNDS = int(os.environ.get("LOGSHIP_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("LOGSHIP_ROUNDS", "1"))
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
@@ -87,7 +87,12 @@ def test_nothing_is_lost_whichever_process_is_killed_while_another_receiver_stan
         for host, data in written.items():
             verdict = judge([data], received[host])
             assert verdict.is_perfect, f"seed {seed}, {host}: {verdict}"
-        assert list(suite.output.glob("*.log.0*")), "nothing was rotated"
+        wait_until(
+            "closed files are packed",
+            lambda: len(list(suite.output.glob("*.log.0*.zst"))) >= 3,
+            90,
+            programs[1:3],
+        )
 
 
 def _receiver(suite: Suite, name: str) -> Process:

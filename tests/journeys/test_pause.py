@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from bench.processes import wait_until
 from bench.stage import Stage
 from bench.traffic import Traffic
 
@@ -19,9 +20,9 @@ def test_every_line_of_a_pause_is_received_once_through_kills_and_a_restart_of_t
     suite = stage.suite
     with Traffic(list(files.values()), 200) as traffic:
         shippers = [suite.start_shipper(host, [file]) for host, file in files.items()]
-        time.sleep(3)
+        wait_until("lines flow", lambda: all(map(stage.received_size, HOSTS)), 90, shippers)
         suite.administer("pause", "pause0*", "--reason", "broker is moved")
-        time.sleep(2)
+        time.sleep(2)  # within which all have stopped
         before = suite.last_sequence()
         shippers[0].kill()
         stage.broker.kill()
@@ -29,10 +30,9 @@ def test_every_line_of_a_pause_is_received_once_through_kills_and_a_restart_of_t
         shippers[0].start()
         suite.wait_for_broker(stage.broker)
         traffic.rotate(files[HOSTS[1]])
-        time.sleep(3)
+        time.sleep(2)  # it would have begun to ship by then
         after = suite.last_sequence()
         suite.administer("resume")
-        time.sleep(2)
 
     assert after == before > 0
     for host, file in files.items():

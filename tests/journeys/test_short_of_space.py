@@ -163,7 +163,7 @@ def test_an_acknowledgement_that_was_lost_sends_nothing_twice_though_the_message
     host, receiver = HOSTS[0], Receiver(suite, 0)
     file = write_lines(suite, host)
     shipper = start_shipper(suite, host, file, "--once")
-    for size in range(1_000_000, 9_000_000, 1_000_000):
+    for size in range(2_000_000, 9_000_000, 2_000_000):
         receiver.until_it_has(size)
         broker.kill()
         broker.start()
