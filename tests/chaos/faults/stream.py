@@ -7,14 +7,16 @@ known exactly.
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from broker.app.exits import OperatorError
+from broker.client import bucket
 from broker.client.connection import Connection
 from broker.inspect.get import get_message
 from broker.inspect.message import StoredMessage
-from broker.wire.streams import STREAM
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from tests.chaos.commands import insist
 from tests.chaos.faults.fault import CannotStrike, Chance, Family, dead, held
 from tests.chaos.losses import Destroyed
@@ -49,15 +51,14 @@ def _lost(world: "World", before: Iterable[StoredMessage]) -> None:
 
 def _unreceived(world: "World") -> list[StoredMessage]:
     """Return the messages that no receiver has committed, in the order of the stream."""
-    offsets = {number: world.offset(number) or 1 for number in world.partitions_in_use}
 
     async def read(connection: Connection) -> list[StoredMessage]:
-        state = await _state(connection)
-        end = int(state["last_seq"]) + 1
-        # an offset behind the end is one of a stream that was there before
-        begins = {number: at if at <= end else 1 for number, at in offsets.items()}
+        info = await connection.api(f"STREAM.INFO.{STREAM}")
+        state, created = info["state"], info["created"]
+        begins = {n: await _offset(connection, n, created) for n in world.partitions_in_use}
+        first, end = int(state["first_seq"]), int(state["last_seq"]) + 1
         found: list[StoredMessage] = []
-        for sequence in range(max(int(state["first_seq"]), min(begins.values())), end):
+        for sequence in range(max(first, min(begins.values())), end):
             try:
                 message = await get_message(connection, STREAM, sequence)
             except OperatorError:
@@ -68,6 +69,17 @@ def _unreceived(world: "World") -> list[StoredMessage]:
         return found
 
     return world.ask(read)
+
+
+async def _offset(connection: Connection, partition: int, created: str) -> int:
+    """Return up to where a partition is committed in the stream of that time, and 1 where that is said of another one."""
+    for revision in reversed(
+        await bucket.history(connection, OFFSETS_BUCKET, offset_key(partition))
+    ):
+        with suppress(UnreadableOffset):
+            offset = Offset.decode(revision.value)
+            return offset.next if offset.stream_created == created else 1
+    return 1
 
 
 async def _state(connection: Connection) -> dict[str, Any]:
