@@ -3,39 +3,42 @@
 import json
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 
 from broker.app.consent import YES, ask
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.groups import PlainGroup
-from broker.app.options import settings_options
 from broker.app.units import format_duration
 from broker.auth.listing import connections_at, rows, table
 from broker.auth.store import CredentialKind, CredentialStore, Holder, parse_store, summary_of
 from broker.auth.store_file import load_credentials
-from broker.client.nkey import new_seed, user_key
 from broker.commands.credential_change import (
     NAMES,
     OUTPUT,
     CredentialChange,
-    SecretOutput,
     Seeds,
-    begin,
     holders_of,
-    now,
-    partitions_of,
+    new_keys,
 )
-from broker.commands.shared import length
+from broker.commands.shared import JSON, length, partitions, store_of, this_second, with_settings
 from broker.server.state_file import read_state
 from broker.settings import BrokerSettings
 
 __all__ = ["credentials"]
 
-_FIELDS = frozenset({"store_dir", "server", "log_level", "log_format"})
 _LOCAL = frozenset({"store_dir", "log_level", "log_format"})
+_FIELDS = _LOCAL | {"server"}
 _ALL = click.option("--all", "everybody", is_flag=True, help="All of this kind.")
+_PARTITIONS = click.option(
+    "--partition",
+    "partitions",
+    multiple=True,
+    metavar="N",
+    callback=partitions,
+    help="Of a receiver: its partitions, as 3 or 0,3,5, or all; default of a new one: the one that is its name.",
+)
 
 
 @click.group(cls=PlainGroup)
@@ -49,35 +52,29 @@ def credentials() -> None:
 
 @credentials.command()
 @NAMES
-@click.option(
-    "--partition",
-    "partitions",
-    multiple=True,
-    metavar="N",
-    help="Of a receiver: its partitions, as 3 or 0,3,5, or all; default: the one that is its name.",
-)
+@_PARTITIONS
 @OUTPUT
-@settings_options(BrokerSettings, _FIELDS)
+@with_settings(_FIELDS)
 def add(
+    settings: BrokerSettings,
     kind: str,
     names: Sequence[str],
     listed: Iterable[str] | None,
-    partitions: Sequence[str],
+    partitions: tuple[int, ...] | None,
     output: str,
     force: bool,
-    **options: Any,
 ) -> None:
     """Give someone new a credential: `add host web01`, `add receiver 3`, `add admin`, `add monitor grafana`."""
     holders = holders_of(kind, names, listed)
-    to = SecretOutput(output, force)
-    to.check(len(holders))
-    shares = [partitions_of(kind, partitions, holder.name) for holder in holders]
-    change = CredentialChange.of(options, to)
+    change = CredentialChange(settings, output, force)
+    change.check_output(len(holders))
+    _check_kind(kind, partitions)
+    shares = [_share(holder, partitions) for holder in holders]
 
     def added(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
-        seeds, keys = _new_keys(holders)
+        seeds, keys = new_keys(holders)
         new = [(one, keys[one], share) for one, share in zip(holders, shares, strict=True)]
-        return store.added(new, now()), seeds
+        return store.added(new, this_second()), seeds
 
     before = change.make(added)
     if not before.secured:
@@ -85,6 +82,24 @@ def add(
             "from now on nobody gets in without a credential; clients that came without one are disconnected"
         )
     change.tell()
+
+
+def _check_kind(kind: str, partitions: tuple[int, ...] | None) -> None:
+    if partitions is not None and kind != CredentialKind.RECEIVER.value:
+        raise click.UsageError(f"--partition is for receivers; a {kind} has none")
+
+
+def _share(holder: Holder, partitions: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Return the partitions of a new receiver, none for all of them and for what is no receiver."""
+    if holder.kind is not CredentialKind.RECEIVER or partitions is not None:
+        return partitions or ()
+    if holder.name == "all":
+        return ()
+    if not (holder.name.isascii() and holder.name.isdigit()):
+        raise click.UsageError(
+            f"say which partitions {holder} gets: --partition 3, --partition 0,3,5 or --partition all"
+        )
+    return (int(holder.name),)
 
 
 @credentials.command()
@@ -98,38 +113,34 @@ def add(
     callback=length,
     help="How long the old secret is accepted as well; 0 ends it now.",
 )
-@click.option(
-    "--partition",
-    "partitions",
-    multiple=True,
-    metavar="N",
-    help="Of a receiver: other partitions, as 3 or 0,3,5, or all, at once and for the old secret as well.",
-)
+@_PARTITIONS
 @OUTPUT
-@settings_options(BrokerSettings, _FIELDS)
+@with_settings(_FIELDS)
 def rotate(
+    settings: BrokerSettings,
     kind: str,
     names: Sequence[str],
     listed: Iterable[str] | None,
     everybody: bool,
     grace: timedelta,
-    partitions: Sequence[str],
+    partitions: tuple[int, ...] | None,
     output: str,
     force: bool,
-    **options: Any,
 ) -> None:
-    """Make new secrets; the old ones are accepted for --grace, so that nobody is cut off meanwhile."""
+    """Make new secrets; the old ones are accepted for --grace, so that nobody is cut off meanwhile.
+
+    --partition gives a receiver other partitions, at once and for the old secret as well.
+    """
     named = holders_of(kind, names, listed, everybody=everybody)
-    share = partitions_of(kind, partitions) if partitions else None
-    to = SecretOutput(output, force)
-    change = CredentialChange.of(options, to)
+    change = CredentialChange(settings, output, force)
+    _check_kind(kind, partitions)
 
     def rotated(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
         holders = named or _all_of(store, kind)
-        to.check(len(holders))
+        change.check_output(len(holders))
         store.found(holders)
-        seeds, keys = _new_keys(holders)
-        return store.rotated(keys, now(), grace, share), seeds
+        seeds, keys = new_keys(holders)
+        return store.rotated(keys, this_second(), grace, partitions), seeds
 
     change.make(rotated)
     left = f"is accepted for {format_duration(grace)} more" if grace else "gets nobody in any more"
@@ -146,19 +157,19 @@ def rotate(
     help="With the last one: let in everybody on this machine without a credential again.",
 )
 @YES
-@settings_options(BrokerSettings, _LOCAL)
+@with_settings(_LOCAL)
 def revoke(
+    settings: BrokerSettings,
     kind: str,
     names: Sequence[str],
     listed: Iterable[str] | None,
     everybody: bool,
     open_again: bool,
     yes: bool,
-    **options: Any,
 ) -> None:
     """Revoke credentials; whoever uses one is disconnected at once, and nobody else."""
     named = holders_of(kind, names, listed, everybody=everybody)
-    change = CredentialChange.of(options)
+    change = CredentialChange(settings)
     if everybody and not yes:
         ask(f"Revoke the credential of every {kind}?")
     if open_again and not yes:
@@ -185,13 +196,13 @@ def revoke(
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @click.option("--force", is_flag=True, help="Import it although it is not newer.")
 @YES
-@settings_options(BrokerSettings, _LOCAL)
-def import_store(file: TextIO, force: bool, yes: bool, **options: Any) -> None:
+@with_settings(_LOCAL)
+def import_store(settings: BrokerSettings, file: TextIO, force: bool, yes: bool) -> None:
     """Take over the credentials of another broker of a cluster: its credentials.json, or - for standard input.
 
     Each broker of a cluster has a credential store of its own; change one of them, and import that into the others.
     """
-    change = CredentialChange.of(options)
+    change = CredentialChange(settings)
     try:
         theirs = parse_store(file.read())
     except ValueError as error:  # InvalidStore, and what is not UTF-8
@@ -210,15 +221,15 @@ def import_store(file: TextIO, force: bool, yes: bool, **options: Any) -> None:
 
 
 @credentials.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-@settings_options(BrokerSettings, _LOCAL)
-def list_all(as_json: bool, **options: Any) -> None:
+@JSON
+@with_settings(_LOCAL)
+def list_all(settings: BrokerSettings, as_json: bool) -> None:
     """Show who has a credential, since when, and how many connections use it."""
-    folder, _ = begin(options)
+    folder = store_of(settings)
     if not folder.is_dir():
         raise OperatorError(f"there is no directory {folder}; check --store-dir")
     store = load_credentials(folder)
-    found = rows(store, now(), connections_at(read_state(folder).get("http")))
+    found = rows(store, this_second(), connections_at(read_state(folder).get("http")))
     if as_json:
         click.echo(json.dumps({"secured": store.secured, "credentials": found}, indent=2))
     elif found:
@@ -229,12 +240,6 @@ def list_all(as_json: bool, **options: Any) -> None:
             if store.secured
             else "no credentials: everybody on this machine gets in"
         )
-
-
-def _new_keys(holders: Sequence[Holder]) -> tuple[Seeds, dict[Holder, str]]:
-    """Return a new secret of each, and its public key, which alone is stored."""
-    seeds = {holder: new_seed() for holder in holders}
-    return seeds, {holder: user_key(seed).public for holder, seed in seeds.items()}
 
 
 def _all_of(store: CredentialStore, kind: str) -> list[Holder]:

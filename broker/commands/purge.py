@@ -10,14 +10,13 @@ from broker.app.exits import OperatorError
 from broker.app.printable import printable
 from broker.app.units import ACCEPTED, Moment
 from broker.client.connection import Connection
-from broker.commands.shared import DRY_RUN, HOSTS, asking, looking, place, with_settings
+from broker.commands.shared import DRY_RUN, HOSTS, PARTITIONS, asking, looking, place, with_settings
 from broker.inspect.ask import stream_named
 from broker.inspect.get import get_message, message_text
 from broker.inspect.message import StoredMessage
 from broker.retention.purging import Choice, Purge, choose, consequences, erase
 from broker.retention.purging import purge as take_out
 from broker.settings import BrokerSettings
-from broker.wire.streams import MAX_PARTITIONS
 
 __all__ = ["purge", "rm"]
 
@@ -29,14 +28,7 @@ logger = logging.getLogger(__name__)
 
 @click.command()
 @HOSTS
-@click.option(
-    "--partition",
-    "partitions",
-    multiple=True,
-    metavar="N",
-    type=click.IntRange(0, MAX_PARTITIONS - 1),
-    help="Only of this partition; may be given several times.",
-)
+@PARTITIONS
 @click.option(
     "--before",
     metavar="PLACE",
@@ -58,7 +50,7 @@ logger = logging.getLogger(__name__)
 def purge(
     settings: BrokerSettings,
     hosts: tuple[str, ...],
-    partitions: tuple[int, ...],
+    only: tuple[int, ...],
     before: Moment | None,
     until_seq: int | None,
     received: bool,
@@ -67,13 +59,13 @@ def purge(
     yes: bool,
 ) -> None:
     """Remove messages of the stream, after showing which: by host, partition, time, or what was received."""
-    if not (hosts or partitions or before is not None or until_seq or received or everything):
+    if not (hosts or only or before is not None or until_seq or received or everything):
         raise click.UsageError(
             "say what is to go: --host, --partition, --before, --until-seq, --received, or --everything"
         )
     if isinstance(before, int):
         until_seq, before = min(until_seq or before, before), None
-    choice = Choice(hosts, partitions, until_seq, before, received)
+    choice = Choice(hosts, only, until_seq, before, received)
     chosen = looking(settings, "purge", lambda connection: choose(connection, choice))
     for line in _described(chosen):
         click.echo(line)

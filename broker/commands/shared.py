@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, datetime, timedelta
 from functools import wraps
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -14,16 +15,21 @@ from broker.app.options import given, settings_options
 from broker.app.units import Moment, parse_duration, read_moment
 from broker.client.connection import ELECTION, Connection, ConnectionLost, Rejected, until_answered
 from broker.settings import STATUS_FIELDS, BrokerSettings
+from broker.wire.streams import MAX_PARTITIONS
 
 __all__ = [
     "DRY_RUN",
     "HOSTS",
     "JSON",
+    "PARTITIONS",
     "asking",
     "length",
     "looking",
     "now",
+    "partitions",
     "place",
+    "store_of",
+    "this_second",
     "with_settings",
 ]
 
@@ -32,6 +38,14 @@ _NO_STREAM = 10059
 
 JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+PARTITIONS = click.option(
+    "--partition",
+    "only",
+    multiple=True,
+    metavar="N",
+    callback=lambda *given: partitions(*given) or (),
+    help="Only these partitions; also as 0,3,5.",
+)
 HOSTS = click.option(
     "--host",
     "hosts",
@@ -114,6 +128,33 @@ def place(_context: click.Context, _parameter: click.Parameter, text: str | None
         raise click.BadParameter(str(error)) from None
 
 
+def partitions(
+    _context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
+) -> tuple[int, ...] | None:
+    """Return numbers of partitions, written as `3`, `0,3,5`, or `all`, which is an empty tuple; None where none was given."""
+    words = [word.strip() for text in texts for word in text.split(",")]
+    if not words or words == ["all"]:
+        return () if words else None
+    for word in words:
+        if not (word.isascii() and word.isdigit() and int(word) < MAX_PARTITIONS):
+            raise click.BadParameter(f"{word!r} is not the number of a partition, nor all")
+    return tuple(sorted(set(map(int, words))))
+
+
+def store_of(settings: BrokerSettings) -> Path:
+    """Return the broker's directory, absolute; raises click.UsageError where the settings name none."""
+    if settings.store_dir is None:
+        raise click.UsageError(
+            "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"
+        )
+    return settings.store_dir.absolute()
+
+
 def now() -> datetime:
     """Return this machine's time."""
     return datetime.now(UTC)  # noqa: TID251 - the clock of the commands
+
+
+def this_second() -> datetime:
+    """Return this machine's time in whole seconds, as it is stored."""
+    return now().replace(microsecond=0)

@@ -15,39 +15,21 @@ from broker.app.printable import printable
 from broker.app.selection import Selection
 from broker.app.units import ACCEPTED, Moment
 from broker.client.connection import Connection
-from broker.commands.shared import HOSTS, JSON, asking, place, with_settings
+from broker.commands.shared import HOSTS, JSON, PARTITIONS, asking, place, with_settings
 from broker.inspect.events import Event, is_noise, listen
 from broker.inspect.lines import LineOutput
 from broker.inspect.message import rfc3339
 from broker.inspect.tail import Piece, Wanted, tail
 from broker.settings import BrokerSettings
-from broker.wire.streams import MAX_PARTITIONS
 
 __all__ = ["events", "tail_lines"]
 
 _LAST_LINES = 10
 
 
-def _partitions(
-    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
-) -> tuple[int, ...]:
-    numbers = [number for text in texts for number in text.split(",")]
-    for number in numbers:
-        if not (number.isascii() and number.isdigit() and int(number) < MAX_PARTITIONS):
-            raise click.BadParameter(f"{number!r} is not the number of a partition")
-    return tuple(sorted({int(number) for number in numbers}))
-
-
 @click.command("tail")
 @HOSTS
-@click.option(
-    "--partition",
-    "partitions",
-    multiple=True,
-    metavar="N",
-    callback=_partitions,
-    help="Only these partitions; also as 0,3,5.",
-)
+@PARTITIONS
 @click.option(
     "--file",
     "files",
@@ -84,7 +66,7 @@ def _partitions(
 def tail_lines(
     settings: BrokerSettings,
     hosts: tuple[str, ...],
-    partitions: tuple[int, ...],
+    only: tuple[int, ...],
     files: tuple[str, ...],
     since: Moment | None,
     lines: int | None,
@@ -96,7 +78,7 @@ def tail_lines(
     if since is not None and lines is not None:
         raise click.UsageError("--since and --lines are two places to begin; give one of them")
     wanted = Wanted(
-        Selection(hosts, files), partitions, since, _LAST_LINES if lines is None else lines, follow
+        Selection(hosts, files), only, since, _LAST_LINES if lines is None else lines, follow
     )
     output = LineOutput(
         prefixed=wanted.only_host is None if prefix is None else prefix,

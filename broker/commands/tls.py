@@ -1,27 +1,34 @@
 """`logbroker tls`: an authority of one's own, and the certificates that it signs."""
 
 import socket
-import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
 
 import click
 
-from broker.app import program
 from broker.app.exits import OperatorError
 from broker.app.groups import PlainGroup
-from broker.app.options import given, settings_options
 from broker.auth.certificates import Pki, ends_of, read_authority
-from broker.commands.shared import length
+from broker.commands.shared import length, store_of, this_second, with_settings
 from broker.server.tls import TLS_FOLDER
 from broker.settings import BrokerSettings
 
 __all__ = ["tls"]
 
 _FIELDS = frozenset({"store_dir", "log_level", "log_format"})
+_AUTHORITY_KEY = click.option(
+    "--authority-key",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Key of the authority, where it is not kept in DIR/tls; it is used and not kept here.",
+)
+_ELSEWHERE = click.option(
+    "--elsewhere",
+    is_flag=True,
+    help="For a broker on another machine: this one's own names are left out.",
+)
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -48,33 +55,24 @@ def tls() -> None:
     metavar="FILE",
     help="Authority that another broker made (its DIR/tls/authority.pem), for a cluster.",
 )
-@click.option(
-    "--authority-key",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Key of --authority; it is used and not kept here.",
-)
-@click.option(
-    "--elsewhere",
-    is_flag=True,
-    help="For a broker on another machine: this one's own names are left out.",
-)
-@settings_options(BrokerSettings, _FIELDS)
+@_AUTHORITY_KEY
+@_ELSEWHERE
+@with_settings(_FIELDS)
 def init(
+    settings: BrokerSettings,
     names: Sequence[str],
     authority: Path | None,
     authority_key: Path | None,
     elsewhere: bool,
-    **options: Any,
 ) -> None:
     """Make an authority (or take --authority), and a certificate for this broker."""
-    pki = _pki(options)
+    pki = _pki(settings)
     if pki.is_there:
         raise OperatorError(f"{pki.broker} is there already; `logbroker tls renew` makes a new one")
     if elsewhere and not names:
         raise click.UsageError("--elsewhere goes with --name: how clients reach that broker")
     wanted = _checked((*names, *(_HERE if elsewhere else _own_names())))
-    now = _now()
+    today = this_second()
     if authority and authority_key:
         signer = read_authority(authority, authority_key)
         pki.adopt(signer)
@@ -83,8 +81,8 @@ def init(
     elif pki.authority.exists() and pki.authority_key.exists():
         signer = pki.read_authority()  # made by an init that came no further
     else:
-        signer = pki.found(f"logship authority of {socket.gethostname()}", now)
-    pki.sign(signer, wanted, now)
+        signer = pki.found(f"logship authority of {socket.gethostname()}", today)
+    pki.sign(signer, wanted, today)
     click.echo(f"TLS is on from the next start; the certificate is for {', '.join(wanted)}")
     click.echo(f"clients get {pki.authority} and name it with --tls-ca")
 
@@ -93,53 +91,40 @@ def init(
 @click.option(
     "--name", "names", multiple=True, metavar="NAME", help="New names in place of those before."
 )
-@click.option(
-    "--authority-key",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Key of the authority, where it is not kept in DIR/tls.",
-)
-@click.option(
-    "--elsewhere",
-    is_flag=True,
-    help="For a broker on another machine: with --name this one's own names are left out.",
-)
+@_AUTHORITY_KEY
+@_ELSEWHERE
 @click.option(
     "--within",
     metavar="TIME",
     callback=length,
     help="Only where the certificate ends within that time, or lacks a --name.",
 )
-@settings_options(BrokerSettings, _FIELDS)
+@with_settings(_FIELDS)
 def renew(
+    settings: BrokerSettings,
     names: Sequence[str],
     authority_key: Path | None,
     elsewhere: bool,
     within: timedelta | None,
-    **options: Any,
 ) -> None:
     """Sign this broker's certificate anew; one that runs takes it over by itself."""
-    pki = _pki(options)
+    pki = _pki(settings)
     own = _HERE if elsewhere else _own_names()
     present = pki.names()
     wanted = _checked((*names, *own)) if names else present
     (end,) = ends_of([pki.broker])
-    is_new = within is None or end.not_after - _now() < within or not set(names) <= set(present)
+    is_new = (
+        within is None or end.not_after - this_second() < within or not set(names) <= set(present)
+    )
     if is_new:
-        pki.sign(pki.read_authority(authority_key), wanted, _now())
+        pki.sign(pki.read_authority(authority_key), wanted, this_second())
         (end,) = ends_of([pki.broker])
     done = "signed anew" if is_new else "not renewed"
     click.echo(f"{done}: {end.path} is for {', '.join(end.names)} until {end.not_after:%Y-%m-%d}")
 
 
-def _pki(options: dict[str, Any]) -> Pki:
-    settings = given(BrokerSettings, options)
-    program.log_to_stderr(settings)
-    if settings.store_dir is None:
-        raise click.UsageError(
-            "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"
-        )
-    pki = Pki(settings.store_dir.absolute() / TLS_FOLDER)
+def _pki(settings: BrokerSettings) -> Pki:
+    pki = Pki(store_of(settings) / TLS_FOLDER)
     try:
         next(pki.folder.iterdir(), None)
     except FileNotFoundError:
@@ -165,7 +150,3 @@ def _checked(names: Sequence[str]) -> tuple[str, ...]:
                     f"{name!r} is neither a host's name (in ASCII) nor an address"
                 ) from None
     return tuple(dict.fromkeys(names))
-
-
-def _now() -> datetime:
-    return datetime.fromtimestamp(time.time_ns() // 1_000_000_000, UTC)

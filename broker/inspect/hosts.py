@@ -15,8 +15,8 @@ from typing import Any
 from broker.client.config import current_pauses
 from broker.client.connection import Connection
 from broker.inspect.ask import streams_of, subjects_in
-from broker.inspect.message import headers_of, nanoseconds, rfc3339, subject_of
-from broker.inspect.reader import LAST_PER_SUBJECT, Delivered, StreamReader
+from broker.inspect.message import StoredMessage, nanoseconds, rfc3339
+from broker.inspect.reader import LAST_PER_SUBJECT, StreamReader
 from broker.inspect.status_table import short_duration
 from broker.wire.pause import longest
 
@@ -70,7 +70,7 @@ async def ask_hosts(connection: Connection) -> list[HostStatus]:
     for stream, info in zip(streams, infos, strict=True):
         reader = StreamReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
         async for one in reader.read_all(info["state"]["last_seq"]):
-            _add(found, one, subjects.get(one.message.subject, 0))
+            _add(found, one, subjects.get(one.name, 0))
     now = nanoseconds(infos[0]["ts"])
     moment = datetime.fromtimestamp(now / _SECOND, UTC)
     for host in found.values():
@@ -80,19 +80,17 @@ async def ask_hosts(connection: Connection) -> list[HostStatus]:
     return [found[name] for name in sorted(found)]
 
 
-def _add(found: dict[str, HostStatus], last: Delivered, messages: int) -> None:
+def _add(found: dict[str, HostStatus], last: StoredMessage, messages: int) -> None:
     """Take note of the last message of a subject, which has so many messages."""
-    delivery, message = last
-    if (subject := subject_of(message.subject)) is None:
+    if last.subject is None:
         return  # `status` shows messages of no host
-    host = found.setdefault(subject.host, HostStatus(subject.host))
-    host.partitions = tuple(sorted({*host.partitions, subject.partition}))
+    host = found.setdefault(last.host, HostStatus(last.host))
+    host.partitions = tuple(sorted({*host.partitions, last.subject.partition}))
     host.messages += messages
-    if delivery.stored_at >= host.last_seen:
-        headers = headers_of(message)
-        host.last_seen = delivery.stored_at
-        host.agent = headers.agent if headers else ""
-        host.file = headers.files[-1] if headers and headers.files else ""
+    if last.stored_at >= host.last_seen:
+        host.last_seen = last.stored_at
+        host.agent = "" if last.trouble else last.agent
+        host.file = "" if last.trouble or not last.sections else last.sections[-1].path
 
 
 class Order(Enum):

@@ -9,7 +9,6 @@ from typing import Any
 
 import zstandard
 
-from broker.wire.delivery import Arrived
 from broker.wire.message import (
     MalformedMessage,
     Origin,
@@ -21,9 +20,7 @@ from broker.wire.message import (
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 __all__ = [
-    "Headers",
     "StoredMessage",
-    "headers_of",
     "nanoseconds",
     "read_message",
     "rfc3339",
@@ -66,47 +63,12 @@ def subject_of(name: str) -> Subject | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Headers:
-    """What the headers of a valid message say; `size` is its payload as stored, `origin` None for another client's message."""
-
-    lines: int
-    size: int
-    origin: Origin | None
-
-    @property
-    def agent(self) -> str:
-        """The agent that sent it, empty for another client's message."""
-        return self.origin.agent if self.origin else ""
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The paths of the source files, in the order of their sections."""
-        return tuple(section.path for section in self.origin.sections) if self.origin else ()
-
-
-def headers_of(message: Arrived) -> Headers | None:
-    """Read a message that came without its payload; None where a receiver would quarantine it by its headers.
-
-    Another client's message counts as one line.
-    """
-    headers, size = message.headers or {}, message.size
-    try:
-        origin = decode_origin(headers)
-    except MalformedMessage:
-        return None
-    if origin is None:
-        return Headers(1, size, None) if headers.get("Content-Encoding", "") in _ENCODINGS else None
-    if not origin.compressed and origin.size != size:
-        return None
-    return Headers(origin.lines, size, origin)
-
-
-@dataclass(frozen=True, slots=True)
 class StoredMessage:
     """A message that a stream holds; `stored_at` is in nanoseconds since the epoch.
 
     `subject` is None where `name` is no subject of a host, `origin` where the headers are not ours. `trouble` says why a
-    receiver would quarantine the message, and is empty for a good one. `payload` is as stored.
+    receiver would quarantine the message, as far as subject and headers tell; it is empty for a good one. `payload` is as
+    stored, and of `size` bytes; it is empty where only headers were asked for.
     """
 
     name: str
@@ -114,6 +76,7 @@ class StoredMessage:
     stored_at: int
     headers: Mapping[str, str]
     payload: bytes
+    size: int
     subject: Subject | None
     origin: Origin | None
     trouble: str
@@ -122,6 +85,16 @@ class StoredMessage:
     def host(self) -> str:
         """The host, or the whole subject where it names none."""
         return self.subject.host if self.subject else self.name
+
+    @property
+    def agent(self) -> str:
+        """The agent that sent it, empty for another client's message."""
+        return self.origin.agent if self.origin else ""
+
+    @property
+    def line_count(self) -> int:
+        """How many lines it holds, as its headers say; another client's message counts as one."""
+        return self.origin.lines if self.origin else 1
 
     @property
     def sections(self) -> tuple[Section, ...]:
@@ -153,9 +126,9 @@ class StoredMessage:
             "partition": self.subject.partition if self.subject else None,
             "host": self.subject.host if self.subject else None,
             "spans": [_span_document(section) for section in self.sections],
-            "agent": self.origin.agent if self.origin else None,
+            "agent": self.agent or None,
             "read_at": rfc3339(self.origin.read_at) if self.origin else None,
-            "stored_bytes": len(self.payload),
+            "stored_bytes": self.size,
             "headers": dict(self.headers),
             "trouble": self.trouble or None,
         }
@@ -175,16 +148,26 @@ def _span_document(section: Section) -> dict[str, Any]:
 
 
 def read_message(
-    subject: str, sequence: int, stored_at: int, headers: Mapping[str, str], payload: bytes
+    name: str,
+    sequence: int,
+    stored_at: int,
+    headers: Mapping[str, str],
+    payload: bytes,
+    size: int | None = None,
 ) -> StoredMessage:
-    """Read a message; whatever is wrong with it is its `trouble`."""
-    trouble, origin, parsed = "", None, None
-    try:
-        parsed = Subject.parse(subject)
-    except (InvalidSubject, InvalidHost) as error:
-        trouble = str(error)
+    """Read a message; whatever is wrong with it is its `trouble`. `size` is that of a payload that was not asked for."""
+    subject, origin, trouble = subject_of(name), None, ""
+    size = len(payload) if size is None else size
     try:
         origin = decode_origin(headers)
     except MalformedMessage as error:
-        trouble = trouble or str(error)
-    return StoredMessage(subject, sequence, stored_at, headers, payload, parsed, origin, trouble)
+        trouble = str(error)
+    if subject is None:
+        trouble = f"{name!r} is no subject of a host's lines"
+    elif origin and not origin.compressed and origin.size != size:
+        trouble = f"sections of {origin.size} bytes, lines of {size}"
+    elif not origin and (encoding := headers.get("Content-Encoding", "")) not in _ENCODINGS:
+        trouble = trouble or f"unknown encoding {encoding!r}"
+    return StoredMessage(
+        name, sequence, stored_at, headers, payload, size, subject, origin, trouble
+    )

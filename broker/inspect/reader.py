@@ -12,19 +12,19 @@ import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from nats.aio.subscription import Subscription
 
 from broker.app.exits import OperatorError
 from broker.client.client import BrokerClient
 from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
+from broker.inspect.message import StoredMessage, read_message
 from broker.wire.delivery import Delivery, parse
 from broker.wire.subjects import reader_names
 
 __all__ = [
     "LAST_PER_SUBJECT",
-    "Delivered",
     "Start",
     "StreamReader",
     "at_sequence",
@@ -50,13 +50,6 @@ _NAME_IN_USE = {10013, 10105, 10148}
 _BEAT, _EXPIRED = "100", ("404", "408")
 _ENDS = (*_EXPIRED, "409 Batch Completed", "409 Message Size Exceeds MaxBytes")
 logger = logging.getLogger(__name__)
-
-
-class Delivered(NamedTuple):
-    """A message with its place in the stream; headers only where that was asked for."""
-
-    delivery: Delivery
-    message: Arrived
 
 
 def at_sequence(sequence: int) -> Start:
@@ -99,7 +92,7 @@ class StreamReader:
         self._pending = 0  # messages that are there and not read yet
         self._arrived: asyncio.Queue[Arrived] = asyncio.Queue()
 
-    async def follow(self) -> list[Delivered]:
+    async def follow(self) -> list[StoredMessage]:
         """Return the messages that have come since, at least one, through restarts of the broker; raises `Rejected`."""
         while True:
             try:
@@ -115,7 +108,7 @@ class StreamReader:
                     raise
             await asyncio.sleep(_PAUSE)
 
-    async def read_until(self, last: int) -> list[Delivered]:
+    async def read_until(self, last: int) -> list[StoredMessage]:
         """Return more of what is there up to the sequence `last`, none when that was all; raises `ConnectionLost`, `Rejected`.
 
         What came behind `last` meanwhile may be among it. What is purged, or expires, meanwhile is not waited for.
@@ -132,12 +125,12 @@ class StreamReader:
             await self.close()
         raise ConnectionLost(f"{self._pending} messages of {self._stream} do not come")
 
-    async def read_all(self, last: int) -> AsyncGenerator[Delivered, None]:
+    async def read_all(self, last: int) -> AsyncGenerator[StoredMessage, None]:
         """Yield what is there up to the sequence `last`; raises as `read_until`."""
         try:
             while found := await self.read_until(last):
                 for one in found:
-                    if one.delivery.sequence <= last:
+                    if one.sequence <= last:
                         yield one
         finally:
             await self.close()
@@ -152,12 +145,12 @@ class StreamReader:
                 await self._connection.api(name, patience=1)
         await self._unsubscribe()
 
-    async def _collect(self) -> list[Delivered]:
+    async def _collect(self) -> list[StoredMessage]:
         """Return the messages that have arrived, at least one; none where a pull expired without any.
 
         What was lost on its way is read again: through a new consumer, from the first message on that was not returned.
         """
-        found: list[Delivered] = []
+        found: list[StoredMessage] = []
         try:
             while not found or not self._arrived.empty():
                 if self._arrived.empty():
@@ -166,19 +159,19 @@ class StreamReader:
                     message = self._arrived.get_nowait()
                 if delivery := parse(message.reply):
                     self._count(delivery)
-                    found.append(Delivered(delivery, message))
+                    found.append(_read(delivery, message))
                 elif message.subject == self._inbox and await self._is_over(message) and not found:
                     return []
         except ConnectionLost:
             self._client = None
             raise
-        self._next, self._pending = found[-1].delivery.sequence + 1, found[-1].delivery.pending
+        self._next = found[-1].sequence + 1
         return found
 
     def _count(self, delivery: Delivery) -> None:
         if delivery.number != self._number or delivery.sequence < self._next:
             raise ConnectionLost(f"delivery {delivery.number} came, {self._number} was due")
-        self._number += 1
+        self._number, self._pending = delivery.number + 1, delivery.pending
 
     async def _is_over(self, message: Arrived) -> bool:
         """Read a status: pull again where a pull has ended, and return whether it brought nothing."""
@@ -261,7 +254,13 @@ class StreamReader:
         await self._connection.publish(subject, self._request, reply=self._inbox)
 
 
-async def follow(readers: Sequence[StreamReader]) -> AsyncGenerator[list[Delivered], None]:
+def _read(delivery: Delivery, message: Arrived) -> StoredMessage:
+    place = message.subject, delivery.sequence, delivery.stored_at
+    size = message.size if not message.data else None
+    return read_message(*place, message.headers or {}, message.data, size)
+
+
+async def follow(readers: Sequence[StreamReader]) -> AsyncGenerator[list[StoredMessage], None]:
     """Yield what comes in several streams, as it comes; raises as `StreamReader.follow`."""
     reading = {asyncio.ensure_future(reader.follow()): reader for reader in readers}
     try:

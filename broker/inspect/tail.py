@@ -16,8 +16,8 @@ from broker.app.units import Moment
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.ask import streams_of
 from broker.inspect.lines import last_lines
-from broker.inspect.message import StoredMessage, read_message
-from broker.inspect.reader import Delivered, StreamReader, at_sequence, at_time, follow
+from broker.inspect.message import StoredMessage
+from broker.inspect.reader import StreamReader, at_sequence, at_time, follow
 from broker.wire.message import MalformedMessage
 from broker.wire.subjects import host_filter, partition_filter
 
@@ -83,12 +83,12 @@ class Wanted:
         if not self.has(message):
             return 0
         if message.origin is None:
-            return 1
+            return message.line_count
         return sum(one.lines for one in message.sections if self.selection.wants_file(one.path))
 
-    def pieces(self, delivered: Iterable[Delivered]) -> Iterator[Piece]:
+    def pieces(self, messages: Iterable[StoredMessage]) -> Iterator[Piece]:
         """Yield the wanted lines of messages, section by section."""
-        for message in filter(self.has, map(_read, delivered)):
+        for message in filter(self.has, messages):
             for file, lines in _parts(message):
                 if lines and self.selection.wants_file(file):
                     partition = message.subject.partition if message.subject else None
@@ -126,7 +126,7 @@ async def tail(connection: Connection, wanted: Wanted) -> AsyncGenerator[list[Pi
 
 async def _stored(
     connection: Connection, opened: Iterable[tuple[StreamReader, int]]
-) -> AsyncGenerator[list[Delivered], None]:
+) -> AsyncGenerator[list[StoredMessage], None]:
     """Yield what streams hold up to a sequence, and perhaps a little more."""
     for reader, last in opened:
         more = partial(_more, reader, last)
@@ -134,7 +134,7 @@ async def _stored(
             yield batch
 
 
-async def _more(reader: StreamReader, last: int, _connection: Connection) -> list[Delivered]:
+async def _more(reader: StreamReader, last: int, _connection: Connection) -> list[StoredMessage]:
     return await reader.read_until(last)
 
 
@@ -204,8 +204,8 @@ async def _place_of_last(
         lines = 0
         reader = StreamReader(connection, stream, start, filters, headers_only=True)
         async for message in reader.read_all(last):
-            if found := wanted.lines_in(_read(message)):
-                places.append((message.delivery.sequence, found))
+            if found := wanted.lines_in(message):
+                places.append((message.sequence, found))
                 lines += found
             while places and lines - places[0][1] >= wanted.lines:
                 lines -= places.popleft()[1]
@@ -217,17 +217,6 @@ async def _place_of_last(
             return places[0][0] if places else last + 1
         window *= _WIDER
     return last + 1
-
-
-def _read(delivered: Delivered) -> StoredMessage:
-    delivery, message = delivered
-    return read_message(
-        message.subject,
-        delivery.sequence,
-        delivery.stored_at,
-        message.headers or {},
-        message.data,
-    )
 
 
 def _parts(message: StoredMessage) -> list[tuple[str, bytes]]:

@@ -1,7 +1,7 @@
 """`logbroker top`: watches what moves at a broker, and draws it. Changes nothing."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from heapq import nsmallest
@@ -14,7 +14,7 @@ from broker.app.table import plain, table
 from broker.app.units import format_size
 from broker.client.connection import ELECTION, Connection, ConnectionLost, Rejected, until_answered
 from broker.inspect.ask import brief_status
-from broker.inspect.reader import LAST_PER_SUBJECT, Delivered, StreamReader, follow
+from broker.inspect.reader import LAST_PER_SUBJECT, StreamReader, follow
 from broker.inspect.status import Status
 from broker.inspect.status_table import short_duration
 from broker.inspect.traffic import HostFlow, PartitionFlow, Traffic, View
@@ -44,7 +44,8 @@ async def watch(connection: Connection, interval: float) -> AsyncGenerator[View,
     async def known(_connection: Connection) -> None:
         for reader, stream in zip(readers, status.streams, strict=True):
             while some := await reader.read_until(stream.last_sequence):
-                _add(traffic, some, clock())
+                for message in some:
+                    traffic.add(message, clock())
 
     await until_answered(connection, known, ELECTION)
     counting = asyncio.ensure_future(_count(readers, traffic, clock))
@@ -67,12 +68,8 @@ async def _count(
     readers: Sequence[StreamReader], traffic: Traffic, clock: Callable[[], float]
 ) -> None:
     async for some in follow(readers):
-        _add(traffic, some, clock())
-
-
-def _add(traffic: Traffic, some: Iterable[Delivered], now: float) -> None:
-    for delivery, message in some:
-        traffic.add(delivery.stored_at, message, now)
+        for message in some:
+            traffic.add(message, clock())
 
 
 async def _look(connection: Connection, before: Status) -> tuple[Status, str]:

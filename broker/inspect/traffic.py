@@ -9,9 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from broker.app.rate import Rate
-from broker.inspect.message import Headers, headers_of, subject_of
+from broker.inspect.message import StoredMessage
 from broker.inspect.status import PartitionStatus, Status
-from broker.wire.delivery import Arrived
 
 __all__ = ["HostFlow", "PartitionFlow", "Traffic", "View"]
 
@@ -92,27 +91,26 @@ class Traffic:
         self._hosts: dict[str, _Host] = {}
         self._committed: dict[int, _Committed] = {}
 
-    def add(self, stored_at: int, arrived: Arrived, now: float) -> None:
+    def add(self, message: StoredMessage, now: float) -> None:
         """Take note of a message; one that a receiver would quarantine has bytes, but no lines and no host."""
-        if (subject := subject_of(arrived.subject)) is None:
+        if message.subject is None:
             return
-        headers, size = headers_of(arrived), arrived.size
-        lines = headers.lines if headers else 0
-        host = self._seen(subject.host, stored_at, headers) if headers else None
-        if stored_at < self._stored_began:
+        lines = 0 if message.trouble else message.line_count
+        host = None if message.trouble else self._seen(message)
+        if message.stored_at < self._stored_began:
             return
-        self._total.add(size, lines, now)
-        came = self._partitions.setdefault(subject.partition, Rate(self._began, now))
-        came.add(size, lines, now)
+        self._total.add(message.size, lines, now)
+        came = self._partitions.setdefault(message.subject.partition, Rate(self._began, now))
+        came.add(message.size, lines, now)
         if host is not None:
-            host.rate.add(size, lines, now)
+            host.rate.add(message.size, lines, now)
 
-    def _seen(self, host: str, stored_at: int, headers: Headers) -> _Host:
-        found = self._hosts.get(host)
+    def _seen(self, message: StoredMessage) -> _Host:
+        found = self._hosts.get(message.host)
         if found is None:
-            found = self._hosts[host] = _Host(Rate(self._began, self._began), 0, None)
-        if stored_at >= found.stored_at:
-            found.stored_at, found.delay = stored_at, _delay(stored_at, headers)
+            found = self._hosts[message.host] = _Host(Rate(self._began, self._began), 0, None)
+        if message.stored_at >= found.stored_at:
+            found.stored_at, found.delay = message.stored_at, _delay(message)
         return found
 
     def look(self, status: Status, now: float) -> None:
@@ -162,8 +160,8 @@ class Traffic:
             yield HostFlow(host, lines, size, silent, found.delay)
 
 
-def _delay(stored_at: int, headers: Headers) -> float | None:
-    if headers.origin is None:
+def _delay(message: StoredMessage) -> float | None:
+    if message.origin is None:
         return None
-    delay = stored_at - headers.origin.read_at
+    delay = message.stored_at - message.origin.read_at
     return max(0, delay) / _SECOND if abs(delay) < _DAY else None  # a clock that is anywhere

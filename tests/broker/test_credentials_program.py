@@ -21,7 +21,6 @@ from broker.client.access import Access
 from broker.client.client import BrokerClient
 from broker.client.config import current_partitions
 from broker.client.connection import BrokerAway, Connection, Rejected
-from broker.commands.credential_change import SecretOutput
 from broker.wire.subjects import inbox_of
 from tests.broker.conftest import Broker, call_logbroker
 
@@ -291,13 +290,6 @@ def test_a_change_that_nobody_was_told_of_counts_from_the_next_start(tmp_path: P
     finally:
         broker.popen.kill()
         broker.popen.wait()
-
-
-def test_a_change_that_makes_no_secret_looks_at_no_folder_for_one(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    nowhere = SecretOutput(str(tmp_path / "file/below"))
-
-    assert nowhere.write([]) == []
 
 
 def test_a_monitor_looks_at_everything_with_the_commands_that_do_and_changes_nothing(

@@ -100,7 +100,7 @@ async def test_its_readers_have_names_of_their_own_and_one_too_many_is_told(
     readers = [StreamReader(connection, "LOGS", at_sequence(1)) for _ in reader_names("watch")]
     try:
         found = [await reader.follow() for reader in readers]
-        assert {one[0].message.subject for one in found} == {"logs.p0.web01"}
+        assert {one[0].name for one in found} == {"logs.p0.web01"}
         with pytest.raises(OperatorError, match="8 readers of this monitor are at work"):
             await StreamReader(connection, "LOGS", at_sequence(1)).follow()
     finally:

@@ -68,9 +68,9 @@ async def digests(connection: Connection, until: int) -> dict[str, str]:
     """Return a digest of what each subject holds below a sequence: places, times, headers and lines."""
     found: defaultdict[str, hashlib._Hash] = defaultdict(hashlib.sha256)
     reader = StreamReader(connection, "LOGS", at_sequence(1))
-    async for delivery, message in reader.read_all(until - 1):
-        place = b"%d %d " % (delivery.sequence, delivery.stored_at)
-        found[message.subject].update(place + message.head + message.data)
+    async for message in reader.read_all(until - 1):
+        head = repr((message.sequence, message.stored_at, message.headers)).encode()
+        found[message.name].update(head + message.payload)
     return {subject: digest.hexdigest() for subject, digest in found.items()}
 
 

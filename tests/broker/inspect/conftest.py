@@ -2,7 +2,7 @@
 
 import logging
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,6 @@ from faker import Faker
 
 from broker.cli import group
 from broker.client.connection import Connection
-from broker.wire.delivery import Arrived
 from broker.wire.message import Origin, Section, Span, encode_origin
 
 NOW = 1_790_000_000_000_000_000  # when shippers say that they read a round, in nanoseconds
@@ -29,13 +28,6 @@ class Ended(NamedTuple):
 
 
 Call = Callable[..., Ended]
-
-
-def without_payload(subject: str, headers: Mapping[str, str], size: int) -> Arrived:
-    """Return a message as the server delivers it where only headers are asked for."""
-    lines = [f"{name}: {value}" for name, value in headers.items()]
-    head = "\r\n".join(["NATS/1.0", *lines, f"Nats-Msg-Size: {size}", "", ""])
-    return Arrived(subject, "", head.encode(), b"")
 
 
 @pytest.fixture

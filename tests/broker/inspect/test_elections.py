@@ -87,7 +87,7 @@ async def test_what_was_opened_half_way_is_opened_again(
     taken = await reader.read_until(1)
     await reader.close()
 
-    assert [one.delivery.sequence for one in taken] == [1]
+    assert [one.sequence for one in taken] == [1]
 
 
 async def test_a_bucket_that_nobody_answers_for_is_not_taken_for_none(

@@ -1,5 +1,6 @@
+"""`logbroker get` finds a message by its place, or says what is there."""
+
 import asyncio
-import base64
 import json
 import subprocess
 
@@ -10,84 +11,8 @@ from broker.app.exits import OperatorError
 from broker.client.connection import Connection
 from broker.commands.status import get
 from broker.inspect.get import get_message, message_json, message_text
-from broker.inspect.message import read_message
 from tests.broker.conftest import LOGBROKER
 from tests.broker.inspect.conftest import Publish, message
-
-
-def test_lines_that_are_no_text_come_as_base64() -> None:
-    payload, headers = message(b"\xff\n", compressed=True)
-
-    found = json.loads(message_json(read_message("logs.p0.web01", 1, 0, headers, payload)))
-
-    assert base64.b64decode(found["base64"]) == b"\xff\n"
-    assert "text" not in found
-
-
-def test_a_message_that_a_receiver_quarantines_says_why() -> None:
-    _, headers = message(b"x\n", compressed=True)
-    found = read_message("logs.p0.web01", 1, 0, headers, b"no frame \x1b[2J")
-
-    shown = message_text(found)
-
-    assert b"TROUBLE" in shown
-    assert b"\x1b" not in shown
-    assert json.loads(message_json(found))["trouble"]
-
-
-@pytest.mark.parametrize("payload", [b"a\nb", b"a\nb\nc\n", b""])
-def test_a_message_whose_sections_are_not_its_payload_is_shown_as_it_is_and_says_so(
-    payload: bytes,
-) -> None:
-    _, headers = message(b"a\n", more=(("/b", b"b\n"),))
-    found = read_message("logs.p0.web01", 1, 0, headers, payload)
-
-    shown = json.loads(message_json(found))
-
-    assert (shown["text"], shown["trouble"]) == (
-        payload.decode(),
-        f"sections of 4 bytes, lines of {len(payload)}",
-    )
-    assert b"TROUBLE" in message_text(found)
-
-
-def test_every_section_of_a_message_is_shown_with_its_file_and_span() -> None:
-    payload, headers = message(b"a\n", more=(("/b c", b"d\ne\n"), ("/var/log/app.log", b"")))
-    found = read_message("logs.p0.web01", 1, 0, headers, payload)
-
-    spans = json.loads(message_json(found))["spans"]
-    text = message_text(found).decode()
-
-    assert [(one["file"], one["start"], one["end"], one["lines"]) for one in spans] == [
-        ("/var/log/app.log", 0, 2, 1),
-        ("/b c", 0, 4, 2),
-        ("/var/log/app.log", 0, 0, 0),
-    ]
-    assert spans[1] | {"id": ""} == {
-        **{"file": "/b c", "id": "", "start": 0, "end": 4, "size": 4, "lines": 2},
-        "filtered": False,
-    }
-    assert [line.split()[1] for line in text.splitlines() if line.startswith("span ")] == [
-        "/var/log/app.log",
-        "/b",
-        "/var/log/app.log",
-    ]
-    assert "Log-Spans" not in text
-    assert text.endswith("\n\na\nd\ne\n")
-
-
-def test_a_claim_has_no_spans() -> None:
-    headers = {"Log-Agent": "1-0000000a", "Log-Read-At": "5"}
-
-    shown = json.loads(message_json(read_message("logs.p0.web01", 1, 0, headers, b"")))
-
-    assert (shown["agent"], shown["spans"], shown["trouble"]) == ("1-0000000a", [], None)
-
-
-def test_a_header_does_not_act_on_a_terminal_by_its_name() -> None:
-    assert b"\x1b" not in message_text(
-        read_message("logs.p0.web01", 1, 0, {"\x1b[2J": "x"}, b"a line\n")
-    )
 
 
 @pytest.mark.nats

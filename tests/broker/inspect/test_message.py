@@ -1,63 +1,64 @@
-"""What the headers of a message say where its payload is not read."""
+"""A message of a stream: what its headers say with and without its payload, and how it is shown."""
+
+import base64
+import json
 
 import pytest
 
-from broker.inspect.message import headers_of, nanoseconds, rfc3339
+from broker.inspect.get import message_json, message_text
+from broker.inspect.message import StoredMessage, nanoseconds, read_message, rfc3339
 from broker.wire.delivery import Arrived
 from broker.wire.message import Origin, Section, Span, encode_origin
-from tests.broker.inspect.conftest import without_payload
-
-
-def _message(size: int, *sections: Section, compressed: bool = False, **more: str) -> Arrived:
-    headers = encode_origin(Origin("1-a", 5, sections, compressed))
-    return without_payload("logs.p0.web01", headers | more, size)
-
+from tests.broker.inspect.conftest import message
 
 APP = Section("/app.log", Span("1", 0, 100), 100, 3)
 DB = Section("/db.log", Span("2", 50, 100), 20, 2, filtered=True)
 
 
-def test_a_message_has_the_lines_and_files_of_all_its_sections() -> None:
-    found = headers_of(_message(120, APP, DB))
+def _read(headers: dict[str, str], payload: bytes = b"", size: int | None = None) -> StoredMessage:
+    return read_message("logs.p0.web01", 1, 0, headers, payload, size)
 
-    assert found is not None
-    assert (found.lines, found.size, found.agent) == (5, 120, "1-a")
-    assert found.files == ("/app.log", "/db.log")
+
+def _sized(size: int, *sections: Section, compressed: bool = False) -> StoredMessage:
+    return _read(encode_origin(Origin("1-a", 5, sections, compressed)), size=size)
+
+
+def test_a_message_has_the_lines_and_files_of_all_its_sections() -> None:
+    found = _sized(120, APP, DB)
+
+    assert (found.line_count, found.size, found.agent, found.trouble) == (5, 120, "1-a", "")
+    assert [section.path for section in found.sections] == ["/app.log", "/db.log"]
 
 
 @pytest.mark.parametrize("size", [0, 100, 119, 121])
 def test_sections_that_are_not_the_payload_are_quarantined_unless_they_are_compressed(
     size: int,
 ) -> None:
-    assert headers_of(_message(size, APP, DB)) is None
-    packed = headers_of(_message(size, APP, DB, compressed=True))
-    assert packed is not None
-    assert (packed.lines, packed.size) == (5, size)
+    assert _sized(size, APP, DB).trouble == f"sections of 120 bytes, lines of {size}"
+    assert not _sized(size, APP, DB, compressed=True).trouble
 
 
 def test_a_claim_has_no_lines_and_one_with_a_payload_is_quarantined() -> None:
-    claim = headers_of(_message(0))
-
-    assert claim is not None
-    assert (claim.lines, claim.files, claim.agent) == (0, (), "1-a")
-    assert headers_of(_message(7)) is None
+    assert (_sized(0).line_count, _sized(0).trouble) == (0, "")
+    assert _sized(7).trouble
 
 
 @pytest.mark.parametrize(
     ("headers", "is_taken"),
-    [({}, True), ({"Content-Encoding": "zstd"}, True), ({"Content-Encoding": "gzip"}, False)],
+    [
+        ({}, True),
+        ({"Content-Encoding": "zstd"}, True),
+        ({"Content-Encoding": "gzip"}, False),
+        ({"Log-Spans": "[]"}, False),
+    ],
 )
 def test_another_clients_message_is_one_line_of_no_file(
     headers: dict[str, str], is_taken: bool
 ) -> None:
-    found = headers_of(without_payload("logs.p0.web01", headers, 9))
+    found = _read(headers, size=9)
 
-    assert (found is not None) == is_taken
-    assert found is None or (found.lines, found.size, found.files) == (1, 9, ())
-
-
-def test_headers_that_break_their_rules_are_quarantined() -> None:
-    assert headers_of(_message(100, APP, **{"Log-Spans": "[]"})) is None
+    assert (not found.trouble) == is_taken
+    assert (found.line_count, found.size, found.sections) == (1, 9, ())
 
 
 @pytest.mark.parametrize("size", ["²", "9" * 5000, "99999999999999", "-1", ""])
@@ -65,20 +66,9 @@ def test_headers_that_break_their_rules_are_quarantined() -> None:
 def test_a_size_is_the_servers_word_whatever_the_client_wrote(size: str, cut: int) -> None:
     """The server replaces the last two bytes of a header block, which a client need not end as it ought to."""
     head = f"NATS/1.0\r\nNats-Msg-Size: {size}\r\nFoo: xx".encode()
-    message = Arrived(
-        "logs.p0.evil", "", head[: len(head) - cut] + b"Nats-Msg-Size: 7\r\n\r\n", b""
-    )
+    told = head[: len(head) - cut] + b"Nats-Msg-Size: 7\r\n\r\n"
 
-    found = headers_of(message)
-
-    assert found is not None
-    assert (found.lines, found.size) == (1, 7)
-
-
-@pytest.mark.parametrize("size", ["²", "9" * 5000, "99999999999999", "-1", ""])
-def test_a_size_that_no_server_wrote_is_none(size: str) -> None:
-    head = f"NATS/1.0\r\nNats-Msg-Size: {size}\r\nFoo: xx".encode()
-
+    assert Arrived("logs.p0.evil", "", told, b"").size == 7
     assert Arrived("logs.p0.evil", "", head, b"").size == 0
     assert Arrived("logs.p0.evil", "", head + b"\r\n\r\n", b"").size == 0
 
@@ -94,3 +84,45 @@ def test_times_of_the_server_are_read_to_the_nanosecond(time: str) -> None:
 
 def test_a_time_that_no_calendar_has_is_shown_as_it_is() -> None:
     assert rfc3339(10**22) == f"{10**22} ns"
+
+
+def test_lines_that_are_no_text_come_as_base64() -> None:
+    payload, headers = message(b"\xff\n", compressed=True)
+
+    found = json.loads(message_json(_read(headers, payload)))
+
+    assert base64.b64decode(found["base64"]) == b"\xff\n"
+    assert "text" not in found
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize("payload", [b"a\nb", b"no frame \x1b[2J", b""])
+def test_a_message_that_a_receiver_quarantines_is_shown_as_it_is_and_says_why(
+    payload: bytes, compressed: bool
+) -> None:
+    _, headers = message(b"a\n", compressed=compressed, more=(("/b", b"b\n"),))
+    found = _read({**headers, "\x1b[2J": "x"}, payload)
+
+    shown, text = json.loads(message_json(found)), message_text(found)
+
+    assert shown["text"] == payload.decode()
+    assert shown["trouble"]
+    assert b"TROUBLE" in text
+    assert b"\x1b" not in text
+
+
+def test_every_section_of_a_message_is_shown_with_its_file_and_span() -> None:
+    payload, headers = message(b"a\n", more=(("/b c", b"d\ne\n"), ("/var/log/app.log", b"")))
+
+    spans = json.loads(message_json(_read(headers, payload)))["spans"]
+    text = message_text(_read(headers, payload)).decode()
+
+    assert [(one["file"], one["start"], one["end"], one["lines"]) for one in spans] == [
+        ("/var/log/app.log", 0, 2, 1),
+        ("/b c", 0, 4, 2),
+        ("/var/log/app.log", 0, 0, 0),
+    ]
+    assert (spans[1]["size"], spans[1]["filtered"]) == (4, False)
+    assert sum(line.startswith("span ") for line in text.splitlines()) == 3
+    assert "Log-Spans" not in text
+    assert text.endswith("\n\na\nd\ne\n")

@@ -21,7 +21,7 @@ async def _follow(reader: StreamReader, number: int) -> list[int]:
     found: list[int] = []
     async with asyncio.timeout(90):
         while len(found) < number:
-            found.extend(one.delivery.sequence for one in await reader.follow())
+            found.extend(one.sequence for one in await reader.follow())
     return found
 
 
@@ -51,7 +51,7 @@ async def test_messages_of_all_sizes_come_pull_by_pull(connection: Connection) -
         await connection.ask("logs.p0.web01", b"x" * size, patience=60)
     reader = StreamReader(connection, STREAM, at_sequence(1))
 
-    found = [len(one.message.data) async for one in reader.read_all(7)]
+    found = [len(one.payload) async for one in reader.read_all(7)]
 
     assert found == sizes
 
@@ -64,12 +64,12 @@ async def test_what_is_purged_meanwhile_is_not_waited_for(
     for number in range(40):
         await publish(f"web{number}", bytes(1024 * 1024))
     reader = StreamReader(connection, STREAM, start)  # a pull brings less than half of them
-    found = [one.delivery.sequence for one in await reader.read_until(40)]
+    found = [one.sequence for one in await reader.read_until(40)]
     await connection.api(f"STREAM.PURGE.{STREAM}", {"keep": kept} if kept else {})
 
     async with asyncio.timeout(60):
         while some := await reader.read_until(40):
-            found.extend(one.delivery.sequence for one in some)
+            found.extend(one.sequence for one in some)
 
     await reader.close()
     assert found == [*range(1, len(found) - kept + 1), *range(41 - kept, 41)]
@@ -101,7 +101,7 @@ async def test_several_streams_are_followed_at_once(
 
     async with asyncio.timeout(60):
         async for some in follow(readers):
-            found |= {one.message.subject for one in some}
+            found |= {one.name for one in some}
             if len(found) == 2:
                 break
             await connection.ask("other.a", b"x")

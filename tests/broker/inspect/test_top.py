@@ -15,14 +15,13 @@ import pytest
 from rich.console import Console
 
 from broker.client.connection import Connection
-from broker.inspect.message import nanoseconds
+from broker.inspect.message import StoredMessage, nanoseconds, read_message
 from broker.inspect.top import By, Layout, draw, watch
 from broker.inspect.traffic import Traffic, View
 from broker.topology import Topology
-from broker.wire.delivery import Arrived
 from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.conftest import LOGBROKER
-from tests.broker.inspect.conftest import Call, Publish, without_payload
+from tests.broker.inspect.conftest import Call, Publish
 from tests.broker.inspect.test_status import NOW, a_status
 from tests.conftest import Server, apply_topology
 
@@ -145,21 +144,23 @@ _STORED = nanoseconds(NOW)
 _SECOND = 10**9
 
 
-def _message(subject: str, lines: int, size: int, waited: float, told: int = 0) -> Arrived:
+def _message(
+    subject: str, lines: int, size: int, waited: float, told: int = 0, before: int = 0
+) -> StoredMessage:
     section = Section("/var/log/app.log", Span("1", 0, size), size, lines)
-    origin = Origin("1-a", _STORED - int(waited * _SECOND), (section,))
-    return without_payload(subject, encode_origin(origin), told or size)
+    headers = encode_origin(Origin("1-a", _STORED - int(waited * _SECOND), (section,)))
+    return read_message(subject, 1, _STORED - before, headers, b"", told or size)
 
 
 def _steady() -> Traffic:
     """Return what was counted of ten messages a second of web01, and a message of db01 long ago."""
     traffic = Traffic(0.0, _STORED)
-    traffic.add(_STORED - 600 * _SECOND, without_payload("logs.p1.db01", {}, 0), 0.0)
-    traffic.add(_STORED - 1, _message("logs.p1.slow", 1, 1, waited=30.0), 0.0)
+    traffic.add(read_message("logs.p1.db01", 1, _STORED - 600 * _SECOND, {}, b""), 0.0)
+    traffic.add(_message("logs.p1.slow", 1, 1, waited=30.0, before=1), 0.0)
     for step in range(600):
-        traffic.add(_STORED, _message("logs.p0.web01", 5, 1000, waited=2.0), step / 10)
+        traffic.add(_message("logs.p0.web01", 5, 1000, waited=2.0), step / 10)
         # what a receiver would quarantine has bytes, but no lines and no host
-        traffic.add(_STORED, _message("logs.p1.evil", 5, 900, 0.0, told=500), step / 10)
+        traffic.add(_message("logs.p1.evil", 5, 900, 0.0, told=500), step / 10)
     return traffic
 
 
