@@ -108,23 +108,3 @@ def test_a_mistake_is_one_line(
     assert ended.returncode == code
     assert ended.stderr.count("\n") == 1
     assert [path.name for path in (tmp_path / "here").iterdir()] == ["file"]
-
-
-def test_a_backup_of_several_streams_comes_back_to_as_many_and_to_no_other_number(
-    logbroker_inside: Call, fresh_url: str, second_url: str, tmp_path: Path
-) -> None:
-    two = ("--partitions", "2", "--streams", "2")
-    logbroker_inside("apply", "--server", fresh_url, *two)
-    publish(fresh_url)
-    saved = logbroker_inside("backup", tmp_path / "b", "--server", fresh_url)
-    logbroker_inside("apply", "--server", second_url, "--partitions", "2")
-
-    refused = logbroker_inside("restore", tmp_path / "b", "--server", second_url)
-    back = logbroker_inside("restore", tmp_path / "b", "--server", fresh_url, "--replace", "--yes")
-
-    assert saved.returncode == 0, saved.stderr
-    assert "LOGS_0: 3 messages" in saved.stdout
-    assert refused.returncode == 1
-    assert "--streams" in refused.stderr
-    assert back.returncode == 0, back.stderr
-    assert "after sequence 3 of LOGS_0, 0 of LOGS_1" in back.stdout

@@ -258,14 +258,6 @@ def test_it_asks_first_and_where_nobody_can_answer_nothing_is_changed(
     assert connected(fresh_url, numbers) == (2, 2)
 
 
-@pytest.mark.parametrize("number", ["0", "-1", "10001", "many", ""])
-def test_what_is_no_number_of_partitions_is_refused(logbroker_inside: Call, number: str) -> None:
-    ended = logbroker_inside("partitions", "--yes", "--", number)
-
-    assert ended.returncode == 2
-    assert "N" in ended.stderr
-
-
 def test_a_server_that_is_not_set_up_is_one_line(fresh_url: str, logbroker_inside: Call) -> None:
     ended = logbroker_inside("partitions", "4", "--yes", "--server", fresh_url)
 
