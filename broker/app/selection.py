@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache
 
-__all__ = ["Selection"]
+__all__ = ["LineSelection"]
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class LineSelection:
     """Globs of hosts and of files; none means all. `*` takes in dots and slashes, letters count in their case.
 
     A glob of files without a slash is one of names, whatever their folder. Lines of no known file match no glob of files.

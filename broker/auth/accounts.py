@@ -19,8 +19,15 @@ from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
 
-from broker.auth import monitor
-from broker.auth.permissions import API, Permissions, permissions_of
+from broker.auth.permissions import (
+    API,
+    HEARD,
+    MONITOR_BATCHES,
+    MONITOR_READS,
+    SERVER_QUESTIONS,
+    SubjectRights,
+    permissions_of,
+)
 from broker.auth.store import Credential, CredentialKind, CredentialStore
 from broker.report import SUBJECT
 from broker.wire.pause import PAUSE_SUBJECT
@@ -38,7 +45,7 @@ __all__ = [
     "Accounts",
     "Admission",
     "Crossing",
-    "Traffic",
+    "CrossingKind",
     "User",
     "accounts_of",
     "admit",
@@ -52,7 +59,7 @@ CONSUMER_REQUESTS = "logship.consumer"
 _JETSTREAM = "$JS.API"
 
 
-class Traffic(Enum):
+class CrossingKind(Enum):
     """What crosses: a question with one answer, a question with several, or messages for whoever listens."""
 
     QUESTION = "question"
@@ -68,7 +75,7 @@ class Crossing:
     into: str
     subject: str
     local: str
-    traffic: Traffic = Traffic.QUESTION
+    traffic: CrossingKind = CrossingKind.QUESTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ class User:
     """Who gets in by an nkey; without `permissions` to everything in the account."""
 
     nkey: str
-    permissions: Permissions | None = None
+    permissions: SubjectRights | None = None
     is_server: bool = False
     """Another broker, and no client."""
 
@@ -132,7 +139,7 @@ def admit(
     now: datetime,
     limits: Mapping[str, AccountLimits] = MappingProxyType({}),
     *,
-    streams: int = 1,
+    streams: int,
 ) -> Admission:
     """Return who gets in at `now`: logbroker itself by the key `own`, and whoever the store says.
 
@@ -153,7 +160,7 @@ def accounts_of(
     limits: Mapping[str, AccountLimits] = MappingProxyType({}),
     anybody: str = "",
     *,
-    streams: int = 1,
+    streams: int,
 ) -> Accounts:
     """Return the accounts of a broker that lets in these credentials and logbroker itself, by the key `own`."""
     everybody = (User(anybody),) if anybody else ()
@@ -182,14 +189,14 @@ def _users(
                 yield User(key, permissions, is_server=kind is CredentialKind.SITE)
 
 
-def _calls(into: str, traffic: Traffic, *calls: str) -> tuple[Crossing, ...]:
+def _calls(into: str, traffic: CrossingKind, *calls: str) -> tuple[Crossing, ...]:
     # renamed, since the importing account answers to $JS.API itself: that it has no JetStream
     return tuple(
         Crossing(LOGS, into, f"{_JETSTREAM}.{call}", f"{API}.{call}", traffic) for call in calls
     )
 
 
-def _same(of: str, into: str, traffic: Traffic, *subjects: str) -> tuple[Crossing, ...]:
+def _same(of: str, into: str, traffic: CrossingKind, *subjects: str) -> tuple[Crossing, ...]:
     return tuple(Crossing(of, into, subject, subject, traffic) for subject in subjects)
 
 
@@ -203,33 +210,33 @@ def _consumers(into: str, *names: str) -> tuple[Crossing, ...]:
 _PARTITIONS = f"DIRECT.GET.KV_{CONFIG_BUCKET}.>"
 
 _SHIPPERS = (
-    *_same(LOGS, SHIP, Traffic.QUESTION, "logs.>", f"$KV.{POSITIONS_BUCKET}.*"),
+    *_same(LOGS, SHIP, CrossingKind.QUESTION, "logs.>", f"$KV.{POSITIONS_BUCKET}.*"),
     *_calls(
         SHIP,
-        Traffic.QUESTION,
+        CrossingKind.QUESTION,
         "DIRECT.GET.*.logs.>",
         _PARTITIONS,
         f"DIRECT.GET.KV_{POSITIONS_BUCKET}.>",
         "CONSUMER.DELETE.*.*",
     ),
-    *_same(LOGS, SHIP, Traffic.MESSAGES, PAUSE_SUBJECT),
+    *_same(LOGS, SHIP, CrossingKind.MESSAGES, PAUSE_SUBJECT),
     *_consumers(SHIP, "*.*.logs.>"),
-    *_calls(SHIP, Traffic.QUESTIONS, "CONSUMER.MSG.NEXT.*.*"),
+    *_calls(SHIP, CrossingKind.QUESTIONS, "CONSUMER.MSG.NEXT.*.*"),
 )
 _MONITORS = (
-    *_calls(MONITOR, Traffic.QUESTION, *monitor.READS, "CONSUMER.DELETE.*.*"),
-    *_calls(MONITOR, Traffic.QUESTIONS, *monitor.BATCHES, "CONSUMER.MSG.NEXT.*.*"),
+    *_calls(MONITOR, CrossingKind.QUESTION, *MONITOR_READS, "CONSUMER.DELETE.*.*"),
+    *_calls(MONITOR, CrossingKind.QUESTIONS, *MONITOR_BATCHES, "CONSUMER.MSG.NEXT.*.*"),
     *_consumers(MONITOR, "*.*", "*.*.>"),
-    *_same(LOGS, MONITOR, Traffic.QUESTIONS, SUBJECT),
-    *_same(LOGS, MONITOR, Traffic.MESSAGES, "$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>"),
-    *_same(RECEIVE, MONITOR, Traffic.QUESTION, "logship.receiver.>"),
+    *_same(LOGS, MONITOR, CrossingKind.QUESTIONS, SUBJECT),
+    *_same(LOGS, MONITOR, CrossingKind.MESSAGES, "$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>"),
+    *_same(RECEIVE, MONITOR, CrossingKind.QUESTION, "logship.receiver.>"),
 )
 _SERVERS = tuple(
     crossing
     for into in (LOGS, MONITOR)
     for crossing in (
-        *_same(SYS, into, Traffic.QUESTIONS, *monitor.SERVER_QUESTIONS),
-        *_same(SYS, into, Traffic.MESSAGES, *monitor.HEARD),
+        *_same(SYS, into, CrossingKind.QUESTIONS, *SERVER_QUESTIONS),
+        *_same(SYS, into, CrossingKind.MESSAGES, *HEARD),
     )
 )
 
@@ -237,16 +244,16 @@ _SERVERS = tuple(
 def _crossings(streams: Sequence[str]) -> tuple[Crossing, ...]:
     return (
         *_SHIPPERS,
-        *_same(LOGS, RECEIVE, Traffic.QUESTION, f"$KV.{OFFSETS_BUCKET}.*"),
+        *_same(LOGS, RECEIVE, CrossingKind.QUESTION, f"$KV.{OFFSETS_BUCKET}.*"),
         *_calls(
             RECEIVE,
-            Traffic.QUESTION,
+            CrossingKind.QUESTION,
             _PARTITIONS,
             f"DIRECT.GET.KV_{OFFSETS_BUCKET}.>",
             f"STREAM.MSG.GET.KV_{OFFSETS_BUCKET}",
         ),
         *(crossing for name in streams for crossing in _of_receivers(name)),
-        *_same(RECEIVE, LOGS, Traffic.QUESTION, "logship.receiver.>"),
+        *_same(RECEIVE, LOGS, CrossingKind.QUESTION, "logship.receiver.>"),
         *_MONITORS,
         *_SERVERS,
     )
@@ -254,10 +261,10 @@ def _crossings(streams: Sequence[str]) -> tuple[Crossing, ...]:
 
 def _of_receivers(stream: str) -> tuple[Crossing, ...]:
     return (
-        *_same(LOGS, RECEIVE, Traffic.QUESTION, f"$JS.ACK.{stream}.>"),
+        *_same(LOGS, RECEIVE, CrossingKind.QUESTION, f"$JS.ACK.{stream}.>"),
         *_calls(
             RECEIVE,
-            Traffic.QUESTION,
+            CrossingKind.QUESTION,
             f"STREAM.INFO.{stream}",
             f"STREAM.MSG.GET.{stream}",
             f"CONSUMER.INFO.{stream}.*",
@@ -268,7 +275,7 @@ def _of_receivers(stream: str) -> tuple[Crossing, ...]:
         *_consumers(RECEIVE, stream, f"{stream}.>"),
         *_calls(
             RECEIVE,
-            Traffic.QUESTIONS,
+            CrossingKind.QUESTIONS,
             f"CONSUMER.MSG.NEXT.{stream}.*",
             f"DIRECT.GET.{stream}",
         ),

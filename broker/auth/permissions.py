@@ -1,13 +1,14 @@
 """What an identity may publish and hear, as values: the least that its program needs. Decides; grants nothing itself.
 
 Requests to JetStream carry `API`, the prefix under which the accounts of hosts and receivers import it; there is no
-right to the API of their own account, which has no JetStream and would answer too.
+right to the API of their own account, which has no JetStream and would answer too. A monitor reads everything and changes
+nothing; it reads streams through consumers that only it can make: their names are listed in its rights, since a right to
+make, pull from or remove any consumer would be one to disturb receivers.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from broker.auth.monitor import HEARD, SERVER_QUESTIONS, monitor_calls
 from broker.auth.store import Credential, CredentialKind
 from broker.report import SUBJECT as REPORT
 from broker.wire.pause import PAUSE_KEY, PAUSE_SUBJECT
@@ -28,11 +29,20 @@ from broker.wire.subjects import (
     inbox_of,
     own_token,
     partition_filter,
+    reader_names,
     registry_consumer,
     wake_names,
 )
 
-__all__ = ["API", "Permissions", "permissions_of"]
+__all__ = [
+    "API",
+    "HEARD",
+    "MONITOR_BATCHES",
+    "MONITOR_READS",
+    "SERVER_QUESTIONS",
+    "SubjectRights",
+    "permissions_of",
+]
 
 API = "JS.LOGS.API"
 """The prefix of the JetStream API in the accounts that import it."""
@@ -48,9 +58,37 @@ _ALL_OFFSETS = (
 )
 _WHOAMI = "$SYS.REQ.USER.INFO"
 
+MONITOR_READS = (
+    "INFO",
+    "STREAM.NAMES",
+    "STREAM.LIST",
+    "STREAM.INFO.*",
+    "STREAM.MSG.GET.*",
+    "DIRECT.GET.*.>",
+    "CONSUMER.NAMES.*",
+    "CONSUMER.LIST.*",
+    "CONSUMER.INFO.*.*",
+)
+"""Calls of the JetStream API that change nothing, with one answer."""
+
+MONITOR_BATCHES = ("DIRECT.GET.*",)
+"""The same with several answers."""
+
+HEARD = ("$SYS.ACCOUNT.>", "$SYS.SERVER.>")
+"""Events of the server, which admins and monitors may hear."""
+
+SERVER_QUESTIONS = tuple(
+    f"$SYS.REQ.SERVER.PING.{question}"
+    for question in (
+        *("VARZ", "CONNZ", "JSZ", "HEALTHZ", "ACCOUNTZ"),
+        *("STATSZ", "SUBSZ", "ROUTEZ", "LEAFZ", "IDZ"),
+    )
+)
+"""Questions about the server that change nothing about it, which admins and monitors may ask."""
+
 
 @dataclass(frozen=True, slots=True)
-class Permissions:
+class SubjectRights:
     """Subjects that may be published to and subscribed; with `responds` also whatever a message heard asks to reply to."""
 
     publish: tuple[str, ...]
@@ -58,7 +96,7 @@ class Permissions:
     responds: bool = False
 
 
-def permissions_of(credential: Credential, streams: int = 1) -> Permissions | None:
+def permissions_of(credential: Credential, streams: int) -> SubjectRights | None:
     """Return the rights of a credential in its account; None for an admin, who has all that there are.
 
     `streams` is how many streams partitions are spread over.
@@ -76,11 +114,11 @@ def permissions_of(credential: Credential, streams: int = 1) -> Permissions | No
             return _of_site(stream_names(streams))
 
 
-def _of_site(streams: Sequence[str]) -> Permissions:
+def _of_site(streams: Sequence[str]) -> SubjectRights:
     """Return what servers of two sites ask each other for copies, and how copies go: subjects of nats-server 2.15's own."""
     copied = ("$JS.S.>", "$JS.M.>", "$JSC.R.>", "$JS.FC.>")
     buckets = (f"KV_{CONFIG_BUCKET}", f"KV_{POSITIONS_BUCKET}")
-    return Permissions(
+    return SubjectRights(
         (*_consumers_for_copies(*streams, *buckets), *copied),
         (*_consumers_for_copies(*streams), *copied),
     )
@@ -92,11 +130,11 @@ def _consumers_for_copies(*streams: str) -> tuple[str, ...]:
     )
 
 
-def _of_host(host: str) -> Permissions:
+def _of_host(host: str) -> SubjectRights:
     """Return the rights of a host, in whichever stream its subjects are: the partition of a host may change."""
     own, consumer = host_filter(host), registry_consumer(host)
     positions = f"$KV.{POSITIONS_BUCKET}.{positions_key(host)}"
-    return Permissions(
+    return SubjectRights(
         (
             own,
             positions,
@@ -115,7 +153,7 @@ def _of_host(host: str) -> Permissions:
     )
 
 
-def _of_receiver(credential: Credential, layout: StreamLayout) -> Permissions:
+def _of_receiver(credential: Credential, layout: StreamLayout) -> SubjectRights:
     """Return the rights of a receiver: it answers at its own addresses only, and asks others at theirs."""
     own = own_token(credential.name)
     leave = f"logship.leave.{own}.*"
@@ -124,7 +162,7 @@ def _of_receiver(credential: Credential, layout: StreamLayout) -> Permissions:
         for partition in credential.partitions
         for right in _of_partition(partition, layout.stream_of(partition))
     ]
-    return Permissions(
+    return SubjectRights(
         (
             *_api(*(f"STREAM.INFO.{name}" for name in layout.names), *_LAYOUT, _ALL_OFFSETS),
             *(lines if credential.partitions else _all_partitions(layout.names)),
@@ -137,17 +175,30 @@ def _of_receiver(credential: Credential, layout: StreamLayout) -> Permissions:
     )
 
 
-def _of_monitor(name: str) -> Permissions:
+def _of_monitor(name: str) -> SubjectRights:
     own = own_token(name)
-    return Permissions(
+    return SubjectRights(
         (
-            *_api(*monitor_calls(own)),
+            *_api(*_monitor_calls(own)),
             REPORT,
             "logship.receiver.>",
             *SERVER_QUESTIONS,
             _WHOAMI,
         ),
         (f"{inbox_of(name)}.>", "$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>", *HEARD),
+    )
+
+
+def _monitor_calls(own: str) -> tuple[str, ...]:
+    """Return the calls of the JetStream API of the monitor whose own token is `own`."""
+    return (
+        *MONITOR_READS,
+        *MONITOR_BATCHES,
+        *(
+            f"CONSUMER.{call}.*.{name}{rest}"
+            for name in reader_names(own)
+            for call, rest in (("CREATE", ""), ("CREATE", ".>"), ("MSG.NEXT", ""), ("DELETE", ""))
+        ),
     )
 
 

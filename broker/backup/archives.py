@@ -18,7 +18,7 @@ from broker.app.exits import OperatorError
 from broker.app.files import Folder, open_folder, replacing
 from broker.app.progress import Advance, progress
 from broker.app.units import format_size
-from broker.backup.manifest import NAME, Archive, Backup
+from broker.backup.directory import NAME, Archive, Backup
 from broker.backup.transfer import SnapshotFailed, take
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.descent import is_being_restored

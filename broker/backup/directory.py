@@ -1,10 +1,11 @@
 """A folder of backups: each a folder of its own, named by the time of its beginning, and there whole or not at all.
 
-`DIR/2026-11-21T164500Z/` with a manifest is a whole one; `DIR/2026-11-21T164500Z.part/` is under way, or was left by a
-crash: that is no backup, and the next one sweeps it away.
+`DIR/2026-11-21T164500Z/` with a manifest (`backup.json`: its archives, what is in them, and their digests) is a whole one;
+`DIR/2026-11-21T164500Z.part/` is under way, or was left by a crash: that is no backup, and the next one sweeps it away.
 """
 
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -13,16 +14,80 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from broker.app.exits import OperatorError
 from broker.app.files import Folder, make_folder, open_folder, read_file
-from broker.backup.manifest import NAME, Backup, UnreadableBackup
 
-__all__ = ["find", "load", "name_of", "new_backup", "prune"]
+__all__ = ["NAME", "Archive", "Backup", "find", "load", "name_of", "new_backup", "prune"]
 
+NAME = "backup.json"
 _PART = ".part"
 _MODE, _OTHERS = 0o700, 0o077
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Archive(_Value):
+    """One stream: its file, the file's size in bytes and SHA-256, and what nats-server said of the stream.
+
+    `created` is the stream's time of creation (RFC 3339), `config` and `state` are as the JetStream API has them, `state`
+    as of the moment that the archive stands for. Consumers are in the archive.
+    """
+
+    stream: str
+    file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+\.nats$")]
+    size: int
+    sha256: str
+    created: str
+    config: dict[str, Any]
+    state: dict[str, Any]
+
+    @model_validator(mode="after")
+    def _is_of_one_stream(self) -> Self:
+        if self.config.get("name") != self.stream:
+            raise ValueError(f"{self.stream} is described as something else")
+        return self
+
+    @property
+    def messages(self) -> int:
+        """How many messages it holds."""
+        return int(self.state.get("messages", 0))
+
+    @property
+    def bytes(self) -> int:
+        """What they take in a store, in bytes."""
+        return int(self.state.get("bytes", 0))
+
+    @property
+    def until(self) -> int:
+        """The first sequence that it does not hold any more."""
+        return int(self.state.get("last_seq", 0)) + 1
+
+
+class Backup(_Value):
+    """A whole backup; times in RFC 3339, UTC: what was acknowledged before `began` is in it, after `ended` is not."""
+
+    version: Literal[1] = 1
+    began: str
+    ended: str
+    server: str
+    server_version: str
+    archives: tuple[Archive, ...]
+
+    @property
+    def size(self) -> int:
+        """What the archives take on disk, in bytes."""
+        return sum(archive.size for archive in self.archives)
+
+    def encode(self) -> bytes:
+        """Return the form on disk: JSON with a version."""
+        return (json.dumps(self.model_dump(), indent=2) + "\n").encode()
 
 
 @contextmanager
@@ -137,9 +202,14 @@ def find(folder: Path) -> Path:
 
 def load(folder: Path) -> Backup:
     """Return what a backup says of itself; raises `OperatorError`."""
+    path = folder / NAME
     try:
-        return Backup.decode(read_file(folder / NAME))
+        return Backup.model_validate_json(read_file(path))
     except OSError as error:
-        raise OperatorError(f"cannot read {folder / NAME}: {error.strerror}") from None
-    except UnreadableBackup as error:
-        raise OperatorError(f"{folder / NAME} is {error}") from None
+        raise OperatorError(f"cannot read {path}: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "it"
+        raise OperatorError(
+            f"{path} is damaged, or of another version: {place}: {first['msg']}"
+        ) from None

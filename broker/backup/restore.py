@@ -22,7 +22,7 @@ from broker.app.files import open_folder
 from broker.app.progress import progress
 from broker.app.units import format_size
 from broker.backup.archives import BUCKETS
-from broker.backup.manifest import Archive
+from broker.backup.directory import Archive
 from broker.backup.preview import RestoreOptions, closed_config, limit_of
 from broker.backup.transfer import read_in
 from broker.client.connection import Connection, ConnectionLost, Rejected

@@ -13,7 +13,7 @@ import nats.errors
 from aiofiles.threadpool.binary import AsyncBufferedReader
 
 from broker.client.answer import answer_of
-from broker.client.connection import Arrived, Connection, ConnectionLost
+from broker.client.connection import Connection, ConnectionLost, RawMessage
 
 __all__ = ["SnapshotFailed", "read_in", "take"]
 
@@ -35,7 +35,7 @@ async def take(
     raises; what was written by then is of no use.
     """
     await connection.once()
-    arrived: asyncio.Queue[Arrived] = asyncio.Queue()
+    arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
     inbox = connection.new_inbox()
     subscription = await connection.tap(inbox, arrived.put_nowait)
     body = {
@@ -56,7 +56,7 @@ async def take(
 
 async def _write_what_came(
     connection: Connection,
-    arrived: "asyncio.Queue[Arrived]",
+    arrived: "asyncio.Queue[RawMessage]",
     write: Callable[[Sequence[bytes]], object],
 ) -> bool:
     """Write and acknowledge the chunks that are there; return whether that was the end."""
@@ -75,7 +75,7 @@ async def _write_what_came(
     return last is not None
 
 
-def _check(last: Arrived) -> None:
+def _check(last: RawMessage) -> None:
     headers = last.headers or {}
     status = headers.get("Status", "")
     if status not in {"", "204"}:
@@ -115,7 +115,7 @@ class _Sending:
         self._most = max(1, most)
         self._advance = advance
         self._sizes: list[int] = []
-        self._answers: asyncio.Queue[Arrived] = asyncio.Queue()
+        self._answers: asyncio.Queue[RawMessage] = asyncio.Queue()
 
     async def __aenter__(self) -> "_Sending":
         self._inbox = self._connection.new_inbox()

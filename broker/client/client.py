@@ -18,12 +18,12 @@ from nats.aio.msg import Msg
 from nats.aio.transport import TcpTransport
 
 from broker.client.access import Access
-from broker.client.credentials import Credentials
+from broker.client.credentials import ClientCredentials
 from broker.client.receiving import ReceivingClient
 from broker.client.sending import SendingClient
 from broker.client.servers import public
 
-__all__ = ["CONNECT_TIMEOUT", "BrokerClient", "HungUp", "NoTls", "is_cut_off"]
+__all__ = ["CONNECT_TIMEOUT", "BrokerClient", "HungUp", "NoTls"]
 
 CONNECT_TIMEOUT = 3
 """Seconds for each step of a connect."""
@@ -101,22 +101,18 @@ class BrokerClient(ReceivingClient, SendingClient):
         self,
         server: str,
         access: Access,
-        credentials: Credentials,
+        credentials: ClientCredentials,
         patience: int = CONNECT_TIMEOUT,
-        *,
-        among: bool = False,
     ) -> None:
         """Remember whom to connect to and how; `credentials` is what the files of `access` hold now.
 
-        Each step of a connect has `patience` seconds. A server `among` others is left when its cluster has lost it.
+        Each step of a connect has `patience` seconds.
         """
         super().__init__()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolved when the connection has ended, or nothing more is to be asked here."""
         self._socket = _Socket()
-        self._patience, self._among = patience, among
-        self.known = self.most_known = 0
-        """How many addresses of its cluster the server knows of, as it told last, and at most so far."""
+        self._patience = patience
         self.is_clustered = False
         """Whether the server says that it is one of a cluster."""
         self._server = server if "://" in server else f"nats://{server}"
@@ -221,11 +217,6 @@ class BrokerClient(ReceivingClient, SendingClient):
             info["tls_required"] = True
         await super()._process_info(info, initial_connection)
         self.is_clustered = bool(info.get("cluster"))
-        # a server of a cluster says so when a line to another one has come or gone
-        self.known = len(info.get("connect_urls") or ())
-        self.most_known = max(self.most_known, self.known)
-        if self._among and is_cut_off(self.known, self.most_known):
-            self.leave()
 
     def _connect_command(self) -> bytes:
         # the last moment before anything of ours is sent, on the connection that it will be sent on
@@ -272,8 +263,3 @@ class BrokerClient(ReceivingClient, SendingClient):
         except UnicodeDecodeError:
             return None
         return found
-
-
-def is_cut_off(known: int, most: int) -> bool:
-    """Whether a server that knows so many addresses of its cluster, once `most`, is no longer among the majority."""
-    return 2 * known < most

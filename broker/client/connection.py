@@ -25,16 +25,16 @@ from broker.client.client import BrokerClient
 from broker.client.receiving import Tap
 from broker.client.rights import ANYBODY, Api, Denials, Inboxes, find_api
 from broker.client.server_pool import BrokerAway, ServerPool, Trust
-from broker.wire.delivery import Arrived
+from broker.wire.delivery import RawMessage
 
 __all__ = [
     "ELECTION",
-    "Arrived",
     "BrokerAway",
     "Connection",
     "ConnectionLost",
     "Denied",
     "Message",
+    "RawMessage",
     "Rejected",
     "until_answered",
 ]

@@ -7,7 +7,6 @@ import logging
 import ssl
 import stat
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,13 +14,13 @@ from broker.app.exits import ConfigurationError
 from broker.client.access import Access
 from broker.client.nkey import InvalidSeed, UserKey, seed_of, settings_of, token_of, user_key
 
-__all__ = ["Credentials", "read_credentials", "verify"]
+__all__ = ["ClientCredentials", "read_credentials", "verify"]
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class ClientCredentials:
     """What a client shows the broker: a key with or without a JWT, and how TLS is done (None: as the system does it)."""
 
     key: UserKey | None = None
@@ -46,10 +45,10 @@ def verify(access: Access) -> None:
             logger.warning("%s can be read by everybody on this machine; chmod 600 it", path)
 
 
-def read_credentials(access: Access) -> Credentials:
+def read_credentials(access: Access) -> ClientCredentials:
     """Read the files; raises `ConfigurationError` for one that is missing, unreadable or holds something else."""
     key, token, settings = _key_of(access)
-    return Credentials(
+    return ClientCredentials(
         key,
         token,
         _context(access) if access.wants_tls else None,
@@ -77,29 +76,26 @@ def _key_of(access: Access) -> tuple[UserKey | None, str, dict[str, str]]:
 
 
 def _contradiction(access: Access) -> str:
-    ways = list(_ways(access))
-    if len(ways) > 1:
-        return f"{' and '.join(ways)} are two ways to say who this is; give one of them"
+    means = {
+        "--creds": access.creds,
+        "--nkey": access.nkey,
+        "--nkey-seed": access.nkey_seed,
+        "--user": access.user,
+    }
+    given = [option for option, value in means.items() if value]
+    if len(given) > 1:
+        return f"{' and '.join(given)} are two ways to say who this is; give one of them"
     if bool(access.user) != bool(access.password):
         return "--user and --password come together"
     if access.tls_key and not access.tls_cert:
         return "--tls-key is the key of a certificate; give that with --tls-cert"
-    if access.tls_ca and access.tls_ca_pem:
-        return "--tls-ca and --tls-ca-pem are two ways to say the same; give one of them"
-    if access.tls_cert and access.tls_cert_pem:
-        return "--tls-cert and --tls-cert-pem are two ways to say the same; give one of them"
+    for option, file, text in (
+        ("--tls-ca", access.tls_ca, access.tls_ca_pem),
+        ("--tls-cert", access.tls_cert, access.tls_cert_pem),
+    ):
+        if file and text:
+            return f"{option} and {option}-pem are two ways to say the same; give one of them"
     return ""
-
-
-def _ways(access: Access) -> Iterator[str]:
-    if access.creds:
-        yield "--creds"
-    if access.nkey:
-        yield "--nkey"
-    if access.nkey_seed:
-        yield "--nkey-seed"
-    if access.user:
-        yield "--user"
 
 
 def _bytes(path: Path, option: str) -> bytes:
@@ -118,10 +114,13 @@ def _context(access: Access) -> ssl.SSLContext:
     elif access.tls_ca_pem:
         context = _trusting("tls_ca_pem holds no certificate", cadata=access.tls_ca_pem)
     if access.tls_cert:
-        _bytes(access.tls_cert, "--tls-cert")
         _load_own(context, access.tls_cert, access.tls_key)
     elif access.tls_cert_pem:
-        _load_text(context, access.tls_cert_pem)
+        # OpenSSL takes a certificate with its key from a file alone; this one is nobody else's, and gone at once
+        with tempfile.NamedTemporaryFile("w", prefix="logship-", suffix=".pem") as file:
+            file.write(access.tls_cert_pem)
+            file.flush()
+            _load_chain(context, Path(file.name), None, "tls_cert_pem", "--tls-cert-pem")
     return context
 
 
@@ -135,29 +134,20 @@ def _trusting(wrong: str, cafile: str | None = None, cadata: str | None = None) 
     return context
 
 
-def _load_text(context: ssl.SSLContext, text: str) -> None:
-    # OpenSSL takes a certificate with its key from a file alone; this one is nobody else's, and gone at once
-    with tempfile.NamedTemporaryFile("w", prefix="logship-", suffix=".pem") as file:
-        file.write(text)
-        file.flush()
-        try:
-            context.load_cert_chain(file.name, password=lambda: b"")
-        except (ssl.SSLError, ValueError) as error:
-            reason = (
-                getattr(error, "reason", None) or "no certificate, or no key that is not locked"
-            )
-            raise ConfigurationError(f"cannot use tls_cert_pem: {reason}") from None
-
-
 def _load_own(context: ssl.SSLContext, cert: Path, key: Path | None) -> None:
+    _bytes(cert, "--tls-cert")
     if key:
         _bytes(key, "--tls-key")
+    files = f"{cert} and {key}" if key else f"{cert} (without --tls-key it must hold the key)"
+    _load_chain(context, cert, key, files, "--tls-cert and --tls-key")
+
+
+def _load_chain(
+    context: ssl.SSLContext, cert: Path, key: Path | None, name: str, options: str
+) -> None:
     try:
         # a password is given lest OpenSSL asks for one at the terminal
         context.load_cert_chain(cert, key, password=lambda: b"")
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or "no certificate, or no key that is not locked"
-        place = f"{cert} and {key}" if key else f"{cert} (without --tls-key it must hold the key)"
-        raise ConfigurationError(
-            f"cannot use {place}: {reason}; check --tls-cert and --tls-key"
-        ) from None
+        raise ConfigurationError(f"cannot use {name}: {reason}; check {options}") from None

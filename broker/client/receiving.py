@@ -12,14 +12,14 @@ from nats.aio.subscription import Subscription
 from nats.errors import ProtocolError
 from nats.protocol.parser import Parser
 
-from broker.wire.delivery import Arrived
+from broker.wire.delivery import RawMessage
 
 __all__ = ["ReceivingClient", "Tap"]
 
 _END = b"\r\n"
 
 
-Tap = Callable[[Arrived], None]
+Tap = Callable[[RawMessage], None]
 """Told of every message at once, in order; it must not raise, and not wait."""
 
 
@@ -101,7 +101,7 @@ class _Parser(Parser):
             tap = taps.get(words[2])
             if tap is not None:
                 tap(
-                    Arrived(
+                    RawMessage(
                         words[1].decode("utf-8", "surrogateescape"),
                         reply.decode("utf-8", "surrogateescape"),
                         data[begin : begin + head],

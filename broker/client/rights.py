@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from broker.client.access import Access
 from broker.client.answer import Rejected
-from broker.client.credentials import Credentials
+from broker.client.credentials import ClientCredentials
 from broker.wire.subjects import inbox_of
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Inboxes:
         """What tells the one in use from that of everybody; empty where it is that."""
         return self.prefix.partition(f"{ANYBODY}_")[2]
 
-    def know(self, credentials: Credentials) -> None:
+    def know(self, credentials: ClientCredentials) -> None:
         """Go by what the settings or the credential file say, and nothing else; else by a user's name before everybody's."""
         if credentials.inbox_prefix:
             self._prefixes, self._tried = [credentials.inbox_prefix], 0

@@ -8,7 +8,6 @@ import asyncio
 import random
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -17,7 +16,7 @@ import nats.errors
 from broker.app.exits import OperatorError
 from broker.client.access import Access
 from broker.client.answer import ConnectionLost, Rejected
-from broker.client.client import CONNECT_TIMEOUT, BrokerClient, HungUp, NoTls, is_cut_off
+from broker.client.client import CONNECT_TIMEOUT, BrokerClient, HungUp, NoTls
 from broker.client.credentials import read_credentials
 from broker.client.rights import Inboxes
 from broker.client.servers import public
@@ -48,8 +47,6 @@ class ServerPool:
         self.api_prefix = access.api_prefix
         """What the subjects of the JetStream API begin with, as the settings or the credential file say; else empty."""
         self._last = ""
-        self._present: BrokerClient | None = None
-        self._most_known = 0
 
     def __str__(self) -> str:
         """Name the addresses, without the passwords that may stand in them."""
@@ -63,23 +60,17 @@ class ServerPool:
     async def enter(self, hear: Callable[[Exception], Awaitable[None]]) -> BrokerClient:
         """Return a client of the first server that lets us in, the one that did before being the last to be asked.
 
-        One that is cut off from its cluster, as far as can be told, is taken only where there is no other. `hear` is told
-        what goes wrong later. Raises `BrokerAway` with what kept us out of each server, or ConfigurationError for files
-        that cannot be read.
+        `hear` is told what goes wrong later. Raises `BrokerAway` with what kept us out of each server, or
+        ConfigurationError for files that cannot be read.
         """
-        if self._present is not None:
-            self._most_known = max(self._most_known, self._present.most_known)
         credentials = await asyncio.to_thread(read_credentials, self._access)
         self._inboxes.know(credentials)
         self.api_prefix = credentials.api_prefix
         failures: dict[str, _Failure] = {}
         slow: list[str] = []
-        alone: BrokerClient | None = None
         order = random.sample(self._servers, len(self._servers))
         for server, patience in attempts(order, self._last, slow):
-            client = BrokerClient(
-                server, self._access, credentials, patience, among=self.is_one_of_several
-            )
+            client = BrokerClient(server, self._access, credentials, patience)
             try:
                 await client.open(hear, name=self._name, inbox_prefix=self._inboxes.prefix)
             except (OSError, nats.errors.Error, TimeoutError) as error:
@@ -87,27 +78,9 @@ class ServerPool:
                 if isinstance(error, TimeoutError | nats.errors.TimeoutError):
                     slow.append(server)
                 continue
-            await _end(alone)
-            self._present, self._last = client, server
-            if not self._is_alone(client):
-                return client
-            alone = client
-        if alone is not None:
-            return alone
+            self._last = server
+            return client
         raise BrokerAway(_summary([failures[server] for server in dict.fromkeys(self._servers)]))
-
-    def _is_alone(self, client: BrokerClient) -> bool:
-        """Whether its server has lost sight of most of those that it once knew, or that we were told of."""
-        told = (
-            len(set(self._servers)) if client.known else 0
-        )  # one that is in no cluster knows none
-        return is_cut_off(client.known, max(self._most_known, told))
-
-
-async def _end(client: BrokerClient | None) -> None:
-    if client is not None:
-        with suppress(nats.errors.Error, OSError, TimeoutError):
-            await client.end()
 
 
 class Trust:

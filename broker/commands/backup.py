@@ -13,7 +13,7 @@ from broker.app.printable import printable
 from broker.app.units import format_size
 from broker.backup import directory
 from broker.backup.archives import BUCKETS, back_up, check, lines_in, stream_of
-from broker.backup.manifest import Archive, Backup
+from broker.backup.directory import Archive, Backup
 from broker.backup.preview import Preview, RestoreOptions, preview
 from broker.backup.restore import present
 from broker.backup.restore import restore as put_back

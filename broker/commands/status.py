@@ -11,7 +11,7 @@ import click
 from broker.app import program
 from broker.app.exits import OperatorError
 from broker.app.options import given, settings_options
-from broker.app.selection import Selection
+from broker.app.selection import LineSelection
 from broker.client.connection import Connection
 from broker.commands.shared import HOSTS, JSON, length, looking, now, with_settings
 from broker.inspect import ask
@@ -117,7 +117,7 @@ def hosts(
     chosen = [
         one
         for one in hosts_view.sort_hosts(found, hosts_view.Order(sort))
-        if Selection(hosts=hosts).wants_host(one.host) and one.silent_seconds >= least
+        if LineSelection(hosts=hosts).wants_host(one.host) and one.silent_seconds >= least
     ][:limit]
     if as_json:
         click.echo(json.dumps([one.document() for one in chosen], indent=2))

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 import click
 
 from broker.app.printable import printable
-from broker.app.selection import Selection
+from broker.app.selection import LineSelection
 from broker.app.units import ACCEPTED, Moment
 from broker.client.connection import Connection
 from broker.commands.shared import HOSTS, JSON, PARTITIONS, asking, place, with_settings
@@ -78,7 +78,7 @@ def tail_lines(
     if since is not None and lines is not None:
         raise click.UsageError("--since and --lines are two places to begin; give one of them")
     wanted = Wanted(
-        Selection(hosts, files), only, since, _LAST_LINES if lines is None else lines, follow
+        LineSelection(hosts, files), only, since, _LAST_LINES if lines is None else lines, follow
     )
     output = LineOutput(
         prefixed=wanted.only_host is None if prefix is None else prefix,

@@ -17,7 +17,13 @@ from broker.client.config import (
     existing_partitions,
     read_streams,
 )
-from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected, until_answered
+from broker.client.connection import (
+    Connection,
+    ConnectionLost,
+    RawMessage,
+    Rejected,
+    until_answered,
+)
 from broker.inspect.checks import Check, Observed
 from broker.inspect.message import nanoseconds
 from broker.inspect.status import PartitionStatus, Status, StreamStatus, hosts_in, unread_in
@@ -181,7 +187,7 @@ async def node_reports(connection: Connection, expected: int = 0) -> tuple[Mappi
     news = asyncio.Event()
     nobody = False
 
-    def take(message: Arrived) -> None:
+    def take(message: RawMessage) -> None:
         nonlocal nobody
         if not message.data and (message.headers or {}).get("Status") == _NOBODY:
             nobody = True

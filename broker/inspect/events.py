@@ -9,7 +9,7 @@ from typing import Any
 
 from broker.app.printable import printable
 from broker.app.untrusted import json_object
-from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
+from broker.client.connection import Connection, ConnectionLost, RawMessage, Rejected
 
 __all__ = ["Event", "is_noise", "listen", "read_event"]
 
@@ -102,7 +102,7 @@ def _client(client: Mapping[str, Any]) -> str:
 async def listen(connection: Connection) -> AsyncGenerator[Event, None]:
     """Yield events for ever; logs once what this user cannot hear. A broker that goes away is waited for."""
     await _log_what_is_missing(connection)
-    waiting: asyncio.Queue[Arrived] = asyncio.Queue(_MOST_WAITING)
+    waiting: asyncio.Queue[RawMessage] = asyncio.Queue(_MOST_WAITING)
     client: object = None
     while True:
         if (found := await connection.client()) is not client:
@@ -119,8 +119,8 @@ async def listen(connection: Connection) -> AsyncGenerator[Event, None]:
         yield read_event(message.subject, message.data, now)
 
 
-async def _subscribe(connection: Connection, waiting: "asyncio.Queue[Arrived]") -> None:
-    def take(message: Arrived) -> None:
+async def _subscribe(connection: Connection, waiting: "asyncio.Queue[RawMessage]") -> None:
+    def take(message: RawMessage) -> None:
         if not waiting.full():  # the output takes too long: the newest event is dropped
             waiting.put_nowait(message)
 

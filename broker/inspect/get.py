@@ -8,7 +8,7 @@ from typing import Any
 from broker.app.exits import OperatorError
 from broker.app.printable import printable
 from broker.app.units import format_size
-from broker.client.connection import Arrived, Connection, Rejected
+from broker.client.connection import Connection, RawMessage, Rejected
 from broker.inspect.lines import safe
 from broker.inspect.message import StoredMessage, nanoseconds, read_message, rfc3339
 from broker.wire.message import MalformedMessage, Section
@@ -52,7 +52,7 @@ async def find_message(
             return None
         raise
     head = base64.b64decode(message.get("hdrs", ""))
-    headers = Arrived("", "", head, b"").headers or {}
+    headers = RawMessage("", "", head, b"").headers or {}
     payload = base64.b64decode(message.get("data", ""))
     stored = nanoseconds(message["time"])
     return read_message(message["subject"], message["seq"], stored, headers, payload)

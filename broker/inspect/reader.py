@@ -18,7 +18,7 @@ from nats.aio.subscription import Subscription
 
 from broker.app.exits import OperatorError
 from broker.client.client import BrokerClient
-from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
+from broker.client.connection import Connection, ConnectionLost, RawMessage, Rejected
 from broker.inspect.message import StoredMessage, read_message
 from broker.wire.delivery import Delivery, parse
 from broker.wire.subjects import reader_names
@@ -90,7 +90,7 @@ class StreamReader:
         self._subscription: Subscription | None = None
         self._number = 0  # of the delivery that is due
         self._pending = 0  # messages that are there and not read yet
-        self._arrived: asyncio.Queue[Arrived] = asyncio.Queue()
+        self._arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
 
     async def follow(self) -> list[StoredMessage]:
         """Return the messages that have come since, at least one, through restarts of the broker; raises `Rejected`."""
@@ -173,7 +173,7 @@ class StreamReader:
             raise ConnectionLost(f"delivery {delivery.number} came, {self._number} was due")
         self._number, self._pending = delivery.number + 1, delivery.pending
 
-    async def _is_over(self, message: Arrived) -> bool:
+    async def _is_over(self, message: RawMessage) -> bool:
         """Read a status: pull again where a pull has ended, and return whether it brought nothing."""
         headers = message.headers or {}
         status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
@@ -254,7 +254,7 @@ class StreamReader:
         await self._connection.publish(subject, self._request, reply=self._inbox)
 
 
-def _read(delivery: Delivery, message: Arrived) -> StoredMessage:
+def _read(delivery: Delivery, message: RawMessage) -> StoredMessage:
     place = message.subject, delivery.sequence, delivery.stored_at
     size = message.size if not message.data else None
     return read_message(*place, message.headers or {}, message.data, size)

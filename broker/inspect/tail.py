@@ -11,7 +11,7 @@ from typing import NamedTuple
 import zstandard
 
 from broker.app.printable import printable
-from broker.app.selection import Selection
+from broker.app.selection import LineSelection
 from broker.app.units import Moment
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.ask import streams_of
@@ -49,7 +49,7 @@ class Wanted:
     `follow`: those to come as well.
     """
 
-    selection: Selection = field(default_factory=Selection)
+    selection: LineSelection = field(default_factory=LineSelection)
     partitions: tuple[int, ...] = ()
     since: Moment | None = None
     lines: int = 10

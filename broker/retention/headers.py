@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import nats.errors
 
-from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
+from broker.client.connection import Connection, ConnectionLost, RawMessage, Rejected
 from broker.wire.delivery import Delivery, parse
 
 __all__ = ["LAST_OF_EACH", "Head", "read_headers"]
@@ -60,12 +60,12 @@ async def read_headers(
             await connection.api(f"CONSUMER.DELETE.{stream}.{consumer}")
 
 
-async def _page(connection: Connection, consumer: str) -> list[tuple[Delivery, Arrived]]:
+async def _page(connection: Connection, consumer: str) -> list[tuple[Delivery, RawMessage]]:
     """Return the next messages of a consumer; raises `ConnectionLost` where there are none, though some were pending."""
-    arrived: asyncio.Queue[Arrived] = asyncio.Queue()
+    arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
     inbox, subject = connection.new_inbox(), connection.api_now(f"CONSUMER.MSG.NEXT.{consumer}")
     subscription = await connection.tap(inbox, arrived.put_nowait)
-    page: list[tuple[Delivery, Arrived]] = []
+    page: list[tuple[Delivery, RawMessage]] = []
     try:
         await connection.publish(subject, b'{"batch":%d,"no_wait":true}' % _PAGE, reply=inbox)
         while len(page) < _PAGE and (not page or page[-1][0].pending):

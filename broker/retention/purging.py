@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from broker.app.exits import OperatorError
-from broker.app.selection import Selection
+from broker.app.selection import LineSelection
 from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection
 from broker.inspect.get import get_message
@@ -114,7 +114,7 @@ async def _filters(
     chosen = [n for n in partitions if not choice.partitions or n in choice.partitions]
     if not choice.hosts:
         return [(partition_filter(n), n) for n in chosen]
-    wanted, found = Selection(choice.hosts), []
+    wanted, found = LineSelection(choice.hosts), []
     async with aclosing(read_headers(connection, stream, LAST_OF_EACH, [">"])) as heads:
         async for head in heads:
             try:

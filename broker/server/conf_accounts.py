@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from broker.auth.accounts import SYS, Account, Accounts, Crossing, Traffic, User
-from broker.auth.permissions import API, Permissions
+from broker.auth.accounts import SYS, Account, Accounts, Crossing, CrossingKind, User
+from broker.auth.permissions import API, SubjectRights
 from broker.server.conf_text import quoted
 
 __all__ = ["render_accounts"]
@@ -53,7 +53,7 @@ def _exports(crossings: Sequence[Crossing]) -> Iterator[str]:
 
 
 def _answers(crossing: Crossing) -> str:
-    if crossing.traffic is not Traffic.QUESTIONS:
+    if crossing.traffic is not CrossingKind.QUESTIONS:
         return ""
     return f'response_type: "stream", threshold: "{_FORGOTTEN}", '
 
@@ -65,7 +65,7 @@ def _import(crossing: Crossing) -> str:
 
 
 def _kind(crossing: Crossing) -> str:
-    return "stream" if crossing.traffic is Traffic.MESSAGES else "service"
+    return "stream" if crossing.traffic is CrossingKind.MESSAGES else "service"
 
 
 def _user(user: User) -> str:
@@ -82,7 +82,7 @@ def _connections(user: User) -> str:
     )
 
 
-def _permissions(permissions: Permissions | None) -> str:
+def _permissions(permissions: SubjectRights | None) -> str:
     if permissions is None:
         return ""
     publish, subscribe = _subjects(permissions.publish), _subjects(permissions.subscribe)

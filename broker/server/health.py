@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.app.units import format_size
-from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
+from broker.client.connection import Connection, ConnectionLost, RawMessage, Rejected
 
 __all__ = ["HealthWatch", "Restarts", "enough_space", "failed_write", "read_health"]
 
@@ -121,7 +121,7 @@ class HealthWatch:
     async def _ask(self) -> str:
         answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-        def take(message: Arrived) -> None:
+        def take(message: RawMessage) -> None:
             health = read_health(message.data)
             # in a cluster the others answer as well
             if health is not None and health[0] == self._name and not answered.done():

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.auth.authority import names_in
-from broker.auth.certificates import Pki, ends_of
+from broker.auth.certificates import Pki, ends_of, names_in
 from broker.client.access import Access
 from broker.server.conf import TlsConf
 from broker.settings_security import SecuritySettings

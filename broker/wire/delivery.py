@@ -6,7 +6,7 @@ Reads whatever a client wrote; never raises.
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["Arrived", "Delivery", "parse"]
+__all__ = ["Delivery", "RawMessage", "parse"]
 
 _END = b"\r\n"
 _SIZE = b"Nats-Msg-Size: "
@@ -43,7 +43,7 @@ def parse(reply: str) -> Delivery | None:
     return Delivery._make(map(int, numbers))
 
 
-class Arrived(NamedTuple):
+class RawMessage(NamedTuple):
     """A message as it came: `head` is its headers on the wire, status line included, empty where it has none."""
 
     subject: str
@@ -72,12 +72,6 @@ class Arrived(NamedTuple):
         The server writes it last, whatever a client's own headers are, and however they end.
         """
         return int(_told(self.head) or b"0")
-
-    @property
-    def own_head(self) -> int:
-        """How many bytes `head` has without the size of the payload that the server added."""
-        told = _told(self.head)
-        return len(self.head) - (len(_SIZE) + len(told) + len(_END) if told else 0)
 
 
 def _told(head: bytes) -> bytes:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from broker.app.faults import fault
-from broker.client.connection import Arrived
+from broker.client.connection import RawMessage
 from broker.wire.delivery import Delivery
 from broker.wire.message import MAX_LINES_BYTES, MalformedMessage, has_ours, predecessor_of
 from broker.wire.subjects import InvalidHost, InvalidSubject
@@ -105,7 +105,7 @@ class Batch:
             self._pass(chunk.beginning(count))
         return count
 
-    def _note_move(self, message: Arrived) -> None:
+    def _note_move(self, message: RawMessage) -> None:
         partition = leaves_for(message)
         if partition not in {None, self._assignment.partition}:
             self._left.add(host_of(message.subject))
@@ -128,7 +128,7 @@ class Batch:
     def _sort(
         self,
         delivery: Delivery,
-        message: Arrived,
+        message: RawMessage,
         headers: dict[str, str] | None,
         pieces: _Sorted,
     ) -> None:

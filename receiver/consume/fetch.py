@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.client.client import BrokerClient
-from broker.client.connection import Arrived, Connection, ConnectionLost, Rejected
+from broker.client.connection import Connection, ConnectionLost, RawMessage, Rejected
 from broker.wire.delivery import Delivery, parse
 from broker.wire.streams import consumer_config
 from broker.wire.subjects import consumer_name
@@ -48,7 +48,7 @@ _LEFT = "408 left"  # the broker's own word for a pull whose time is up, and our
 class Chunk:
     """The messages of one pull, in stream order, none missing between them; `last` is the delivery of the last one."""
 
-    messages: tuple[tuple[Delivery, Arrived], ...]
+    messages: tuple[tuple[Delivery, RawMessage], ...]
     size: int
 
     @property
@@ -153,7 +153,7 @@ class _Source:
         self._number = 1
         self._sequence = first  # of the first message that is still to come
         self._has_empty = False  # messages among those of the last pull
-        self._taken: list[tuple[Delivery, Arrived]] = []
+        self._taken: list[tuple[Delivery, RawMessage]] = []
         self._ended: asyncio.Future[str] | None = None
         self._lines: Any = None
         self._word_to_leave: Any = None
@@ -180,7 +180,7 @@ class _Source:
         taken = await self._first_pull(most, wait)
         return Chunk(tuple(taken), _size_of(taken)) if taken else None
 
-    async def _first_pull(self, most: int, wait: float) -> list[tuple[Delivery, Arrived]]:
+    async def _first_pull(self, most: int, wait: float) -> list[tuple[Delivery, RawMessage]]:
         if self._lines is not None:
             self._check_client()
             return await self._pull(most, wait)
@@ -244,7 +244,7 @@ class _Source:
         )
         self._number = 1
 
-    async def _pull(self, most: int, wait: float) -> list[tuple[Delivery, Arrived]]:
+    async def _pull(self, most: int, wait: float) -> list[tuple[Delivery, RawMessage]]:
         """Pull once. A pull that may wait ends with what is there as soon as something is (2.15.1)."""
         if self.left.is_set():
             return []
@@ -304,7 +304,7 @@ class _Source:
             return 2 * _BEAT
         return wait + (_PATIENCE_AMONG if self._connection.has_choice else _PATIENCE)
 
-    def _checked(self) -> list[tuple[Delivery, Arrived]]:
+    def _checked(self) -> list[tuple[Delivery, RawMessage]]:
         number, sequence = self._number, self._sequence
         for delivery, _ in self._taken:
             if delivery.number != number or delivery.sequence < sequence or delivery.attempt != 1:
@@ -313,7 +313,7 @@ class _Source:
         self._number, self._sequence = number, sequence
         return self._taken
 
-    def _take(self, message: Arrived) -> None:
+    def _take(self, message: RawMessage) -> None:
         if self._ended is None or self._ended.done():
             return
         if message.subject.startswith("logs."):
@@ -330,7 +330,7 @@ class _Source:
                 return
             self._ended.set_result(f"{headers.get('Status', '')} {headers.get('Description', '')}")
 
-    def _leave(self, message: Arrived) -> None:
+    def _leave(self, message: RawMessage) -> None:
         # a pull that waits is given up; should the broker answer it all the same, the next stay finds the consumer elsewhere
         self.left.set()
         if self._ended and not self._ended.done() and not self._taken:
@@ -342,7 +342,7 @@ class _Source:
                 await self._connection.guard(subscription.unsubscribe(), 5)
 
 
-def _size_of(taken: Sequence[tuple[Delivery, Arrived]]) -> int:
+def _size_of(taken: Sequence[tuple[Delivery, RawMessage]]) -> int:
     # as the broker counts: many small messages, or large headers, fill a batch, too
     return sum(sum(map(len, message)) for _, message in taken)
 

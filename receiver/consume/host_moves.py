@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from broker.client import bucket
-from broker.client.connection import Arrived, Connection, Denied, Rejected
+from broker.client.connection import Connection, Denied, RawMessage, Rejected
 from broker.wire.delivery import Delivery
 from broker.wire.message import Followed, MalformedMessage, Origin, decode_origin
 from broker.wire.offset import Offset
@@ -31,7 +31,7 @@ class MustWait(Exception):
     """The other partition has not come so far; a later attempt finds out whether it has by then."""
 
 
-def follows(message: Arrived) -> tuple[Followed, ...]:
+def follows(message: RawMessage) -> tuple[Followed, ...]:
     """Return the ends of a host's lines in other partitions that a message says it follows."""
     if b"Log-Follows" not in message.head:  # as nearly always: it costs nothing
         return ()
@@ -39,7 +39,7 @@ def follows(message: Arrived) -> tuple[Followed, ...]:
     return origin.follows if origin else ()
 
 
-def leaves_for(message: Arrived) -> int | None:
+def leaves_for(message: RawMessage) -> int | None:
     """Return the partition to which the host of a message has gone, None where it says nothing of that."""
     if b"Log-Moved" not in message.head:
         return None
@@ -47,7 +47,7 @@ def leaves_for(message: Arrived) -> int | None:
     return origin.moved if origin else None
 
 
-def _origin(message: Arrived) -> Origin | None:
+def _origin(message: RawMessage) -> Origin | None:
     try:
         return decode_origin(message.headers)
     except MalformedMessage:

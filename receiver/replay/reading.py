@@ -7,7 +7,7 @@ from functools import lru_cache
 from heapq import merge
 from itertools import chain, takewhile
 
-from broker.app.selection import Selection
+from broker.app.selection import LineSelection
 from broker.client.access import Access
 from broker.wire.message import MAX_LINES_BYTES, MalformedMessage
 from broker.wire.subjects import InvalidHost, InvalidSubject, partition_filter
@@ -94,7 +94,7 @@ class Reader:
 
     servers: tuple[str, ...]
     access: Access
-    selection: Selection
+    selection: LineSelection
 
     def span(self, span: Span) -> Iterator[Run]:
         """Yield the lines of a span in the order in which the broker stored them.

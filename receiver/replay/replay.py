@@ -19,7 +19,7 @@ from typing import Protocol
 from broker.app.exits import OperatorError
 from broker.app.printable import printable
 from broker.app.progress import progress
-from broker.app.selection import Selection
+from broker.app.selection import LineSelection
 from receiver.consume.judging import Endings, Piece
 from receiver.replay.files import FileSettings, HostFiles, finish, prepare
 from receiver.replay.reading import Counts, Reader, Refused
@@ -113,7 +113,7 @@ def _written(settings: ReplaySettings, span: Span, order: FileSettings | None) -
 
 def _reader(settings: ReplaySettings) -> Reader:
     access = settings.access.absolute(Path.cwd())
-    return Reader(settings.server, access, Selection(settings.host, settings.file))
+    return Reader(settings.server, access, LineSelection(settings.host, settings.file))
 
 
 def _order(settings: ReplaySettings) -> FileSettings:

@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import BinaryIO
 
-from broker.client.connection import Arrived
+from broker.client.connection import RawMessage
 from broker.wire.delivery import Delivery
 from receiver.storage.folders import Folders, make_folder
 
@@ -45,7 +45,7 @@ class Quarantine:
         self._size = 0
         self._name = ""
 
-    def set_aside(self, delivery: Delivery, message: Arrived, reason: str) -> None:
+    def set_aside(self, delivery: Delivery, message: RawMessage, reason: str) -> None:
         """Keep a message; on disk with `sync`. Raises OSError."""
         about = {
             "subject": message.subject,

@@ -9,7 +9,7 @@ from pathlib import Path
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.printable import printable
 from broker.app.progress import progress
-from broker.app.selection import Selection
+from broker.app.selection import LineSelection
 from broker.app.units import format_size
 from broker.client.connection import Connection
 from receiver.replay.reading import Reader
@@ -125,7 +125,7 @@ def verify(settings: VerifySettings) -> VerifyReport:
 
 
 def _compared(settings: VerifySettings, found: _Found, output: Path) -> VerifyReport:
-    reader = Reader(settings.server, settings.access, Selection(settings.host))
+    reader = Reader(settings.server, settings.access, LineSelection(settings.host))
     wanted = Wanted(output, reader, settings.path_template, settings.time_zone, found.moved)
     with ExitStack() as stack:
         begun = {

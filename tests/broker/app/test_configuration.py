@@ -1,5 +1,3 @@
-import os
-import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -188,21 +186,6 @@ def test_a_file_that_is_no_toml_is_refused_by_name(tmp_path: Path, content: byte
 
     with pytest.raises(ConfigurationError, match=r"x\.toml is not valid TOML"):
         load(Example, {"needed": 1}, path)
-
-
-def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="cannot read"):
-        load(Example, {"needed": 1}, tmp_path / "none.toml")
-
-
-def test_a_file_that_is_a_pipe_is_read_once(tmp_path: Path) -> None:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    writer = threading.Thread(target=path.write_text, args=("needed = 3",))
-    writer.start()
-
-    assert load(Example, {}, path).needed == 3
-    writer.join()
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,7 @@
 
 import asyncio
 
-import pytest
-
-from broker.app.exits import Exit, FencedError, OperatorError, leading
+from broker.app.exits import FencedError, OperatorError, leading
 
 
 def test_the_error_for_a_person_comes_before_a_defect_and_its_echoes() -> None:
@@ -21,8 +19,3 @@ def test_without_an_error_for_a_person_the_first_defect_leads() -> None:
     defect = KeyError("x")
 
     assert leading(BaseExceptionGroup("", [ExceptionGroup("", [defect]), ValueError()])) is defect
-
-
-@pytest.mark.parametrize("value", [0, 1, 2, 78])
-def test_the_exit_codes_are_those_that_are_documented(value: int) -> None:
-    assert Exit(value) == value

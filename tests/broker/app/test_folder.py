@@ -45,15 +45,6 @@ def test_only_a_regular_file_is_opened_and_nothing_waited_for(
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_what_is_refused_is_said_in_words(tmp_path: Path) -> None:
-    (tmp_path / "file").symlink_to("nowhere")
-
-    with open_folder(tmp_path) as folder, pytest.raises(OSError, match="symbolic link"):
-        folder.open("file", os.O_RDONLY)
-    with open_folder(tmp_path) as folder, pytest.raises(OSError, match="symbolic link"):
-        folder.enter("file")
-
-
 def test_our_own_links_lead_to_folders_and_files_that_are_named(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "file").write_text("ours")
@@ -66,14 +57,6 @@ def test_our_own_links_lead_to_folders_and_files_that_are_named(tmp_path: Path) 
         assert os.path.samestat(os.fstat(made.descriptor), (tmp_path / "there/new/inner").stat())
 
 
-def test_a_file_is_read_in_a_folder_that_may_not_be_listed(tmp_path: Path) -> None:
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / "file").write_text("ours")
-    (tmp_path / "inner").chmod(0o300)
-
-    assert read_file(tmp_path / "inner" / "file") == b"ours"
-
-
 @ONLY_ROOT
 def test_a_folder_that_root_makes_in_another_users_is_that_users(tmp_path: Path) -> None:
     os.chown(tmp_path, *FOREIGN)
@@ -83,13 +66,3 @@ def test_a_folder_that_root_makes_in_another_users_is_that_users(tmp_path: Path)
 
     found = (tmp_path / "new").stat()
     assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (*FOREIGN, 0o750)
-
-
-def test_a_folder_is_made_with_its_mode_and_what_was_there_keeps_its_own(tmp_path: Path) -> None:
-    make_folder(tmp_path / "new", 0o700).close()
-    make_folder(tmp_path / "new", 0o750).close()
-
-    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
-    (tmp_path / "file").touch()
-    with pytest.raises(OSError, match="Not a directory"):
-        open_folder(tmp_path / "file")

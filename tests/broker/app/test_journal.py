@@ -64,16 +64,6 @@ def test_each_line_in_the_journal_has_its_grade() -> None:
     assert all(line.startswith("<3>") for line in lines[6:])
 
 
-def test_an_object_in_the_journal_has_its_grade_before_it() -> None:
-    lines = said("json")
-
-    assert [line[:4] for line in lines] == [
-        *("<7>{", "<6>{", "<4>{", "<3>{", "<2>{"),
-        "<3>{",
-        "<2>{",
-    ]
-
-
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_standard_error_that_was_sent_elsewhere_since_has_no_grades(form: str) -> None:
     assert not [line for line in said(form, "1:2") if line.startswith("<")]

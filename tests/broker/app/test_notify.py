@@ -2,8 +2,6 @@
 
 import os
 import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,15 +79,6 @@ def test_a_status_is_one_line_and_said_once(manager: tuple[str, socket.socket]) 
     assert heard(listener) == ["STATUS=reading\\nREADY=1"]
 
 
-def test_without_a_service_manager_nothing_is_said_and_nothing_fails() -> None:
-    notifier = notifier_from({})
-
-    notifier.ready()
-    notifier.alive()
-
-    assert notifier.watchdog is None
-
-
 @pytest.mark.parametrize("address", ["vsock:2:1234", "/nowhere/notify", "x" * 300, "/" + "x" * 300])
 def test_a_service_manager_that_cannot_be_reached_costs_nothing(address: str) -> None:
     notifier = Notifier(address)
@@ -111,24 +100,6 @@ def test_what_the_service_manager_had_no_room_for_is_sent_later(tmp_path: Path) 
         assert heard(listener) == ["READY=1", "STOPPING=1"]
 
 
-def test_a_socket_that_is_full_does_not_hold_the_program_up(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(str(tmp_path / "notify"))
-        listener.setblocking(False)
-        notifier = Notifier(str(tmp_path / "notify"))
-
-        for number in range(1000):
-            notifier.status(f"{number}")
-        notifier.ready()
-        said = heard(listener)
-        for number in range(10):  # the queue of a datagram socket is short
-            notifier.status(f"{number}")
-            said += heard(listener)
-        notifier.close()
-
-        assert "READY=1" in said
-
-
 def test_the_watchdog_of_another_process_is_none_of_ours() -> None:
     ours = {"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": str(os.getpid())}
     other = {"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}
@@ -137,27 +108,3 @@ def test_the_watchdog_of_another_process_is_none_of_ours() -> None:
     assert notifier_from(other).watchdog is None
     assert notifier_from({"WATCHDOG_USEC": "soon"}).watchdog is None
     assert ours == {}
-
-
-def test_systemd_notify_itself_says_ready_in_the_same_words(tmp_path: Path) -> None:
-    program = Path("/usr/bin/systemd-notify")
-    if not program.exists():
-        pytest.skip("no systemd-notify on this machine")
-    address = str(tmp_path / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(address)
-        listener.settimeout(10)
-        subprocess.run(
-            [program, "--ready", "--no-block"],
-            env={"NOTIFY_SOCKET": address},
-            check=True,
-            timeout=60,
-        )
-        theirs = listener.recv(4096).decode().strip()
-        notifier = Notifier(address)
-        notifier.reloading(time.monotonic_ns())
-        notifier.ready()
-        notifier.close()
-        listener.recv(4096)
-
-        assert listener.recv(4096).decode() == theirs

@@ -8,7 +8,7 @@ from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
 from broker.app.options import given, settings_options, spread
-from broker.settings import APPLY_FIELDS, RUN_FIELDS, BrokerSettings
+from broker.settings import RUN_FIELDS, BrokerSettings
 
 FILE_ONLY = {
     name
@@ -52,10 +52,6 @@ def test_the_config_file_can_be_named_in_the_environment(
     monkeypatch.setenv("LOGBROKER_CONFIG", str(path))
 
     assert CliRunner().invoke(command, []).output.startswith("7 ")
-
-
-def test_commands_name_only_settings_that_exist() -> None:
-    assert set(BrokerSettings.model_fields) >= APPLY_FIELDS
 
 
 @pytest.mark.parametrize(

@@ -47,33 +47,6 @@ def test_an_error_that_a_person_must_mend_is_one_line_and_its_code(
     assert said.count("\n") == 1
 
 
-def test_a_command_line_without_a_command_shows_the_help_alone(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    @click.group(name="example")
-    def group() -> None:
-        """Do what is asked."""
-
-    with pytest.raises(SystemExit) as ended:
-        run(group, [])
-
-    said = capsys.readouterr().err
-    assert ended.value.code == 2
-    assert said.startswith("Usage: ")
-    assert "see example --help" not in said
-
-
-def test_a_reader_of_our_output_that_went_away_is_no_traceback() -> None:
-    @click.command(name="example")
-    def command() -> None:
-        raise BrokenPipeError
-
-    with pytest.raises(SystemExit) as ended:
-        run(command, [])
-
-    assert ended.value.code == 1
-
-
 def test_a_defect_of_ours_is_not_hidden() -> None:
     @click.command(name="example")
     def command() -> None:
@@ -81,18 +54,6 @@ def test_a_defect_of_ours_is_not_hidden() -> None:
 
     with pytest.raises(ZeroDivisionError):
         run(command, [])
-
-
-def test_done_is_0(capsys: pytest.CaptureFixture[str]) -> None:
-    @click.command(name="example")
-    def command() -> None:
-        click.echo("fine")
-
-    with pytest.raises(SystemExit) as ended:
-        run(command, [])
-
-    assert ended.value.code == 0
-    assert capsys.readouterr().out == "fine\n"
 
 
 @pytest.mark.parametrize(("arguments", "code"), [([], Exit.DONE), (["--once"], Exit.FAILED)])
@@ -154,17 +115,6 @@ run(command, [])
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert time.monotonic() - began < 15
-
-
-def test_a_wrong_word_refers_to_the_help_of_the_command_that_it_was_said_to(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    group = click.Group("example", {"show": click.Command("show")})
-
-    with pytest.raises(SystemExit):
-        run(group, ["show", "--wrong"])
-
-    assert "(see example show --help)" in capsys.readouterr().err
 
 
 def test_with_json_the_last_word_is_an_object_too_and_so_is_a_defect() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.app.selection import Selection
+from broker.app.selection import LineSelection
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from broker.app.selection import Selection
     ],
 )
 def test_hosts_are_chosen_by_glob(globs: tuple[str, ...], host: str, wanted: bool) -> None:
-    assert Selection(hosts=globs).wants_host(host) is wanted
+    assert LineSelection(hosts=globs).wants_host(host) is wanted
 
 
 @pytest.mark.parametrize(
@@ -29,4 +29,4 @@ def test_hosts_are_chosen_by_glob(globs: tuple[str, ...], host: str, wanted: boo
     ],
 )
 def test_files_are_chosen_by_path_or_name(glob: str, file: str, wanted: bool) -> None:
-    assert Selection(files=(glob,)).wants_file(file) is wanted
+    assert LineSelection(files=(glob,)).wants_file(file) is wanted

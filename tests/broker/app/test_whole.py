@@ -3,14 +3,12 @@
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from broker.app.exits import OperatorError
 from broker.app.files import (
     open_folder,
     remove_leftovers,
@@ -44,15 +42,6 @@ ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-def test_a_file_that_cannot_be_replaced_leaves_nothing_behind(tmp_path: Path) -> None:
-    (tmp_path / "conf").mkdir()
-
-    with pytest.raises(OperatorError, match=r"cannot write .*conf: Is a directory"):
-        write_atomic(tmp_path / "conf", "after")
-
-    assert names(tmp_path) == ["conf"]
 
 
 def test_a_file_stays_as_it_was_when_its_writer_fails(tmp_path: Path) -> None:
@@ -161,36 +150,3 @@ def test_what_a_killed_writer_left_goes_with_the_next_and_a_living_ones_stays(
 
     assert (while_it_lives, left_by_the_kill, afterwards) == (True, True, False)
     assert names(tmp_path) == ["[mark].more", "mark.1.tmp"]
-
-
-def test_writers_that_clear_away_all_the_time_keep_each_others_files(tmp_path: Path) -> None:
-    lost: list[OSError] = []
-
-    def write_often() -> None:
-        for _ in range(300):
-            try:
-                with open_folder(tmp_path) as folder, temporary_file(folder, "mark") as half:
-                    half.file.write(b"whole")
-                    half.file.flush()
-                    half.put("mark")
-            except OSError as error:
-                lost.append(error)
-
-    threads = [threading.Thread(target=write_often) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert lost == []
-    assert names(tmp_path) == ["mark"]
-
-
-def test_a_file_that_is_linked_never_takes_anothers_place(tmp_path: Path) -> None:
-    with open_folder(tmp_path) as folder:
-        with temporary_file(folder, "mark") as half:
-            half.link("mark")
-        with pytest.raises(FileExistsError), temporary_file(folder, "mark") as half:
-            half.link("mark")
-
-    assert names(tmp_path) == ["mark"]

@@ -2,27 +2,28 @@ import re
 
 import pytest
 
-from broker.auth.permissions import API, Permissions, permissions_of
+from broker.auth.permissions import API, SubjectRights, permissions_of
 from broker.auth.store import Credential, CredentialKind
 from broker.client.rights import may_publish
 from broker.wire.pause import PAUSE_SUBJECT
 from tests.secured import NOW, admin, key_of
 
 
-def of(kind: CredentialKind, name: str, *partitions: int) -> Permissions:
+def of(kind: CredentialKind, name: str, *partitions: int) -> SubjectRights:
     permissions = permissions_of(
-        Credential(kind=kind, name=name, nkey=key_of("x"), since=NOW, partitions=partitions)
+        Credential(kind=kind, name=name, nkey=key_of("x"), since=NOW, partitions=partitions),
+        1,
     )
     assert permissions is not None
     return permissions
 
 
-def allows(permissions: Permissions, subject: str) -> bool:
+def allows(permissions: SubjectRights, subject: str) -> bool:
     return may_publish({"publish": {"allow": permissions.publish}}, subject)
 
 
 def test_an_admin_has_no_limits() -> None:
-    assert permissions_of(admin("a")) is None
+    assert permissions_of(admin("a"), 1) is None
 
 
 @pytest.mark.parametrize("host", ["web01", "web01.example.net", "wéb01", "x" * 253])

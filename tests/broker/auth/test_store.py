@@ -44,7 +44,7 @@ ROTATED = EVERY_KIND.rotated({Holder(CredentialKind.RECEIVER, "3"): C}, NOW, HOU
 
 def accepted(store: CredentialStore, at: datetime) -> dict[str, set[str]]:
     """Return the keys that get in at a time, by account."""
-    accounts = admit(store, OWN, ANYBODY, at).accounts.accounts
+    accounts = admit(store, OWN, ANYBODY, at, streams=1).accounts.accounts
     return {one.name: {user.nkey for user in one.users} for one in accounts}
 
 
@@ -108,13 +108,16 @@ def test_a_store_without_its_last_credential_lets_in_nobody_until_it_is_opened()
 
 
 def test_it_is_known_when_the_next_former_key_ends() -> None:
-    assert admit(STORE.rotated({WEB_A: C}, NOW, HOUR), OWN, ANYBODY, NOW).until == NOW + HOUR
-    assert admit(STORE, OWN, ANYBODY, NOW).until is None
+    assert (
+        admit(STORE.rotated({WEB_A: C}, NOW, HOUR), OWN, ANYBODY, NOW, streams=1).until
+        == NOW + HOUR
+    )
+    assert admit(STORE, OWN, ANYBODY, NOW, streams=1).until is None
 
 
 def test_hosts_and_receivers_are_limited_and_admins_are_not() -> None:
     given_limits = {SHIP: AccountLimits(7, 8), RECEIVE: AccountLimits(9, 10)}
-    found = admit(EVERY_KIND, OWN, ANYBODY, NOW, given_limits).accounts.accounts
+    found = admit(EVERY_KIND, OWN, ANYBODY, NOW, given_limits, streams=1).accounts.accounts
 
     limits = {one.name: one.limits for one in found}
     assert (limits[SHIP], limits[RECEIVE], limits[LOGS]) == (*given_limits.values(), None)

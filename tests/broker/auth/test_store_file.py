@@ -42,13 +42,6 @@ def test_a_damaged_store_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / CREDENTIALS).read_text() == text
 
 
-def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
-    (tmp_path / CREDENTIALS).mkdir()
-
-    with pytest.raises(ConfigurationError, match=r"cannot read .*: Is a directory"):
-        load_credentials(tmp_path)
-
-
 def test_a_store_that_somebody_else_holds_is_waited_for_and_then_said(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path / "credentials.lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -62,17 +55,6 @@ def test_a_store_that_somebody_else_holds_is_waited_for_and_then_said(tmp_path: 
 
     with held_credentials(tmp_path) as held:
         assert held.store == EMPTY
-
-
-@ONLY_ROOT
-def test_what_root_writes_belongs_to_the_folders_owner(tmp_path: Path) -> None:
-    os.chown(tmp_path, 12345, 12346)
-
-    with held_credentials(tmp_path) as held:
-        held.write(STORE)
-
-    owners = {(path.stat().st_uid, path.stat().st_gid) for path in tmp_path.iterdir()}
-    assert owners == {(12345, 12346)}
 
 
 @pytest.mark.parametrize("name", [CREDENTIALS, "credentials.lock"])

@@ -16,7 +16,7 @@ import pytest
 from broker.app.exits import OperatorError
 from broker.app.files import open_folder
 from broker.backup.archives import BUCKETS, back_up, check
-from broker.backup.manifest import Backup
+from broker.backup.directory import Backup
 from broker.backup.preview import RestoreOptions, preview
 from broker.backup.restore import present, restore
 from broker.client import bucket
@@ -279,11 +279,6 @@ async def test_an_archive_that_is_not_as_it_was_written_is_named(
 
     with pytest.raises(OperatorError, match=r"LOGS\.nats"):
         check(tmp_path, logs)
-
-
-async def test_a_stream_that_is_not_there_is_named(source: Connection, tmp_path: Path) -> None:
-    with pytest.raises(OperatorError, match="no stream NONE"):
-        await taken(source, tmp_path, ["NONE"])
 
 
 async def test_a_server_that_goes_away_in_the_middle_ends_an_archive_at_once(

@@ -1,11 +1,13 @@
 """What a backup says of itself survives the disk, and nothing else is taken for it."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.backup.manifest import Backup, UnreadableBackup
+from broker.app.exits import OperatorError
+from broker.backup.directory import NAME, load
 
 ARCHIVE: dict[str, Any] = {
     "stream": "LOGS",
@@ -24,38 +26,36 @@ DOCUMENT: dict[str, Any] = {
     "server_version": "2.15.1",
     "archives": [ARCHIVE],
 }
-BACKUP = Backup.decode(json.dumps(DOCUMENT).encode())
 
 
-def test_it_reads_what_it_wrote() -> None:
-    assert Backup.decode(BACKUP.encode()) == BACKUP
-    assert [(one.messages, one.bytes, one.until) for one in BACKUP.archives] == [(2, 50, 4)]
+def test_it_reads_what_it_wrote(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text(json.dumps(DOCUMENT))
 
+    backup = load(tmp_path)
+    (tmp_path / NAME).write_bytes(backup.encode())
 
-@pytest.mark.parametrize("length", range(0, len(BACKUP.encode()) - 2, 37))
-def test_a_manifest_that_is_cut_off_is_refused(length: int) -> None:
-    with pytest.raises(UnreadableBackup):
-        Backup.decode(BACKUP.encode()[:length])
+    assert load(tmp_path) == backup
+    assert [(one.messages, one.bytes, one.until) for one in backup.archives] == [(2, 50, 4)]
 
 
 @pytest.mark.parametrize(
-    "change",
+    "text",
     [
-        pytest.param({"file": "../x"}, id="a path out of the folder"),
-        pytest.param({"file": ".."}, id="a folder"),
-        pytest.param({"config": {"name": "OTHER"}}, id="another stream's configuration"),
-        pytest.param({"config": None}, id="no configuration"),
-        pytest.param({"size": "5"}, id="a size that is no number"),
-        pytest.param({"colour": "blue"}, id="a field that is not ours"),
+        pytest.param(json.dumps(DOCUMENT)[:-9], id="cut off"),
+        pytest.param(json.dumps({**DOCUMENT, "version": 2}), id="a later version"),
+        *(
+            pytest.param(json.dumps({**DOCUMENT, "archives": [{**ARCHIVE, **change}]}), id=name)
+            for name, change in {
+                "a path out of the folder": {"file": "../x"},
+                "another stream's configuration": {"config": {"name": "OTHER"}},
+                "a size that is no number": {"size": "5"},
+                "a field that is not ours": {"colour": "blue"},
+            }.items()
+        ),
     ],
 )
-def test_an_entry_that_does_not_hold_together_is_refused(change: dict[str, object]) -> None:
-    document = {**DOCUMENT, "archives": [{**ARCHIVE, **change}]}
+def test_what_is_no_manifest_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / NAME).write_text(text)
 
-    with pytest.raises(UnreadableBackup):
-        Backup.decode(json.dumps(document).encode())
-
-
-def test_a_later_version_is_refused() -> None:
-    with pytest.raises(UnreadableBackup, match="another version: version"):
-        Backup.decode(json.dumps({**DOCUMENT, "version": 2}).encode())
+    with pytest.raises(OperatorError, match="damaged, or of another version"):
+        load(tmp_path)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.backup.manifest import Archive
+from broker.backup.directory import Archive
 from broker.backup.preview import RestoreOptions, closed_config, limit_of, preview
 from broker.wire.descent import Ancestor, ancestors, restoring
 

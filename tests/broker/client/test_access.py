@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from nacl.signing import SigningKey
@@ -237,30 +236,6 @@ async def test_a_server_that_wants_another_certificate_is_said_to(
     said = await refusal(f"nats://{where}", access)
 
     assert "TLS handshake" in said
-
-
-def test_logbroker_gets_in_as_well(
-    serve: Serve, tls: Path, tmp_path: Path, logbroker: Callable[..., Any]
-) -> None:
-    store = f'jetstream {{ store_dir: "{tmp_path}/store" }}\n'
-    where = serve(f"{secured(tls, 'server')}{store}{USERS}")
-    access = ("--server", where, "--tls-ca", tls / "authority.pem", "--user", "web01")
-
-    refused = logbroker("status", *access, LOGBROKER_PASSWORD="s3cret1")
-    applied = logbroker("apply", *access, LOGBROKER_PASSWORD="s3cret")
-    shown = logbroker("status", *access, LOGBROKER_PASSWORD="s3cret")
-
-    assert "refuses user 'web01'" in refused.stderr
-    assert (refused.returncode, applied.returncode, shown.returncode) == (1, 0, 0), applied.stderr
-    assert "s3cret" not in refused.stderr
-
-
-async def test_a_dead_server_of_several_costs_nothing(serve: Serve) -> None:
-    where = serve("")
-    for _ in range(6):  # in whatever order they are tried
-        connection = Connection(["nats://127.0.0.1:1", f"nats://{where}"], "test")
-        await connection.once()
-        await connection.close()
 
 
 async def test_a_broker_that_is_full_is_told_from_one_that_is_not_there(serve: Serve) -> None:

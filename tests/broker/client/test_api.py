@@ -31,12 +31,6 @@ def test_where_some_calls_are_imported_renamed_each_goes_where_there_is_a_right_
     assert api.subject("STREAM.PURGE.LOGS") == "SHIPAPI.STREAM.PURGE.LOGS"
 
 
-def test_rights_to_a_host_of_such_a_name_are_no_prefix() -> None:
-    api = Api(rights("logs.*.a.STREAM.b", "$JS.API.>", "*.CONSUMER.x"))
-
-    assert api.subject("STREAM.INFO.LOGS") == "$JS.API.STREAM.INFO.LOGS"
-
-
 def test_a_prefix_that_was_given_counts() -> None:
     assert Api(prefix="$JS.hub.API").subject("INFO") == "$JS.hub.API.INFO"
 

@@ -18,10 +18,6 @@ async def connection(logs_url: str) -> AsyncIterator[Connection]:
     await connection.close()
 
 
-async def test_a_key_that_was_never_written_is_none(connection: Connection) -> None:
-    assert await bucket.read(connection, "LOGS_OFFSETS", "p9") is None
-
-
 async def test_a_written_key_comes_back_with_its_revision(connection: Connection) -> None:
     revision = await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
 
@@ -41,25 +37,6 @@ async def test_of_two_writers_that_read_the_same_revision_one_fails(connection: 
     )
 
     assert sorted(type(result).__name__ for result in results) == ["Conflict", "int"]
-
-
-async def test_a_key_that_exists_cannot_be_created(connection: Connection) -> None:
-    await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
-
-    with pytest.raises(bucket.Conflict):
-        await bucket.write(connection, "LOGS_OFFSETS", "p0", b"two", 0)
-
-
-async def test_a_deleted_key_is_none(connection: Connection) -> None:
-    await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
-    await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
-
-    assert await bucket.read(connection, "LOGS_OFFSETS", "p0") is None
-
-
-async def test_a_bucket_that_is_not_there_is_rejected(connection: Connection) -> None:
-    with pytest.raises(Rejected):
-        await bucket.read(connection, "NOWHERE", "p0")
 
 
 async def test_what_is_the_newest_of_a_key_is_confirmed_and_nothing_is_written(

@@ -25,15 +25,6 @@ async def test_an_error_answer_is_rejected_with_its_number(fresh_url: str) -> No
     await connection.close()
 
 
-async def test_a_subject_that_nobody_listens_to_is_rejected(fresh_url: str) -> None:
-    connection = Connection([fresh_url], "test")
-
-    with pytest.raises(Rejected):
-        await connection.request("logs.p0.web01", b"x")
-
-    await connection.close()
-
-
 async def test_an_answer_that_does_not_come_ends_in_time(fresh_url: str) -> None:
     connection = Connection([fresh_url], "test")
 
@@ -74,19 +65,6 @@ async def _outcome(connection: Connection) -> str:
     except ConnectionLost as error:
         return type(error).__name__
     return "answered"
-
-
-async def test_nothing_is_kept_back_for_a_broker_that_is_away(own_server: Any) -> None:
-    connection = Connection([own_server.url], "test")
-    await connection.client()
-    await asyncio.to_thread(own_server.stop)
-    await asyncio.sleep(0.2)
-
-    with pytest.raises(ConnectionLost):
-        await connection.publish("logs.p0.web01", b"x")
-
-    await asyncio.to_thread(own_server.start)
-    await connection.close()
 
 
 def test_a_password_in_an_address_is_never_shown() -> None:

@@ -35,10 +35,6 @@ def test_a_file_that_is_not_there_is_named_with_its_option(
     )
 
 
-def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path) -> None:
-    assert "Is a directory" in fails(Access(nkey=tmp_path))
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -81,19 +77,6 @@ def test_a_seed_made_of_random_bytes_is_one_that_a_user_can_have() -> None:
 
     assert len(made) == 256
     assert all(seed.startswith("SU") and user_key(seed).public.startswith("U") for seed in made)
-
-
-def test_a_seed_of_the_settings_that_will_not_do_is_refused_and_not_shown() -> None:
-    said = fails(Access(nkey_seed=SEED[:-4] + "AAAA"))
-
-    assert said == "nkey_seed holds a damaged key; check --nkey-seed"
-
-
-def test_a_seed_file_is_no_credentials_file(tmp_path: Path) -> None:
-    file = tmp_path / "web01.creds"
-    file.write_text(f"-----BEGIN USER NKEY SEED-----\n{SEED}\n------END USER NKEY SEED------\n")
-
-    assert fails(Access(creds=file)).startswith(f"{file} holds ")
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,12 @@
 """A look is begun again while a leader may be missing, and only then."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
 import pytest
 
-from bench.processes import Processes
 from broker.client.answer import ConnectionLost, Denied, Rejected
 from broker.client.connection import Connection, until_answered
-from broker.server.binary import find
 
 Trouble = ConnectionLost | Rejected
 
@@ -55,29 +52,3 @@ async def test_what_no_waiting_mends_is_told_at_once(trouble: Rejected) -> None:
         await _found(trouble, is_clustered=trouble is not NOBODY)
 
     assert told.value is trouble
-
-
-@pytest.mark.parametrize("trouble", [LOST, NOBODY, NO_LEADER], ids=str)
-async def test_the_last_trouble_is_told_when_patience_is_over(trouble: Trouble) -> None:
-    with pytest.raises(type(trouble)) as told:
-        await _found(trouble, is_clustered=True, patience=0)
-
-    assert told.value is trouble
-
-
-@pytest.mark.nats
-async def test_a_server_says_whether_it_is_one_of_a_cluster(
-    fresh_url: str, processes: Processes, free_port: Callable[[], int]
-) -> None:
-    port = free_port()
-    route = f"nats://127.0.0.1:{free_port()}"
-    words = ("-a", "127.0.0.1", "-p", str(port), "--cluster", route, "--cluster_name", "c")
-    processes.start("nats-server", [find(None), *words])
-    told = []
-
-    for url in (f"nats://127.0.0.1:{port}", fresh_url):
-        connection = Connection([url], "test")
-        told.append((await connection.once(30)).is_clustered)
-        await connection.close()
-
-    assert told == [True, False]

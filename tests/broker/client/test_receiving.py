@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from nats.errors import ProtocolError
 
-from broker.client.connection import Arrived, Connection, Message
+from broker.client.connection import Connection, Message, RawMessage
 from broker.client.receiving import ReceivingClient
 
 HEAD = b"NATS/1.0\r\nLog-Agent: a: b\r\nLog-Read-At: 2\r\n\r\n"
@@ -24,7 +24,7 @@ class Heard(ReceivingClient):
 
     def __init__(self) -> None:
         super().__init__()
-        self.messages: list[Arrived] = []
+        self.messages: list[RawMessage] = []
         self.others: list[tuple[Any, ...]] = []
         self.pings = 0
         self.taps[b"1"] = self.messages.append
@@ -42,7 +42,7 @@ async def test_messages_are_whole_wherever_the_line_was_cut() -> None:
     for number in range(60):
         data = chance.choice([b"", b"\r\n", b"PING\r\n", chance.randbytes(chance.randrange(3000))])
         head = chance.choice([b"", HEAD])
-        sent.append(Arrived("logs.p0.a", chance.choice(["", f"r.{number}"]), head, data))
+        sent.append(RawMessage("logs.p0.a", chance.choice(["", f"r.{number}"]), head, data))
     text = b"PING\r\n".join(wire(m.head, m.data, m.reply.encode()) for m in sent)
 
     for most in (1, 2, 7, 400, 5_000, len(text)):
@@ -89,12 +89,12 @@ async def test_nonsense_ends_the_line(text: bytes) -> None:
     ],
 )
 def test_headers_are_read_as_others_read_them(head: bytes, headers: dict[str, str] | None) -> None:
-    assert Arrived("a", "", head, b"").headers == headers
+    assert RawMessage("a", "", head, b"").headers == headers
 
 
 async def test_a_tap_hears_what_a_subscription_does(logs_url: str) -> None:
     connection = Connection([logs_url], "test")
-    tapped: list[Arrived] = []
+    tapped: list[RawMessage] = []
     heard: asyncio.Queue[Message] = asyncio.Queue()
     tap = await connection.tap("elsewhere", tapped.append)
     await connection.subscribe("elsewhere", heard.put)

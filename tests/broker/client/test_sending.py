@@ -29,23 +29,6 @@ async def test_large_and_small_messages_arrive_in_the_order_of_the_calls(logs_ur
     await connection.close()
 
 
-async def test_messages_of_several_tasks_do_not_mix(logs_url: str) -> None:
-    connection = Connection([logs_url], "test")
-    await connection.once()
-    arrived: asyncio.Queue[Message] = asyncio.Queue()
-    await connection.subscribe("elsewhere", arrived.put)
-
-    async def publish(mark: bytes) -> None:
-        for size in (len(BLOCK), 3, DIRECT_BYTES):
-            await connection.publish("elsewhere", mark * size, headers={"Mark": mark.decode()})
-
-    async with asyncio.timeout(60):
-        await asyncio.gather(*(publish(mark) for mark in (b"a", b"b", b"c", b"d")))
-        messages = [await arrived.get() for _ in range(12)]
-    assert all(set(m.data) == set((m.headers or {})["Mark"].encode()) for m in messages)
-    await connection.close()
-
-
 async def test_a_flush_is_over_when_all_before_it_has_been_read() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         connection = Connection([f"nats://127.0.0.1:{server.getsockname()[1]}"], "test")

@@ -39,11 +39,6 @@ def test_an_address_that_none_could_is_refused_with_the_form_to_write(server: st
         check_servers(("nats://127.0.0.1:4222", server))
 
 
-def test_no_address_at_all_is_refused() -> None:
-    with pytest.raises(ValueError, match="no address"):
-        check_servers(("",))
-
-
 def test_a_password_is_not_repeated() -> None:
     with pytest.raises(ValueError, match="broker1:port") as raised:
         check_servers(("nats://user:secret@broker1:port",))

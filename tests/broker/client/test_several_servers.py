@@ -77,14 +77,3 @@ async def test_what_is_under_way_on_a_server_that_is_left_ends_at_once(
         await asyncio.wait_for(waiting, 10)
     assert await connection.client() is not client
     await connection.close()
-
-
-async def test_the_only_server_is_never_left(fresh_url: str) -> None:
-    connection = Connection([fresh_url], "test")
-    client = await connection.client()
-
-    for _ in range(10):
-        connection.judge(5.0, ConnectionLost("no answer"))
-
-    assert await connection.client() is client
-    await connection.close()

@@ -1,7 +1,7 @@
 import pytest
 
 from broker.client.answer import ConnectionLost, Rejected
-from broker.client.server_pool import Trust, attempts, is_cut_off
+from broker.client.server_pool import Trust, attempts
 
 SILENCE = ConnectionLost("no answer")
 NO_LEADER = [Rejected(503, 0, "nobody listens"), Rejected(503, 10008, "no leader")]
@@ -45,17 +45,6 @@ def test_a_server_that_knows_no_leader_is_left_after_the_time_of_an_election(
     ]
 
 
-def test_a_broker_that_is_full_is_not_cut_off() -> None:
-    trust = Trust()
-    full = Rejected(503, 10077, "maximum bytes exceeded")
-
-    assert not any(trust.is_lost(full, 0.0, float(now)) for now in range(100))
-
-
-def test_the_only_server_is_given_all_its_time() -> None:
-    assert list(attempts(["a"], "a", [])) == [("a", 3)]
-
-
 def test_the_server_that_was_lost_is_tried_last_and_slow_ones_once_more() -> None:
     slow: list[str] = []
     order = []
@@ -65,21 +54,3 @@ def test_the_server_that_was_lost_is_tried_last_and_slow_ones_once_more() -> Non
             slow.append("c")
 
     assert order == [("b", 1), ("c", 1), ("a", 1), ("c", 3)]
-
-
-@pytest.mark.parametrize(
-    ("known", "most", "is_alone"),
-    [
-        pytest.param(3, 3, False, id="whole"),
-        pytest.param(2, 3, False, id="one-is-gone"),
-        pytest.param(1, 3, True, id="alone"),
-        pytest.param(2, 6, True, id="alone-with-two-addresses"),
-        pytest.param(0, 0, False, id="no-cluster"),
-        pytest.param(3, 5, False, id="majority-of-five"),
-        pytest.param(2, 5, True, id="minority-of-five"),
-    ],
-)
-def test_a_server_that_knows_less_than_half_of_its_cluster_is_cut_off(
-    known: int, most: int, is_alone: bool
-) -> None:
-    assert is_cut_off(known, most) is is_alone

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.auth.authority import names_in
+from broker.auth.certificates import names_in
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 

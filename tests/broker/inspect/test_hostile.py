@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.connection import Arrived, Connection
+from broker.client.connection import Connection, RawMessage
 from broker.report import SUBJECT
 from tests.broker.inspect.conftest import message
 from tests.hostile import ACTIVE, GARBAGE, GOOD, ODD, acts_on_a_terminal
@@ -133,7 +133,7 @@ def test_what_others_wrote_reaches_no_terminal_as_it_is(
 async def test_a_report_that_anybody_sends_ends_no_command(
     logbroker: Logbroker, connection: Connection, logs_url: str, answer: bytes
 ) -> None:
-    async def hear(message: Arrived) -> None:
+    async def hear(message: RawMessage) -> None:
         await connection.publish(message.reply, answer)
 
     await connection.subscribe(SUBJECT, hear)

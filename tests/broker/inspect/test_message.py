@@ -7,7 +7,7 @@ import pytest
 
 from broker.inspect.get import message_json, message_text
 from broker.inspect.message import StoredMessage, nanoseconds, read_message, rfc3339
-from broker.wire.delivery import Arrived
+from broker.wire.delivery import RawMessage
 from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.inspect.conftest import message
 
@@ -68,9 +68,9 @@ def test_a_size_is_the_servers_word_whatever_the_client_wrote(size: str, cut: in
     head = f"NATS/1.0\r\nNats-Msg-Size: {size}\r\nFoo: xx".encode()
     told = head[: len(head) - cut] + b"Nats-Msg-Size: 7\r\n\r\n"
 
-    assert Arrived("logs.p0.evil", "", told, b"").size == 7
-    assert Arrived("logs.p0.evil", "", head, b"").size == 0
-    assert Arrived("logs.p0.evil", "", head + b"\r\n\r\n", b"").size == 0
+    assert RawMessage("logs.p0.evil", "", told, b"").size == 7
+    assert RawMessage("logs.p0.evil", "", head, b"").size == 0
+    assert RawMessage("logs.p0.evil", "", head + b"\r\n\r\n", b"").size == 0
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.processes import Processes
-from broker.client.connection import Arrived, Connection, Rejected
+from broker.client.connection import Connection, RawMessage, Rejected
 from broker.inspect.ask import full_status, node_reports
 from broker.inspect.status import PartitionStatus, Status, StreamStatus, unread_in
 from broker.inspect.status_table import facts, partition_rows
@@ -232,7 +232,7 @@ async def test_every_logbroker_reports_and_what_is_no_report_is_passed_over(
 
 
 def _answering(node: Connection, answer: str):  # type: ignore[no-untyped-def] # what nats-py calls
-    async def hear(message: Arrived) -> None:
+    async def hear(message: RawMessage) -> None:
         await node.publish(message.reply, answer.encode())
 
     return hear

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 from click.testing import CliRunner
 
-from broker.app.selection import Selection
+from broker.app.selection import LineSelection
 from broker.client.connection import Connection
 from broker.commands.tail import tail_lines
 from broker.inspect.lines import LineOutput
@@ -99,7 +99,7 @@ async def test_a_host_that_has_been_quiet_for_long_is_found_all_the_same(
     for _ in range(6):
         await asyncio.gather(*(publish("loud", b"x\n") for _ in range(100)))
 
-    wanted = Wanted(Selection(hosts=("quiet",)), lines=3, follow=False)
+    wanted = Wanted(LineSelection(hosts=("quiet",)), lines=3, follow=False)
 
     assert await _shown(connection, wanted) == b"long ago\n"
 
@@ -107,12 +107,12 @@ async def test_a_host_that_has_been_quiet_for_long_is_found_all_the_same(
 @pytest.mark.parametrize(
     ("wanted", "shown"),
     [
-        pytest.param(Wanted(Selection(hosts=("web*",))), b"web01: a\nweb02: c\n", id="hosts"),
-        pytest.param(Wanted(Selection(hosts=("db01",))), b"db01: b\n", id="a host"),
+        pytest.param(Wanted(LineSelection(hosts=("web*",))), b"web01: a\nweb02: c\n", id="hosts"),
+        pytest.param(Wanted(LineSelection(hosts=("db01",))), b"db01: b\n", id="a host"),
         pytest.param(Wanted(partitions=(1,)), b"db01: b\nplain: d\nplain: e\n", id="a partition"),
-        pytest.param(Wanted(Selection(files=("auth.log",))), b"web02: c\n", id="a file"),
-        pytest.param(Wanted(Selection(hosts=("none",))), b"", id="nobody"),
-        pytest.param(Wanted(Selection(hosts=("db01",)), (0,)), b"", id="not in that partition"),
+        pytest.param(Wanted(LineSelection(files=("auth.log",))), b"web02: c\n", id="a file"),
+        pytest.param(Wanted(LineSelection(hosts=("none",))), b"", id="nobody"),
+        pytest.param(Wanted(LineSelection(hosts=("db01",)), (0,)), b"", id="not in that partition"),
         pytest.param(Wanted(lines=0), b"", id="no lines"),
     ],
 )
@@ -154,7 +154,7 @@ async def test_each_section_is_shown_that_is_of_a_wanted_file(
 ) -> None:
     await publish("web01", compressed=compressed, **MIXED)
 
-    wanted = Wanted(Selection(files=files), lines=lines, follow=False)
+    wanted = Wanted(LineSelection(files=files), lines=lines, follow=False)
 
     assert await _shown(connection, wanted) == shown
 
@@ -166,7 +166,7 @@ async def test_lines_of_other_files_do_not_count_as_the_last_ones(
     for _ in range(3):
         await publish("web01", b"x\n" * 9, file="/b", more=(("/a", b"a\n"),))
 
-    wanted = Wanted(Selection(files=("/a",)), lines=4, follow=False)
+    wanted = Wanted(LineSelection(files=("/a",)), lines=4, follow=False)
 
     assert await _shown(connection, wanted) == b"first\na\na\na\n"
 

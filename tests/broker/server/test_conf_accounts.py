@@ -9,9 +9,9 @@ from broker.server.conf_accounts import render_accounts
 from tests.broker.auth.test_store import EVERY_KIND, NOW, key
 
 OWN = key(99)
-OPEN = accounts_of((), OWN, NOW, anybody=key(98))
-CLOSED = accounts_of((), OWN, NOW)
-ALL = accounts_of(EVERY_KIND.credentials, OWN, NOW)
+OPEN = accounts_of((), OWN, NOW, anybody=key(98), streams=1)
+CLOSED = accounts_of((), OWN, NOW, streams=1)
+ALL = accounts_of(EVERY_KIND.credentials, OWN, NOW, streams=1)
 
 
 @pytest.mark.nats

@@ -1,7 +1,6 @@
 """Where a restored stream says it comes from."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -31,28 +30,12 @@ def test_it_remembers_what_it_was_restored_from_oldest_first() -> None:
     assert twice["metadata"]["team"] == "a"
 
 
-def test_what_it_has_in_common_with_older_ones_shrinks_with_an_older_backup() -> None:
-    once = opened(restoring(PLAIN, OLD), PLAIN)
-    again = restoring(once, Ancestor("2026-11-21T00:00:00Z", 60))
-
-    assert ancestors(again) == (replace(OLD, until=60), Ancestor("2026-11-21T00:00:00Z", 60))
-
-
 def test_the_servers_own_metadata_is_not_sent_back() -> None:
     config = {**PLAIN, "metadata": {"_nats.ver": "2.15.1"}}
 
     closed = restoring(config, OLD)
 
     assert not [key for key in closed["metadata"] if key.startswith("_nats.")]
-
-
-def test_a_mirror_has_no_subjects_and_gets_none() -> None:
-    config = {"name": "COPY", "mirror": {"name": "LOGS"}}
-
-    closed = restoring(config, OLD)
-
-    assert "subjects" not in closed
-    assert "subjects" not in opened(closed, config)
 
 
 @pytest.mark.parametrize("text", ["", "x", "[1]", '{"a": 1}', json.dumps([["a", "b"]])])

@@ -25,11 +25,6 @@ def test_what_is_written_is_read_again() -> None:
     assert decode_pauses(encode_pauses(pauses)) == pauses
 
 
-@pytest.mark.parametrize("value", [b"", b"[]"])
-def test_an_entry_may_be_empty(value: bytes) -> None:
-    assert decode_pauses(value) == ()
-
-
 @pytest.mark.parametrize(
     "value",
     [
@@ -74,10 +69,3 @@ def test_of_several_pauses_the_one_counts_that_ends_last() -> None:
     assert longest((over,), "web01", NOW) is None
     assert longest((over, last, later), "web01", NOW) == last
     assert longest((later, endless, last), "web01", NOW) == endless
-
-
-def test_it_is_told_in_one_sentence() -> None:
-    pause = Pause(hosts="*", until=NOW, reason="disk is swapped", by="ops@box")
-
-    assert str(pause) == "paused until 2026-11-23T14:30:00Z by ops@box: disk is swapped"
-    assert str(Pause(hosts="*")) == "paused until resumed"

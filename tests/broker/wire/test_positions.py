@@ -34,13 +34,6 @@ def origin(file: str, end: int, agent: str = "1-aaaaaaaa") -> Origin:
     return Origin(agent, 5, (Section("/log/é\udcff", Span(file, 0, end), end, 1, IDENTITY),))
 
 
-def test_positions_stand_behind_the_last_stored_section_of_each_file() -> None:
-    positions = Positions().advance([origin("f", 10), origin("g", 5), origin("f", 20)], 7)
-
-    assert {name: cursor.offset for name, cursor in positions.files.items()} == {"f": 20, "g": 5}
-    assert (positions.sequence, positions.agent) == (7, "1-aaaaaaaa")
-
-
 def test_positions_stand_behind_every_section_of_a_message() -> None:
     (f,), (g,), (further,) = (
         one.sections for one in (origin("f", 10), origin("g", 5), origin("f", 20))
@@ -66,13 +59,6 @@ def test_a_claim_moves_no_position_but_counts_as_seen() -> None:
     assert (positions.sequence, positions.agent) == (8, "2-aaaaaaaa")
 
 
-def test_a_file_whose_inode_takes_64_bits_is_remembered() -> None:
-    cursor = Cursor("f", "/log/a", 10, Identity(2**64 - 1, 4, "ab", 2, "cd"), 5)
-    positions = Positions(7, "1-aaaaaaaa", {"f": cursor})
-
-    assert Positions.decode(positions.encode()) == positions
-
-
 IDS = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=20)
 PATHS = st.binary(max_size=20).map(lambda path: os.fsdecode(path.replace(b"\0", b"")))
 LARGE = Positions().advance([origin(f"f{n}", n + 1) for n in range(1000)], 7).encode()
@@ -95,15 +81,6 @@ def test_what_encode_writes_decode_reads_whatever_it_is(
     assert Positions.decode(positions.encode()) == positions
 
 
-def test_large_positions_are_compressed_and_small_ones_stay_readable() -> None:
-    small = Positions().advance([origin("f", 10)], 7)
-    large = Positions().advance([origin(f"f{n}", n + 1) for n in range(10_000)], 7)
-
-    assert small.encode().startswith(b'{"agent"')
-    assert len(large.encode()) < 200_000
-    assert Positions.decode(large.encode()) == large
-
-
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: (
@@ -116,18 +93,6 @@ JSON = st.recursive(
 def assert_read_or_refused(data: bytes) -> None:
     with suppress(PositionsUnreadable):
         assert isinstance(Positions.decode(data), Positions)
-
-
-@given(st.binary(max_size=200))
-def test_bytes_of_any_kind_are_read_or_refused(data: bytes) -> None:
-    assert_read_or_refused(data)
-    assert_read_or_refused(zstandard.FRAME_HEADER + data)
-    assert_read_or_refused(zstandard.compress(data))
-
-
-@given(JSON)
-def test_json_of_any_shape_is_read_or_refused(document: object) -> None:
-    assert_read_or_refused(json.dumps(document).encode())
 
 
 @given(st.data())
@@ -206,13 +171,6 @@ def frame_that_claims(size: int) -> bytes:
 def test_what_is_no_snapshot_is_refused(data: bytes) -> None:
     with pytest.raises(PositionsUnreadable):
         Positions.decode(data)
-
-
-def test_a_damaged_entry_spoils_the_snapshot_rather_than_being_skipped() -> None:
-    data = Positions().advance([origin("f", 1), origin("g", 1)], 1).encode()
-
-    with pytest.raises(PositionsUnreadable):
-        Positions.decode(data.replace(b'"1:4:ab:2:cd"', b'"?"', 1))
 
 
 def test_only_files_that_are_neither_followed_nor_recently_read_are_forgettable() -> None:

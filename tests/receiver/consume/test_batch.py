@@ -12,7 +12,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.wire.delivery import Arrived, Delivery
+from broker.wire.delivery import Delivery, RawMessage
 from broker.wire.message import MAX_LINES_BYTES
 from receiver.consume.assignment import Assignment, Destination, Done
 from receiver.consume.batch import Batch
@@ -100,7 +100,7 @@ def write(
     delivered = [
         (
             Delivery(1, sequence, sequence, noon + sequence, len(messages) - sequence),
-            Arrived(subject, f"ack-{sequence}", head(headers), payload),
+            RawMessage(subject, f"ack-{sequence}", head(headers), payload),
         )
         for sequence, (subject, payload, headers) in enumerate(messages, 1)
     ]

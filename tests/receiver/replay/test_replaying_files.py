@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from broker.app.selection import Selection
+from broker.app.selection import LineSelection
 from broker.client.access import Access
 from broker.wire.message import MAX_LINES_BYTES
 from receiver.consume import task
@@ -181,7 +181,7 @@ def test_rotation_and_compression_are_there_when_wanted(partition: Partition) ->
 def played(
     output: Standard, partition: Partition, until: int, partitions: tuple[int, ...] = (0, 1)
 ) -> Counts:
-    reader = Reader((partition.url,), Access(), Selection())
+    reader = Reader((partition.url,), Access(), LineSelection())
     return play(reader, Span(partitions, (StreamSpan("LOGS", 1, until, 1),)), 0, output)
 
 
@@ -213,7 +213,7 @@ def test_lines_that_a_few_bytes_decompress_to_are_read_a_part_at_a_time(
     )
 
     span = Span((0,), (StreamSpan("LOGS", 1, until, 1),))
-    runs = Reader((partition.url,), Access(), Selection()).span(span)
+    runs = Reader((partition.url,), Access(), LineSelection()).span(span)
     counts = [run.counts for run in runs]
 
     assert max(count.size for count in counts) < 2 * MAX_LINES_BYTES

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.connection import Arrived
+from broker.client.connection import RawMessage
 from broker.wire.delivery import Delivery
 from receiver.storage import quarantine
 from receiver.storage.quarantine import Quarantine
@@ -21,7 +21,7 @@ def set_aside(folder: Path, *payloads: bytes, first: int = 7, made: str = MADE) 
     for sequence, payload in enumerate(payloads, first):
         aside.set_aside(
             Delivery(1, sequence, sequence, STORED, 0),
-            Arrived("logs.p0.a/b", "", b"", payload),
+            RawMessage("logs.p0.a/b", "", b"", payload),
             "is no host",
         )
     aside.sync()

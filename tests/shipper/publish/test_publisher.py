@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.app.exits import FencedError
-from broker.client.connection import Arrived, Connection
+from broker.client.connection import Connection, RawMessage
 from broker.wire.subjects import Subject
 from shipper.publish.rounds import Round
 from shipper.publish.stored import AgentId
@@ -247,7 +247,7 @@ async def set_back(connection: Connection, last: int) -> None:
     await connection.api("STREAM.CREATE.LOGS", config)
     for message in messages:
         head = base64.b64decode(message.get("hdrs", ""))
-        headers = Arrived("", "", head, b"").headers or {}
+        headers = RawMessage("", "", head, b"").headers or {}
         ours = {name: value for name, value in headers.items() if name.startswith("Log-")}
         data = base64.b64decode(message.get("data", ""))
         await connection.ask(message["subject"], data, ours)
