@@ -102,3 +102,13 @@ def test_what_was_measured_is_drawn_and_told(measured: Measured, tmp_path: Path)
     assert told.output == f"{len(_RUNS)} results\n"
     assert (measured.results / "drain.png").read_bytes().startswith(b"\x89PNG")
     assert "| 200 lines/s, nats-py" in page.read_text()
+
+
+def test_a_fleet_of_live_hosts_has_latencies(tmp_path: Path) -> None:
+    words = ("--hosts", "5", "--streams", "2", "--slow", "0", "--seconds", "6")
+    with measuring(tmp_path, {"fleet": words}) as commands:
+        (ours,) = commands.record("fleet").results
+
+    assert not ours.void
+    figures = ours.runs[0].figures
+    assert 0 < figures["ack p50 ms"] <= figures["file p50 ms"] <= figures["file p99 ms"]
