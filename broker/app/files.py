@@ -30,7 +30,6 @@ __all__ = [
     "remove_leftovers",
     "replacing",
     "reporting",
-    "temporary_file",
     "write_atomic",
     "write_for_owner",
 ]
@@ -112,11 +111,6 @@ class Folder:
         """Give a file another name in this folder, in the place of what has it."""
         with self._told(new):
             os.rename(name, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
-
-    def link(self, name: str, new: str) -> None:
-        """Give a file a second name in this folder, which nothing has there; raises FileExistsError where something has it."""
-        with self._told(new):
-            os.link(name, new, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
 
     def sync(self) -> None:
         """Have on disk the names that were made, changed or removed in it."""
@@ -205,19 +199,10 @@ def _kind(name: str, folder: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TemporaryFile:
-    """A file that is being written, in a folder and under a name that nobody else has."""
+    """A file that is being written, under a name that nobody else has."""
 
-    folder: Folder
     path: Path
     file: BinaryIO
-
-    def put(self, name: str) -> None:
-        """Have it take a name, in the place of what has it; raises OSError."""
-        self.folder.rename(self.path.name, name)
-
-    def link(self, name: str) -> None:
-        """Have it take a name that nothing has; raises OSError, FileExistsError where something has it."""
-        self.folder.link(self.path.name, name)
 
 
 def write_atomic(path: Path, content: str | bytes, mode: int = 0o640) -> None:
@@ -255,37 +240,28 @@ def reporting(path: Path) -> Iterator[None]:
 def replacing(
     folder: Folder, name: str, mode: int = 0o640, owner: Owner | None = None
 ) -> Iterator[TemporaryFile]:
-    """Yield a file which, once all is written, takes the place of the one of that name, and is on disk; raises OSError."""
-    with temporary_file(folder, name, mode, owner) as temporary:
-        yield temporary
-        temporary.file.flush()
-        os.fsync(temporary.file.fileno())
-        temporary.put(name)
-    folder.sync()
+    """Yield a file which, once all is written, takes the place of the one of that name, and is on disk.
 
-
-@contextmanager
-def temporary_file(
-    folder: Folder, name: str, mode: int = 0o640, owner: Owner | None = None
-) -> Iterator[TemporaryFile]:
-    """Make a file, to be appended to, that is to be called `name`, for who writes it and then puts it in place.
-
-    Those that dead writers of `name` have left are removed first, and this one when it was not renamed. Raises OSError.
+    What dead writers of `name` have left is removed first, and this file when it was not renamed. Raises OSError.
     """
     remove_leftovers(folder, name)
     temporary = _made(folder, name, mode)
     try:
-        with temporary.file:
+        with temporary.file as file:
             if owner is not None:
-                give(temporary.file.fileno(), owner)
+                give(file.fileno(), owner)
             yield temporary
+            file.flush()
+            os.fsync(file.fileno())
+            folder.rename(temporary.path.name, name)
     except OSError as error:
         if error.filename is None:  # those of writing and syncing do not say which file
             error.filename = str(folder.path / name)
         raise
     finally:
-        with suppress(OSError):  # it was renamed, or stays for the next one to clear away
+        with suppress(OSError):  # it was renamed, or stays for the next one to remove
             folder.remove(temporary.path.name)
+    folder.sync()
 
 
 def remove_leftovers(folder: Folder, *names: str) -> None:
@@ -308,7 +284,7 @@ def _made(folder: Folder, name: str, mode: int) -> TemporaryFile:
         opened = folder.open(path.name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, mode)
         file = os.fdopen(opened, "wb")
         if _is_ours(file):
-            return TemporaryFile(folder, path, file)
+            return TemporaryFile(path, file)
         file.close()
 
 

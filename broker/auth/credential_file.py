@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.app.exits import OperatorError
-from broker.app.files import open_folder, reporting, temporary_file, write_atomic
+from broker.app.files import open_folder, write_atomic
 from broker.auth.permissions import API
 from broker.auth.store import Credential, CredentialKind
 from broker.wire.subjects import inbox_of
@@ -67,15 +67,16 @@ class CredentialFile:
 def write_files(texts: Mapping[Path, str], *, force: bool) -> None:
     """Write files that only their owner may read, all or none; raises `OperatorError`.
 
-    So does a file that is there already, unless by `force`.
+    A file that is there already is replaced by `force` alone.
     """
+    if not force and (there := [path for path in texts if os.path.lexists(path)]):
+        raise OperatorError(
+            f"{there[0]} is there already; --force replaces it, --output names another file"
+        )
     written: list[Path] = []
     try:
         for path, text in texts.items():
-            if force:
-                write_atomic(path, text, _MODE)
-            else:
-                _write_new(path, text)
+            write_atomic(path, text, _MODE)
             written.append(path)
     except OperatorError:
         remove_files(written)
@@ -87,21 +88,6 @@ def remove_files(paths: Sequence[Path]) -> None:
     for path in paths:
         with suppress(OSError), open_folder(path.parent) as folder:
             folder.remove(path.name)
-
-
-def _write_new(path: Path, text: str) -> None:
-    with reporting(path), open_folder(path.parent) as folder:
-        with temporary_file(folder, path.name, _MODE) as half:
-            half.file.write(text.encode())
-            half.file.flush()
-            os.fsync(half.file.fileno())
-            try:
-                half.link(path.name)
-            except FileExistsError:
-                raise OperatorError(
-                    f"{path} is there already; --force replaces it, --output names another file"
-                ) from None
-        folder.sync()
 
 
 def _own_settings(credential: Credential) -> dict[str, Any]:

@@ -218,7 +218,7 @@ def judge_answers(site: Besieged, operation: Operation, heard: Sequence[Heard]) 
         case Outcome.REFUSED:
             assert all(one.is_over for one in heard)
         case Outcome.QUARANTINED | Outcome.TAKEN:
-            assert not any("SubjectRights Violation" in e for one in heard for e in one.errors)
+            assert not any("Permissions Violation" in e for one in heard for e in one.errors)
 
 
 def files(site: Besieged) -> set[Path]:

@@ -13,7 +13,6 @@ from broker.app.files import (
     open_folder,
     remove_leftovers,
     replacing,
-    temporary_file,
     write_atomic,
     write_for_owner,
 )
@@ -21,9 +20,8 @@ from broker.app.files import (
 WRITER = """
 import sys
 from pathlib import Path
-from broker.app.files import open_folder
-from broker.app.files import temporary_file
-with open_folder(Path(sys.argv[1])) as folder, temporary_file(folder, sys.argv[2]) as half:
+from broker.app.files import open_folder, replacing
+with open_folder(Path(sys.argv[1])) as folder, replacing(folder, sys.argv[2]) as half:
     print(half.path, flush=True)
     sys.stdin.read()
 """
@@ -145,8 +143,8 @@ def test_what_a_killed_writer_left_goes_with_the_next_and_a_living_ones_stays(
         writer.kill()
         writer.wait()
         left_by_the_kill = theirs.exists()
-        with temporary_file(folder, "[mark]"):
+        with replacing(folder, "[mark]"):
             afterwards = theirs.exists()
 
     assert (while_it_lives, left_by_the_kill, afterwards) == (True, True, False)
-    assert names(tmp_path) == ["[mark].more", "mark.1.tmp"]
+    assert names(tmp_path) == ["[mark]", "[mark].more", "mark.1.tmp"]

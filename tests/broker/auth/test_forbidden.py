@@ -30,7 +30,7 @@ def test_a_publish_without_the_right_to_it_is_denied_and_reported(
     with Raw(server.port, who) as client:
         heard = client.publish(subject, b'{"seq": 1}', f"_INBOX_{who}.x")
 
-    assert heard.errors == (f'SubjectRights Violation for Publish to "{subject}"',)
+    assert heard.errors == (f'Permissions Violation for Publish to "{subject}"',)
     assert not heard.messages
     is_reported(server, who, f'Publish Violation - Subject "{subject}"')
     assert everything(own) == before

@@ -75,7 +75,7 @@ def test_a_publish_that_is_to_be_answered_to_an_acknowledgement_is_denied_and_re
     with Raw(server.port, "web01") as client:
         heard = client.publish(OWN_LINE, b"a line", target)
 
-    assert heard.errors == (f'SubjectRights Violation for Publish with Reply of "{target}"',)
+    assert heard.errors == (f'Permissions Violation for Publish with Reply of "{target}"',)
     is_reported(server, "web01", f'Reply "{target}"')
     assert everything(own) == before
 
