@@ -11,7 +11,7 @@ from pydantic import PlainSerializer, PlainValidator
 from broker.app.exits import ConfigurationError
 from receiver.permissions import Permissions
 
-__all__ = ["FileMode", "FolderMode", "Mode", "group_name", "owner_name", "permissions_of"]
+__all__ = ["FileMode", "FolderMode", "Mode", "owner_name", "permissions_of"]
 
 
 class Mode(int):
@@ -26,13 +26,13 @@ _MODE = re.compile(r"(?:0o)?0*([0-7]{3,4})")
 _LARGEST_ID = 2**32 - 2
 
 
-def permissions_of(file: int, folder: int, owner: str, group: str) -> Permissions:
+def permissions_of(file: int, folder: int, owner: str) -> Permissions:
     """Return modes and ids; raises ConfigurationError when this process has not the rights to give them.
 
-    They are plain numbers: a `Mode` would bring this room, and pydantic, into every worker.
+    They are plain numbers: a `Mode` would bring this module, and pydantic, into every worker.
     """
-    user, _, of_owner = owner.partition(":")
-    wanted = Permissions(int(file), int(folder), _user(user), _group(group or of_owner))
+    user, _, group = owner.partition(":")
+    wanted = Permissions(int(file), int(folder), _user(user), _group(group))
     if os.geteuid() == 0:
         return wanted
     if wanted.user not in (-1, os.geteuid()):
@@ -41,8 +41,8 @@ def permissions_of(file: int, folder: int, owner: str, group: str) -> Permission
         )
     if wanted.group not in (-1, os.getegid(), *os.getgroups()):
         raise ConfigurationError(
-            f"this user is no member of group {group or of_owner}, so that it cannot give files to it; "
-            "make it a member, or choose another --group"
+            f"this user is no member of group {group}, so that it cannot give files to it; "
+            "make it a member, or choose another --owner"
         )
     return wanted
 
@@ -52,12 +52,6 @@ def owner_name(text: str) -> str:
     user, _, group = text.partition(":")
     _user(user)
     _group(group)
-    return text
-
-
-def group_name(text: str) -> str:
-    """Return a group whose name is known here; raises ValueError."""
-    _group(text)
     return text
 
 

@@ -20,7 +20,7 @@ from broker.app.configuration import Many
 from broker.app.exits import ConfigurationError
 from broker.app.units import Duration
 from broker.client.access_settings import ACCESS, AccessSettings, Servers
-from receiver.ownership import FileMode, FolderMode, Mode, group_name, owner_name, permissions_of
+from receiver.ownership import FileMode, FolderMode, Mode, owner_name, permissions_of
 from receiver.permissions import Permissions
 from receiver.storage.layout import DEFAULT, Layout
 from receiver.zones import zone_name
@@ -114,13 +114,8 @@ class ReceiverSettings(AccessSettings):
     )
     owner: Annotated[str, AfterValidator(owner_name)] = Field(
         "",
-        description="User that files and folders are given to, or user:group; by name or number. Needs the right to.",
-        json_schema_extra={"metavar": "USER"},
-    )
-    group: Annotated[str, AfterValidator(group_name)] = Field(
-        "",
-        description="Group that files and folders are given to.",
-        json_schema_extra={"metavar": "GROUP"},
+        description="User that files and folders are given to, user:group, or :group; by name or number. Needs the right to.",
+        json_schema_extra={"metavar": "USER:GROUP"},
     )
     state_dir: Path | None = Field(
         None,
@@ -216,14 +211,6 @@ class ReceiverSettings(AccessSettings):
         description="A setting of Spark as spark.name=value, which wins over ours; may be given several times.",
         json_schema_extra={"metavar": "KEY=VALUE"},
     )
-    spark_ui: Annotated[int, Field(ge=0, le=65535)] = Field(
-        0,
-        description=(
-            "Port of Spark's own user interface, such as 4040: on loopback where Spark runs locally; 0 for none."
-        ),
-        json_schema_extra={"metavar": "PORT"},
-    )
-
     listen: OptionalListen = Field(
         None,
         description="Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9465; none by default.",
@@ -254,15 +241,12 @@ class ReceiverSettings(AccessSettings):
     @property
     def spark(self) -> dict[str, str]:
         """The settings of Spark that were asked for."""
-        asked = dict(pair.split("=", 1) for pair in self.spark_conf)
-        if not self.spark_ui:
-            return asked
-        return {"spark.ui.enabled": "true", "spark.ui.port": str(self.spark_ui)} | asked
+        return dict(pair.split("=", 1) for pair in self.spark_conf)
 
     @property
     def permissions(self) -> Permissions:
         """Modes and ids of what is made; raises ConfigurationError without the rights to give them."""
-        return permissions_of(self.file_mode, self.folder_mode, self.owner, self.group)
+        return permissions_of(self.file_mode, self.folder_mode, self.owner)
 
     @property
     def state(self) -> Path:

@@ -2,7 +2,6 @@
 
 import os
 from datetime import UTC, tzinfo
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from zoneinfo import ZoneInfo, available_timezones
@@ -14,7 +13,7 @@ _TIMEZONE = Path("/etc/timezone")  # its name, on Debian
 
 
 def zone_name(text: str) -> str:
-    """Return the name by which every machine knows a zone; raises ValueError, which says what could have been meant."""
+    """Return the name by which every machine knows a zone; raises ValueError for what is none."""
     if text == "local":
         return _checked(_local(), "the zone of this machine")
     return _checked(text, "the time zone")
@@ -39,12 +38,8 @@ def _local() -> str:
 
 
 def _checked(name: str, what: str) -> str:
-    known = available_timezones()
-    if name in known:
+    if name in available_timezones():
         return name
-    folded = {zone.casefold(): zone for zone in known}
-    ends = [zone for zone in sorted(folded) if zone.endswith(f"/{name.casefold()}")]
-    near = ends or get_close_matches(name.casefold(), folded, 1) or ["europe/berlin"]
     raise ValueError(
-        f"{what} {name!r} is not known; give UTC, local, or a name such as {folded[near[0]]}"
+        f"{what} {name!r} is not known; give UTC, local, or a name such as Europe/Berlin"
     )

@@ -63,7 +63,7 @@ def says(ended: "subprocess.CompletedProcess[str]", code: int, *words: str) -> N
         pytest.param(["--folder-mode", "0777"], ["--folder-mode", "0750"], id="mode for all"),
         pytest.param(["--owner", "nobody-of-that-name"], ["is not known here"], id="user"),
         pytest.param(["--owner", "0:no-such-group"], ["is not known here"], id="user and group"),
-        pytest.param(["--group", "no-such-group"], ["is not known here"], id="group"),
+        pytest.param(["--owner", ":no-such-group"], ["is not known here"], id="group"),
     ],
 )
 def test_a_bad_option_is_a_usage_error(arguments: list[str], words: list[str]) -> None:

@@ -40,14 +40,6 @@ def test_a_stream_that_is_not_ours_is_read_by_its_subjects(
     assert rows[0]["headers"] == [("Colour", "blue")]
 
 
-def test_a_whole_stream_comes_in_its_order_through_all_tasks(logs_url: str, store: Any) -> None:
-    store(logs_url, *((f"logs.p{n % 2}.web{n % 3}", b"x\n", None) for n in range(30)))
-
-    rows = fetched({"servers": logs_url, "minPartitions": "7"})
-
-    assert [row["sequence"] for row in rows] == [*range(1, 31)]
-
-
 def test_rows_between_two_times_are_those_stored_then(logs_url: str, store: Any) -> None:
     store(logs_url, *(("logs.p0.web", b"x\n", None) for _ in range(20)))
     time = {row["sequence"]: row["time"].isoformat() for row in fetched({"servers": logs_url})}

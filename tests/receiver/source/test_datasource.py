@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from broker.topology import Topology
 from broker.wire.message import Identity, Origin, Section, Span, encode_origin
-from receiver.source.datasource import JetStreamSource
 from tests.receiver.partition import lines_of, message
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
@@ -90,50 +89,6 @@ def test_the_files_of_a_message_are_rows_that_can_be_put_in_order(
     ]
 
 
-def test_sql_counts_lines_per_host(
-    spark: SparkSession, logs_url: str, store: Any, call: Any
-) -> None:
-    store(logs_url, *((f"logs.p{n % 2}.web{n % 3}", b"a\nb\n", None) for n in range(30)))
-    load(spark, logs_url).createOrReplaceTempView("logs")
-
-    rows = spark.sql(
-        "SELECT host, count(*) AS messages, sum(lines) AS lines FROM logs GROUP BY host ORDER BY host"
-    ).collect()
-
-    assert [tuple(row) for row in rows] == [("web0", 10, 20), ("web1", 10, 20), ("web2", 10, 20)]
-    assert load(spark, logs_url).where("host = 'nobody'").collect() == []
-    assert load(spark, logs_url, partitions="7").collect() == []
-    assert call(logs_url, "STREAM.INFO.LOGS")["state"]["consumer_count"] == 0
-
-
-def test_sql_counts_what_lines_say(spark: SparkSession, logs_url: str, store: Any) -> None:
-    store(logs_url, *((f"logs.p0.web{n % 2}", b"ERROR x\nfine\n", None) for n in range(6)))
-    load(spark, logs_url, explode="true").createOrReplaceTempView("lines")
-
-    rows = spark.sql(
-        "SELECT host, count(*) AS errors FROM lines WHERE line LIKE 'ERROR%' AND pos = 0 "
-        "GROUP BY host ORDER BY host"
-    ).collect()
-
-    assert [tuple(row) for row in rows] == [("web0", 3), ("web1", 3)]
-
-
-def test_a_filter_chooses_rows_wherever_spark_applies_it(
-    spark: SparkSession, logs_url: str, store: Any
-) -> None:
-    store(logs_url, *((f"logs.p{n % 2}.web{n % 3}", b"x\n", None) for n in range(30)))
-    where = "host = 'web1' AND sequence < 20 AND time > current_timestamp() - INTERVAL 1 HOUR"
-
-    for conf in ("false", "true"):
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", conf)
-        try:
-            rows = load(spark, logs_url).where(where).collect()
-        finally:
-            spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-
-        assert [(row.host, row.sequence < 20) for row in rows] == [("web1", True)] * 6
-
-
 def test_a_batch_reads_from_and_to_where_it_is_told(
     spark: SparkSession, logs_url: str, store: Any
 ) -> None:
@@ -199,29 +154,6 @@ def test_a_streaming_query_reads_everything_once_over_restarts(
     ]
 
 
-def test_a_streaming_query_begins_with_what_is_new(
-    spark: SparkSession, logs_url: str, store: Any, tmp_path: Path
-) -> None:
-    store(logs_url, ("logs.p0.web", b"old\n", None))
-    query = (
-        spark.readStream.format("jetstream")
-        .option("servers", logs_url)
-        .load()
-        .writeStream.format("memory")
-        .queryName("news")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .start()
-    )
-    try:
-        query.processAllAvailable()
-        store(logs_url, ("logs.p0.web", b"new\n", None))
-        query.processAllAvailable()
-    finally:
-        query.stop()
-
-    assert [bytes(row.payload) for row in spark.table("news").collect()] == [b"new\n"]
-
-
 def test_a_streaming_query_takes_in_partitions_that_are_added(
     spark: SparkSession, logs_url: str, store: Any, call: Any, tmp_path: Path
 ) -> None:
@@ -277,15 +209,6 @@ def test_a_streaming_query_outlives_a_restart_of_the_broker(
     assert payloads == [b"before\n", b"after\n"]
 
 
-def test_a_stream_made_anew_stops_the_query_with_a_reason(
-    spark: SparkSession, logs_url: str, store: Any
-) -> None:
-    store(logs_url, ("logs.p0.web", b"x\n", None))
-
-    with pytest.raises(PySparkException, match="the stream ends at sequence 1, before 8"):
-        load(spark, logs_url, startingOffsets="2", endingOffsets="9").collect()
-
-
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
@@ -305,10 +228,3 @@ def test_what_is_wrong_is_said(
     *way, said = str(raised.value).partition("\n SQLSTATE")[0].splitlines()
     assert complaint in said
     assert len(way) < 12
-
-
-def test_it_can_be_registered_by_hand(spark: SparkSession, logs_url: str, store: Any) -> None:
-    store(logs_url, ("logs.p0.web", b"x\n", None))
-    spark.dataSource.register(JetStreamSource)
-
-    assert sequences(load(spark, logs_url)) == [1]

@@ -50,16 +50,6 @@ def test_a_range_holds_its_partition_in_order_and_is_the_same_again(
     assert messages(connection, Range("logs.p1.>", 5, 31)) == first
 
 
-def test_many_runs_make_one_range(logs_url: str, store: Any, connect: Connect) -> None:
-    block = bytes(1024 * 1024 - 1) + b"\n"
-    store(logs_url, *(("logs.p0.web", block, None) for _ in range(20)))
-
-    runs = list(read(connect(logs_url), Range("logs.p0.>", 1, 21)))
-
-    assert len(runs) > 2
-    assert [m.sequence for run in runs for m in run] == list(range(1, 21))
-
-
 def test_a_message_as_large_as_the_broker_takes_comes_through(
     logs_url: str, store: Any, connect: Connect
 ) -> None:
@@ -69,16 +59,6 @@ def test_a_message_as_large_as_the_broker_takes_comes_through(
     assert [len(m.payload) for m in messages(connect(logs_url), Range("logs.p0.>", 1, 3))] == [
         6,
         8_000_000,
-    ]
-
-
-def test_headers_are_those_of_the_publisher(logs_url: str, store: Any, connect: Connect) -> None:
-    headers = {"Colour": "blue", "Nats-Msg-Id": "7"}
-    store(logs_url, ("logs.p0.web", b"x\n", headers), ("logs.p0.web", b"y\n", None))
-
-    assert [m.headers for m in messages(connect(logs_url), Range("logs.p0.>", 1, 3))] == [
-        headers,
-        {},
     ]
 
 

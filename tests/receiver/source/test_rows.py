@@ -64,21 +64,6 @@ def test_a_message_of_one_file_is_a_row_that_says_which() -> None:
     }
 
 
-def test_a_compressed_message_is_decompressed() -> None:
-    headers = {**encode_origin(ORIGIN), "Content-Encoding": "zstd"}
-
-    (row,) = rows(stored(headers, zstandard.compress(b"a\nbc\n")), include_headers=True)
-
-    assert (row["payload"], row["lines"]) == (b"a\nbc\n", 2)
-    assert ("Content-Encoding", "zstd") in row["headers"]
-
-
-def test_a_foreign_message_gets_the_newline_that_it_lacks() -> None:
-    (row,) = rows(stored({}, b"hello"))
-
-    assert (row["payload"], row["lines"], row["file"], row["span"]) == (b"hello\n", 1, None, None)
-
-
 def test_a_piece_of_a_long_line_gets_no_newline() -> None:
     (row,) = rows(stored(encode_origin(ORIGIN), b"abcde"))
 
@@ -107,56 +92,12 @@ def test_sections_that_do_not_make_up_the_payload_are_shown_as_they_were_sent() 
     assert (row["payload"], row["lines"], row["file"]) == (payload + b"more\n", None, None)
 
 
-def test_headers_are_beside_each_section_and_count_where_they_are_wanted() -> None:
-    headers, payload = several(700)
-    size = sum(map(len, headers.values()))
-
-    plain = list(record_batches([stored(headers, payload)] * 5, Show(headers=False)))
-    shown = list(record_batches([stored(headers, payload)] * 5, Show(headers=True)))
-
-    assert [batch.num_rows for batch in plain] == [3500]
-    assert sum(batch.num_rows for batch in shown) == 3500
-    assert {dict(row["headers"])["Log-Spans"] for batch in shown for row in batch.to_pylist()} == {
-        headers["Log-Spans"]
-    }
-    assert size > 30_000
-    assert max(batch.nbytes for batch in shown) < 6 * 1024 * 1024
-
-
-def test_a_claim_has_no_row() -> None:
-    claim = encode_origin(Origin("1-aa", 99))
-
-    assert rows(stored(claim, b"")) == []
-
-
-def test_a_message_that_breaks_our_rules_is_shown_as_it_was_sent() -> None:
-    damaged = {**encode_origin(ORIGIN), "Content-Encoding": "zstd"}
-
-    (row,) = rows(stored(damaged, b"no frame"))
-
-    assert (row["payload"], row["lines"], row["file"]) == (b"no frame", None, None)
-
-
-def test_a_host_that_may_not_be_one_is_none() -> None:
-    (row,) = rows(stored({}, b"x\n", subject="logs.p3.../etc"))
-
-    assert (row["partition"], row["host"], row["subject"]) == (3, None, "logs.p3.../etc")
-
-
 def test_a_path_that_is_no_text_does_no_harm() -> None:
     origin = Origin("1-aa", 99, (Section("/var/\udcff", Span("f1", 0, 2), 2, 1, IDENTITY),))
 
     (row,) = rows(stored(encode_origin(origin), b"x\n"))
 
     assert row["file"].startswith("/var/")
-
-
-def test_batches_are_bounded_in_bytes() -> None:
-    block = b"x" * (1024 * 1024 - 1) + b"\n"
-
-    batches = list(record_batches([stored({}, block)] * 10, Show()))
-
-    assert [batch.num_rows for batch in batches] == [4, 4, 2]
 
 
 def lines(*messages: Stored, as_text: bool = True) -> list[tuple[Any, ...]]:
@@ -197,18 +138,6 @@ def test_lines_of_a_large_message_come_in_parts_and_are_numbered_on() -> None:
     assert [n for batch in found for n in batch["pos"].to_pylist()] == list(range(2**21))
     texts = (text for batch in found for text in batch["line"].to_pylist())
     assert all(text == f"{n % 2**20:07d}" for n, text in enumerate(texts))
-
-
-def test_exploded_messages_are_their_lines_numbered_in_their_message() -> None:
-    blocks = [
-        Stored(n, AS_WRITTEN, f"logs.p0.web{n}", {}, payload)
-        for n, payload in enumerate([b"a\n\nb\r\n", b"c", b"", b"\n", "ü\n".encode()])
-    ]
-
-    assert lines(*blocks) == [
-        *((0, "web0", pos, line) for pos, line in enumerate(["a", "", "b\r"])),
-        *((n, f"web{n}", 0, line) for n, line in [(1, "c"), (3, ""), (4, "ü")]),
-    ]
 
 
 def test_lines_are_bytes_on_request_and_text_marks_what_is_no_text() -> None:
@@ -255,17 +184,6 @@ def test_subjects_that_are_not_ours_have_neither_partition_nor_host() -> None:
     )
 
     assert [(row["partition"], row["host"]) for row in found] == [(None, None)] * 3
-
-
-def test_short_lines_of_a_long_path_come_in_parts() -> None:
-    section = Section("/" + "x" * 4000, Span("f", 0, 100_000), 100_000, 100_000)
-    origin = Origin("1-a", 1, (section,))
-    block = Stored(1, AS_WRITTEN, "logs.p0.web", encode_origin(origin), b"\n" * 100_000)
-
-    found = list(record_batches([block], Show(headers=True, explode=True, as_text=True)))
-
-    assert max(batch.nbytes for batch in found) < 32 * 1024 * 1024
-    assert [n for batch in found for n in batch["pos"].to_pylist()] == list(range(100_000))
 
 
 def test_headers_count_among_what_goes_to_spark_at_once() -> None:

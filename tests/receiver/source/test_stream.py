@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
+from pyspark.sql.streaming.datasource import ReadLimit
 
 from broker.topology import Topology
 from receiver.source.datasource import MicroBatchReader
@@ -130,17 +130,6 @@ def test_what_is_read_may_be_chosen(
     assert query.batch(start, end) == sequences
 
 
-def test_the_lag_is_told(logs_url: str, store: Any) -> None:
-    query = Query(logs_url, maxOffsetsPerTrigger="3")
-    fill(store, logs_url, 10)
-
-    end = query.latest(dict(query.reader.initialOffset()))
-    newest = dict(query.reader.reportLatestOffset())
-
-    assert newest["LOGS"]["sequence"] - end["LOGS"]["sequence"] == 7
-    assert newest["LOGS"]["created"] == end["LOGS"]["created"]
-
-
 def test_a_stream_made_anew_stops_a_query_or_is_read_from_its_beginning(
     logs_url: str, store: Any, call: Any
 ) -> None:
@@ -176,27 +165,3 @@ def test_a_stream_that_went_back_stops_a_query_or_is_read_from_its_end(
     end = query.latest(moved)
     assert query.batch(start, moved) == []
     assert query.batch(moved, end) == [6, 7]
-
-
-def test_what_was_purged_before_it_was_read_stops_a_query_or_is_passed(
-    logs_url: str, store: Any, call: Any
-) -> None:
-    start = dict(Query(logs_url).reader.initialOffset())
-    fill(store, logs_url, 9)
-    call(logs_url, "STREAM.PURGE.LOGS", {"seq": 5})
-    query, careless = Query(logs_url), Query(logs_url, failOnDataLoss="false")
-
-    with pytest.raises(Loss, match="sequences 1 to 4 were removed"):
-        query.batch(start, query.latest(start))
-
-    assert careless.batch(start, careless.latest(start)) == [5, 6, 7, 8, 9]
-
-
-def test_all_limits_give_way_where_spark_wants_all(logs_url: str, store: Any) -> None:
-    fill(store, logs_url, 4)
-    query = Query(logs_url, maxOffsetsPerTrigger="2")
-    start = dict(query.reader.initialOffset())
-
-    end = query.reader.latestOffset(start, ReadAllAvailable())
-
-    assert query.batch(start, dict(end)) == [1, 2, 3, 4]

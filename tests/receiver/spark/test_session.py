@@ -280,10 +280,9 @@ def test_sparks_own_pages_are_there_on_request_and_on_loopback_only(tmp_path: Pa
     script = (
         "import sys, urllib.request\n"
         "from pathlib import Path\n"
-        "from receiver.settings import ReceiverSettings\n"
         "from receiver.spark.session import spark_context\n"
-        "settings = ReceiverSettings(spark_ui=int(sys.argv[1]))\n"
-        "with spark_context('local[1]', conf=settings.spark) as spark:\n"
+        "conf = {'spark.ui.enabled': 'true', 'spark.ui.port': sys.argv[1]}\n"
+        "with spark_context('local[1]', conf=conf) as spark:\n"
         "    url = f'http://127.0.0.1:{sys.argv[1]}/jobs/'\n"
         "    print(urllib.request.urlopen(url, timeout=20).status)\n"
         "    print(Path('/proc/net/tcp').read_text(), Path('/proc/net/tcp6').read_text())\n"
