@@ -72,16 +72,6 @@ def test_once_receives_what_is_there_commits_it_names_what_retention_took_and_en
     assert "gap of 11 bytes: host web01, file '/var/log/a'" in receiver.log.read_text()
 
 
-def test_once_leaves_as_many_closed_files_as_are_to_be_kept(scene: Scene) -> None:
-    scene.publish(300)
-    receiver = scene.receiver("receiver", "--once", "--rotate-size", "2KB", "--keep", "2")
-
-    assert receiver.wait(180) == 0, receiver.last_words()
-
-    for host in scene.sent:
-        assert len([*scene.output.glob(f"{host}.log.*")]) == 2
-
-
 def test_a_start_keeps_to_the_number_though_another_was_killed_and_nothing_comes(
     scene: Scene,
 ) -> None:
@@ -95,24 +85,6 @@ def test_a_start_keeps_to_the_number_though_another_was_killed_and_nothing_comes
 
     for host in scene.sent:
         assert len([*scene.output.glob(f"{host}.log.*")]) == 2
-
-
-def test_a_second_receiver_takes_over_and_the_first_ends_with_78(scene: Scene) -> None:
-    first = scene.receiver("first")
-    scene.publish(50)
-    scene.wait_for_all(first)
-    second = scene.receiver("second")
-    wait_until("it has claimed", lambda: "epoch 2" in second.said(), 150, [second])
-
-    scene.publish(50)
-
-    assert first.wait(90) == Exit.CONFIGURATION
-    scene.wait_for_all(second)
-    assert second.stop() == 0
-    is_calm(first)
-    is_calm(second)
-    ended = [line for line in first.log.read_text().splitlines() if line.startswith("logreceiver")]
-    assert len(ended) == 1
 
 
 def test_a_receiver_that_lost_a_partition_goes_on_with_its_others(scene: Scene) -> None:

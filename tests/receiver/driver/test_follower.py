@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import threading
 import time
 from dataclasses import replace
@@ -25,7 +24,6 @@ from receiver.driver.follower import Follower, Pace, RotationTimer
 from receiver.driver.jobs import Jobs
 from receiver.meter import Meter
 from receiver.storage.rotation import Calendar
-from tests.conftest import Server, apply_topology
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats
@@ -130,21 +128,6 @@ async def test_lines_are_written_committed_and_acknowledged_as_they_come(
     assert (info["ack_floor"]["stream_seq"], info["num_ack_pending"]) == (3, 0)
 
 
-async def test_asked_for_a_turn_files_are_closed_and_what_comes_goes_on_behind(
-    partition: Partition,
-) -> None:
-    async with Loop(partition) as loop:
-        await lines(partition, b"1")
-        await loop.has(b"1\n")
-
-        loop.timer.asked.set()
-        await loop.closes("web01.log.000001")
-        await lines(partition, b"2")
-
-        await loop.has(b"1\n2\n")
-    assert partition.files() == {"web01.log.000001": b"1\n", "web01.log": b"2\n"}
-
-
 async def test_a_silent_hosts_file_of_an_earlier_period_is_closed_by_the_clock(
     partition: Partition,
 ) -> None:
@@ -193,23 +176,6 @@ async def test_a_blocked_partition_says_so_once_and_goes_on_when_mended(
     assert len([text for text in told if "resumed" in text]) == 1
 
 
-async def test_told_to_stop_while_blocked_it_ends_at_once(
-    partition: Partition, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(room, "_FIRST_PAUSE", 15.0)
-    partition.output.mkdir()
-    (partition.output / "web01.log").mkdir()
-    async with Loop(partition) as loop:
-        await lines(partition, b"1")
-        async with asyncio.timeout(20):
-            while "is blocked" not in caplog.text:  # noqa: ASYNC110 - a thread's doing is waited for
-                await asyncio.sleep(0.02)
-
-        loop.stop.set()
-
-        await asyncio.wait_for(asyncio.shield(loop.running), 5)
-
-
 async def test_once_gives_up_on_what_only_a_person_can_mend(partition: Partition) -> None:
     await lines(partition, b"1")
     partition.output.mkdir()
@@ -217,14 +183,6 @@ async def test_once_gives_up_on_what_only_a_person_can_mend(partition: Partition
 
     async with Loop(partition, once=True) as loop:
         with pytest.raises(OperatorError, match=r"web01\.log: is a symbolic link"):
-            await loop.ends()
-
-
-async def test_once_gives_up_when_there_is_no_stream(partition: Partition) -> None:
-    await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.DELETE.LOGS"))
-
-    async with Loop(partition, once=True) as loop:
-        with pytest.raises(OperatorError, match="logbroker apply"):
             await loop.ends()
 
 
@@ -278,24 +236,6 @@ async def test_a_stream_made_anew_under_a_running_receiver_is_told_once_and_noth
         assert partition.read("web01") == b"1\n2\n"
 
 
-@pytest.mark.usefixtures("_looks_often")
-async def test_what_is_purged_of_other_partitions_is_no_loss_and_what_comes_goes_on(
-    partition: Partition, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with Loop(partition) as loop:
-        await lines(partition, b"1")
-        await loop.has(b"1\n")
-        for _ in range(5):
-            await loop.connection.ask("logs.p1.web02", b"other")
-        await asyncio.sleep(0.5)  # seen to be silent
-        await loop.connection.api(f"STREAM.PURGE.{STREAM}", {"seq": 5})
-        await asyncio.sleep(0.5)
-        await lines(partition, b"2")
-        await loop.has(b"1\n2\n")
-
-    assert "begins at sequence" not in caplog.text
-
-
 async def test_an_entry_deleted_under_a_running_receiver_ends_it_and_says_so(
     partition: Partition,
 ) -> None:
@@ -324,38 +264,6 @@ async def test_what_is_said_of_a_file_is_one_line_whatever_it_is_called(
     told = [r.getMessage() for r in caplog.records if "gap of 7 bytes" in r.getMessage()]
     assert len(told) == 1
     assert "\n" not in told[0]
-
-
-async def test_a_broker_that_goes_and_comes_costs_nothing(
-    own_server: Server, tmp_path: Path
-) -> None:
-    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=2))
-    partition = Partition(own_server.url, tmp_path)
-    expected = b""
-    async with Loop(partition) as loop:
-        for number in range(3):
-            await lines(partition, b"%d" % number)
-            expected += b"%d\n" % number
-            await loop.has(expected)
-            await asyncio.to_thread(own_server.kill_and_restart)
-        assert not loop.running.done()
-
-
-async def test_told_to_stop_in_mid_stay_it_ends_at_once_with_what_was_committed(
-    partition: Partition,
-) -> None:
-    async with Loop(partition, stay=Stay(60.0, 60.0, 0.01)) as loop:
-        await lines(partition, b"1")
-        await loop.has(b"1\n")
-        await lines(partition, b"2")
-        await loop.has(b"1\n2\n")
-
-        loop.stop.set()
-        await asyncio.wait_for(asyncio.shield(loop.running), 5)
-
-    assert [report.ended for report in loop.reports] == [Ending.ASKED]
-    offset = await asyncio.to_thread(partition.offset)
-    assert offset.next == 3
 
 
 async def test_lines_that_keep_coming_are_one_stay_and_silence_ends_it(
@@ -391,17 +299,6 @@ async def test_where_lines_come_soon_after_each_silence_the_task_stays_through_i
         assert (loop.jobs, len(loop.reports)) == (2, 1)
 
 
-async def test_a_stay_whose_time_is_up_is_followed_by_the_next(partition: Partition) -> None:
-    expected, number = b"", 0
-    async with Loop(partition, stay=Stay(0.2, 0.2, 0.01)) as loop:
-        async with asyncio.timeout(30):
-            while len([r for r in loop.reports if r.ended is Ending.TIME]) < 2:
-                number += 1
-                expected += b"%d\n" % number
-                await lines(partition, b"%d" % number)
-        await loop.has(expected)
-
-
 async def test_a_successor_is_noticed_while_nothing_comes(
     partition: Partition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,20 +325,6 @@ async def test_a_successor_in_mid_stay_takes_over_and_nothing_is_lost_or_repeate
                 await first.ends()
             await lines(partition, b"3")
             await second.has(b"1\n2\n3\n")
-
-
-async def test_a_stream_with_twenty_batches_and_rotation_comes_whole(partition: Partition) -> None:
-    small = replace(partition, limit=1, rotate_size=5000)
-    payloads = [os.urandom(300).hex().encode() + b"\n" for _ in range(100)]
-    await lines(partition, *payloads)
-
-    async with Loop(small, once=True) as loop:
-        await loop.ends()
-
-    assert partition.read("web01") == b"".join(payloads)
-    names = [name for closed in loop.closed for name in closed]
-    assert names == [f"web01.log.{n:06d}" for n in range(1, len(names) + 1)]
-    assert len(names) >= 10
 
 
 def is_said(log: pytest.LogCaptureFixture, words: str) -> None:

@@ -75,14 +75,3 @@ async def test_a_number_that_is_none_is_a_configuration_error(connection: Connec
 
     with pytest.raises(ConfigurationError, match="b'many', no number"):
         await find_partitions(connection)
-
-
-async def test_told_to_stop_it_waits_no_more(connection: Connection) -> None:
-    await connection.ask("$KV.LOGS_CONFIG.partitions", b"", {"KV-Operation": "DEL"})
-    stop = asyncio.Event()
-    waiting = asyncio.create_task(wait_for_partitions(connection, stop, None))
-    await asyncio.sleep(0.5)
-
-    stop.set()
-
-    assert await asyncio.wait_for(waiting, 5) is None

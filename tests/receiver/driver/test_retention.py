@@ -1,13 +1,10 @@
 """Closed segments looked after beside everything else."""
 
 import asyncio
-import errno
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from receiver.driver.retention import RetentionWorker
 from receiver.storage.retention import Order, Retention
@@ -52,22 +49,6 @@ async def test_what_was_closed_is_compressed_before_the_end_behind_everybody_els
     assert retention.niceness > os.getpriority(os.PRIO_PROCESS, 0)
 
 
-async def test_where_nobody_may_step_back_it_is_compressed_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: int) -> None:
-        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-
-    monkeypatch.setattr(os, "setpriority", refuse)  # as a filter of system calls does
-    worker = RetentionWorker(make(tmp_path, "web01.log.000001"), asyncio.Event())
-
-    worker.closed(("web01.log.000001",))
-    worker.end()
-    await worker.run()
-
-    assert names_in(tmp_path) == ["web01.log.000001.zst"]
-
-
 async def test_told_to_leave_it_leaves_segments_as_they_are(tmp_path: Path) -> None:
     retention = make(tmp_path, "web01.log.000001")
     stop = asyncio.Event()
@@ -90,17 +71,3 @@ async def test_cancelled_it_is_gone_with_its_thread(tmp_path: Path) -> None:
     await asyncio.wait([running])
 
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("retention")]
-
-
-async def test_cancelled_at_the_moment_at_which_something_is_closed_it_ends_all_the_same(
-    tmp_path: Path,
-) -> None:
-    worker = RetentionWorker(make(tmp_path), asyncio.Event())
-    running = asyncio.create_task(worker.run())
-    await asyncio.sleep(0.5)  # it waits by then
-
-    worker.closed(("web01.log.000001",))
-    running.cancel()
-    await asyncio.wait([running], timeout=10)
-
-    assert running.cancelled()

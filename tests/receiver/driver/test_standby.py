@@ -115,18 +115,6 @@ async def test_an_owner_that_cannot_be_asked_is_never_taken_for_dead(
     assert await waits(standby(connection))
 
 
-async def test_a_broker_that_refuses_a_standby_is_told_once(
-    connection: Connection, caplog: pytest.LogCaptureFixture
-) -> None:
-    await connection.api(f"STREAM.DELETE.KV_{OFFSETS_BUCKET}")
-
-    assert await waits(standby(connection))
-
-    [told] = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert told.startswith("partition 0: the broker refuses: ")
-    assert "run `logbroker apply`" in told
-
-
 async def test_an_owner_answers_through_a_new_connection(
     connection: Connection, logs_url: str
 ) -> None:

@@ -62,11 +62,3 @@ def test_every_line_of_large_and_small_pieces_has_its_prefix_once(tmp_path: Path
 
     expected = [*(b"web01:/a: " + line for line in lines), b"web01: torn", b""]
     assert found.split(b"\n") == expected
-
-
-def test_a_long_path_is_cut_where_it_is_shown(tmp_path: Path) -> None:
-    short, long = "/" + "a" * 255, "/" + "a" * 256
-
-    found = written(tmp_path, piece(b"1\n", short), piece(b"2\n", long), prefixed=True)
-
-    assert found.decode() == f"web01:{short}: 1\nweb01:{short}…: 2\n"

@@ -141,19 +141,6 @@ def test_hosts_files_and_ranges_are_chosen(partition: Partition) -> None:
     assert of_range == {"web02.log": b"other\n", "web01.log": b"one\ntwo\n"}
 
 
-def test_of_a_message_only_the_sections_of_chosen_files_are_taken_and_judged(
-    partition: Partition,
-) -> None:
-    parts = [lines_of(file, 0, b"%b 1\n" % file.encode()) for file in ("a", "b", "c")]
-    gaps = [lines_of(file, 50, b"%b 2\n" % file.encode()) for file in ("a", "b", "c")]
-    partition.publish(message("web01", *parts), message("web01", *gaps))
-
-    counts, files = replayed(partition, file=("b",))
-
-    assert files == {"web01.log": b"b 1\nb 2\n"}
-    assert counts.findings == 1
-
-
 def test_lines_on_standard_output_stand_as_in_a_file(partition: Partition) -> None:
     until = 1 + partition.publish(
         message("web01", lines_of("a", 0, b"piece, "), lines_of("b", 0, b"other\n")),
@@ -218,21 +205,3 @@ def test_lines_that_a_few_bytes_decompress_to_are_read_a_part_at_a_time(
 
     assert max(count.size for count in counts) < 2 * MAX_LINES_BYTES
     assert sum(counts, Counts()) == Counts(5, 5 * MAX_LINES_BYTES, refused=1)
-
-
-def test_every_line_says_its_host_and_file_when_asked(partition: Partition) -> None:
-    until = (
-        partition.publish(
-            ours("web01", "a\x1b.log", 0, b"one\n\ntwo\n"), ("logs.p0.web02", b"plain", None)
-        )
-        + 1
-    )
-    path = partition.folder / "stream"
-
-    with path.open("wb") as file:
-        played(Standard(file.fileno(), prefixed=True), partition, until)
-
-    assert path.read_bytes() == (
-        b"web01:/var/log/a\\x1b.log: one\nweb01:/var/log/a\\x1b.log: \n"
-        b"web01:/var/log/a\\x1b.log: two\nweb02: plain\n"
-    )

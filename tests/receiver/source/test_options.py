@@ -23,13 +23,6 @@ def test_without_options_it_reads_all_of_the_stream_of_this_machine() -> None:
     assert options.show == Show(headers=True, explode=False)
 
 
-def test_names_are_taken_in_any_case_as_spark_does() -> None:
-    options = SourceOptions.parse({"SERVERS": "nats://a:1, nats://b:2", "includeheaders": "FALSE"})
-
-    assert options.servers == ("nats://a:1", "nats://b:2")
-    assert not options.show.headers
-
-
 @pytest.mark.parametrize(
     ("given", "starting"),
     [
@@ -94,12 +87,6 @@ def test_filters_overlap_when_one_subject_is_in_both() -> None:
             overlap = False
 
         assert overlap == bool(taken[one] & taken[other]), (one, other)
-
-
-def test_sizes_may_have_a_unit() -> None:
-    options = SourceOptions.parse({"maxBytesPerTrigger": "64m", "maxOffsetsPerTrigger": "1000"})
-
-    assert (options.most_bytes, options.most_offsets) == (64 * 1024 * 1024, 1000)
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,6 @@ def test_what_retention_removed_is_named_or_passed(first: int, until: int, lost:
     assert kept(first, until, STATE, fail=False) == 50
 
 
-def test_the_first_sequence_of_the_stream_is_no_loss() -> None:
-    assert kept(50, 80, STATE, fail=True) == 50
-    assert kept(1, 1, STATE, fail=True) == 50
-
-
 def test_a_position_behind_the_end_belongs_to_another_stream() -> None:
     refuse_rewind(100, STATE)
 
@@ -58,11 +53,6 @@ def test_a_whole_stream_comes_in_pieces_of_32_mib_and_a_chosen_part_does_not() -
 
     assert [item.until - item.first for item in cut(None, 1, 101, 1, large)] == [32, 32, 32, 4]
     assert len(cut((P0,), 1, 101, 1, large)) == 1
-
-
-@pytest.mark.parametrize("first", [60, 61])
-def test_nothing_is_cut_into_nothing(first: int) -> None:
-    assert cut(None, first, 60, 4, STATE) == []
 
 
 @pytest.mark.parametrize(

