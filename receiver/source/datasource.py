@@ -53,8 +53,8 @@ class JetStreamSource(DataSource):
     headers. With `explode` a row is a line: partition, sequence, time, subject, host, file, pos (in its message, from 0),
     line, and headers on request. The lines of a host are in order by sequence and then section or pos, as long as it is in one partition.
 
-    Where and what: servers, stream (one, where not all that partitions live in are wanted); partitions (`0,3` or `all`), hosts (`web01,web02`) or subjects (filters such
-    as `logs.p3.>`, also of streams that are not ours; partition and host are NULL where a subject names none).
+    Where and what: servers, stream (one, where not all that partitions live in are wanted); partitions (`0,3` or `all`) or
+    hosts (`web01,web02`).
     From and to: startingOffsets and endingOffsets (earliest, latest, or a sequence), startingTimestamp and
     endingTimestamp (of storage, milliseconds or ISO 8601; latest where nothing is that young). The ending ones are for
     batches only.

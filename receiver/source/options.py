@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from itertools import combinations
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError
@@ -16,7 +15,7 @@ from broker.wire.subjects import InvalidHost, host_filter, partition_filter, val
 __all__ = ["KNOWN", "PROGRAM", "Edge", "Position", "Show", "SourceOptions"]
 
 KNOWN = (
-    *("servers", "stream", "partitions", "hosts", "subjects"),
+    *("servers", "stream", "partitions", "hosts"),
     *("startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"),
     *("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss"),
     *("explode", "lineType", "includeHeaders"),
@@ -218,22 +217,14 @@ def _position(given: _Given, offsets: str, timestamp: str) -> Position | None:
 
 
 def _subjects(given: _Given) -> tuple[str, ...] | None:
-    ways = [name for name in ("partitions", "hosts", "subjects") if given.text(name)]
-    if len(ways) > 1:
-        raise ConfigurationError(f"{ways[0]} and {ways[1]} are two ways to choose; give one")
-    match ways:
-        case ["partitions"]:
-            return _of_partitions(given)
-        case ["hosts"]:
-            return tuple(map(_of_host, given.words("hosts")))
-        case ["subjects"]:
-            return _filters(given.words("subjects"))
-        case _:
-            return None
+    hosts = tuple(map(_of_host, given.words("hosts")))
+    if hosts and given.text("partitions"):
+        raise ConfigurationError("partitions and hosts are two ways to choose; give one")
+    return hosts or _of_partitions(given)
 
 
 def _of_partitions(given: _Given) -> tuple[str, ...] | None:
-    words = given.words("partitions")
+    words = given.words("partitions", "all")
     if words == ("all",):
         return None
     if not all(word.isascii() and word.isdigit() and len(word) < 7 for word in words):
@@ -247,27 +238,3 @@ def _of_host(host: str) -> str:
         return host_filter(validate_host(host))
     except InvalidHost as error:
         raise ConfigurationError(f"hosts: {error}") from None
-
-
-def _filters(subjects: tuple[str, ...]) -> tuple[str, ...]:
-    for subject in subjects:
-        tokens = subject.split(".")
-        is_printable = subject.isprintable() and " " not in subject
-        if not (all(tokens) and is_printable and ">" not in tokens[:-1]):
-            raise ConfigurationError(f"subjects {subject!r} is not a filter such as logs.*.web01")
-    for one, other in combinations(subjects, 2):
-        if _overlap(one, other):
-            raise ConfigurationError(
-                f"subjects {one} and {other} overlap: what both take in would be read twice"
-            )
-    return subjects
-
-
-def _overlap(one: str, other: str) -> bool:
-    ours, theirs = one.split("."), other.split(".")
-    for first, second in zip(ours, theirs, strict=False):
-        if ">" in (first, second):
-            return True
-        if first != second and "*" not in (first, second):
-            return False
-    return len(ours) == len(theirs)

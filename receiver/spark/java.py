@@ -12,9 +12,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-
-import pyspark
 
 from broker.app.exits import ConfigurationError
 from broker.app.files import write_atomic
@@ -158,7 +157,7 @@ def class_data(java: Java) -> Path:
     """Return where the file with Spark's classes for a Java is, or would be: with the packages. A start that finds it is shorter."""
     suffix = "aot" if java.release >= _AHEAD_OF_TIME else "jsa"
     folder = Path(sys.prefix) / "var" / "cache" / "logship"
-    return folder / f"spark-{pyspark.__version__}-java-{java.version}.{suffix}"
+    return folder / f"spark-{version('pyspark')}-java-{java.version}.{suffix}"
 
 
 def used(java: Java) -> tuple[str, ...]:

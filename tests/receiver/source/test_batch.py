@@ -25,21 +25,6 @@ def fetched(options: dict[str, str]) -> list[Row]:
     ]
 
 
-def test_a_stream_that_is_not_ours_is_read_by_its_subjects(
-    fresh_url: str, store: Any, call: Any
-) -> None:
-    stream = {"name": "ORDERS", "subjects": ["orders.>"], "storage": "memory", "allow_direct": True}
-    call(fresh_url, "STREAM.CREATE.ORDERS", stream)
-    store(fresh_url, ("orders.new", b'{"id": 1}', {"Colour": "blue"}), ("orders.old", b"2", None))
-
-    rows = fetched({"servers": fresh_url, "stream": "ORDERS", "subjects": "orders.new,orders.x.>"})
-
-    assert [(r["partition"], r["host"], r["subject"], r["payload"]) for r in rows] == [
-        (None, None, "orders.new", b'{"id": 1}\n')
-    ]
-    assert rows[0]["headers"] == [("Colour", "blue")]
-
-
 def test_rows_between_two_times_are_those_stored_then(logs_url: str, store: Any) -> None:
     store(logs_url, *(("logs.p0.web", b"x\n", None) for _ in range(20)))
     time = {row["sequence"]: row["time"].isoformat() for row in fetched({"servers": logs_url})}

@@ -1,7 +1,5 @@
 """The options of the data source: meanings and complaints. No fixtures."""
 
-import itertools
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -48,45 +46,12 @@ def test_a_query_begins_at_an_edge_a_sequence_or_a_time(
         ({"partitions": "all"}, None),
         ({"partitions": "3, 0,3"}, ("logs.p0.>", "logs.p3.>")),
         ({"hosts": "web01, db.example,web01"}, ("logs.*.web01", "logs.*.db.example")),
-        ({"subjects": "logs.*.web01, orders.>"}, ("logs.*.web01", "orders.>")),
     ],
 )
-def test_partitions_hosts_or_subjects_choose_what_is_read(
+def test_partitions_or_hosts_choose_what_is_read(
     given: dict[str, str], subjects: tuple[str, ...] | None
 ) -> None:
     assert SourceOptions.parse(given).subjects == subjects
-
-
-TOKENS = ("a", "b", "*", ">")
-FILTERS = [
-    ".".join(tokens)
-    for length in (1, 2, 3)
-    for tokens in itertools.product(TOKENS, repeat=length)
-    if ">" not in tokens[:-1]
-]
-SUBJECTS = [
-    ".".join(tokens)
-    for length in (1, 2, 3, 4)
-    for tokens in itertools.product("abc", repeat=length)
-]
-
-
-def takes_in(pattern: str, subject: str) -> bool:
-    wanted = re.escape(pattern).replace(r"\*", "[^.]+").replace(">", ".+")
-    return re.fullmatch(wanted, subject) is not None
-
-
-def test_filters_overlap_when_one_subject_is_in_both() -> None:
-    taken = {one: {s for s in SUBJECTS if takes_in(one, s)} for one in FILTERS}
-    for one, other in itertools.combinations(FILTERS, 2):
-        try:
-            SourceOptions.parse({"subjects": f"{one},{other}"})
-        except ConfigurationError:
-            overlap = True
-        else:
-            overlap = False
-
-        assert overlap == bool(taken[one] & taken[other]), (one, other)
 
 
 @pytest.mark.parametrize(
@@ -108,11 +73,6 @@ def test_filters_overlap_when_one_subject_is_in_both() -> None:
         ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger '0' is not a positive"),
         ({"maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger 'many' is not"),
         ({"maxBytesPerTrigger": "9" * 5000}, "is not a positive"),
-        ({"subjects": "a..b"}, "subjects 'a..b' is not a filter"),
-        ({"subjects": "logs.>.web"}, "is not a filter"),
-        ({"subjects": "logs.*.web, logs.p1.>"}, r"subjects logs.\*.web and logs.p1.> overlap"),
-        ({"subjects": "a b"}, "subjects 'a b' is not a filter"),
-        ({"subjects": "a", "partitions": "1"}, "partitions and subjects are two ways"),
         ({"hosts": "a", "partitions": "1"}, "partitions and hosts are two ways"),
         ({"hosts": "web*"}, r"hosts: host name 'web\*' holds"),
         ({"servers": "http://me:s3cret@x"}, "servers: 'x' is no address of a NATS server"),

@@ -112,7 +112,6 @@ def test_a_batch_read_again_is_the_same_and_tasks_get_pieces(logs_url: str, stor
         ({}, [1, 2, 3, 4]),
         ({"partitions": "1"}, [2, 3, 4]),
         ({"hosts": "web,nobody"}, [1, 2]),
-        ({"subjects": "logs.*.web,logs.*.db"}, [1, 2, 3]),
     ],
     ids=str,
 )
