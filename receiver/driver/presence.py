@@ -147,21 +147,18 @@ class Standby:
         seen, since = -1, self._clock()
         while not stop.is_set():
             entry = await self._entry()
-            if entry is not None:
-                life = await self._life(entry)
-                if life is None:
-                    return entry.revision
-                if life is not Life.NOBODY or entry.revision != seen:
-                    seen, since = entry.revision, self._clock()
-                elif self._clock() - since >= self._silence:
-                    logger.warning(
-                        "partition %d: its owner has not answered for %g s; taking over",
-                        self._partition,
-                        self._silence,
-                    )
-                    return entry.revision
-            else:
+            if entry is None:
                 seen = -1
+            elif (offset := _owned(entry)) is None:
+                return entry.revision
+            elif await self._may_live(offset) or entry.revision != seen:
+                seen, since = entry.revision, self._clock()
+            elif self._clock() - since >= self._silence:
+                logger.warning(
+                    "partition %d: its owner has not answered for %g s; taking over",
+                    *(self._partition, self._silence),
+                )
+                return entry.revision
             await pause(stop, _STANDBY_LOOK)
         return None
 
@@ -179,24 +176,27 @@ class Standby:
             return None
         return entry or bucket.Entry(b"", 0)
 
-    async def _life(self, entry: bucket.Entry) -> Life | None:
-        """Return whether the owner lives; None when there is none."""
-        try:
-            offset = Offset.decode(entry.value) if entry.revision else None
-        except UnreadableOffset:
-            return None  # the claim says what is to be done about it
-        if offset is None or offset.is_moved or offset.released:
-            return None
+    async def _may_live(self, offset: Offset) -> bool:
+        """Whether the owner answers, or cannot be asked."""
         self._seen(offset.owner)
         if not offset.presence:
             self._say(
                 f"{offset.owner} cannot be asked whether it lives: it is taken over by hand only"
             )
-            return Life.UNKNOWN
+            return True
         self._say(f"standing by behind {offset.owner}")
-        return await life_of(self._connection, offset.presence)
+        return await life_of(self._connection, offset.presence) is not Life.NOBODY
 
     def _say(self, words: str, level: int = logging.INFO) -> None:
         if words != self._told:
             logger.log(level, "partition %d: %s", self._partition, words)
         self._told = words
+
+
+def _owned(entry: bucket.Entry) -> Offset | None:
+    """Return the offset of a partition that somebody owns, None where nobody does."""
+    try:
+        offset = Offset.decode(entry.value) if entry.revision else None
+    except UnreadableOffset:
+        return None  # the claim says what is to be done about it
+    return None if offset is None or offset.is_moved or offset.released else offset
