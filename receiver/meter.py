@@ -19,7 +19,7 @@ from receiver.consume.assignment import Blocked, Done
 from receiver.consume.judging import Finding, Kind
 from receiver.storage.tables import gap_report
 
-__all__ = ["Meter", "Standing", "View"]
+__all__ = ["Meter", "ReceiverView", "Standing"]
 
 _SECOND = 1_000_000_000
 _MOST_LOGGED = 20  # findings of a report
@@ -171,7 +171,7 @@ class Meter:
         self.partitions[partition].pending = messages
 
 
-class View:
+class ReceiverView:
     """A receiver as others see it, as of now."""
 
     def __init__(self, connection: Connection, meter: Meter) -> None:

@@ -32,11 +32,11 @@ from receiver.consume.assignment import Place
 from receiver.consume.place import place_of
 from receiver.driver.driver import AT_ONCE, Followers, Shared, order_of, slots_for
 from receiver.driver.jobs import check_executors, run_job, warm_up, watch_executors
-from receiver.driver.partitions import Partitions, find_partitions, wait_for_partitions
+from receiver.driver.partitions import PartitionSet, find_partitions, wait_for_partitions
 from receiver.driver.patience import unless
 from receiver.driver.presence import Presence
 from receiver.driver.retention import RetentionWorker
-from receiver.meter import Meter, View
+from receiver.meter import Meter, ReceiverView
 from receiver.permissions import Permissions
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local, spark_context, watch_jvm
@@ -74,7 +74,7 @@ class _Pipeline:
             settings.server, f"logreceiver {self._owner}", access=settings.access
         )
         self._meter = Meter(time.time_ns)
-        self._view = View(self._connection, self._meter)
+        self._view = ReceiverView(self._connection, self._meter)
         self._ending = Shutdown(Exit.DONE, _LAST_RESORT)
         self._stop = self._ending.asked
         self._presence = Presence(self._connection, self._view.report)
@@ -99,9 +99,9 @@ class _Pipeline:
 
     def _beside(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
-            from receiver.status.metrics import Metrics  # a library that nobody else needs
+            from receiver.status.metrics import ReceiverMetrics  # a library that nobody else needs
 
-            pages = {"/metrics": Metrics(self._view).page, "/healthz": self._view.health}
+            pages = {"/metrics": ReceiverMetrics(self._view).page, "/healthz": self._view.health}
             yield PageServer(address, pages)
 
     async def _work(self) -> None:
@@ -157,7 +157,7 @@ class _Pipeline:
     async def _follow(
         self,
         followers: Followers,
-        found: Partitions,
+        found: PartitionSet,
         wanted: tuple[int, ...],
         spark: SparkContext,
     ) -> None:
@@ -197,7 +197,7 @@ class _Pipeline:
     async def _follow_changes(
         self,
         followers: Followers,
-        found: Partitions,
+        found: PartitionSet,
         wanted: tuple[int, ...],
         group: asyncio.TaskGroup,
     ) -> None:

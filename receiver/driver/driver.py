@@ -18,7 +18,7 @@ from broker.wire.streams import StreamLayout
 from receiver.consume.assignment import LARGEST_PULL, Assignment, Destination, Place, Report, Stay
 from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.wake import Wake
-from receiver.driver.follower import Follower, Pace, RotationTimer
+from receiver.driver.follower import Pace, PartitionFollower, RotationTimer
 from receiver.driver.jobs import Jobs
 from receiver.driver.patience import unless
 from receiver.driver.presence import Presence, Standby
@@ -91,7 +91,7 @@ class _Partition:
 
     timer: RotationTimer
     stop: asyncio.Event = field(default_factory=asyncio.Event)
-    follower: Follower | None = None
+    follower: PartitionFollower | None = None
     task: "asyncio.Task[None] | None" = None
 
 
@@ -222,7 +222,7 @@ class Followers:
             logger.error("%s; this one goes on with its others%s", error, _advice(error))
 
     async def _stand_by(
-        self, partition: int, stop: asyncio.Event, make: Callable[[], Follower]
+        self, partition: int, stop: asyncio.Event, make: Callable[[], PartitionFollower]
     ) -> None:
         """Own the partition whenever nobody else does, until told to stop."""
         standby = Standby(
@@ -238,13 +238,13 @@ class Followers:
             except FencedError as error:
                 logger.warning("%s; it stands by again", error)
 
-    def _follower(self, partition: int, followed: _Partition, wake: Wake) -> Follower:
+    def _follower(self, partition: int, followed: _Partition, wake: Wake) -> PartitionFollower:
         settings, shared = self._settings, self._shared
         count = self._layout.partitions
         site = Site(settings.output, settings.state, partition, settings.path_template, count)
         stream, presence = self._layout.stream_of(partition), shared.presence.address
         claim = Claim(shared.connection, partition, shared.owner, stream, site, presence)
-        followed.follower = Follower(
+        followed.follower = PartitionFollower(
             partition,
             shared.connection,
             self._jobs,

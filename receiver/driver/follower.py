@@ -32,7 +32,7 @@ from receiver.driver.patience import pause, unless
 from receiver.meter import Meter
 from receiver.storage.rotation import Calendar
 
-__all__ = ["Follower", "Pace", "RotationTimer"]
+__all__ = ["Pace", "PartitionFollower", "RotationTimer"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between attempts of a blocked partition
 _ELECTION = 20  # attempts after short pauses while a broker of several servers may elect a leader
@@ -119,7 +119,7 @@ class RotationTimer:
             self._next, self._until = turn, self._clock() + _AGAIN
 
 
-class Follower:
+class PartitionFollower:
     """Follows one partition until it is told to stop, or, with `once`, until nothing is left."""
 
     def __init__(

@@ -24,7 +24,7 @@ from broker.wire.subjects import partition_filter
 from receiver.consume.wake import Wake
 from receiver.driver.patience import pause, unless
 
-__all__ = ["Partitions", "find_partitions", "wait_for_partitions"]
+__all__ = ["PartitionSet", "find_partitions", "wait_for_partitions"]
 
 _AGAIN = 1.0  # seconds
 
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Partitions:
+class PartitionSet:
     """How many partitions there are, in which streams, and which `beyond` that number still hold messages to receive."""
 
     layout: StreamLayout
@@ -54,7 +54,7 @@ async def wait_for_partitions(
     stop: asyncio.Event,
     patience: float | None,
     among: Collection[int] | None = None,
-) -> Partitions | None:
+) -> PartitionSet | None:
     """Return what `find_partitions` does as soon as the broker is set up, None when told to stop first.
 
     With a `patience`, in seconds, the broker must be there and set up within it: raises `BrokerAway`,
@@ -88,7 +88,7 @@ async def wait_for_partitions(
 
 async def find_partitions(
     connection: Connection, among: Collection[int] | None = None
-) -> Partitions | None:
+) -> PartitionSet | None:
     """Ask the broker once; None where it has no number of partitions.
 
     Those beyond the number are asked about only where they are `among` those that the caller may receive. Raises `ConfigurationError` for an entry that is no number, `Rejected`, `ConnectionLost`.
@@ -96,7 +96,7 @@ async def find_partitions(
     layout = await read_layout(connection)
     if layout is None:
         return None
-    return Partitions(layout, await _beyond(connection, layout, among))
+    return PartitionSet(layout, await _beyond(connection, layout, among))
 
 
 async def _beyond(

@@ -17,7 +17,7 @@ from broker.client.connection import Message
 from broker.wire.delivery import Delivery
 from receiver.consume.judging import Endings, Piece
 from receiver.consume.place import MARKED
-from receiver.replay.reading import Refused
+from receiver.replay.reading import RefusedMessage
 from receiver.storage import plan
 from receiver.storage.disk import read, sync_folder
 from receiver.storage.folders import make_folder
@@ -79,7 +79,7 @@ class HostFiles:
             plan.add_piece(runs, payload, piece.stored_at, self._calendar)
         self._output.write(hosts)
 
-    def set_aside(self, refused: Iterable[Refused]) -> None:
+    def set_aside(self, refused: Iterable[RefusedMessage]) -> None:
         """Set messages aside as a receiver does; raises OSError."""
         for item in refused:
             number, message = item.partition, item.message

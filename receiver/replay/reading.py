@@ -13,11 +13,11 @@ from broker.wire.message import MAX_LINES_BYTES, MalformedMessage
 from broker.wire.subjects import InvalidHost, InvalidSubject, partition_filter
 from receiver.consume import background
 from receiver.consume.judging import Judge, Piece
-from receiver.replay.span import Span, StreamSpan
+from receiver.replay.span import ReplaySpan, StreamSpan
 from receiver.source.ranges import Range
-from receiver.source.reading import Stored, read
+from receiver.source.reading import StoredMessage, read
 
-__all__ = ["Counts", "Reader", "Refused", "Run"]
+__all__ = ["Counts", "LineReader", "LineRun", "RefusedMessage"]
 
 _MOST_HELD = MAX_LINES_BYTES
 """Bytes of lines that a run holds before it ends: a few KiB of zstd may decompress to a thousand times as much."""
@@ -43,10 +43,10 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedMessage:
     """A message that holds no lines that could be written, and why."""
 
-    message: Stored
+    message: StoredMessage
     reason: str
 
     @property
@@ -61,12 +61,12 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LineRun:
     """Lines in their order, and the messages among them that were refused; `passed` is how many sequences these were."""
 
     passed: int
     pieces: tuple[Piece, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedMessage, ...]
     findings: int
 
     @property
@@ -81,22 +81,22 @@ class Run:
         """When the youngest of its lines was stored, 0 for none."""
         return max((piece.stored_at for piece in self.pieces), default=0)
 
-    def cut(self, until: int) -> "tuple[Run, Run | None]":
+    def cut(self, until: int) -> "tuple[LineRun, LineRun | None]":
         """Return its beginning, as far as nothing in it is younger than a time, and the rest, None for nothing."""
         early = tuple(takewhile(lambda piece: piece.stored_at <= until, self.pieces))
         late = self.pieces[len(early) :]
-        return replace(self, pieces=early), Run(0, late, (), 0) if late else None
+        return replace(self, pieces=early), LineRun(0, late, (), 0) if late else None
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class LineReader:
     """How to reach the stream, and which hosts and files are wanted of it."""
 
     servers: tuple[str, ...]
     access: Access
     selection: LineSelection
 
-    def span(self, span: Span) -> Iterator[Run]:
+    def span(self, span: ReplaySpan) -> Iterator[LineRun]:
         """Yield the lines of a span in the order in which the broker stored them.
 
         A run is of about 8 MiB as stored or 16 MiB of lines. What retention has removed is left out. Raises what
@@ -111,39 +111,39 @@ class Reader:
         ]
         return streams[0] if len(streams) == 1 else _merged(streams)
 
-    def host(self, partition: int, host: str, span: StreamSpan) -> Iterator[Run]:
+    def host(self, partition: int, host: str, span: StreamSpan) -> Iterator[LineRun]:
         """Yield the lines of a host in a partition, as `span` does: the broker sends no others."""
         return self._runs(span, f"logs.p{partition}.{host}", lambda _: True)
 
     def _runs(
-        self, span: StreamSpan, subject: str, wants: Callable[[Stored], bool]
-    ) -> Iterator[Run]:
+        self, span: StreamSpan, subject: str, wants: Callable[[StoredMessage], bool]
+    ) -> Iterator[LineRun]:
         connection = background.connection(self.servers, self.access)
         judge = Judge(wants=self.selection.wants_file)
         item = Range(subject, span.first, span.until, span.stream)
         passed = span.first
         for messages in read(connection, item):
             pieces: list[Piece] = []
-            refused: list[Refused] = []
+            refused: list[RefusedMessage] = []
             size, before = 0, judge.found
             for message in messages:
                 if wants(message) and self.selection.wants_host(_host_of(message)):
                     try:
                         found = _pieces(judge, message)
                     except (MalformedMessage, InvalidHost, InvalidSubject) as error:
-                        refused.append(Refused(message, str(error)))
+                        refused.append(RefusedMessage(message, str(error)))
                     else:
                         pieces += found
                         size += sum(len(piece.payload) for piece in found)
                 if size >= _MOST_HELD or message is messages[-1]:
                     findings, until = judge.found - before, message.sequence + 1
-                    yield Run(until - passed, tuple(pieces), tuple(refused), findings)
+                    yield LineRun(until - passed, tuple(pieces), tuple(refused), findings)
                     pieces, refused = [], []
                     size, before, passed = 0, judge.found, until
                     judge.forget_findings()
 
 
-def _merged(streams: Iterable[Iterator[Run]]) -> Iterator[Run]:
+def _merged(streams: Iterable[Iterator[LineRun]]) -> Iterator[LineRun]:
     """Yield the runs of several streams as those of one, by when the broker stored what is in them."""
     heads = [(runs, run) for runs in streams if (run := next(runs, None))]
     while heads:
@@ -155,7 +155,7 @@ def _merged(streams: Iterable[Iterator[Run]]) -> Iterator[Run]:
             if following := behind or next(runs, None):
                 left.append((runs, following))
         heads = left
-        yield Run(
+        yield LineRun(
             sum(run.passed for run in early),
             tuple(merge(*(run.pieces for run in early), key=lambda piece: piece.stored_at)),
             tuple(chain.from_iterable(run.refused for run in early)),
@@ -163,7 +163,7 @@ def _merged(streams: Iterable[Iterator[Run]]) -> Iterator[Run]:
         )
 
 
-def _pieces(judge: Judge, message: Stored) -> list[Piece]:
+def _pieces(judge: Judge, message: StoredMessage) -> list[Piece]:
     return judge.take(
         message.subject,
         message.headers,
@@ -173,15 +173,15 @@ def _pieces(judge: Judge, message: Stored) -> list[Piece]:
     )
 
 
-def _host_of(message: Stored) -> str:
+def _host_of(message: StoredMessage) -> str:
     return message.subject.split(".", 2)[-1]
 
 
-def _partition_of(message: Stored) -> str:
+def _partition_of(message: StoredMessage) -> str:
     return message.subject.split(".", 2)[1]
 
 
-def _nanoseconds(message: Stored) -> int:
+def _nanoseconds(message: StoredMessage) -> int:
     second, _, fraction = message.time.removesuffix("Z").partition(".")
     return _second(second) * 1_000_000_000 + int(fraction.ljust(9, "0"))
 

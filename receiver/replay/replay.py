@@ -22,8 +22,8 @@ from broker.app.progress import progress
 from broker.app.selection import LineSelection
 from receiver.consume.judging import Endings, Piece
 from receiver.replay.files import FileSettings, HostFiles, finish, prepare
-from receiver.replay.reading import Counts, Reader, Refused
-from receiver.replay.span import Span, find_span, moment_of
+from receiver.replay.reading import Counts, LineReader, RefusedMessage
+from receiver.replay.span import ReplaySpan, find_span, moment_of
 from receiver.settings import ReplaySettings, read_speed
 from receiver.status.status import ask
 
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 class Summary:
     """What a replay did with a span; `gone` says what the streams no longer held."""
 
-    span: Span
+    span: ReplaySpan
     counts: Counts
     gone: str
 
@@ -101,7 +101,7 @@ def _replay(settings: ReplaySettings) -> Summary:
     return summary
 
 
-def _written(settings: ReplaySettings, span: Span, order: FileSettings | None) -> Counts:
+def _written(settings: ReplaySettings, span: ReplaySpan, order: FileSettings | None) -> Counts:
     reader, speed = _reader(settings), read_speed(settings.speed)
     if order is None:
         return play(reader, span, speed, Standard(1, settings.prefix))
@@ -111,9 +111,9 @@ def _written(settings: ReplaySettings, span: Span, order: FileSettings | None) -
     return counts
 
 
-def _reader(settings: ReplaySettings) -> Reader:
+def _reader(settings: ReplaySettings) -> LineReader:
     access = settings.access.absolute(Path.cwd())
-    return Reader(settings.server, access, LineSelection(settings.host, settings.file))
+    return LineReader(settings.server, access, LineSelection(settings.host, settings.file))
 
 
 def _order(settings: ReplaySettings) -> FileSettings:
@@ -127,7 +127,7 @@ def _order(settings: ReplaySettings) -> FileSettings:
     )
 
 
-def _span(settings: ReplaySettings) -> Span:
+def _span(settings: ReplaySettings) -> ReplaySpan:
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
     numbers = None if settings.numbers is None else tuple(settings.numbers)
     since = moment_of("since", settings.since, now, settings.time_zone)
@@ -136,7 +136,7 @@ def _span(settings: ReplaySettings) -> Span:
     return ask(settings, "logreceiver replay", lambda c: find_span(c, numbers, since, until))
 
 
-def _removed_since(settings: ReplaySettings, span: Span) -> str:
+def _removed_since(settings: ReplaySettings, span: ReplaySpan) -> str:
     """Return what retention has removed meanwhile of what was to be read, empty for nothing."""
     now = {one.stream: one.earliest for one in _span(settings).streams}
     gone = "; ".join(
@@ -167,11 +167,11 @@ class Sink(Protocol):
     def take(self, pieces: Sequence[Piece]) -> None:
         """Write lines; raises OSError."""
 
-    def set_aside(self, refused: Iterable[Refused]) -> None:
+    def set_aside(self, refused: Iterable[RefusedMessage]) -> None:
         """Deal with messages that hold no lines."""
 
 
-def play(reader: Reader, span: Span, speed: float, sink: Sink) -> Counts:
+def play(reader: LineReader, span: ReplaySpan, speed: float, sink: Sink) -> Counts:
     """Bring the lines of a span to a sink, `speed` times as fast as they were stored, 0 at once; raises OSError and others."""
     counts = Counts()
     pacing = Pacing(speed, time.monotonic, time.sleep)
@@ -247,7 +247,7 @@ class Standard:
                 parts, size = [], 0
         self._write(b"".join(parts))
 
-    def set_aside(self, refused: Iterable[Refused]) -> None:
+    def set_aside(self, refused: Iterable[RefusedMessage]) -> None:
         """Leave messages without lines where they are: in the stream."""
 
     def _write(self, data: bytes) -> None:

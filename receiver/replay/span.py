@@ -17,7 +17,7 @@ from receiver.source.ranges import StreamEnds
 from receiver.source.survey import look, sequence_at
 from receiver.zones import named_zone
 
-__all__ = ["Span", "StreamSpan", "find_span", "hosts_that_moved", "moment_of"]
+__all__ = ["ReplaySpan", "StreamSpan", "find_span", "hosts_that_moved", "moment_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class StreamSpan:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ReplaySpan:
     """A part of each stream, of which `partitions` are wanted."""
 
     partitions: tuple[int, ...]
@@ -70,7 +70,7 @@ async def find_span(
     partitions: tuple[int, ...] | None,
     since: Moment,
     until: Moment | None = None,
-) -> Span:
+) -> ReplaySpan:
     """Ask the broker which sequences lie between two moments; all partitions and all that is there by now for None.
 
     Raises `BrokerAway`, `ConfigurationError`, `StreamUnreadable`, `click.UsageError`.
@@ -83,7 +83,7 @@ async def find_span(
             f"a sequence is a place in one stream, and there are {len(names)}; give a time"
         )
     streams = [await _stream(connection, name, since, until) for name in names]
-    return Span(_chosen(partitions, number), tuple(streams))
+    return ReplaySpan(_chosen(partitions, number), tuple(streams))
 
 
 async def _stream(

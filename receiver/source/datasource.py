@@ -29,7 +29,15 @@ from pyspark.sql.types import StructType
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from receiver.source.options import Edge, SourceOptions
-from receiver.source.ranges import Loss, Range, StreamEnds, cut, kept, refuse_rewind, returned
+from receiver.source.ranges import (
+    LostSequences,
+    Range,
+    StreamEnds,
+    cut,
+    kept,
+    refuse_rewind,
+    returned,
+)
 from receiver.source.reading import patiently
 from receiver.source.rows import columns, read_rows
 from receiver.source.survey import ask, look, sequence_of, streams_of
@@ -142,7 +150,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             states = await self._states(connection)
             self._is_unwritten = starting is Edge.LATEST
             return {
-                name: _place(await sequence_of(connection, starting, state), state)
+                name: _read_until(await sequence_of(connection, starting, state), state)
                 for name, state in states.items()
             }
 
@@ -178,15 +186,15 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         moved = returned(first, place["created"], state, self._options.fail_on_data_loss)
         if moved is not None:
             # a batch without rows brings the query there: ranges over two streams mean nothing
-            return _place(moved, state)
+            return _read_until(moved, state)
         until = state.until if self._target is None else min(self._target[state.name], state.until)
         if is_limited:
             until = min(until, max(first, state.first) + self._window(state))
-        return _place(max(first, until), state)
+        return _read_until(max(first, until), state)
 
     def reportLatestOffset(self) -> Checkpoint:  # noqa: N802 - Spark's name
         """Return where the streams end, for the query's progress."""
-        return {name: _place(state.until, state) for name, state in self._look().items()}
+        return {name: _read_until(state.until, state) for name, state in self._look().items()}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember where the streams end now: the query ends there."""
@@ -249,13 +257,13 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _require_same(start: Checkpoint, states: States) -> None:
     if start.keys() != states.keys():
-        raise Loss(
+        raise LostSequences(
             f"the query has read {', '.join(sorted(start))}, and the broker has {', '.join(sorted(states))}: start with "
             "a new checkpoint, or name the stream by the option stream"
         )
 
 
-def _place(sequence: int, state: StreamEnds) -> ReadUntil:
+def _read_until(sequence: int, state: StreamEnds) -> ReadUntil:
     return {"sequence": sequence, "created": state.created}
 
 

@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from broker.app.exits import OperatorError
 from broker.wire.streams import STREAM
 
-__all__ = ["Loss", "Range", "StreamEnds", "cut", "kept", "refuse_rewind", "returned"]
+__all__ = ["LostSequences", "Range", "StreamEnds", "cut", "kept", "refuse_rewind", "returned"]
 
 _WHOLE_STREAM = (">",)
 _PIECE_BYTES = 32 * 1024 * 1024
 
 
-class Loss(OperatorError):
+class LostSequences(OperatorError):
     """Sequences that the query still had to read are not in the stream any more."""
 
 
@@ -49,10 +49,10 @@ class StreamEnds:
 def kept(first: int, until: int, state: StreamEnds, fail: bool) -> int:
     """Return from where `[first, until)` can be read: where the stream now begins, if that is later.
 
-    Raises `Loss` instead when `fail`.
+    Raises `LostSequences` instead when `fail`.
     """
     if fail and first < min(state.first, until):
-        raise Loss(
+        raise LostSequences(
             f"sequences {first} to {min(state.first, until) - 1} were removed from the stream before they "
             "were read; set failOnDataLoss to false to go on behind them"
         )
@@ -60,9 +60,9 @@ def kept(first: int, until: int, state: StreamEnds, fail: bool) -> int:
 
 
 def refuse_rewind(sequence: int, state: StreamEnds) -> None:
-    """Raise `Loss` when a sequence lies behind the end of the stream: it belongs to another stream of that name."""
+    """Raise `LostSequences` when a sequence lies behind the end of the stream: it belongs to another stream of that name."""
     if sequence > state.until:
-        raise Loss(
+        raise LostSequences(
             f"the stream ends at sequence {state.until - 1}, before {sequence - 1}: it was made anew or went "
             "back; correct the offsets, or start the query with a new checkpoint"
         )
@@ -72,11 +72,11 @@ def returned(sequence: int, created: int, state: StreamEnds, fail: bool) -> int 
     """Return where to read on in a stream that is not the one that `sequence` is of; None while it is.
 
     A stream made anew is read from its beginning, one that went back (restored from a backup) from its end, since what
-    it holds was read. Raises `Loss` instead when `fail`.
+    it holds was read. Raises `LostSequences` instead when `fail`.
     """
     if created != state.created:
         if fail:
-            raise Loss(
+            raise LostSequences(
                 f"the stream was made anew at {_time(state.created)}; that of {_time(created)}, which this query has "
                 "read, is gone: start with a new checkpoint, or set failOnDataLoss to false to begin with the new one"
             )

@@ -113,7 +113,7 @@ async def _certain(connection: Connection, stream: str) -> dict[str, Any]:
 
 
 async def refuse_loss(connection: Connection, item: Range) -> None:
-    """Raise `Loss` where retention has removed some of what is still to be read of a range."""
+    """Raise `LostSequences` where retention has removed some of what is still to be read of a range."""
     ends = await patiently(connection, lambda: look(connection, item.stream))
     kept(item.first, item.until, ends, fail=True)
 

@@ -17,9 +17,9 @@ from prometheus_client.core import (
 from broker.app.pages import metrics_page
 from receiver.consume.assignment import Cause
 from receiver.consume.judging import Kind
-from receiver.meter import Standing, View
+from receiver.meter import ReceiverView, Standing
 
-__all__ = ["Metrics"]
+__all__ = ["ReceiverMetrics"]
 
 _SECOND = 1_000_000_000
 _COUNTERS: dict[str, tuple[str, Callable[[Standing], float]]] = {
@@ -45,10 +45,10 @@ _GAUGES: dict[str, tuple[str, Callable[[Standing], float]]] = {
 }
 
 
-class Metrics:
+class ReceiverMetrics:
     """The page of `/metrics`."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: ReceiverView) -> None:
         """Look at nothing yet; `page` returns the metrics as of the time when it is called."""
         self._view = view
         self.page = metrics_page(self._collect)

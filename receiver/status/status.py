@@ -42,7 +42,7 @@ __all__ = [
     "Blockade",
     "HostFile",
     "HostGaps",
-    "PartitionStatus",
+    "ReceivedPartition",
     "Status",
     "ask",
     "files_in",
@@ -77,7 +77,7 @@ class Blockade:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionStatus:
+class ReceivedPartition:
     """A partition; what is None is not known.
 
     Its stream holds the sequences `[first, until)`. `behind` is in messages, `behind_bytes` about what these take in the
@@ -133,7 +133,7 @@ class HostGaps:
 class Status:
     """The partitions, and the received files as far as this machine can read their stores, which are in `state_dir`."""
 
-    partitions: Sequence[PartitionStatus]
+    partitions: Sequence[ReceivedPartition]
     state_dir: Path
     files: Sequence[HostFile]
     gaps: Sequence[HostGaps]
@@ -171,7 +171,7 @@ def ask(
 
 async def gather(
     connection: Connection, now: datetime, wanted: Callable[[int], Iterable[int]] = range
-) -> list[PartitionStatus]:
+) -> list[ReceivedPartition]:
     """Ask the broker, and the owners, about those `wanted` of so many partitions: also of those that hosts have left."""
     layout = await require_layout(connection)
     number = layout.partitions
@@ -188,7 +188,7 @@ async def gather(
 
 async def _partition(
     connection: Connection, partition: int, name: str, stream: dict[str, Any], now: datetime
-) -> PartitionStatus:
+) -> ReceivedPartition:
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
     offset, error = _UNCLAIMED, None
     try:
@@ -197,7 +197,7 @@ async def _partition(
         error = str(unreadable)
     left = await waiting(connection, name, partition, offset.next)
     report = await report_of(connection, offset.presence) if offset.presence else None
-    return PartitionStatus(
+    return ReceivedPartition(
         partition=partition,
         next=offset.next,
         epoch=offset.epoch,
@@ -318,12 +318,12 @@ def status_json(status: Status) -> str:
     return json.dumps({**asdict(status), "state_dir": str(status.state_dir)}, indent=2)
 
 
-def partitions_json(partitions: Sequence[PartitionStatus]) -> str:
+def partitions_json(partitions: Sequence[ReceivedPartition]) -> str:
     """Write the status of partitions for programs, as it stands in that of all."""
     return json.dumps({"partitions": list(map(asdict, partitions))}, indent=2)
 
 
-def partitions_table(partitions: Sequence[PartitionStatus]) -> str:
+def partitions_table(partitions: Sequence[ReceivedPartition]) -> str:
     """Write the status of partitions for people."""
     head = (
         *("partition", "next", "behind", "oldest", "lines", "bytes", "lines/s", "batch"),
@@ -351,7 +351,7 @@ def status_table(status: Status, *, with_hosts: bool) -> str:
     return "\n\n".join(parts)
 
 
-def _status_row(p: PartitionStatus) -> tuple[str, ...]:
+def _status_row(p: ReceivedPartition) -> tuple[str, ...]:
     seconds = p.behind_seconds
     oldest = "?" if seconds is None else format_duration(timedelta(seconds=round(seconds)))
     return (
@@ -365,7 +365,7 @@ def _status_row(p: PartitionStatus) -> tuple[str, ...]:
     )
 
 
-def _troubles(partitions: Sequence[PartitionStatus]) -> list[str]:
+def _troubles(partitions: Sequence[ReceivedPartition]) -> list[str]:
     blocked = [
         f"partition {p.partition} is blocked since {p.blocked.since}, {p.blocked.cause}: {p.blocked.detail}"
         for p in partitions

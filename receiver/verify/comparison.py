@@ -18,8 +18,8 @@ from typing import IO
 import zstandard
 
 from receiver.consume.judging import Endings, Piece
-from receiver.replay.reading import Reader, Run
-from receiver.replay.span import Span, StreamSpan
+from receiver.replay.reading import LineReader, LineRun
+from receiver.replay.span import ReplaySpan, StreamSpan
 from receiver.storage.disk import opened
 from receiver.storage.folders import within
 from receiver.storage.layout import Days, Layout
@@ -28,25 +28,25 @@ from receiver.storage.retention import compressed_form
 from receiver.storage.store import Store
 from receiver.zones import named_zone
 
-__all__ = ["Comparison", "FileReport", "PartitionReport", "Wanted", "snapshot"]
+__all__ = ["ComparedFile", "ComparedPartition", "Comparison", "ComparisonSettings", "snapshot"]
 
 _READ = 1024 * 1024
 _ATTEMPTS, _AGAIN = 20, 0.1  # for a file that is rotated or removed meanwhile, and seconds between
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ComparisonSettings:
     """What is compared; hosts that `moved` are left out: a partition does not know what others have written to their files."""
 
     output: Path
-    reader: Reader
+    reader: LineReader
     path_template: str
     time_zone: str
     moved: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class FileReport:
+class ComparedFile:
     """A host's file that differs, or of which the oldest `pruned` bytes are no longer kept; `size` bytes were compared.
 
     `live` is its path below the output folder, `expected` and `received` count lines. `difference` is the file and the byte
@@ -64,14 +64,14 @@ class FileReport:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionReport:
+class ComparedPartition:
     """A partition that was compared; `size` is in bytes, `refused` counts messages that hold no lines."""
 
     partition: int
     hosts: int
     size: int
     refused: int
-    files: tuple[FileReport, ...]
+    files: tuple[ComparedFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +232,9 @@ class _Expected:
 class Comparison:
     """One partition, of which a span of the stream is compared with its files, up to what the store has received."""
 
-    def __init__(self, wanted: Wanted, partition: int, store: Store, span: StreamSpan) -> None:
+    def __init__(
+        self, wanted: ComparisonSettings, partition: int, store: Store, span: StreamSpan
+    ) -> None:
         """Read nothing yet."""
         self._wanted = wanted
         self._partition = partition
@@ -240,13 +242,13 @@ class Comparison:
         self._span = span
         self._layout = Layout(wanted.path_template)
 
-    def run(self, advance: Callable[[int], None]) -> PartitionReport:
-        """Compare; `advance` is told how many sequences were read. Raises OSError, `Damaged`, and what `Reader` raises."""
+    def run(self, advance: Callable[[int], None]) -> ComparedPartition:
+        """Compare; `advance` is told how many sequences were read. Raises OSError, `Damaged`, and what `LineReader` raises."""
         seen = self._snapshot()
         expected: dict[str, _Expected] = {}
         refused = 0
         naming = self._naming()
-        for run in self._wanted.reader.span(Span((self._partition,), (self._until(seen),))):
+        for run in self._wanted.reader.span(ReplaySpan((self._partition,), (self._until(seen),))):
             refused += len(run.refused)
             for live, piece, lines in naming(run):
                 if (one := expected.get(live)) is None:
@@ -259,7 +261,7 @@ class Comparison:
             for live, one in sorted(expected.items())
             if not self._fits(seen.files.get(live, _File()), one)
         )
-        return PartitionReport(
+        return ComparedPartition(
             self._partition,
             len({one.host for one in expected.values()}),
             sum(one.length for one in expected.values()),
@@ -277,13 +279,13 @@ class Comparison:
             self._span, until=seen.until
         )  # which may be more than when the broker was asked
 
-    def _naming(self) -> Callable[[Run], Iterator[tuple[str, Piece, bytes]]]:
+    def _naming(self) -> Callable[[LineRun], Iterator[tuple[str, Piece, bytes]]]:
         """Return what yields the live file of each piece, and its lines as they stand there; of hosts that moved none."""
         days = Days(named_zone(self._wanted.time_zone))
         names = Names(self._store, self._layout, days, self._partition)
         endings = Endings()
 
-        def named(run: Run) -> Iterator[tuple[str, Piece, bytes]]:
+        def named(run: LineRun) -> Iterator[tuple[str, Piece, bytes]]:
             for piece in run.pieces:
                 if piece.host not in self._wanted.moved:
                     file, is_own = piece.file or None, piece.file_id != ""
@@ -315,7 +317,7 @@ class Comparison:
             return part.length
         return sum(map(len, part.pieces(self._wanted.output)))
 
-    def _report(self, live: str, host: str) -> FileReport:
+    def _report(self, live: str, host: str) -> ComparedFile:
         """Return where a file differs; compared again while it is rotated, or its last batch undone, meanwhile."""
         for _ in range(_ATTEMPTS):
             before = self._snapshot(live)
@@ -328,7 +330,7 @@ class Comparison:
             time.sleep(_AGAIN)
         return report
 
-    def _compared(self, live: str, host: str, seen: Snapshot) -> FileReport:
+    def _compared(self, live: str, host: str, seen: Snapshot) -> ComparedFile:
         file, output = seen.files.get(live, _File()), self._wanted.output
         parts = [(part, self._length_if_there(part)) for part in file.parts]
         size = sum(map(len, self._expected(live, host, seen)))
@@ -350,7 +352,7 @@ class Comparison:
                 difference = f"{part.path} at byte {older + at}"
         deque(ours.take(size), 0)
         pruned = absent if is_pruned else 0
-        return FileReport(
+        return ComparedFile(
             *(self._partition, host, live, size - pruned, pruned, ours.lines, received, difference)
         )
 

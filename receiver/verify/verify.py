@@ -12,13 +12,19 @@ from broker.app.progress import progress
 from broker.app.selection import LineSelection
 from broker.app.units import format_size
 from broker.client.connection import Connection
-from receiver.replay.reading import Reader
-from receiver.replay.span import Span, StreamSpan, find_span, hosts_that_moved, moment_of
+from receiver.replay.reading import LineReader
+from receiver.replay.span import ReplaySpan, StreamSpan, find_span, hosts_that_moved, moment_of
 from receiver.settings import VerifySettings
 from receiver.status.status import ask
 from receiver.storage.position import Damaged
 from receiver.storage.store import Store, path_of
-from receiver.verify.comparison import Comparison, FileReport, PartitionReport, Wanted, snapshot
+from receiver.verify.comparison import (
+    ComparedFile,
+    ComparedPartition,
+    Comparison,
+    ComparisonSettings,
+    snapshot,
+)
 
 __all__ = ["VerifyReport", "verify"]
 
@@ -32,7 +38,7 @@ class VerifyReport:
     `moved` are the hosts in more than one partition.
     """
 
-    compared: tuple[PartitionReport, ...]
+    compared: tuple[ComparedPartition, ...]
     unclaimed: tuple[int, ...]
     moved: frozenset[str] = frozenset()
 
@@ -47,7 +53,7 @@ class VerifyReport:
         return sum(one.hosts for one in self.compared)
 
     @property
-    def files(self) -> list[FileReport]:
+    def files(self) -> list[ComparedFile]:
         """The files that differ, or of which only the newest lines are kept."""
         return [report for one in self.compared for report in one.files]
 
@@ -88,7 +94,7 @@ class VerifyReport:
         return "\n".join(map(printable, lines))
 
 
-def _of_file(report: FileReport) -> list[str]:
+def _of_file(report: ComparedFile) -> list[str]:
     lines = []
     if report.difference:
         lines.append(
@@ -102,7 +108,7 @@ def _of_file(report: FileReport) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    span: Span
+    span: ReplaySpan
     created: dict[str, str]  # by stream
     moved: frozenset[str]
 
@@ -125,8 +131,10 @@ def verify(settings: VerifySettings) -> VerifyReport:
 
 
 def _compared(settings: VerifySettings, found: _Found, output: Path) -> VerifyReport:
-    reader = Reader(settings.server, settings.access, LineSelection(settings.host))
-    wanted = Wanted(output, reader, settings.path_template, settings.time_zone, found.moved)
+    reader = LineReader(settings.server, settings.access, LineSelection(settings.host))
+    wanted = ComparisonSettings(
+        output, reader, settings.path_template, settings.time_zone, found.moved
+    )
     with ExitStack() as stack:
         begun = {
             number: comparison
@@ -141,7 +149,11 @@ def _compared(settings: VerifySettings, found: _Found, output: Path) -> VerifyRe
 
 
 def _opened(
-    settings: VerifySettings, found: _Found, wanted: Wanted, partition: int, stack: ExitStack
+    settings: VerifySettings,
+    found: _Found,
+    wanted: ComparisonSettings,
+    partition: int,
+    stack: ExitStack,
 ) -> Comparison | None:
     """Open the store of a partition; None where nothing was received of it into these folders."""
     try:
@@ -160,7 +172,7 @@ def _opened(
     return Comparison(wanted, partition, store, span)
 
 
-def _stream_of(span: Span, partition: int) -> StreamSpan:
+def _stream_of(span: ReplaySpan, partition: int) -> StreamSpan:
     return span.streams[partition % len(span.streams)]
 
 

@@ -11,7 +11,7 @@ from receiver.settings import ReceiverSettings
 _FOREIGN = ("pydantic", "click", "pydantic_settings", "prometheus_client", "watchdog", "aiofiles")
 _LOAD = """
 import pickle, sys
-import receiver.consume.task
+import receiver.consume.task, receiver.driver.jobs
 pickle.loads(bytes.fromhex(sys.argv[1]))
 print([name for name in sys.argv[2:] if name in sys.modules])
 """
@@ -19,7 +19,7 @@ print([name for name in sys.argv[2:] if name in sys.modules])
 
 def test_a_task_and_what_it_is_given_need_no_package_that_is_only_the_drivers() -> None:
     settings = ReceiverSettings(partition=("0",))
-    sent = pickle.dumps((destination_of(settings, (), StreamLayout(10)), pace_of(settings, 2)))
+    sent = pickle.dumps((destination_of(settings, (), StreamLayout(10)), pace_of(settings, 2).stay))
 
     shown = subprocess.run(
         [sys.executable, "-c", _LOAD, sent.hex(), *_FOREIGN],

@@ -17,7 +17,7 @@ from receiver.consume import task
 from receiver.consume.assignment import LARGEST_PULL, Destination, Stay
 from receiver.consume.claim import Claim
 from receiver.consume.wake import Wake
-from receiver.driver.follower import Follower, Pace, RotationTimer
+from receiver.driver.follower import Pace, PartitionFollower, RotationTimer
 from receiver.driver.jobs import Jobs
 from receiver.meter import Meter
 from receiver.storage.rotation import Calendar
@@ -41,7 +41,7 @@ async def main(output: Path, state: Path, partitions: int, servers: tuple[str, .
         for number in range(partitions):
             meter = Meter(lambda: 0)
             meter.expect(number)
-            follower = Follower(
+            follower = PartitionFollower(
                 number,
                 connection,
                 jobs,

@@ -20,7 +20,7 @@ from receiver.consume.assignment import LARGEST_PULL, Assignment, Ending, Report
 from receiver.consume.claim import Claim
 from receiver.consume.wake import Wake
 from receiver.driver import follower as room
-from receiver.driver.follower import Follower, Pace, RotationTimer
+from receiver.driver.follower import Pace, PartitionFollower, RotationTimer
 from receiver.driver.jobs import Jobs
 from receiver.meter import Meter
 from receiver.storage.rotation import Calendar
@@ -54,7 +54,7 @@ class Loop:
         self.wake = Wake(self.connection, partition.number, "LOGS")
         self.meter = Meter(lambda: 0)
         self.meter.expect(partition.number)
-        self.follower = Follower(
+        self.follower = PartitionFollower(
             partition.number,
             self.connection,
             Jobs(self._run, 1),

@@ -11,7 +11,7 @@ from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout, subjects_in
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, Entry
-from receiver.driver.partitions import Partitions, find_partitions, wait_for_partitions
+from receiver.driver.partitions import PartitionSet, find_partitions, wait_for_partitions
 
 pytestmark = pytest.mark.nats
 
@@ -41,16 +41,16 @@ async def test_partitions_beyond_the_number_count_until_they_are_received(
         await connection.ask(f"logs.p{partition}.web01", b"line\n")
     await set_partitions(connection, 2)
 
-    assert await find_partitions(connection) == Partitions(StreamLayout(2), (3, 4))
-    assert await find_partitions(connection, {0}) == Partitions(StreamLayout(2))
-    assert await find_partitions(connection, {0, 2, 3}) == Partitions(StreamLayout(2), (3,))
+    assert await find_partitions(connection) == PartitionSet(StreamLayout(2), (3, 4))
+    assert await find_partitions(connection, {0}) == PartitionSet(StreamLayout(2))
+    assert await find_partitions(connection, {0, 2, 3}) == PartitionSet(StreamLayout(2), (3,))
 
     await Claim(connection, 3, "tests:1", "LOGS").claim(NOW)
     entry = Entry(connection, 3, lambda: NOW)
     await entry.read()
     await entry.move(Done(3, 1, 3, stored_at=1))
     found = await find_partitions(connection)
-    assert found == Partitions(StreamLayout(2), (4,))
+    assert found == PartitionSet(StreamLayout(2), (4,))
     assert found.all == (0, 1, 4)
 
 

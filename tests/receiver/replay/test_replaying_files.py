@@ -12,9 +12,9 @@ from broker.app.selection import LineSelection
 from broker.client.access import Access
 from broker.wire.message import MAX_LINES_BYTES
 from receiver.consume import task
-from receiver.replay.reading import Counts, Reader
+from receiver.replay.reading import Counts, LineReader
 from receiver.replay.replay import Standard, play, replay
-from receiver.replay.span import Span, StreamSpan
+from receiver.replay.span import ReplaySpan, StreamSpan
 from receiver.settings import ReplaySettings
 from receiver.storage.folders import walk
 from tests.receiver.partition import Partition, lines_of, message, ours
@@ -168,8 +168,8 @@ def test_rotation_and_compression_are_there_when_wanted(partition: Partition) ->
 def played(
     output: Standard, partition: Partition, until: int, partitions: tuple[int, ...] = (0, 1)
 ) -> Counts:
-    reader = Reader((partition.url,), Access(), LineSelection())
-    return play(reader, Span(partitions, (StreamSpan("LOGS", 1, until, 1),)), 0, output)
+    reader = LineReader((partition.url,), Access(), LineSelection())
+    return play(reader, ReplaySpan(partitions, (StreamSpan("LOGS", 1, until, 1),)), 0, output)
 
 
 @pytest.mark.parametrize("partitions", [(0, 1), (1,), (1, 5)])
@@ -199,8 +199,8 @@ def test_lines_that_a_few_bytes_decompress_to_are_read_a_part_at_a_time(
         *[("logs.p0.web01", long, zstd)] * 5, ("logs.p0.web01", too_much, zstd)
     )
 
-    span = Span((0,), (StreamSpan("LOGS", 1, until, 1),))
-    runs = Reader((partition.url,), Access(), LineSelection()).span(span)
+    span = ReplaySpan((0,), (StreamSpan("LOGS", 1, until, 1),))
+    runs = LineReader((partition.url,), Access(), LineSelection()).span(span)
     counts = [run.counts for run in runs]
 
     assert max(count.size for count in counts) < 2 * MAX_LINES_BYTES

@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiver.source.ranges import Loss, StreamEnds, cut, kept, refuse_rewind, returned
+from receiver.source.ranges import LostSequences, StreamEnds, cut, kept, refuse_rewind, returned
 
 STATE = StreamEnds(first=50, until=100, messages=40, size=4000, created=5)
 P0, P1 = "logs.p0.>", "logs.p1.>"
@@ -16,7 +16,7 @@ P0, P1 = "logs.p0.>", "logs.p1.>"
     ],
 )
 def test_what_retention_removed_is_named_or_passed(first: int, until: int, lost: str) -> None:
-    with pytest.raises(Loss, match=f"sequences {lost} were removed"):
+    with pytest.raises(LostSequences, match=f"sequences {lost} were removed"):
         kept(first, until, STATE, fail=True)
 
     assert kept(first, until, STATE, fail=False) == 50
@@ -25,7 +25,7 @@ def test_what_retention_removed_is_named_or_passed(first: int, until: int, lost:
 def test_a_position_behind_the_end_belongs_to_another_stream() -> None:
     refuse_rewind(100, STATE)
 
-    with pytest.raises(Loss, match="the stream ends at sequence 99, before 100"):
+    with pytest.raises(LostSequences, match="the stream ends at sequence 99, before 100"):
         refuse_rewind(101, STATE)
 
 
@@ -69,5 +69,5 @@ def test_a_query_knows_a_stream_that_is_another(
 ) -> None:
     assert returned(sequence, created, STATE, fail=False) == expected
     if expected is not None:
-        with pytest.raises(Loss, match="made anew"):
+        with pytest.raises(LostSequences, match="made anew"):
             returned(sequence, created, STATE, fail=True)

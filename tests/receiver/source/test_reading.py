@@ -9,8 +9,8 @@ import pytest
 from broker.client.connection import Connection
 from broker.topology import Topology
 from receiver.consume import background
-from receiver.source.ranges import Loss, Range
-from receiver.source.reading import Stored, read
+from receiver.source.ranges import LostSequences, Range
+from receiver.source.reading import StoredMessage, read
 from receiver.source.survey import refuse_loss
 
 pytestmark = pytest.mark.nats
@@ -31,7 +31,7 @@ def connect() -> Iterator[Connect]:
         background.wait(connection.close(), 5)
 
 
-def messages(connection: Connection, item: Range, fail: bool = True) -> list[Stored]:
+def messages(connection: Connection, item: Range, fail: bool = True) -> list[StoredMessage]:
     check = partial(refuse_loss, connection) if fail else None
     return [message for run in read(connection, item, check) for message in run]
 
@@ -86,7 +86,7 @@ def test_what_was_removed_since_the_planning_is_named_unless_it_is_accepted(
     call(logs_url, "STREAM.PURGE.LOGS", {"seq": 5})
     connection = connect(logs_url)
 
-    with pytest.raises(Loss, match="sequences 1 to 4 were removed"):
+    with pytest.raises(LostSequences, match="sequences 1 to 4 were removed"):
         messages(connection, Range("logs.p0.>", 1, 10))
 
     kept = messages(connection, Range("logs.p0.>", 1, 10), fail=False)

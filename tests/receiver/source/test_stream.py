@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from broker.topology import Topology
 from receiver.source.datasource import MicroBatchReader
 from receiver.source.options import SourceOptions
-from receiver.source.ranges import Loss
+from receiver.source.ranges import LostSequences
 
 pytestmark = pytest.mark.nats
 
@@ -138,7 +138,9 @@ def test_a_stream_made_anew_stops_a_query_or_is_read_from_its_beginning(
     call(logs_url, "STREAM.CREATE.LOGS", Topology().streams()[0])
     fill(store, logs_url, 8)  # more than were read: by the sequences alone nobody would know
 
-    with pytest.raises(Loss, match=r"the stream was made anew at 20.* set failOnDataLoss to false"):
+    with pytest.raises(
+        LostSequences, match=r"the stream was made anew at 20.* set failOnDataLoss to false"
+    ):
         Query(logs_url).latest(start)
 
     query = Query(logs_url, failOnDataLoss="false")
@@ -155,7 +157,7 @@ def test_a_stream_that_went_back_stops_a_query_or_is_read_from_its_end(
     created = dict(Query(logs_url).reader.reportLatestOffset())["LOGS"]["created"]
     start = {"LOGS": {"sequence": 30, "created": created}}
 
-    with pytest.raises(Loss, match="the stream ends at sequence 5, before 29"):
+    with pytest.raises(LostSequences, match="the stream ends at sequence 5, before 29"):
         Query(logs_url).latest(start)
 
     query = Query(logs_url, failOnDataLoss="false")

@@ -11,7 +11,7 @@ from receiver.status.status import (
     Blockade,
     HostFile,
     HostGaps,
-    PartitionStatus,
+    ReceivedPartition,
     Status,
     files_in,
     gaps_in,
@@ -22,7 +22,7 @@ from receiver.storage.tables import Gap, put_gaps
 from tests.receiver.stored import add, begun
 
 NOON = 1_800_000_000_000_000_000
-OWNED = PartitionStatus(
+OWNED = ReceivedPartition(
     *(0, 120, 3, "central1:7", True, 1_234_567, 99_000_000),
     *(
         "2026-11-21T10:00:00Z",
@@ -38,7 +38,7 @@ OWNED = PartitionStatus(
     ),
     blocked=Blockade("disk", "web01.log: No space left on device", "2026-11-21T10:00:02Z"),
 )
-FREE = PartitionStatus(1, 0, 0, "", False, 0, 0, "", "", 100, 160, 0, 0, 0.0)
+FREE = ReceivedPartition(1, 0, 0, "", False, 0, 0, "", "", 100, 160, 0, 0, 0.0)
 STATUS = Status(
     [OWNED, FREE],
     Path("/out"),

@@ -14,7 +14,7 @@ from receiver.consume import task
 from receiver.settings import VerifySettings
 from receiver.storage.layout import DEFAULT
 from receiver.storage.retention import Order, Retention
-from receiver.verify.comparison import FileReport, PartitionReport
+from receiver.verify.comparison import ComparedFile, ComparedPartition
 from receiver.verify.verify import verify
 from tests.receiver.partition import Partition, lines_of, message, ours
 
@@ -41,7 +41,7 @@ def received(partition: Partition) -> None:
 
 def examined(
     partition: Partition, since: str = "earliest", template: str = DEFAULT
-) -> PartitionReport:
+) -> ComparedPartition:
     settings = VerifySettings(
         server=(partition.url,),
         output=partition.output,
@@ -54,7 +54,7 @@ def examined(
     return one
 
 
-def the_report(partition: Partition) -> FileReport:
+def the_report(partition: Partition) -> ComparedFile:
     (report,) = examined(partition).files
     assert report.host == "web01"
     return report
