@@ -13,8 +13,8 @@ from broker.app.units import Moment, read_moment
 from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection, Rejected
 from broker.wire.streams import StreamLayout
+from receiver.source.planning import look, sequence_at
 from receiver.source.ranges import StreamEnds
-from receiver.source.survey import look, sequence_at
 from receiver.zones import named_zone
 
 __all__ = ["ReplaySpan", "StreamSpan", "find_span", "hosts_that_moved", "moment_of"]

@@ -29,6 +29,7 @@ from pyspark.sql.types import StructType
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from receiver.source.options import Edge, SourceOptions
+from receiver.source.planning import ask, look, sequence_of, streams_of
 from receiver.source.ranges import (
     LostSequences,
     Range,
@@ -40,7 +41,6 @@ from receiver.source.ranges import (
 )
 from receiver.source.reading import patiently
 from receiver.source.rows import columns, read_rows
-from receiver.source.survey import ask, look, sequence_of, streams_of
 
 __all__ = ["JetStreamSource", "MicroBatchReader"]
 

@@ -27,9 +27,9 @@ from broker.wire.message import MalformedMessage, Section, decode_origin, decode
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 from receiver.consume import background
 from receiver.source.options import PROGRAM, Show, SourceOptions
+from receiver.source.planning import refuse_loss
 from receiver.source.ranges import Range
 from receiver.source.reading import StoredMessage, read
-from receiver.source.survey import refuse_loss
 
 __all__ = ["columns", "read_rows", "record_batches"]
 

@@ -17,7 +17,7 @@ from receiver.consume import offsets
 from receiver.consume.claim import stream_state
 from receiver.consume.offsets import StreamState
 from receiver.driver.presence import Life, life_of
-from receiver.source.survey import sequence_at
+from receiver.source.planning import sequence_at
 from receiver.status.status import waiting
 
 __all__ = ["Move", "carry_out", "propose"]

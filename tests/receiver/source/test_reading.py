@@ -9,9 +9,9 @@ import pytest
 from broker.client.connection import Connection
 from broker.topology import Topology
 from receiver.consume import background
+from receiver.source.planning import refuse_loss
 from receiver.source.ranges import LostSequences, Range
 from receiver.source.reading import StoredMessage, read
-from receiver.source.survey import refuse_loss
 
 pytestmark = pytest.mark.nats
 
