@@ -13,7 +13,7 @@ PIP := pip>=25.1,<27
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-long chaos chaos-peers lint types bench bench-full constraints rollout-lint rollout-test argument-specs wheelhouse install-units clean
+.PHONY: help venv demo test test-long chaos lint types bench bench-full constraints rollout-lint rollout-test argument-specs wheelhouse install-units clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,11 +56,6 @@ chaos: $(STAMP) ## Throw seeded faults at everything (SEED, RUNS, MINUTES, FAULT
 	$(BIN)/python -m tests.chaos --seed $(SEED) --runs $(RUNS) --minutes $(MINUTES) --faults $(FAULTS) \
 	  --hosts $(HOSTS) --partitions $(PARTITIONS) --topology $(TOPOLOGY) $(if $(DESTROY),--destroy) \
 	  $(if $(RECEIVERS),--receivers $(RECEIVERS)) $(CHAOS)
-
-MOST ?= 60
-
-chaos-peers: $(STAMP) ## Throw the same faults at rsyslog, syslog-ng and Fluent Bit, where they are (SEED, MOST, HOSTS)
-	$(BIN)/python -m tests.chaos.peers --seed $(SEED) --most $(MOST) --hosts $(HOSTS)
 
 lint: $(STAMP) types rollout-lint ## Check style, types, import directions, spelling, roles and playbooks
 	$(BIN)/ruff check
@@ -118,7 +113,6 @@ bench-full: $(STAMP) ## The same for every size and rate, kept in bench/results 
 	$(BIN)/python -m bench.hosts --results bench/results $(BENCH)
 	$(BIN)/python -m bench.partitions --results bench/results $(BENCH)
 	$(BIN)/python -m bench.replay --results bench/results $(BENCH)
-	$(BIN)/python -m bench.stages --megabytes 400 --megabytes 2000 --results bench/results $(BENCH)
 	$(BIN)/python -m bench.soak --runs 1 --alone 60 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.report
 

@@ -1,107 +1,65 @@
-"""Two sequences of lines laid side by side: which are on one side only, and which are on both but moved.
-
-A patience diff: lines that are unique on both sides are the backbone, what lies between them is aligned in turn. Close
-to linear, so that millions of lines take seconds; pure.
-"""
+"""Two sequences of lines laid side by side: which are on one side only, and which are on both but moved. Pure."""
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 __all__ = ["Alignment", "align"]
-
-_SMALL = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
     """What does not lie side by side: indices of lines on one side only, and of received lines that are elsewhere."""
 
-    lost: tuple[int, ...]
-    extra: tuple[int, ...]
-    moved: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Stretch:
-    """Half-open ranges of both sides that lie between the same neighbours."""
-
-    written_start: int
-    written_end: int
-    received_start: int
-    received_end: int
+    lost: tuple[int, ...] = ()
+    extra: tuple[int, ...] = ()
+    moved: tuple[int, ...] = ()
 
 
 def align(written: Sequence[bytes], received: Sequence[bytes]) -> Alignment:
-    """Return how `received` differs from `written`: as few moves as the backbone allows, ties broken by place."""
-    lost: list[int] = []
+    """Return how `received` differs from `written`, with as few moves as there can be.
+
+    Where lines are only left out, or only added, that is all; else the n-th of a line is the n-th that was written.
+    """
+    if (left := _left_over(written, received)) is not None:
+        return Alignment(lost=left)
+    if (left := _left_over(received, written)) is not None:
+        return Alignment(extra=left)
+    places: dict[bytes, list[int]] = defaultdict(list)
+    for at in range(len(written) - 1, -1, -1):
+        places[written[at]].append(at)
+    pairs: list[tuple[int, int]] = []
     extra: list[int] = []
-    todo = [_Stretch(0, len(written), 0, len(received))]
-    while todo:
-        stretch = _trim(todo.pop(), written, received)
-        inner = _split(stretch, written, received)
-        if inner is None:
-            lost.extend(range(stretch.written_start, stretch.written_end))
-            extra.extend(range(stretch.received_start, stretch.received_end))
+    for at, line in enumerate(received):
+        if left_places := places.get(line):
+            pairs.append((left_places.pop(), at))
         else:
-            todo.extend(inner)
-    return _pair_moved(sorted(lost), sorted(extra), written, received)
+            extra.append(at)
+    in_order = _longest_rising([at for at, _ in pairs])
+    moved = (pair[1] for number, pair in enumerate(pairs) if number not in in_order)
+    lost = sorted(at for left in places.values() for at in left)
+    return Alignment(tuple(lost), tuple(extra), tuple(moved))
 
 
-def _trim(stretch: _Stretch, written: Sequence[bytes], received: Sequence[bytes]) -> _Stretch:
-    w0, w1 = stretch.written_start, stretch.written_end
-    r0, r1 = stretch.received_start, stretch.received_end
-    while w0 < w1 and r0 < r1 and written[w0] == received[r0]:
-        w0, r0 = w0 + 1, r0 + 1
-    while w0 < w1 and r0 < r1 and written[w1 - 1] == received[r1 - 1]:
-        w1, r1 = w1 - 1, r1 - 1
-    return _Stretch(w0, w1, r0, r1)
+def _left_over(whole: Sequence[bytes], part: Sequence[bytes]) -> tuple[int, ...] | None:
+    """Return the indices of what is left of `whole` without `part`; None where that is not within it, in order."""
+    left: list[int] = []
+    at = 0
+    for number, line in enumerate(whole):
+        if at < len(part) and part[at] == line:
+            at += 1
+        else:
+            left.append(number)
+    return tuple(left) if at == len(part) else None
 
 
-def _split(
-    stretch: _Stretch, written: Sequence[bytes], received: Sequence[bytes]
-) -> list[_Stretch] | None:
-    """Return the stretches between what lies side by side in this one, None when nothing does."""
-    if (
-        stretch.written_start == stretch.written_end
-        or stretch.received_start == stretch.received_end
-    ):
-        return None
-    pairs = _backbone(stretch, written, received) or _difference(stretch, written, received)
-    if not pairs:
-        return None
-    inner = []
-    w, r = stretch.written_start, stretch.received_start
-    for at_written, at_received in [*pairs, (stretch.written_end, stretch.received_end)]:
-        if w < at_written or r < at_received:
-            inner.append(_Stretch(w, at_written, r, at_received))
-        w, r = at_written + 1, at_received + 1
-    return inner
-
-
-def _backbone(
-    stretch: _Stretch, written: Sequence[bytes], received: Sequence[bytes]
-) -> list[tuple[int, int]]:
-    once_written = _unique(written, stretch.written_start, stretch.written_end)
-    once_received = _unique(received, stretch.received_start, stretch.received_end)
-    common = [(once_written[line], r) for line, r in once_received.items() if line in once_written]
-    return _longest_rising(common)
-
-
-def _unique(lines: Sequence[bytes], start: int, end: int) -> dict[bytes, int]:
-    """Return the lines that occur once in `[start, end)`, in order, with their index."""
-    counts = Counter(lines[start:end])
-    return {lines[i]: i for i in range(start, end) if counts[lines[i]] == 1}
-
-
-def _longest_rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest run of pairs, ordered by the second number, whose first numbers rise too."""
+def _longest_rising(numbers: Sequence[int]) -> set[int]:
+    """Return the indices of a longest run of numbers that rise."""
     tails: list[int] = []
     tail_at: list[int] = []
-    before = [-1] * len(pairs)
-    for i, (number, _) in enumerate(pairs):
+    before = [-1] * len(numbers)
+    for i, number in enumerate(numbers):
         place = bisect_left(tails, number)
         if place == len(tails):
             tails.append(number)
@@ -109,53 +67,9 @@ def _longest_rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             tails[place], tail_at[place] = number, i
         before[i] = tail_at[place - 1] if place else -1
-    chain = []
+    chain: set[int] = set()
     i = tail_at[-1] if tail_at else -1
     while i >= 0:
-        chain.append(pairs[i])
+        chain.add(i)
         i = before[i]
-    return chain[::-1]
-
-
-def _difference(
-    stretch: _Stretch, written: Sequence[bytes], received: Sequence[bytes]
-) -> list[tuple[int, int]]:
-    """Align lines none of which is unique: each with its next like, or with more care where that is cheap."""
-    ours = written[stretch.written_start : stretch.written_end]
-    theirs = received[stretch.received_start : stretch.received_end]
-    near = _next_likes(ours, theirs)
-    if len(near) < len(theirs) and len(ours) * len(theirs) <= _SMALL:
-        blocks = SequenceMatcher(None, ours, theirs, autojunk=False).get_matching_blocks()
-        near = [(a + i, b + i) for a, b, size in blocks for i in range(size)]
-    return [(stretch.written_start + w, stretch.received_start + r) for w, r in near]
-
-
-def _next_likes(ours: Sequence[bytes], theirs: Sequence[bytes]) -> list[tuple[int, int]]:
-    places: dict[bytes, list[int]] = defaultdict(list)
-    for i, line in enumerate(ours):
-        places[line].append(i)
-    pairs, reached = [], 0
-    for r, line in enumerate(theirs):
-        found = places.get(line, [])
-        at = bisect_left(found, reached)
-        if at < len(found):
-            pairs.append((found[at], r))
-            reached = found[at] + 1
-    return pairs
-
-
-def _pair_moved(
-    lost: list[int], extra: list[int], written: Sequence[bytes], received: Sequence[bytes]
-) -> Alignment:
-    waiting: dict[bytes, list[int]] = defaultdict(list)
-    for i in reversed(lost):
-        waiting[written[i]].append(i)
-    moved, more = [], []
-    for r in extra:
-        if waiting.get(received[r]):
-            waiting[received[r]].pop()
-            moved.append(r)
-        else:
-            more.append(r)
-    gone = sorted(i for places in waiting.values() for i in places)
-    return Alignment(tuple(gone), tuple(more), tuple(moved))
+    return chain

@@ -1,7 +1,6 @@
 """The processor time of a program with everything that it started, from /proc."""
 
 import os
-import resource
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,15 +11,11 @@ from bench.processes import Process, wait_until
 __all__ = [
     "cpu_by_process",
     "cpu_seconds",
-    "named",
-    "peak_bytes",
     "peak_bytes_of",
     "process_seconds",
     "proportional_bytes",
     "quiet_after",
-    "reaped_seconds",
     "resident_bytes",
-    "user_and_system",
 ]
 
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -63,26 +58,12 @@ def cpu_by_process(process: Process) -> dict[int, tuple[str, float]]:
     return used
 
 
-def named(process: Process, name: str) -> int | None:
-    """Return the id of the process of that name (comm, at most 15 characters) in the tree; None while there is none."""
-    found = [
-        pid for pid in process.tree() if (stat := _read(pid)) is not None and stat.name == name
-    ]
-    return found[0] if found else None
-
-
 def process_seconds(pid: int) -> float:
     """Return user plus system time of a single living process, its dead threads too, to the nanosecond.
 
     By the clock that the kernel has for each process (clock_getcpuclockid(3)); raises OSError when it has ended.
     """
     return time.clock_gettime((~pid << 3) | 2)
-
-
-def user_and_system(pid: int) -> tuple[float, float]:
-    """Return user and system time of a single process in seconds, in ticks; zeros once it has ended."""
-    stat = _read(pid)
-    return (stat.user / _TICK, stat.system / _TICK) if stat else (0.0, 0.0)
 
 
 def proportional_bytes(process: Process) -> int:
@@ -111,20 +92,9 @@ def quiet_after(program: Process, most: float, every: float) -> float:
     return used
 
 
-def reaped_seconds() -> float:
-    """Return user plus system time of all that this process has started and that has ended, with what they had started."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def resident_bytes(process: Process) -> int:
     """Return the resident memory of the whole tree; pages that are shared count once for each process."""
     return sum(stat.pages for stat in _stats(process)) * _PAGE
-
-
-def peak_bytes(process: Process) -> int:
-    """Return the most that the program itself ever had resident since its start; 0 once it has ended."""
-    return peak_bytes_of(process.pid)
 
 
 def peak_bytes_of(pid: int) -> int:

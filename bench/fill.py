@@ -14,7 +14,7 @@ from bench.backlog import LINE_BYTES, backlog
 from broker.wire.message import Origin, Section, Span, encode_origin
 from broker.wire.subjects import Subject
 
-__all__ = ["BLOCK_LINES", "Sent", "blocks", "fill", "on_the_wire", "plain_lines", "store"]
+__all__ = ["BLOCK_LINES", "Sent", "blocks", "fill", "on_the_wire", "store"]
 
 BLOCK_LINES = 256 * 1024 // LINE_BYTES
 """Lines of a full block."""
@@ -45,12 +45,6 @@ def blocks(lines: int, hosts: int, per_block: int, compressed: bool = False) -> 
         origin = Origin("1-00000001", 1_790_000_000_000_000_000, (section,), compressed)
         headers = "".join(f"{name}: {value}\r\n" for name, value in encode_origin(origin).items())
         yield Sent(_name(host), lump, headers.encode(), squeeze(lump))
-
-
-def plain_lines(lines: int) -> Iterator[Sent]:
-    """Yield messages of one line each and without a header, as any NATS client may publish them."""
-    for lump in _lumps(lines, 1):
-        yield Sent(_name(0), lump, b"", lump[:-1])
 
 
 def _lumps(lines: int, per_block: int) -> Iterator[bytes]:

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import click
 
-from bench import goals
 from bench.brief import brief
 from bench.charts import draw
-from bench.readme import exchanged
 from bench.result import Record, read
 from bench.resulttext import markdown
 
@@ -49,7 +47,7 @@ def reported(page: str, records: Sequence[Record]) -> str:
     """Return the page of benchmarks with what matters most; raises ValueError where the page has no markers for it."""
     first = [one for name in _FIRST for one in records if one.command == name]
     parts = [_part(one, "../bench/results/") for one in first]
-    text = "\n".join((goals.told(records), *parts)) if records else "Nothing is measured yet.\n"
+    text = "\n".join(parts) if records else "Nothing is measured yet.\n"
     return exchanged(page, text, BEGIN, END)
 
 
@@ -62,6 +60,15 @@ def tables(records: Sequence[Record]) -> str:
 
 def _part(record: Record, folder: str = "") -> str:
     return markdown(record, f"{folder}{record.command}.png" if record.compared else "")
+
+
+def exchanged(readme: str, text: str, begin: str, end: str) -> str:
+    """Return the README with what stands between its two markers exchanged; raises ValueError where it has no place for it."""
+    head, begins, rest = readme.partition(begin)
+    _, ends, tail = rest.partition(end)
+    if not begins or not ends:
+        raise ValueError(f"no place between {begin} and {end}")
+    return f"{head}{begin}\n{text}{end}{tail}"
 
 
 @click.command()

@@ -4,7 +4,7 @@ A result without a line is no result: nothing is shown of a case in which one ru
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
@@ -12,12 +12,36 @@ from typing import Any
 
 from bench.field.system import Guarantees
 from bench.machine import Machine
-from bench.pairs import Ratio, ratio
 from broker.app.files import write_atomic
 
-__all__ = ["Record", "Result", "Run", "Spread", "compared", "read", "write"]
+__all__ = ["Ratio", "Record", "Result", "Run", "Spread", "compared", "ratio", "read", "write"]
 
 _FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """The median of the ratios of all pairs, and how far they lie apart."""
+
+    median: float
+    least: float
+    most: float
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} ({self.least:.2f}..{self.most:.2f})"
+
+
+def ratio(ones: Sequence[float], others: Sequence[float]) -> Ratio:
+    """Return how `ones` compare with `others`, which were measured beside them in this order.
+
+    Raises ValueError for runs that are not in pairs, and for an other one of 0.
+    """
+    if not ones:
+        raise ValueError("no runs")
+    if not all(others):
+        raise ValueError("nothing to compare with: 0")
+    found = sorted(one / other for one, other in zip(ones, others, strict=True))
+    return Ratio(median(found), found[0], found[-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ _RUNS = {
     "catchup": ("--megabytes", "2", "--rate", "500", "--system", "nats-py"),
     "partitions": ("--partitions", "2", "--megabytes", "2"),
     "replay": ("--megabytes", "2"),
-    "stages": ("--megabytes", "20"),
     "soak": ("--rate", "500", "--minutes", "0.05", "--system", "nats-py"),
 }
 
@@ -69,17 +68,6 @@ def test_who_writes_a_replay_is_charged_for_it(measured: Measured) -> None:
     parts = [figures[f"CPU s/GB {name}"] for name in ("broker", "driver", "JVM", "workers")]
     assert min(parts[1:]) > 0
     assert figures["CPU s/GB"] == pytest.approx(sum(parts))
-
-
-def test_where_time_goes_is_told_by_stage(measured: Measured) -> None:
-    (ours,) = measured.record("stages").results
-
-    assert not ours.void
-    figures = ours.runs[0].figures
-    stages = {name: used for name, used in figures.items() if name != "CPU s/GB"}
-    assert figures["CPU s/GB"] == pytest.approx(sum(stages.values()))
-    assert stages["agent start"] > stages["agent cut"] >= 0
-    assert min(stages["agent compress"], stages["worker decompress"], stages["broker"]) > 0
 
 
 def test_memory_is_looked_at_while_lines_come(measured: Measured) -> None:

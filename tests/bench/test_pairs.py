@@ -1,6 +1,6 @@
 import pytest
 
-from bench.pairs import ratio
+from bench.result import ratio
 
 
 def test_a_ratio_is_the_median_of_pairs_and_not_of_each_side() -> None:

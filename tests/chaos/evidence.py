@@ -4,25 +4,18 @@ folder/processes.txt          what ran when it failed, with states and where the
 folder/connections.txt        the sockets of each machine then
 folder/streams/<name>.jsonl   each message: sequence, subject, time, headers, size and hash of its payload; of a bucket, the payload
 folder/destroyed.jsonl        the blocks that were taken out of the stream on purpose
-folder/disks.tar.zst          the programs' states, received files, what was written, log files, stores
-folder/left-out.txt           what found no room there, or could not be read
+folder/kept                   the programs' states, received files, what was written, log files, stores
 
-Never fails itself: what cannot be had is told in a file, and the rest is kept.
+Never fails itself: what cannot be had is left out, and the rest is kept.
 """
 
 import hashlib
-import io
 import json
-import os
 import shutil
 import subprocess
-import tarfile
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
-
-import zstandard
 
 from bench.processes import TookTooLong
 from broker.client.connection import Connection
@@ -30,14 +23,12 @@ from broker.topology import Topology
 from broker.wire.streams import STREAM
 from tests.chaos.world import World
 
-__all__ = ["ROOM", "dump_destroyed", "dump_streams", "look_around", "pack"]
+__all__ = ["dump_destroyed", "dump_streams", "keep_disks", "look_around"]
 
-ROOM = 1 << 30
-"""How many bytes are packed at most, counted unpacked."""
 _BALLAST = ".ballast"
 _STREAMS = tuple(one["name"] for one in Topology().streams())
 _PATIENCE = 60.0  # seconds for a stream
-_PARTS = ("central/state", "central/out", "written", "hosts/*/logs", "brokers/*")
+_PARTS = ("central/state", "central/out", "hosts/*/logs", "brokers/*/store")
 
 
 def look_around(world: World) -> None:
@@ -110,62 +101,16 @@ async def _dump(connection: Connection, stream: str, file: IO[str]) -> None:
         file.write(json.dumps(told) + "\n")
 
 
-def pack(world: World, room: int = ROOM) -> None:
-    """Pack what is on the disks, small files first of each kind, until there is no room left."""
+def keep_disks(world: World) -> None:
+    """Copy what is on the disks that vanish, and what was written; what cannot be read is left out."""
     for host in world.hosts:
-        folder = world.folder / "written" / host.name
-        folder.mkdir(parents=True, exist_ok=True)
         for number, source in enumerate(host.sources()):
-            (folder / str(number)).write_bytes(source)
-    pack_folder(world.folder, room)
-    shutil.rmtree(world.folder / "written", ignore_errors=True)
-
-
-def pack_folder(folder: Path, room: int) -> None:
-    """Pack the disks below a run's folder, at most `room` bytes of them."""
-    left_out: list[str] = []
-    compressor = zstandard.ZstdCompressor(level=3)
-    with (
-        (folder / "disks.tar.zst").open("wb") as file,
-        compressor.stream_writer(file) as packed,
-        tarfile.open(fileobj=packed, mode="w|") as archive,
-    ):
-        for size, path in _files(folder):
-            name = str(path.relative_to(folder))
-            if size > room:
-                left_out.append(f"{name}: {size} bytes")
-                continue
-            try:
-                content = path.read_bytes()
-            except OSError as error:
-                left_out.append(f"{name}: {error}")
-                continue
-            room -= len(content)
-            _add(archive, name, path, content)
-    (folder / "left-out.txt").write_text("".join(f"{line}\n" for line in left_out), "utf-8")
-
-
-def _add(archive: tarfile.TarFile, name: str, path: Path, content: bytes) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size = len(content)
-    with suppress(OSError):
-        status = path.stat()
-        entry.mtime, entry.mode = int(status.st_mtime), status.st_mode & 0o7777
-    archive.addfile(entry, io.BytesIO(content))
-
-
-def _files(folder: Path) -> Iterator[tuple[int, Path]]:
+            place = world.folder / "kept" / "written" / host.name / str(number)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(source)
     for part in _PARTS:
-        found = []
-        for top in sorted(folder.glob(part)):
-            for where, _, names in os.walk(top):
-                found += [Path(where, name) for name in names if _BALLAST not in where]
-        sized = [(path.lstat().st_size, path) for path in found if _is_plain(path)]
-        yield from sorted(sized)
-
-
-def _is_plain(path: Path) -> bool:
-    try:
-        return path.is_file() and not path.is_symlink() and path.name != _BALLAST
-    except OSError:
-        return False
+        for top in world.folder.glob(part):
+            words = ("cp", "-a", "--parents", "--", top.relative_to(world.folder), "kept")
+            subprocess.run(words, cwd=world.folder, check=False, capture_output=True)
+    for ballast in (world.folder / "kept").rglob(_BALLAST):
+        shutil.rmtree(ballast) if ballast.is_dir() else ballast.unlink()

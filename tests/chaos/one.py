@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ import click
 from tests.chaos.faults.catalogue import CATALOGUE
 from tests.chaos.order import Order, choose
 from tests.chaos.run import run
-from tests.chaos.runlog import Progress, Result
-from tests.chaos.schedule import Stroke, draw
+from tests.chaos.runlog import Progress
+from tests.chaos.schedule import draw
 from tests.chaos.tools import machine_features, missing_here
 
 __all__ = ["CannotRun", "carried_out", "enter"]
@@ -35,15 +35,14 @@ class CannotRun(Exception):
     """It cannot be run here, or not so; the message was told already."""
 
 
-def carried_out(order: Order, folder: Path, *words: str) -> dict[str, Any]:
+def carried_out(order: Order, folder: Path) -> dict[str, Any]:
     """Carry out an order in a process with namespaces of its own, and return `Result.as_json`.
 
-    `folder` must be empty or not there, `words` are options of this program. Raises `CannotRun` when nothing was run, and
-    RuntimeError when the harness failed.
+    `folder` must be empty or not there. Raises `CannotRun` when nothing was run, and RuntimeError when the harness failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     order.write(folder / "order.json")
-    program = [sys.executable, "-m", "tests.chaos.one", str(folder), *words]
+    program = [sys.executable, "-m", "tests.chaos.one", str(folder)]
     code = subprocess.run(program, check=False).returncode
     if code == 2:
         raise CannotRun
@@ -74,11 +73,7 @@ def enter(module: str, arguments: Sequence[str]) -> None:
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, path_type=Path))
-@click.option("--quiet", is_flag=True)
-@click.option("--peer", help="One of `tests.chaos.peers`, instead of our programs.")
-@click.option("--unpacked", type=click.Path(path_type=Path), help="Where a peer's packages are.")
-@click.option("--calm", default=5.0, help="Seconds before a peer's first fault.")
-def main(folder: Path, quiet: bool, peer: str | None, unpacked: Path | None, calm: float) -> None:
+def main(folder: Path) -> None:
     """Carry out FOLDER/order.json."""
     try:
         enter("tests.chaos.one", sys.argv[1:])
@@ -90,37 +85,16 @@ def main(folder: Path, quiet: bool, peer: str | None, unpacked: Path | None, cal
     order = Order.read(folder / "order.json")
     features = order.shape.features | machine_features()
     kinds, left_out = choose(list(CATALOGUE.values()), order.wanted, features, order.destroy)
-    if not quiet:
-        limits = [f"not here: {sentence}" for sentence in missing_here()]
-        limits += [f"left out, {sentence}" for sentence in left_out]
-        click.echo("".join(f"{limit}\n" for limit in limits), nl=False)
+    limits = [f"not here: {sentence}" for sentence in missing_here()]
+    limits += [f"left out, {sentence}" for sentence in left_out]
+    click.echo("".join(f"{limit}\n" for limit in limits), nl=False)
     if not kinds:
         click.echo("no fault is left that could strike", err=True)
         sys.exit(2)
     strokes = draw(order.shape.seed, kinds)
-    result = (
-        _peer_run(folder, order, strokes, peer, unpacked, calm)
-        if peer and unpacked
-        else run(folder, order, strokes, follow=_silence if quiet else _follower())
-    )
+    result = run(folder, order, strokes, follow=_follower())
     (folder / "result.json").write_text(json.dumps(result.as_json()), "utf-8")
     sys.exit(0 if result.has_passed else 1)
-
-
-def _peer_run(
-    folder: Path, order: Order, strokes: Iterator[Stroke], name: str, unpacked: Path, calm: float
-) -> Result:
-    from tests.chaos.peers.run import PEERS, run_peer
-
-    installed = PEERS[name].find(unpacked)
-    if installed is None:
-        click.echo(PEERS[name].missing(unpacked), err=True)
-        sys.exit(2)
-    return run_peer(folder, order, strokes, PEERS[name], installed, calm)
-
-
-def _silence(_: Mapping[str, Any]) -> None:
-    pass
 
 
 def _follower() -> Callable[[Mapping[str, Any]], None]:

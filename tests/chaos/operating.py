@@ -10,12 +10,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tests.chaos.commands import CommandFailed, insist
 from tests.chaos.program import Program
 
-__all__ = ["Central", "HarmedEntry", "HarmedStore", "Operator", "advice", "put"]
+if TYPE_CHECKING:
+    from tests.chaos.world import World
+
+__all__ = ["HarmedEntry", "HarmedStore", "Operator", "advice", "put"]
 
 _LOOK = 0.5  # seconds
 _BLOCKED = re.compile(
@@ -24,35 +27,6 @@ _BLOCKED = re.compile(
 _CONSUMER = re.compile(r"consumer ([\w-]+) .*delete it")
 _QUOTED = re.compile(r"`(log(?:receiver offsets|broker apply)[^`]*)`")
 _PARTITION = re.compile(r"(?:partition |\bp)([0-9]+)\b")
-
-
-class Central(Protocol):
-    """What an operator needs of a world."""
-
-    @property
-    def receivers(self) -> list[Program]:
-        """The receivers, which all have the same folders."""
-
-    @property
-    def admin_words(self) -> list[str | Path]:
-        """What a command takes that asks the brokers for an admin."""
-
-    def delete_consumer(self, name: str) -> None:
-        """Delete a consumer of the stream, if it is there."""
-
-    def offset(self, partition: int) -> int | None:
-        """Return up to where a partition is committed by the newest entry that can be read."""
-
-    def write_offset(self, partition: int, value: bytes) -> None:
-        """Write the entry of a partition."""
-
-    @property
-    def output(self) -> Path:
-        """The folder of received files."""
-
-    @property
-    def receiver_state(self) -> Path:
-        """The folder of the stores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +91,7 @@ def advice(words: str) -> list[str]:
 class Operator:
     """Looks after receivers from a thread of its own, from `with` to its end; `tell` is told what was read and done."""
 
-    central: Central
+    central: "World"
     tell: Callable[..., None] = lambda *_, **__: None
     stores: dict[int, HarmedStore] = field(default_factory=dict)
     """By partition, until somebody has said so, as each of them has to be said."""

@@ -83,7 +83,7 @@ def _carry_out(
     if not result.has_passed:
         evidence.dump_streams(world)
         evidence.dump_destroyed(world)
-        evidence.pack(world)
+        evidence.keep_disks(world)
 
 
 def _try(act: Callable[[RunLog, Result], None], world: World, log: RunLog, result: Result) -> None:

@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from bench.processes import Process, wait_until
 from tests.chaos.operating import HarmedEntry, HarmedStore, Operator, advice
 from tests.chaos.program import Ending, Program
+
+if TYPE_CHECKING:
+    from tests.chaos.world import World
 
 
 @pytest.mark.parametrize(
@@ -80,7 +84,7 @@ def test_an_operator_who_cannot_do_it_now_tells_so_and_tries_again(centre: Centr
     store = centre.output / "gone" / "p0.db"
     receiver = refuse(centre)
     told: list[str] = []
-    operator = Operator(centre, lambda _, **fields: told.append(str(fields)))
+    operator = Operator(cast("World", centre), lambda _, **fields: told.append(str(fields)))
     operator.stores[0] = HarmedStore(store, b"as it was", {})
     operator.on_duty.set()
 
@@ -99,7 +103,7 @@ def test_a_live_file_that_was_touched_before_anybody_decided_is_a_finding(centre
     live = centre.output / "web01.log"
     live.write_bytes(b"cut")
     receiver = refuse(centre)
-    operator = Operator(centre)
+    operator = Operator(cast("World", centre))
     operator.stores[0] = HarmedStore(centre.output / "p0.db", b"as it was", {live: 10})
     operator.on_duty.set()
 
@@ -113,7 +117,7 @@ def test_an_entry_that_was_harmed_is_brought_back_where_the_stores_are_whole(
     centre: Centre,
 ) -> None:
     receiver = refuse(centre)
-    operator = Operator(centre)
+    operator = Operator(cast("World", centre))
     operator.entries[0] = HarmedEntry(b"moved", 7, b"as it was")
     operator.on_duty.set()
 
@@ -128,7 +132,7 @@ def test_what_another_receiver_has_said_of_a_store_before_it_was_brought_back_is
 ) -> None:
     receiver = refuse(centre)
     told: list[str] = []
-    operator = Operator(centre, lambda _, **fields: told.append(fields["did"]))
+    operator = Operator(cast("World", centre), lambda _, **fields: told.append(fields["did"]))
     operator.stores[0] = HarmedStore(centre.output / "p0.db", b"as it was", {})
     operator.on_duty.set()
 

@@ -48,7 +48,7 @@ def test_every_line_is_in_the_table_once_whoever_is_killed(
     spark: SparkSession, processes: Processes, logs_url: str, tmp_path: Path
 ) -> None:
     partition = Partition(logs_url, tmp_path)
-    blocks = [b"".join(b"%d-%d\n" % (n, m) for m in range(20)) for n in range(240)]
+    blocks = [b"".join(b"%d-%d\n" % (n, m) for m in range(20)) for n in range(90)]
     partition.publish_in_any_order(
         (f"logs.p{n % 2}.web{n % 5}.example", block, None) for n, block in enumerate(blocks)
     )
@@ -61,10 +61,10 @@ def test_every_line_is_in_the_table_once_whoever_is_killed(
     program = processes.start("query", words)
     wait_until("a batch", lambda: is_done(0), 150, [program])
     killed = kill_workers(program)
-    wait_until("more batches", lambda: is_done(3), 150, [program])
+    wait_until("more batches", lambda: is_done(2), 150, [program])
     program.kill()
     wait_until("all of it is gone", lambda: not program.tree(), 90)
-    was_done = is_done(15)
+    was_done = is_done(5)
     program.start()
     ended = program.wait(360)
 
