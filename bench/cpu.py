@@ -9,11 +9,9 @@ from pathlib import Path
 from bench.processes import Process, wait_until
 
 __all__ = [
-    "cpu_by_process",
     "cpu_seconds",
     "peak_bytes_of",
     "process_seconds",
-    "proportional_bytes",
     "quiet_after",
     "resident_bytes",
 ]
@@ -24,11 +22,8 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class _Stat:
-    """Fields of /proc/<pid>/stat (proc(5)): its name, ticks used by the process for itself and in the kernel, by its reaped children, and resident pages."""
+    """Fields of /proc/<pid>/stat (proc(5)): ticks used by the children that the process has reaped, and resident pages."""
 
-    name: str
-    user: int
-    system: int
     children: int
     pages: int
 
@@ -37,7 +32,7 @@ def cpu_seconds(process: Process) -> float:
     """Return user plus system time in seconds: of every living process of the tree and of all that they have reaped.
 
     Not seen is a process whose parent died before it, or waits for none of its children, as Spark's daemon of Python workers: none
-    of theirs ends in a run without faults that they outlive (of others, see `bench.watch`). The living are counted to the nanosecond,
+    of theirs ends in a run without faults that they outlive. The living are counted to the nanosecond,
     the reaped in ticks of 10 ms.
     """
     total = 0.0
@@ -48,34 +43,12 @@ def cpu_seconds(process: Process) -> float:
     return total
 
 
-def cpu_by_process(process: Process) -> dict[int, tuple[str, float]]:
-    """Return the name and the own user plus system time in seconds of every living process of the tree, by its id."""
-    used = {}
-    for pid in process.tree():
-        if stat := _read(pid):
-            with suppress(OSError):
-                used[pid] = (stat.name, process_seconds(pid))
-    return used
-
-
 def process_seconds(pid: int) -> float:
     """Return user plus system time of a single living process, its dead threads too, to the nanosecond.
 
     By the clock that the kernel has for each process (clock_getcpuclockid(3)); raises OSError when it has ended.
     """
     return time.clock_gettime((~pid << 3) | 2)
-
-
-def proportional_bytes(process: Process) -> int:
-    """Return the memory of the whole tree, pages that several processes share divided among them (PSS)."""
-    total = 0
-    for pid in process.tree():
-        with suppress(OSError):
-            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-            total += sum(
-                int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")
-            )
-    return total * 1024
 
 
 def quiet_after(program: Process, most: float, every: float) -> float:
@@ -118,6 +91,4 @@ def _read(pid: int) -> _Stat | None:
         return None
     # fields after the name in parentheses begin with the third
     fields = [*("", "", ""), *text.rpartition(")")[2].split()]
-    user, system, child_user, child_system = (int(field) for field in fields[14:18])
-    name = text[text.find("(") + 1 : text.rfind(")")]
-    return _Stat(name, user, system, child_user + child_system, int(fields[24]))
+    return _Stat(int(fields[16]) + int(fields[17]), int(fields[24]))

@@ -2,21 +2,20 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from dataclasses import field as dataclass_field
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import click
 
 from bench.backlog import LINE_BYTES
-from bench.cpu import cpu_by_process, cpu_seconds
+from bench.cpu import cpu_seconds
 from bench.expected import Expected
 from bench.field.system import System
 from bench.fill import BLOCK_LINES, Sent, blocks, fill
 from bench.machine import touch_memory
 from bench.options import Field, Question, field_options
-from bench.processes import Process, Processes, ProgramDied, TookTooLong
+from bench.processes import Process, Processes, ProgramDied, wait_until
 from bench.suite import Suite
 from bench.trial import Case, Outcome
 
@@ -30,42 +29,27 @@ end; every host's files are checked. Ours alone: the others keep nothing that co
 _QUESTION = Question("replay", _ABOUT, ("MB/s", "CPU s/GB"))
 
 
-_PARTS = ("driver", "JVM", "workers")
-"""The processes of a program that runs Spark."""
 _LOOK = 0.05
 
 
-@dataclass(slots=True)
-class _Watch:
-    """Looks at a program's processes, also those whose end nobody waits for: no account of reaped children knows of them.
+def _seconds_until_end(program: Process, most: float) -> float:
+    """Return the processor time of a program that ends by itself within so many seconds.
 
-    What a process uses after the last look, 50 ms before its end at most, is not seen.
+    What it uses after the last look, 50 ms before its end at most, is not seen. Raises `TookTooLong`, and `ProgramDied` where it
+    ends with another code than 0.
     """
+    used = 0.0
+    with suppress(ProgramDied):
 
-    program: Process
-    _seen: dict[int, tuple[str, float]] = dataclass_field(default_factory=dict)
+        def has_ended() -> bool:
+            nonlocal used
+            used = max(used, cpu_seconds(program))
+            return not program.is_running()
 
-    def until_end(self, seconds: float) -> None:
-        """Look until it ends; raises `TookTooLong`, and `ProgramDied` where it ends with another code than 0."""
-        deadline = time.monotonic() + seconds
-        while self.program.is_running():
-            if time.monotonic() > deadline:
-                words = self.program.last_words()
-                raise TookTooLong(f"{self.program.name} did not end within {seconds:g} s: {words}")
-            self._seen |= cpu_by_process(self.program)
-            time.sleep(_LOOK)
-        if code := self.program.wait(1):
-            name = self.program.name
-            raise ProgramDied(f"{name} ended with {code}: {self.program.last_words()}")
-
-    @property
-    def cpu(self) -> dict[str, float]:
-        """User and system seconds, by the names of `_PARTS`."""
-        used = dict.fromkeys(_PARTS, 0.0)
-        for pid, (name, seconds) in self._seen.items():
-            part = "JVM" if name == "java" else "workers"
-            used["driver" if pid == self.program.pid else part] += seconds
-        return used
+        wait_until(f"{program.name} has ended", has_ended, most, [program], _LOOK)
+    if code := program.wait(1):
+        raise ProgramDied(f"{program.name} ended with {code}: {program.last_words()}")
+    return used
 
 
 def replay(_system: System, folder: Path, lines: int) -> Outcome:
@@ -80,11 +64,11 @@ def replay(_system: System, folder: Path, lines: int) -> Outcome:
         touch_memory(size)
         before, began = cpu_seconds(broker), time.monotonic()
         words = ["replay", "--server", suite.url, "--since", "earliest", "--output", str(output)]
-        watch = _Watch(suite.start_program("logreceiver", "replay", words))
-        watch.until_end(120 + size / 2e6)
+        program = suite.start_program("logreceiver", "replay", words)
+        cpu = _seconds_until_end(program, 120 + size / 2e6)
         seconds = time.monotonic() - began
-        used = {"broker": cpu_seconds(broker) - before, **watch.cpu}
-    per_gb = {f"CPU s/GB {name}": cpu / (size / _GB) for name, cpu in used.items()}
+        used = {"broker": cpu_seconds(broker) - before, "replay": cpu}
+    per_gb = {f"CPU s/GB {name}": spent / (size / _GB) for name, spent in used.items()}
     figures = {"MB/s": size / 1e6 / seconds, "s": seconds, "CPU s/GB": sum(per_gb.values())}
     verdict = expected.judge(output, _messages(lines))
     return Outcome({**figures, **per_gb}, verdict)
