@@ -22,7 +22,7 @@ _SECTIONS = {
         "partitions": "apply:partitions",
         "export": "apply:export",
         "import": "apply:import_",
-        "promote": "promote:promote",
+        "promote": "apply:promote",
     },
     "Looking": {
         "status": "status:status",

@@ -1,6 +1,6 @@
 """`logbroker backup` and `logbroker restore`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,11 +17,10 @@ from broker.backup.directory import Archive, Backup
 from broker.backup.preview import Preview, RestoreOptions, preview
 from broker.backup.restore import present
 from broker.backup.restore import restore as put_back
-from broker.client import bucket
 from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, asking, length, now, with_settings
 from broker.settings import BrokerSettings
-from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, POSITIONS_BUCKET
+from broker.wire.streams import POSITIONS_BUCKET
 
 __all__ = ["backup", "restore"]
 
@@ -156,16 +155,18 @@ def restore(
     if seen.deletes and not yes:
         ask("Delete that and restore the backup?")
 
-    async def restored(connection: Connection) -> str:
+    async def restored(connection: Connection) -> None:
         # digests take minutes, a person as well, and shippers do not wait for either
         again = await _preview(connection, *plan)
         if new := again.deletes.keys() - seen.deletes.keys():
             raise OperatorError(
                 f"{', '.join(sorted(new))} got messages meanwhile, which would be deleted; nothing was changed"
             )
-        return await _restore(connection, found, archives, wanted)
+        await put_back(connection, found, archives, wanted)
 
-    click.echo(asking(settings, "restore", restored))
+    asking(settings, "restore", restored)
+    for line in _afterwards(archives):
+        click.echo(printable(line))
 
 
 def _chosen(kept: Backup, streams: tuple[str, ...]) -> tuple[Archive, ...]:
@@ -206,40 +207,12 @@ async def _preview(
     return preview(archives, there, wanted, now())
 
 
-async def _restore(
-    connection: Connection, folder: Path, archives: tuple[Archive, ...], wanted: RestoreOptions
-) -> str:
-    before = await _partitions(connection)
-    await put_back(connection, folder, archives, wanted)
-    after = await _partitions(connection)
-    return "\n".join(
-        map(printable, _afterwards({one.stream: one for one in archives}, before, after))
-    )
-
-
-def _afterwards(archives: Mapping[str, Archive], before: str, after: str) -> list[str]:
-    words = ["restored"]
-    if before and before != after:
-        words.append(
-            f"the backup has {after} partitions, this broker was set up for {before}: run it with --partitions {after}"
-        )
-    ends = [
-        f"{one.until - 1} of {one.stream}" for one in archives.values() if one.stream not in BUCKETS
+def _afterwards(archives: Iterable[Archive]) -> list[str]:
+    ends = [f"{one.until - 1} of {one.stream}" for one in archives if one.stream not in BUCKETS]
+    if not ends:
+        return ["restored"]
+    return [
+        "restored",
+        "receivers, once started, go on at their offsets of the backup, behind the lines that their files have",
+        f"lines acknowledged after sequence {', '.join(ends)} are not in the backup: receivers report gaps for them",
     ]
-    if ends:
-        words.append(
-            "receivers go on by themselves once they are started: at their offsets of the backup, behind the lines that "
-            "their files have"
-        )
-        words.append(
-            f"lines acknowledged after sequence {', '.join(ends)} are not in the backup: shippers go on behind "
-            "them, and receivers name whatever they miss of them (.gaps.p<N>.jsonl)"
-        )
-    return words
-
-
-async def _partitions(connection: Connection) -> str:
-    if not await present(connection, [f"KV_{CONFIG_BUCKET}"]):
-        return ""
-    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    return entry.value.decode("ascii", "replace") if entry else ""

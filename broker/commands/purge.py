@@ -11,9 +11,8 @@ from broker.app.printable import printable
 from broker.app.units import ACCEPTED, Moment
 from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, HOSTS, PARTITIONS, asking, looking, place, with_settings
-from broker.inspect.ask import stream_named
-from broker.inspect.get import get_message, message_text
-from broker.inspect.message import StoredMessage
+from broker.inspect.ask import get_message, stream_named
+from broker.inspect.message import StoredMessage, message_text
 from broker.retention.purging import Choice, Purge, choose, consequences, erase
 from broker.retention.purging import purge as take_out
 from broker.settings import BrokerSettings

@@ -25,7 +25,7 @@ from broker.app.files import open_folder, read_file, reporting, write_atomic
 from broker.app.printable import printable
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.commands.shared import asking, with_settings
-from broker.inspect.get import find_message
+from broker.inspect.ask import find_message
 from broker.settings import BrokerSettings
 from broker.wire.message import EXPECTED_SEQUENCE, MalformedMessage, decode_payload
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject

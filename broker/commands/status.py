@@ -16,6 +16,7 @@ from broker.client.connection import Connection
 from broker.commands.shared import HOSTS, JSON, length, looking, now, with_settings
 from broker.inspect import ask
 from broker.inspect import hosts as hosts_view
+from broker.inspect.ask import get_message, last_of_host
 from broker.inspect.checks import (
     Check,
     Finding,
@@ -27,8 +28,7 @@ from broker.inspect.checks import (
     to_json,
     to_nagios,
 )
-from broker.inspect.get import get_message, last_of_host, message_json, message_text
-from broker.inspect.message import StoredMessage
+from broker.inspect.message import StoredMessage, message_json, message_text
 from broker.settings import STATUS_FIELDS, BrokerSettings
 
 __all__ = ["check", "get", "hosts", "status"]
@@ -46,7 +46,7 @@ def status(settings: BrokerSettings, as_json: bool) -> None:
         click.echo(json.dumps(found.document(), indent=2))
         return
     from broker.app.table import plain, show, table
-    from broker.inspect.status_table import PARTITION_HEAD, facts, partition_rows
+    from broker.inspect.status import PARTITION_HEAD, facts, partition_rows
 
     show(*(f"{name:<8}{text}" for name, text in facts(found)), "")
     left = (0, len(PARTITION_HEAD) - 1)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import click
@@ -11,7 +11,7 @@ from broker.app.consent import YES, ask
 from broker.app.exits import OperatorError
 from broker.app.groups import PlainGroup
 from broker.app.printable import printable
-from broker.app.table import aligned
+from broker.app.table import show, table
 from broker.app.units import format_size
 from broker.client.connection import Connection
 from broker.commands.shared import JSON, asking, looking, with_settings
@@ -25,6 +25,7 @@ _OWN_STREAM = re.compile(
     rf"{STREAM}(_[0-9]+)?|KV_({CONFIG_BUCKET}|{OFFSETS_BUCKET}|{POSITIONS_BUCKET})"
 )
 _OWN_CONSUMER = re.compile(r"receiver-p[0-9]+")
+_Columns = dict[str, Callable[[Mapping[str, Any]], str]]
 _NAME = click.argument("name", metavar="STREAM")
 _CONSUMER = click.argument("consumer_name", metavar="CONSUMER")
 
@@ -40,22 +41,15 @@ def stream() -> None:
 def list_streams(settings: BrokerSettings, as_json: bool) -> None:
     """List all streams."""
     found = looking(settings, "stream ls", lambda c: _all(c, "STREAM.LIST", "streams"))
-    if as_json:
-        click.echo(json.dumps(found, indent=2))
-        return
-    head = ("STREAM", "MESSAGES", "SIZE", "CONSUMERS", "LAST", "SUBJECTS")
-    rows = [
-        (
-            info["config"]["name"],
-            f"{info['state']['messages']:,}",
-            format_size(info["state"]["bytes"]),
-            str(info["state"]["consumer_count"]),
-            _time(info["state"], "last_ts"),
-            _subjects(info["config"]),
-        )
-        for info in found
-    ]
-    click.echo(aligned(head, rows, left={0, 4, 5}))
+    columns: _Columns = {
+        "STREAM": lambda info: info["config"]["name"],
+        "MESSAGES": lambda info: f"{info['state']['messages']:,}",
+        "SIZE": lambda info: format_size(info["state"]["bytes"]),
+        "CONSUMERS": lambda info: str(info["state"]["consumer_count"]),
+        "LAST": lambda info: _time(info["state"], "last_ts"),
+        "SUBJECTS": lambda info: _subjects(info["config"]),
+    }
+    _list(found, columns, {0, 4, 5}, as_json=as_json)
 
 
 @stream.command(name="info")
@@ -104,23 +98,16 @@ def list_consumers(settings: BrokerSettings, name: str | None, as_json: bool) ->
         return [info for page in pages for info in page]
 
     found = looking(settings, "consumer ls", look)
-    if as_json:
-        click.echo(json.dumps(found, indent=2))
-        return
-    head = ("CONSUMER", "STREAM", "PENDING", "UNACKED", "ACKED UNTIL", "CREATED", "SUBJECTS")
-    rows = [
-        (
-            info["name"],
-            info["stream_name"],
-            f"{info['num_pending']:,}",
-            f"{info['num_ack_pending']:,}",
-            str(info["ack_floor"]["stream_seq"]),
-            _time(info, "created"),
-            _subjects(info["config"]),
-        )
-        for info in found
-    ]
-    click.echo(aligned(head, rows, left={0, 1, 5, 6}))
+    columns: _Columns = {
+        "CONSUMER": lambda info: info["name"],
+        "STREAM": lambda info: info["stream_name"],
+        "PENDING": lambda info: f"{info['num_pending']:,}",
+        "UNACKED": lambda info: f"{info['num_ack_pending']:,}",
+        "ACKED UNTIL": lambda info: str(info["ack_floor"]["stream_seq"]),
+        "CREATED": lambda info: _time(info, "created"),
+        "SUBJECTS": lambda info: _subjects(info["config"]),
+    }
+    _list(found, columns, {0, 1, 5, 6}, as_json=as_json)
 
 
 @consumer.command(name="info")
@@ -168,6 +155,16 @@ async def _all(connection: Connection, call: str, kind: str) -> list[dict[str, A
         found += entries
         if not entries or len(found) >= page.get("total", 0):
             return found
+
+
+def _list(
+    found: list[dict[str, Any]], columns: _Columns, left: Collection[int], *, as_json: bool
+) -> None:
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        rows = [[cell(info) for cell in columns.values()] for info in found]
+        show(table(tuple(columns), rows, left))
 
 
 def _show(settings: BrokerSettings, call: str, *, as_json: bool) -> None:

@@ -17,9 +17,8 @@ from broker.app.units import ACCEPTED, Moment
 from broker.client.connection import Connection
 from broker.commands.shared import HOSTS, JSON, PARTITIONS, asking, place, with_settings
 from broker.inspect.events import Event, is_noise, listen
-from broker.inspect.lines import LineOutput
 from broker.inspect.message import rfc3339
-from broker.inspect.tail import Piece, Wanted, tail
+from broker.inspect.tail import LineOutput, Piece, Wanted, tail
 from broker.settings import BrokerSettings
 
 __all__ = ["events", "tail_lines"]

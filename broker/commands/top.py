@@ -13,8 +13,7 @@ from rich.live import Live
 from broker.app.table import show, stdout
 from broker.client.connection import Connection
 from broker.commands.shared import JSON, asking, length, with_settings
-from broker.inspect.top import By, Layout, draw, watch
-from broker.inspect.traffic import View
+from broker.inspect.top import By, Layout, View, draw, watch
 from broker.settings import BrokerSettings
 
 __all__ = ["top"]

@@ -1,6 +1,7 @@
-"""Asks a broker for its status. Changes nothing."""
+"""Asks a broker for its status, and for single messages. Changes nothing."""
 
 import asyncio
+import base64
 import ssl
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -25,16 +26,19 @@ from broker.client.connection import (
     until_answered,
 )
 from broker.inspect.checks import Check, Observed
-from broker.inspect.message import nanoseconds
+from broker.inspect.message import StoredMessage, nanoseconds, read_message
 from broker.inspect.status import PartitionStatus, Status, StreamStatus, hosts_in, unread_in
 from broker.report import SUBJECT
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key, stream_names, stream_of
-from broker.wire.subjects import consumer_name, partition_filter
+from broker.wire.subjects import consumer_name, host_filter, partition_filter
 
 __all__ = [
     "brief_status",
+    "find_message",
     "full_status",
+    "get_message",
+    "last_of_host",
     "node_reports",
     "observe",
     "stream_named",
@@ -45,6 +49,7 @@ __all__ = [
 _AT_ONCE = 64  # requests under way
 _FIRST_REPORT, _NEXT_REPORT = 2.0, 0.3  # seconds
 _NOBODY = "503"
+_NO_MESSAGE_FOUND = 10037
 _SECOND = 1_000_000_000
 _PATIENCE = 10.0  # seconds for all that is observed, and
 _ASK_AGAIN = 7.0  # in which a question is asked again; the last one ends within the rest
@@ -250,3 +255,50 @@ async def _reach(connection: Connection, seen: Observed) -> Observed:
 
 def _rfc3339(end: str) -> str:
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(end), UTC).isoformat()
+
+
+async def get_message(connection: Connection, stream: str, sequence: int | None) -> StoredMessage:
+    """Return the message at a sequence of a stream, None meaning the last one; raises `OperatorError` where there is none."""
+    state = (await connection.api(f"STREAM.INFO.{stream}"))["state"]
+    wanted = state["last_seq"] if sequence is None else sequence
+    if (found := await find_message(connection, stream, {"seq": wanted})) is None:
+        raise OperatorError(_absence(stream, sequence, state))
+    return found
+
+
+async def last_of_host(connection: Connection, streams: Sequence[str], host: str) -> StoredMessage:
+    """Return the message of a host that was stored last, in whichever stream and partition; raises `OperatorError`."""
+    asked = {"last_by_subj": host_filter(host)}
+    found = [await find_message(connection, stream, asked) for stream in streams]
+    if not any(found):
+        raise OperatorError(f"no message of host {host} is in {', '.join(streams)}")
+    return max(filter(None, found), key=lambda message: message.stored_at)
+
+
+async def find_message(
+    connection: Connection, stream: str, asked: Mapping[str, Any]
+) -> StoredMessage | None:
+    """Return a message of a stream, None where there is none; raises `Rejected` or `ConnectionLost`.
+
+    The stream's leader is asked: a replica may lag behind. `asked` is `seq`, `last_by_subj`, or `seq` and `next_by_subj`.
+    """
+    try:
+        message = (await connection.api(f"STREAM.MSG.GET.{stream}", asked))["message"]
+    except Rejected as error:
+        if error.error == _NO_MESSAGE_FOUND:
+            return None
+        raise
+    head = base64.b64decode(message.get("hdrs", ""))
+    headers = RawMessage("", "", head, b"").headers or {}
+    payload = base64.b64decode(message.get("data", ""))
+    stored = nanoseconds(message["time"])
+    return read_message(message["subject"], message["seq"], stored, headers, payload)
+
+
+def _absence(stream: str, sequence: int | None, state: dict[str, Any]) -> str:
+    if not state["messages"]:
+        return f"stream {stream} holds no messages"
+    bounds = f"stream {stream} holds {state['first_seq']} to {state['last_seq']}"
+    if sequence is not None and state["first_seq"] <= sequence <= state["last_seq"]:
+        return f"message {sequence} was removed; {bounds}"
+    return f"no message {sequence}: {bounds}"

@@ -18,8 +18,7 @@ from typing import Any
 
 from broker.app.printable import printable
 from broker.app.units import format_size
-from broker.inspect.status import PartitionStatus, Replica, Status, StreamStatus
-from broker.inspect.status_table import short_duration
+from broker.inspect.status import PartitionStatus, Replica, Status, StreamStatus, short_duration
 
 __all__ = [
     "Check",

@@ -17,7 +17,7 @@ from broker.client.connection import Connection
 from broker.inspect.ask import streams_of, subjects_in
 from broker.inspect.message import StoredMessage, nanoseconds, rfc3339
 from broker.inspect.reader import LAST_PER_SUBJECT, StreamReader
-from broker.inspect.status_table import short_duration
+from broker.inspect.status import short_duration
 from broker.wire.pause import longest
 
 __all__ = ["HEAD", "HostStatus", "Order", "ask_hosts", "pause_notes", "sort_hosts"]

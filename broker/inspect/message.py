@@ -1,5 +1,7 @@
-"""A message of a stream: whose lines it holds, where they came from, and the lines themselves. Decides only."""
+"""A message of a stream: whose lines it holds, where they came from, the lines themselves, and how it is shown. Decides only."""
 
+import base64
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +11,8 @@ from typing import Any
 
 import zstandard
 
+from broker.app.printable import printable
+from broker.app.units import format_size
 from broker.wire.message import (
     MalformedMessage,
     Origin,
@@ -21,9 +25,12 @@ from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 __all__ = [
     "StoredMessage",
+    "message_json",
+    "message_text",
     "nanoseconds",
     "read_message",
     "rfc3339",
+    "safe",
     "subject_of",
 ]
 
@@ -31,6 +38,11 @@ _MICROSECOND = 1000
 _SECOND = 1_000_000_000
 _TIME = re.compile(r"(.{19})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2})")
 _ENCODINGS = frozenset({"", "zstd"})
+_SPANS = "Log-Spans"
+# what a terminal acts on, and marks that write a line backwards; a lone surrogate can be printed by nobody
+_ACTIVE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+)
 
 
 def rfc3339(nanoseconds: int) -> str:
@@ -171,3 +183,56 @@ def read_message(
     return StoredMessage(
         name, sequence, stored_at, headers, payload, size, subject, origin, trouble
     )
+
+
+def message_json(message: StoredMessage) -> str:
+    """Return a message for programs: the lines as `text`, or as `base64` where they are not UTF-8 or cannot be read."""
+    found = message.document()
+    try:
+        lines = message.lines()
+    except MalformedMessage as error:
+        lines, found["trouble"] = message.payload, str(error)
+    try:
+        found["text"] = lines.decode()
+    except UnicodeDecodeError:
+        found["base64"] = base64.b64encode(lines).decode("ascii")
+    return json.dumps(found, indent=2)
+
+
+def message_text(message: StoredMessage) -> bytes:
+    """Return a message for people: what is known of it, its headers, and its lines, safe for a terminal."""
+    try:
+        lines, trouble = message.lines(), message.trouble
+    except MalformedMessage as error:
+        lines, trouble = message.payload, message.trouble or str(error)
+    head = [
+        ("sequence", str(message.sequence)),
+        ("subject", message.name),
+        ("stored", rfc3339(message.stored_at)),
+        *([("read", rfc3339(message.origin.read_at))] if message.origin else []),
+        *(("span", _span_text(section)) for section in message.sections),
+        ("payload", f"{format_size(len(message.payload))}, {lines.count(10)} lines"),
+        *([("TROUBLE", f"a receiver quarantines it: {trouble}")] if trouble else []),
+        *((printable(name), value) for name, value in _headers(message)),
+    ]
+    width = max(len(name) for name, _ in head)
+    text = "\n".join(f"{name:<{width}}  {printable(value)}" for name, value in head)
+    return f"{text}\n\n".encode("utf-8", "backslashreplace") + safe(lines)
+
+
+def _span_text(section: Section) -> str:
+    filtered = ", lines left out" if section.filtered else ""
+    sizes = f"{format_size(section.size)}, {section.lines} lines"
+    return f"{section.path}  {section.span}  {sizes}{filtered}"
+
+
+def _headers(message: StoredMessage) -> list[tuple[str, str]]:
+    """Return the headers but the spans, where each of these has a line of its own."""
+    hidden = {_SPANS} if message.sections else set()
+    return [(name, value) for name, value in message.headers.items() if name not in hidden]
+
+
+def safe(lines: bytes) -> bytes:
+    r"""Return lines with everything that a terminal might act on as an escape such as `\x1b`; tabs and newlines stay."""
+    text = lines.decode("utf-8", "backslashreplace")
+    return _ACTIVE.sub(lambda found: ascii(found[0])[1:-1], text).encode()

@@ -15,13 +15,12 @@ from broker.app.selection import LineSelection
 from broker.app.units import Moment
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.ask import streams_of
-from broker.inspect.lines import last_lines
-from broker.inspect.message import StoredMessage
+from broker.inspect.message import StoredMessage, safe
 from broker.inspect.reader import StreamReader, at_sequence, at_time, follow
 from broker.wire.message import MalformedMessage
 from broker.wire.subjects import host_filter, partition_filter
 
-__all__ = ["Piece", "Wanted", "tail"]
+__all__ = ["LineOutput", "Piece", "Wanted", "last_lines", "tail"]
 
 _FIRST_WINDOW = 512  # messages that are searched for the last lines, and
 _WIDER = 8  # times as many next
@@ -228,3 +227,48 @@ def _parts(message: StoredMessage) -> list[tuple[str, bytes]]:
         reason = str(error)
     logger.warning("message %d holds no lines: %s", message.sequence, printable(reason))
     return []
+
+
+class LineOutput:
+    """Lines one behind the other, as they come."""
+
+    def __init__(self, *, prefixed: bool, for_terminal: bool) -> None:
+        """Put `host: ` in front of each line if `prefixed`; hide codes from a terminal."""
+        self._prefixed = prefixed
+        self._for_terminal = for_terminal
+        self._torn: tuple[str, str] | None = None  # whose line has come in part only
+
+    def add(self, host: str, file: str, lines: bytes) -> bytes:
+        """Return what a section adds: its bytes as they are, but for prefixes, and for a terminal.
+
+        A line of more bytes than a message takes comes in pieces; whatever comes between two of them is on a line of
+        its own.
+        """
+        if not lines:
+            return b""
+        before, self._torn = self._torn, None if lines.endswith(b"\n") else (host, file)
+        if self._for_terminal:
+            lines = safe(lines)
+        goes_on = before == (host, file)
+        if self._prefixed:
+            # a host is what its subject says, which may be none that we would give
+            prefix = f"{host}: ".encode("utf-8", "surrogateescape")
+            lines = _prefixed(safe(prefix) if self._for_terminal else prefix, lines, goes_on)
+        return lines if before is None or goes_on else b"\n" + lines
+
+
+def _prefixed(prefix: bytes, lines: bytes, goes_on: bool) -> bytes:
+    body, end = (lines[:-1], b"\n") if lines.endswith(b"\n") else (lines, b"")
+    return (b"" if goes_on else prefix) + body.replace(b"\n", b"\n" + prefix) + end
+
+
+def last_lines(lines: bytes, most: int) -> bytes:
+    """Return the last `most` lines, or all where they are fewer; a last one without a newline counts."""
+    if most <= 0:
+        return b""
+    at = len(lines) - lines.endswith(b"\n")
+    for _ in range(most):
+        at = lines.rfind(b"\n", 0, at)
+        if at < 0:
+            return lines
+    return lines[at + 1 :]

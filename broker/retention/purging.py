@@ -13,7 +13,7 @@ from broker.app.exits import OperatorError
 from broker.app.selection import LineSelection
 from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection
-from broker.inspect.get import get_message
+from broker.inspect.ask import get_message
 from broker.inspect.message import StoredMessage
 from broker.retention.committed import committed_until, needed
 from broker.retention.completing import complete_snapshots

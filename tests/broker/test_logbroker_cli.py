@@ -9,7 +9,6 @@ import pytest
 from broker.app.configuration import load
 from broker.client.connection import Connection
 from broker.settings import BrokerSettings
-from tests.broker.conftest import StartBroker
 
 Call = Callable[..., Any]
 
@@ -224,32 +223,6 @@ def test_an_empty_variable_turns_monitoring_off(monkeypatch: pytest.MonkeyPatch)
 
     assert load(BrokerSettings, {}, None).http is None
     assert load(BrokerSettings, {"http": "127.0.0.1:9222"}, None).http is not None
-
-
-@pytest.mark.nats
-def test_a_limit_that_was_computed_is_left_to_the_other_broker(
-    start_broker: StartBroker, logbroker: Call, tmp_path: Path
-) -> None:
-    large, asked, small = (
-        start_broker("--partitions", "1", *options, store=tmp_path / name)
-        for name, options in (
-            ("large", ("--max-store", "2GB")),
-            ("asked", ("--max-store", "2GB", "--max-bytes", "100MB")),
-            ("small", ("--max-store", "1GB")),
-        )
-    )
-    to = {
-        name: ("--server", broker.wait_ready()["server"])
-        for name, broker in (("large", large), ("asked", asked), ("small", small))
-    }
-
-    for name in ("large", "asked"):
-        logbroker("export", *to[name], tmp_path / f"of-{name}").check_returncode()
-    imported = logbroker("import", *to["small"], tmp_path / "of-large")
-
-    assert "max_bytes" not in (tmp_path / "of-large" / "LOGS.json").read_text("utf-8")
-    assert '"max_bytes": 100000000' in (tmp_path / "of-asked" / "LOGS.json").read_text("utf-8")
-    assert (imported.returncode, imported.stdout) == (0, "nothing to do\n"), imported.stderr
 
 
 @pytest.mark.nats

@@ -29,29 +29,25 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store
 
 
-def test_init_makes_a_certificate_for_the_names_given_and_this_machine(made: Path) -> None:
-    names = names_in((made / "tls" / "broker.pem").read_bytes())
+def test_init_makes_a_certificate_that_names_this_machine_too_and_replaces_none(
+    made: Path, logbroker: Call
+) -> None:
+    files = {path.name: path for path in (made / "tls").iterdir()}
+    before = {name: path.read_bytes() for name, path in files.items()}
+    names = names_in(before["broker.pem"])
+
+    again = logbroker("tls", "init", "--store-dir", made)
 
     assert names[:2] == ("broker1.example.net", "10.0.0.7")
     assert {"localhost", "127.0.0.1", "::1"} <= set(names)
-
-
-def test_what_is_secret_is_open_to_nobody_else(made: Path) -> None:
-    modes = {path.name: path.stat().st_mode & 0o777 for path in (made / "tls").iterdir()}
-
-    assert modes.pop("authority.pem") == 0o644
-    assert set(modes) == {"authority.key", "broker.pem"}
-    assert set(modes.values()) == {0o600}
-
-
-def test_init_does_not_replace_what_is_there(made: Path, logbroker: Call) -> None:
-    before = (made / "tls" / "authority.pem").read_bytes()
-
-    called = logbroker("tls", "init", "--store-dir", made)
-
-    assert called.returncode == 1
-    assert "logbroker tls renew" in called.stderr
-    assert (made / "tls" / "authority.pem").read_bytes() == before
+    assert {name: path.stat().st_mode & 0o777 for name, path in files.items()} == {
+        "authority.pem": 0o644,
+        "authority.key": 0o600,
+        "broker.pem": 0o600,
+    }
+    assert again.returncode == 1
+    assert "logbroker tls renew" in again.stderr
+    assert {name: path.read_bytes() for name, path in files.items()} == before
 
 
 def test_init_goes_on_where_one_came_no_further_than_the_authority(

@@ -7,15 +7,10 @@ import pytest
 
 from bench.processes import Processes
 from broker.client.access import Access
-from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
-from broker.inspect.ask import brief_status, full_status
+from broker.client.connection import BrokerAway, Connection
 from broker.inspect.events import Event, is_noise, listen, read_event
-from broker.inspect.get import get_message
-from broker.inspect.hosts import ask_hosts
-from broker.inspect.tail import Wanted, tail
-from broker.inspect.top import watch
 from tests.broker.conftest import LOGBROKER
-from tests.secured import Secured, admin, host, start_secured
+from tests.secured import Secured, admin, start_secured
 
 pytestmark = pytest.mark.nats
 
@@ -24,7 +19,7 @@ pytestmark = pytest.mark.nats
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("secured")
     with Processes(folder) as processes:
-        yield start_secured(processes, folder, admin("ann"), host("web01"))
+        yield start_secured(processes, folder, admin("ann"))
 
 
 async def _until(events: AsyncIterator[Event], fits: Callable[[Event], bool]) -> Event:
@@ -106,29 +101,6 @@ async def test_the_program_ends_after_so_many_of_a_kind(server: Secured) -> None
     assert [one["kind"] for one in found] == ["client_connect"] * 2
     assert found[0]["event"]["client"]["acc"] == "LOGS"
     assert program.returncode == 0
-
-
-async def test_an_admin_sees_all_and_a_host_nothing(server: Secured) -> None:
-    ann = Connection([server.address], "ann", access=server.access("ann"))
-    await ann.once()
-    sender = Connection([server.address], "web01", ("_INBOX_web01",), access=server.access("web01"))
-    await sender.once()
-    await sender.ask("logs.p1.web01", b"a line\n")
-
-    status, found = await full_status(ann), await ask_hosts(ann)
-    shown = [one.lines async for some in tail(ann, Wanted(follow=False)) for one in some]
-    views = watch(ann, 0.05)
-    view = await anext(views)
-    await views.aclose()
-    message = await get_message(ann, "LOGS", None)
-    with pytest.raises((Rejected, ConnectionLost)):
-        await brief_status(sender)
-    await sender.close()
-    await ann.close()
-
-    assert (status.messages, [one.host for one in found]) == (1, ["web01"])
-    assert b"".join(shown) == message.lines() == b"a line\n"
-    assert [one.host for one in view.hosts] == ["web01"]
 
 
 _CLIENT = {"id": 7, "acc": "LOGS", "name": "logshipper web01", "host": "10.0.0.7", "user": "web01"}

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from broker.app.exits import OperatorError
 from broker.client.connection import Connection
 from broker.commands.status import get
-from broker.inspect.get import get_message, message_json, message_text
+from broker.inspect.ask import get_message
+from broker.inspect.message import message_json, message_text
 from tests.broker.conftest import LOGBROKER
 from tests.broker.inspect.conftest import Publish, message
 

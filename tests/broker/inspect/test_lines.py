@@ -1,6 +1,7 @@
 import pytest
 
-from broker.inspect.lines import LineOutput, last_lines, safe
+from broker.inspect.message import safe
+from broker.inspect.tail import LineOutput, last_lines
 
 
 def test_without_prefixes_bytes_are_what_they_were() -> None:

@@ -5,8 +5,14 @@ import json
 
 import pytest
 
-from broker.inspect.get import message_json, message_text
-from broker.inspect.message import StoredMessage, nanoseconds, read_message, rfc3339
+from broker.inspect.message import (
+    StoredMessage,
+    message_json,
+    message_text,
+    nanoseconds,
+    read_message,
+    rfc3339,
+)
 from broker.wire.delivery import RawMessage
 from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.inspect.conftest import message

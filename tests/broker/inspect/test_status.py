@@ -2,25 +2,24 @@
 
 import asyncio
 import json
-import subprocess
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench.processes import Processes
 from broker.client.connection import Connection, RawMessage, Rejected
 from broker.inspect.ask import full_status, node_reports
-from broker.inspect.status import PartitionStatus, Status, StreamStatus, unread_in
-from broker.inspect.status_table import facts, partition_rows
-from broker.provision.cluster import join
+from broker.inspect.status import (
+    PartitionStatus,
+    Status,
+    StreamStatus,
+    facts,
+    partition_rows,
+    unread_in,
+)
 from broker.report import SUBJECT
-from broker.topology import Topology
 from broker.wire.offset import Offset
 from broker.wire.streams import consumer_config
-from tests.broker.cluster import Cluster, Node
 from tests.broker.conftest import StartBroker
 from tests.broker.inspect.conftest import Call, Publish
 from tests.partitions import add_subjects
@@ -169,35 +168,6 @@ async def test_the_status_is_what_stream_and_offsets_hold(
     assert (second["owner"], second["behind"]) == (None, 1)
     assert found["unread"]["subjects"] == ["logs.p0.a/b", "logs.p7.web01", "logs.q0.evil"]
     assert "WARNING: 3 messages on subjects that no receiver reads" in table.stdout
-
-
-@pytest.mark.nats
-@pytest.mark.timeout(540)
-def test_status_waits_for_a_new_leader_where_the_old_one_has_died(
-    tmp_path: Path, logbroker: Callable[..., "subprocess.CompletedProcess[str]"]
-) -> None:
-    with Processes(tmp_path) as processes:
-        cluster = Cluster(tmp_path, processes)
-
-        async def begin(node: Node) -> None:
-            connection = Connection([node.url], node.name)
-            topology = Topology(partitions=2, replicas=3, max_bytes=100_000_000)
-            await join(connection, node.name, topology, lambda _: None)
-            await connection.close()
-
-        async def begin_all() -> None:
-            async with asyncio.timeout(120):
-                await asyncio.gather(*map(begin, cluster.nodes.values()))
-
-        asyncio.run(begin_all())
-        cluster.wait_until_whole()
-        cluster.leader().kill()
-        servers = [word for url in cluster.urls for word in ("--server", url)]
-
-        ended = logbroker("status", "--json", *servers)
-
-        assert (ended.returncode, ended.stderr) == (0, "")
-        assert json.loads(ended.stdout)["streams"][0]["name"] == "LOGS"
 
 
 @pytest.mark.nats

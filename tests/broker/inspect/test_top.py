@@ -16,8 +16,7 @@ from rich.console import Console
 
 from broker.client.connection import Connection
 from broker.inspect.message import StoredMessage, nanoseconds, read_message
-from broker.inspect.top import By, Layout, draw, watch
-from broker.inspect.traffic import Traffic, View
+from broker.inspect.top import By, Layout, Traffic, View, draw, watch
 from broker.topology import Topology
 from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.conftest import LOGBROKER

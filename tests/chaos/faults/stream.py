@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from broker.app.exits import OperatorError
 from broker.client import bucket
 from broker.client.connection import Connection
-from broker.inspect.get import get_message
+from broker.inspect.ask import get_message
 from broker.inspect.message import StoredMessage
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
