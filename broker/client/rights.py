@@ -38,7 +38,6 @@ JETSTREAM = "$JS.API"
 """The prefix for who is in the account with the stream."""
 
 _CALL = re.compile(r"([^*>]+?)\.(?:CONSUMER|DIRECT|STREAM)\..+")
-_REMEMBERED = 10_000  # names of calls
 ANYBODY = "_INBOX"
 """The prefix of every client that has none of its own."""
 
@@ -70,13 +69,12 @@ def _covers(pattern: str, subject: str) -> bool:
 
 
 class Api:
-    """The subjects of the calls of one user."""
+    """Where the JetStream API is for one user."""
 
     def __init__(self, permissions: Mapping[str, Any] | None = None, prefix: str = "") -> None:
         """Go by the rights, None for a user without limits, or by a prefix that was given."""
         self.permissions = permissions
-        self._prefixes = (prefix,) if prefix else _prefixes(permissions)
-        self._known: dict[str, str] = {}
+        self._prefix = prefix or _prefix_in(permissions)
 
     @classmethod
     def told(cls, answer: bytes) -> "Api":
@@ -87,25 +85,15 @@ class Api:
             return cls()
 
     def subject(self, call: str) -> str:
-        """Return the subject of a call, such as `STREAM.INFO.LOGS`; one without the right to it where it would be."""
-        if len(self._known) > _REMEMBERED:
-            self._known.clear()
-        if call not in self._known:
-            self._known[call] = self._find(call)
-        return self._known[call]
-
-    def _find(self, call: str) -> str:
-        subjects = [f"{prefix}.{call}" for prefix in self._prefixes]
-        if len(subjects) == 1:
-            return subjects[0]
-        return next((one for one in subjects if may_publish(self.permissions, one)), subjects[0])
+        """Return the subject of a call, such as `STREAM.INFO.LOGS`."""
+        return f"{self._prefix}.{call}"
 
 
-def _prefixes(permissions: Mapping[str, Any] | None) -> tuple[str, ...]:
+def _prefix_in(permissions: Mapping[str, Any] | None) -> str:
+    """Return the first prefix that rights name beside the usual one."""
     allowed = ((permissions or {}).get("publish") or {}).get("allow") or ()
-    found = [match[1] for pattern in allowed if (match := _CALL.fullmatch(pattern))]
-    renamed = [prefix for prefix in found if prefix != JETSTREAM]
-    return tuple(dict.fromkeys((*renamed, JETSTREAM)))
+    found = (match[1] for pattern in allowed if (match := _CALL.fullmatch(pattern)))
+    return next((prefix for prefix in found if prefix != JETSTREAM), JETSTREAM)
 
 
 class Inboxes:

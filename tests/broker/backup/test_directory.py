@@ -1,13 +1,15 @@
-"""Backups in a directory are whole or not there."""
+"""Backups in a directory are whole or not there, and say what they hold."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.app.exits import OperatorError
 from broker.backup import directory
-from broker.backup.directory import NAME
+from broker.backup.directory import NAME, load
 
 NOW = datetime(2026, 11, 21, 16, 45, tzinfo=UTC)
 
@@ -113,3 +115,55 @@ def test_what_is_removed_is_never_what_a_link_points_to(tmp_path: Path) -> None:
     put(ours, NOW + timedelta(hours=1))
 
     assert (directory.name_of(tmp_path / "theirs", NOW) / NAME).exists()
+
+
+ARCHIVE: dict[str, Any] = {
+    "stream": "LOGS",
+    "file": "LOGS.nats",
+    "size": 5,
+    "sha256": "ab",
+    "created": "2026-11-20T00:00:00Z",
+    "config": {"name": "LOGS", "subjects": ["logs.>"]},
+    "state": {"messages": 2, "bytes": 50, "first_seq": 1, "last_seq": 3},
+}
+DOCUMENT: dict[str, Any] = {
+    "version": 1,
+    "began": "2026-11-21T00:00:00Z",
+    "ended": "2026-11-21T00:00:01Z",
+    "server": "nats://a",
+    "server_version": "2.15.1",
+    "archives": [ARCHIVE],
+}
+
+
+def test_it_reads_what_it_wrote(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text(json.dumps(DOCUMENT))
+
+    backup = load(tmp_path)
+    (tmp_path / NAME).write_bytes(backup.encode())
+
+    assert load(tmp_path) == backup
+    assert [(one.messages, one.bytes, one.until) for one in backup.archives] == [(2, 50, 4)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(json.dumps(DOCUMENT)[:-9], id="cut off"),
+        pytest.param(json.dumps({**DOCUMENT, "version": 2}), id="a later version"),
+        *(
+            pytest.param(json.dumps({**DOCUMENT, "archives": [{**ARCHIVE, **change}]}), id=name)
+            for name, change in {
+                "a path out of the folder": {"file": "../x"},
+                "another stream's configuration": {"config": {"name": "OTHER"}},
+                "a size that is no number": {"size": "5"},
+                "a field that is not ours": {"colour": "blue"},
+            }.items()
+        ),
+    ],
+)
+def test_what_is_no_manifest_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / NAME).write_text(text)
+
+    with pytest.raises(OperatorError, match="damaged, or of another version"):
+        load(tmp_path)

@@ -1,0 +1,97 @@
+"""Lengths of time, sizes and places in the stream are read and written as people do."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.app.units import Moment, format_duration, format_size, parse_duration, read_moment
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("15m", 900),
+        ("1h30m", 5400),
+        ("1d", 86400),
+        ("2w", 1209600),
+        ("250ms", 0.25),
+        ("7", 7),
+        (" 1D ", 86400),
+    ],
+)
+def test_a_length_of_time_is_read_as_people_write_it(text: str, seconds: float) -> None:
+    assert parse_duration(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1y", "d", "-1s", "1 d", "1d x", "\u0661s", "nan", "inf", "9" * 20 + "d"]
+)
+def test_anything_else_is_an_error_of_one_kind(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the kind that pydantic turns into one line
+        parse_duration(text)
+
+
+@given(st.integers(0, 10**9))
+def test_a_whole_number_of_seconds_comes_back_from_its_text(seconds: int) -> None:
+    length = timedelta(seconds=seconds)
+
+    assert parse_duration(format_duration(length)) == length
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (1024**2 - 1, "1.0 MiB"),
+        (1024**5, "1024.0 TiB"),
+    ],
+)
+def test_a_size_is_written_in_the_largest_unit(size: int, text: str) -> None:
+    assert format_size(size) == text
+
+
+@given(st.integers(0, 1024**5))
+def test_no_size_is_written_wider_than_a_column(size: int) -> None:
+    assert len(format_size(size)) <= 10
+
+
+NOW = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        pytest.param("seq:12345", 12345, id="a sequence"),
+        pytest.param("12345", 12345, id="a bare number is a sequence"),
+        pytest.param("earliest", 0, id="whatever there is"),
+        pytest.param("now", NOW, id="now"),
+        pytest.param("2h", NOW - timedelta(hours=2), id="back from now"),
+        pytest.param("1d12h", NOW - timedelta(hours=36), id="back by two units"),
+        pytest.param("2026-11-20T10:00", datetime(2026, 11, 20, 9, tzinfo=UTC), id="of the zone"),
+        pytest.param("2026-11-20T10:00Z", datetime(2026, 11, 20, 10, tzinfo=UTC), id="of UTC"),
+        pytest.param(
+            "2026-11-20 10:00-05:00", datetime(2026, 11, 20, 15, tzinfo=UTC), id="its own"
+        ),
+        pytest.param("2026-11-20", datetime(2026, 11, 19, 23, tzinfo=UTC), id="a date"),
+        pytest.param("today", datetime(2026, 11, 20, 23, tzinfo=UTC), id="today, in the zone"),
+        pytest.param("yesterday", datetime(2026, 11, 19, 23, tzinfo=UTC), id="yesterday"),
+    ],
+)
+def test_a_place_is_read_as_people_write_it(text: str, meant: Moment) -> None:
+    assert read_moment(text, NOW, BERLIN) == meant
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "seq:", "seq:x", "-1", "2026-13-01", "10:00", "9" * 30]
+)
+def test_anything_else_is_refused_with_what_would_do(text: str) -> None:
+    with pytest.raises(ValueError, match=r"2026-11-20T10:00.* today.* 2h.* seq:12345"):
+        read_moment(text, NOW)
