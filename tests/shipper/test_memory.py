@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.backlog import LINE_BYTES, write_backlog
-from bench.cpu import peak_bytes
+from bench.cpu import peak_bytes_of
 from bench.processes import Process, Processes, wait_until
 from bench.suite import Suite
 from broker.wire.positions import Positions
@@ -38,7 +38,7 @@ def begun(suite: Suite) -> int:
     log.write_bytes(b"one line\n")
     agent = suite.start_shipper("one", [log])
     wait_until("it is shipped", lambda: suite.last_sequence() == 2, 40, [agent])  # behind the claim
-    peak = peak_bytes(agent)
+    peak = peak_bytes_of(agent.pid)
     assert agent.stop(10) == 0
     return peak
 
@@ -49,7 +49,7 @@ def until_shipped(suite: Suite, agent: Process) -> int:
 
     def has_ended() -> bool:
         nonlocal peak
-        peak = max(peak, peak_bytes(agent))
+        peak = max(peak, peak_bytes_of(agent.pid))
         return not agent.is_running()
 
     wait_until("all is shipped", has_ended, 60)
@@ -118,12 +118,12 @@ def test_a_broker_that_stops_answering_and_then_goes_away_costs_no_memory(
         for pid in broker.tree():
             os.kill(pid, signal.SIGSTOP)
         time.sleep(1.5)  # as much as it may, it reads and sends meanwhile
-        held = peak_bytes(agent)
+        held = peak_bytes_of(agent.pid)
         for pid in broker.tree():
             os.kill(pid, signal.SIGCONT)
         broker.kill()
         time.sleep(1)
-        held = max(held, peak_bytes(agent))
+        held = max(held, peak_bytes_of(agent.pid))
 
     assert held - begun < BOUND
 
