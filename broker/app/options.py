@@ -127,28 +127,18 @@ def _option(name: str, field: FieldInfo, section: str) -> Callable[[Command], Co
     shown = name_of(name).replace("_", "-")
     flag = f"--{shown}"
     help_text = f"{field.description or ''}{_default_text(field)}"
+    shared: dict[str, Any] = {
+        "default": None,
+        "help": help_text,
+        "cls": _SettingOption,
+        "section": section,
+    }
     if field.annotation is bool:
-        return click.option(
-            f"{flag}/--no-{shown}",
-            name,
-            default=None,
-            help=help_text,
-            cls=_SettingOption,
-            section=section,
-        )
+        return click.option(f"{flag}/--no-{shown}", name, **shared)
     multiple = get_origin(field.annotation) is tuple
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     metavar = str(extra.get("metavar", "TEXT"))
-    return click.option(
-        flag,
-        name,
-        default=None,
-        multiple=multiple,
-        metavar=metavar,
-        help=help_text,
-        cls=_SettingOption,
-        section=section,
-    )
+    return click.option(flag, name, multiple=multiple, metavar=metavar, **shared)
 
 
 def _default_text(field: FieldInfo) -> str:

@@ -19,8 +19,8 @@ from broker.app.files import Folder, open_folder, replacing
 from broker.app.progress import Advance, progress
 from broker.app.units import format_size
 from broker.backup.directory import NAME, Archive, Backup
-from broker.backup.transfer import SnapshotFailed, take
-from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.backup.transfer import SnapshotFailed, described, take
+from broker.client.connection import Connection, ConnectionLost
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
@@ -31,7 +31,6 @@ BUCKETS = tuple(f"KV_{name}" for name in (OFFSETS_BUCKET, POSITIONS_BUCKET, CONF
 _MODE = 0o600  # it holds everybody's log lines
 _SYNC_EVERY = 32 * 1024 * 1024  # bytes
 _READ = 1024 * 1024  # bytes
-_STREAM_NOT_FOUND = 10059
 _LINES = re.compile(rf"{STREAM}(_[0-9]+)?")
 
 
@@ -56,7 +55,7 @@ async def back_up(
     version = (await connection.once()).connected_server_version
     began = _stamp(clock())
     names = streams or (*BUCKETS, *await lines_in(connection))
-    archives = [await _archive(connection, name, folder) for name in sorted(names, key=_turn)]
+    archives = [await _archive(connection, name, folder) for name in sorted(names, key=_order)]
     backup = Backup(
         began=began,
         ended=_stamp(clock()),
@@ -68,7 +67,7 @@ async def back_up(
     return backup
 
 
-def _turn(stream: str) -> int:
+def _order(stream: str) -> int:
     """Return when a stream is archived: offsets and positions first, then lines, then the numbers of partitions and streams."""
     return {BUCKETS[0]: 0, BUCKETS[1]: 0, BUCKETS[2]: 2}.get(stream, 1)
 
@@ -114,14 +113,12 @@ async def _archive(connection: Connection, stream: str, folder: Folder) -> Archi
 
 
 async def _info(connection: Connection, stream: str) -> Mapping[str, Any]:
-    try:
-        return await connection.api(f"STREAM.INFO.{stream}")
-    except Rejected as error:
-        if error.error != _STREAM_NOT_FOUND:
-            raise
+    info = await described(connection, stream)
+    if info is None:
         raise OperatorError(
             f"there is no stream {stream} at {connection.servers}; choose with --stream"
-        ) from None
+        )
+    return info
 
 
 class _Sink:

@@ -24,7 +24,7 @@ from broker.app.units import format_size
 from broker.backup.archives import BUCKETS
 from broker.backup.directory import Archive
 from broker.backup.preview import RestoreOptions, closed_config, limit_of
-from broker.backup.transfer import read_in
+from broker.backup.transfer import described, read_in
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.descent import marked, opened
 
@@ -44,21 +44,15 @@ logger = logging.getLogger(__name__)
 
 async def present(connection: Connection, streams: Iterable[str]) -> dict[str, Mapping[str, Any]]:
     """Return the descriptions of those streams that exist; raises `Rejected`, `ConnectionLost`."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for name in streams:
-        try:
-            found[name] = await connection.api(f"STREAM.INFO.{name}")
-        except Rejected as error:
-            if error.error != _STREAM_NOT_FOUND:
-                raise
-    return found
+    infos = {name: await described(connection, name) for name in streams}
+    return {name: info for name, info in infos.items() if info is not None}
 
 
 async def restore(
     connection: Connection, folder: Path, archives: Sequence[Archive], options: RestoreOptions
 ) -> None:
     """Put the archives of a checked backup in the place of the streams that exist; raises `OperatorError`."""
-    ordered = sorted(archives, key=_turn)
+    ordered = sorted(archives, key=_order)
     there = await present(connection, [archive.stream for archive in ordered])
     closed = {one.stream: closed_config(one, options, there.get(one.stream)) for one in ordered}
     limits = {one.stream: limit_of(one, there.get(one.stream)) for one in ordered}
@@ -83,14 +77,14 @@ async def restore(
         raise
 
 
-def _turn(archive: Archive) -> int:
+def _order(archive: Archive) -> int:
     """Return when an archive is read in: lines first, so that they are opened last."""
     return {_MARKED: 2}.get(archive.stream, int(archive.stream in BUCKETS))
 
 
 async def _mark(connection: Connection) -> None:
     """Have a broker that is started meanwhile make no stream, which shippers would fill, in the place of one that is to come."""
-    if info := (await present(connection, [_MARKED])).get(_MARKED):
+    if info := await described(connection, _MARKED):
         await connection.api(f"STREAM.UPDATE.{_MARKED}", marked(info["config"]), _PATIENCE)
 
 
@@ -193,8 +187,7 @@ async def _open(
 ) -> None:
     for pause in (*_SETTLING, None):
         try:
-            info = (await present(connection, [stream])).get(stream)
-            if info is not None:
+            if info := await described(connection, stream):
                 config = {**opened(info["config"], archived or info["config"]), **changes}
                 await connection.api(f"STREAM.UPDATE.{stream}", config, _PATIENCE)
         except Rejected as error:

@@ -13,13 +13,25 @@ import nats.errors
 from aiofiles.threadpool.binary import AsyncBufferedReader
 
 from broker.client.answer import answer_of
-from broker.client.connection import Connection, ConnectionLost, RawMessage
+from broker.client.connection import Connection, ConnectionLost, RawMessage, Rejected
 
-__all__ = ["SnapshotFailed", "read_in", "take"]
+__all__ = ["SnapshotFailed", "described", "read_in", "take"]
+
+_STREAM_NOT_FOUND = 10059
 
 _CHUNK, _WINDOW = 128 * 1024, 2 * 1024 * 1024  # bytes: of a chunk, and unacknowledged at a time
 _PATIENCE = 30.0  # seconds without a word from a server that is alive
 _ACTIVATION = 600.0  # seconds that it may take to make a stream of what it has read in
+
+
+async def described(connection: Connection, stream: str) -> Mapping[str, Any] | None:
+    """Return the description of a stream, None where there is none; raises `Rejected`, `ConnectionLost`."""
+    try:
+        return await connection.api(f"STREAM.INFO.{stream}")
+    except Rejected as error:
+        if error.error != _STREAM_NOT_FOUND:
+            raise
+        return None
 
 
 class SnapshotFailed(Exception):

@@ -122,20 +122,20 @@ class BrokerClient(ReceivingClient, SendingClient):
         self._tls_name = access.tls_name or None
         self._wants_tls = access.wants_tls or urlsplit(self._server).scheme == "tls"
 
-    async def open(self, hear: Callable[[Exception], Awaitable[None]], **options: Any) -> None:
+    async def open(self, on_error: Callable[[Exception], Awaitable[None]], **options: Any) -> None:
         """Connect, with what else `Client.connect` takes; raises OSError, TimeoutError or nats-py's errors.
 
-        `hear` is told what goes wrong later.
+        `on_error` is told what goes wrong later.
         """
         failed: list[Exception] = []
 
-        async def listen(error: Exception) -> None:
+        async def note(error: Exception) -> None:
             failed.append(error)
-            await hear(error)
+            await on_error(error)
 
         try:
             await self._open(
-                error_cb=listen, closed_cb=self._ended, disconnected_cb=self._ended, **options
+                error_cb=note, closed_cb=self._ended, disconnected_cb=self._ended, **options
             )
         except BaseException as error:
             secured = self._socket.tls is not None
@@ -181,7 +181,7 @@ class BrokerClient(ReceivingClient, SendingClient):
             self.lost.set_result(None)
 
     @property
-    def is_well(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether something may be asked here."""
         return bool(self.is_connected) and not self.lost.done()
 

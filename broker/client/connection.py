@@ -124,14 +124,14 @@ class Connection:
                 return self._client
             with _kept_cancellations():
                 await self._drop()
-                self._client = await self._pool.enter(self._hear)
+                self._client = await self._pool.connect(self._on_error)
             self._api, self._trust = None, Trust()
             self._denials.reset(self._inboxes.prefix)
             return self._client
 
     def is_on(self, client: BrokerClient) -> bool:
         """Whether this client is the present one and lives: what was subscribed on it is still heard."""
-        return client is self._client and client.is_well and not self._denials.is_deaf
+        return client is self._client and client.is_usable and not self._denials.is_deaf
 
     def judge(self, seconds: float, error: ConnectionLost | Rejected | None) -> None:
         """Take note of how a question to the stream, or its like, ended after so many seconds.
@@ -146,7 +146,7 @@ class Connection:
             logger.debug("leaving %s: nothing comes of what it is asked", client.address)
             client.leave()
 
-    async def _hear(self, error: Exception) -> None:
+    async def _on_error(self, error: Exception) -> None:
         logger.debug("nats: %s", error)
         self._denials.hear(str(error))
 
@@ -280,7 +280,7 @@ class Connection:
     ) -> None:
         """Hand a message to the present client; raises `ConnectionLost` when there is none to take it."""
         client = self._client
-        if client is None or not client.is_well:
+        if client is None or not client.is_usable:
             raise ConnectionLost("not connected")
         with _translated():
             await client.publish(

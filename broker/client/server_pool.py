@@ -39,7 +39,7 @@ class ServerPool:
     """The servers of one broker, and who asks to be let in there."""
 
     def __init__(self, servers: Sequence[str], name: str, inboxes: Inboxes, access: Access) -> None:
-        """Remember them; no file is read before the first `enter`."""
+        """Remember them; no file is read before the first `connect`."""
         self._servers = list(servers)
         self._name = name
         self._inboxes = inboxes
@@ -57,10 +57,10 @@ class ServerPool:
         """Whether there is another server to go to."""
         return len(set(self._servers)) > 1
 
-    async def enter(self, hear: Callable[[Exception], Awaitable[None]]) -> BrokerClient:
+    async def connect(self, on_error: Callable[[Exception], Awaitable[None]]) -> BrokerClient:
         """Return a client of the first server that lets us in, the one that did before being the last to be asked.
 
-        `hear` is told what goes wrong later. Raises `BrokerAway` with what kept us out of each server, or
+        `on_error` is told what goes wrong later. Raises `BrokerAway` with what kept us out of each server, or
         ConfigurationError for files that cannot be read.
         """
         credentials = await asyncio.to_thread(read_credentials, self._access)
@@ -72,7 +72,7 @@ class ServerPool:
         for server, patience in attempts(order, self._last, slow):
             client = BrokerClient(server, self._access, credentials, patience)
             try:
-                await client.open(hear, name=self._name, inbox_prefix=self._inboxes.prefix)
+                await client.open(on_error, name=self._name, inbox_prefix=self._inboxes.prefix)
             except (OSError, nats.errors.Error, TimeoutError) as error:
                 failures[server] = _failure_of(error, server, self._access)
                 if isinstance(error, TimeoutError | nats.errors.TimeoutError):

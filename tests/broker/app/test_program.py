@@ -3,7 +3,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import click
@@ -103,18 +102,15 @@ class Tidied:
 def command():
     Tidied()
     Tidied()
-    time.sleep(30)
+    time.sleep(600)
 
 run(command, [])
 """
-    began = time.monotonic()
-
     ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
     )
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-    assert time.monotonic() - began < 15
 
 
 def test_with_json_the_last_word_is_an_object_too_and_so_is_a_defect() -> None:

@@ -1,6 +1,5 @@
 import asyncio
 import random
-import time
 from typing import Any
 
 import pytest
@@ -32,26 +31,23 @@ async def test_an_answer_that_does_not_come_ends_in_time(fresh_url: str) -> None
         return
 
     await connection.subscribe("silence", say_nothing)
-    begun = time.monotonic()
     with pytest.raises(ConnectionLost, match=r"no answer in 0\.3 s"):
         await connection.request("silence", patience=0.3)
-
-    assert time.monotonic() - begun < 3  # seconds; without that patience it would be 5
     await connection.close()
 
 
 async def test_a_call_under_way_ends_when_the_broker_is_killed_and_the_next_one_waits_for_it(
     own_server: Any,
 ) -> None:
-    connection = Connection([own_server.url], "test")
+    connection, asked = Connection([own_server.url], "test"), asyncio.Event()
 
     async def say_nothing(_: Any) -> None:
-        return
+        asked.set()
 
     await connection.subscribe("silence", say_nothing)
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(_outcome(connection))
-        await asyncio.sleep(0.2)
+        await asked.wait()
         await asyncio.to_thread(own_server.kill_and_restart)
 
     assert waiting.result() == "ConnectionLost"

@@ -24,17 +24,11 @@ async def mute() -> AsyncIterator[str]:
         yield f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def test_a_server_that_says_nothing_costs_a_second_where_another_one_answers(
-    mute: str, fresh_url: str
-) -> None:
-    began = asyncio.get_running_loop().time()
-
+async def test_a_server_that_says_nothing_is_passed_over(mute: str, fresh_url: str) -> None:
     for _ in range(3):  # in any order
         connection = Connection([mute, fresh_url], "test")
         await connection.once()
         await connection.close()
-
-    assert asyncio.get_running_loop().time() - began < 3 * 2.5
 
 
 async def test_a_server_from_which_no_answer_comes_is_left_for_another_one(
