@@ -32,8 +32,8 @@ from shipper.settings import ShipperSettings, reload
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import PATH, Spool
 from shipper.status.live import status_socket
-from shipper.status.meter import Meter
-from shipper.status.report import View
+from shipper.status.meter import AgentMeter
+from shipper.status.report import AgentView
 from shipper.tail.follower import Follower
 from shipper.tail.paths import Selection
 
@@ -83,12 +83,12 @@ class Agent:
         self._host = host
         self._clock = clock
         self._options = options
-        self._meter = Meter(clock)
+        self._meter = AgentMeter(clock)
         self._sessions = Sessions(settings, host, clock)
         connection, waiting = self._sessions.connection, self._sessions.waiting
         self._keeper = Keeper(self._sessions.snapshots, waiting, clock)
         config = self._sessions.config
-        self._view = View(host, connection, waiting, config, self._meter, clock)
+        self._view = AgentView(host, connection, waiting, config, self._meter, clock)
         self._ending = Shutdown(Exit.FAILED if settings.once else Exit.DONE)
         self._follower: Follower | None = None
         self._spool: Spool | None = None
@@ -115,9 +115,9 @@ class Agent:
 
     def _background(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
-            from shipper.status.metrics import Metrics  # a library that nobody else needs
+            from shipper.status.metrics import AgentMetrics  # a library that nobody else needs
 
-            pages = {"/metrics": Metrics(self._view).page, "/healthz": self._health}
+            pages = {"/metrics": AgentMetrics(self._view).page, "/healthz": self._health}
             yield PageServer(address, pages)
         yield status_socket(self._host, self._view.report)
 

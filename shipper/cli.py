@@ -78,13 +78,13 @@ def _check(context: click.Context, /, **options: Any) -> int:
     """Check the configuration, the broker and the files, and say what would be followed; changes nothing."""
     import asyncio
 
-    from shipper.status.check import Level, check
+    from shipper.status.check import CheckLevel, check
 
     settings = _settings(_merged(context, options))
     findings = asyncio.run(check(settings, _host(settings)))
     for finding in findings:
         click.echo(str(finding))
-    return Exit.FAILED if any(one.level is Level.BAD for one in findings) else Exit.DONE
+    return Exit.FAILED if any(one.level is CheckLevel.BAD for one in findings) else Exit.DONE
 
 
 def _merged(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,6 @@ __all__ = ["Goals", "require_files"]
 
 _SCANS = 5
 _ROTATING = 0.5  # seconds in which a file that is renamed is made anew
-_AGAIN = "start it again to go on"
 logger = logging.getLogger(__name__)
 
 
@@ -51,12 +50,11 @@ class Goals:
             more = f" (and {len(troubles) - 1} more)" if len(troubles) > 1 else ""
             raise OperatorError(f"{first.path}: {first.text}{more}; check --file")
         missed = [s.path for s in states if s.offset + s.held < self._sizes.get(s.file, 0)]
-        if missed and not self.scans_left:
+        if (missed and not self.scans_left) or not follower.is_oriented:
+            what = missed[0] if missed else "files"
             raise OperatorError(
-                f"{missed[0]}: was moved again and again, and is not read; {_AGAIN}"
+                f"{what} rotated again and again, and not read; start it again to go on"
             )
-        if not follower.is_oriented:
-            raise OperatorError(f"files were rotated again and again, and are not read; {_AGAIN}")
 
 
 def require_files(selection: Selection, patience: float = _ROTATING) -> None:

@@ -17,7 +17,7 @@ from shipper.line_filter import LineFilter, Rules
 from shipper.once import Goals
 from shipper.publish.rounds import NEARBY_SIZE, Round, cut, make, next_size
 from shipper.settings import Compression
-from shipper.status.meter import Meter
+from shipper.status.meter import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice, announce
 from shipper.tail.reader import Block
@@ -72,7 +72,7 @@ class Shipping:
         positions: Positions,
         options: LoopOptions,
         stopping: asyncio.Event,
-        meter: Meter,
+        meter: AgentMeter,
     ) -> None:
         """Begin at `positions`; `publish` returns the sequence of a stored round.
 

@@ -16,7 +16,7 @@ from broker.wire.positions import Covered, Positions
 from broker.wire.subjects import InvalidSubject, Subject
 from shipper.publish.messages import HostMessages
 from shipper.publish.snapshots import Snapshots
-from shipper.publish.stored import AgentId, Stored, fenced_by
+from shipper.publish.stored import AgentId, HostMessage, fenced_by
 from shipper.publish.waiting import Waiting
 
 __all__ = ["Claimant", "Ownership"]
@@ -174,7 +174,7 @@ class Claimant:
         return Covered(end, str(agent))
 
     def _strongest_before(
-        self, agent: AgentId, others: Iterable[Stored], began: int = 0
+        self, agent: AgentId, others: Iterable[HostMessage], began: int = 0
     ) -> AgentId | None:
         """Return the newest of the newer agents, which were there before and had clocks that ran ahead; None where none was.
 
@@ -186,14 +186,14 @@ class Claimant:
                 raise fenced_by(other.agent, other.subject)
         return max((other.agent for other in newer if other.agent is not None), default=None)
 
-    def _is_later(self, other: Stored, began: int) -> bool:
+    def _is_later(self, other: HostMessage, began: int) -> bool:
         if self._is_open:
             return True
         if other.stream == self._stream:
             return other.sequence > self._first
         return other.stored_at > began
 
-    def _name(self, subject: Subject, others: Iterable[Stored]) -> None:
+    def _name(self, subject: Subject, others: Iterable[HostMessage]) -> None:
         """Say who wrote to the host's subjects, for which the session before was lost; a plain client once."""
         for other in others:
             if other.agent is not None:
@@ -223,12 +223,12 @@ def _require_read(positions: Positions, ends: Mapping[str, Covered]) -> None:
             raise ConnectionLost(f"stream {stream} did not give back all of the own lines")
 
 
-def _is_covered(message: Stored, known: Positions) -> bool:
+def _is_covered(message: HostMessage, known: Positions) -> bool:
     covered = known.covered(message.stream)
     return covered is not None and message.sequence <= covered.sequence
 
 
-def _subject_of(head: Stored) -> Subject | None:
+def _subject_of(head: HostMessage) -> Subject | None:
     try:
         return Subject.parse(head.subject)
     except InvalidSubject:

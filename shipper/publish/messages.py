@@ -27,7 +27,7 @@ from broker.wire.message import (
 from broker.wire.positions import Covered, Positions
 from broker.wire.streams import stream_names, stream_of
 from broker.wire.subjects import Subject, host_filter, registry_consumer
-from shipper.publish.stored import AgentId, Rebuilt, Stored
+from shipper.publish.stored import AgentId, HostMessage, Rebuilt
 
 __all__ = ["HostMessages"]
 
@@ -53,7 +53,7 @@ class HostMessages:
         self._filter = host_filter(host)
         self._consumer = registry_consumer(host)
 
-    async def newest(self, subject: Subject) -> Stored | None:
+    async def newest(self, subject: Subject) -> HostMessage | None:
         """Return the last message of a subject, None when there is none (any more)."""
         return await self._last(self.stream_of(subject), str(subject))
 
@@ -61,13 +61,13 @@ class HostMessages:
         """Return the stream that a subject is in."""
         return stream_of(subject.partition, self.streams)
 
-    async def _last(self, stream: str, subjects: str) -> Stored | None:
+    async def _last(self, stream: str, subjects: str) -> HostMessage | None:
         answer = await self._connection.call(f"DIRECT.GET.{stream}.{subjects}")
         headers = answer.headers or {}
         if "Nats-Sequence" not in headers and headers.get("Status") == _NO_MESSAGE:
             return None
         subject = headers.get("Nats-Subject", subjects)
-        return Stored(int(headers["Nats-Sequence"]), _origin_of(answer), subject, stream)
+        return HostMessage(int(headers["Nats-Sequence"]), _origin_of(answer), subject, stream)
 
     async def claim(
         self,
@@ -86,7 +86,7 @@ class HostMessages:
         headers = encode_origin(Origin(str(agent), now, follows=follows, moved=moved))
         return stored_at(await self._connection.ask(str(subject), b"", headers))
 
-    def since(self, first: int, stream: str) -> AsyncIterator[list[Stored]]:
+    def since(self, first: int, stream: str) -> AsyncIterator[list[HostMessage]]:
         """Yield all messages of a stream from sequence `first` on, oldest first, in pages.
 
         What came counts only if nothing is raised.
@@ -94,9 +94,9 @@ class HostMessages:
         start = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, first)}
         return self._read(stream, start)
 
-    async def heads(self) -> list[Stored]:
+    async def heads(self) -> list[HostMessage]:
         """Return the last message of each subject, in whatever stream it is."""
-        found: list[Stored] = []
+        found: list[HostMessage] = []
         for stream in await self._where():
             async for page in self._read(stream, {"deliver_policy": "last_per_subject"}):
                 found += page
@@ -137,7 +137,9 @@ class HostMessages:
             rebuilt.take(page)
         return found
 
-    async def _read(self, stream: str, start: Mapping[str, Any]) -> AsyncIterator[list[Stored]]:
+    async def _read(
+        self, stream: str, start: Mapping[str, Any]
+    ) -> AsyncIterator[list[HostMessage]]:
         config = {**self._config(), **start, "description": secrets.token_hex(8)}
         made = (await self._take(stream, config))["created"]
         count, is_last = 0, False
@@ -207,7 +209,7 @@ class HostMessages:
     def _removal(self, stream: str) -> str:
         return f"CONSUMER.DELETE.{stream}.{self._consumer}"
 
-    async def _pull(self, stream: str) -> list[Stored]:
+    async def _pull(self, stream: str) -> list[HostMessage]:
         answers: asyncio.Queue[Message] = asyncio.Queue()
         subject = self._connection.api_now(f"CONSUMER.MSG.NEXT.{stream}.{self._consumer}")
         inbox = self._connection.new_inbox()
@@ -222,8 +224,8 @@ class HostMessages:
                 await subscription.unsubscribe()
 
 
-async def _collect(stream: str, answers: "asyncio.Queue[Message]") -> list[Stored]:
-    page: list[Stored] = []
+async def _collect(stream: str, answers: "asyncio.Queue[Message]") -> list[HostMessage]:
+    page: list[HostMessage] = []
     while len(page) < _PAGE:
         message = await answers.get()
         if not message.reply:  # the broker's own word; a stranger's message may have any header
@@ -235,7 +237,9 @@ async def _collect(stream: str, answers: "asyncio.Queue[Message]") -> list[Store
         if delivery is None:
             raise ConnectionLost("a message came that no consumer has delivered")
         origin = _origin_of(message)
-        page.append(Stored(delivery.sequence, origin, message.subject, stream, delivery.stored_at))
+        page.append(
+            HostMessage(delivery.sequence, origin, message.subject, stream, delivery.stored_at)
+        )
     return page
 
 

@@ -8,7 +8,7 @@ from broker.app.exits import FencedError
 from broker.wire.message import Origin
 from broker.wire.positions import Covered, Positions
 
-__all__ = ["AgentId", "Rebuilt", "Stored", "fenced_by"]
+__all__ = ["AgentId", "HostMessage", "Rebuilt", "fenced_by"]
 
 _FORM = re.compile(r"([0-9]{1,15})-([0-9a-f]{8})")
 
@@ -36,7 +36,7 @@ class AgentId:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class HostMessage:
     """A message of the host as the stream has it; `origin` is None where another client wrote it."""
 
     sequence: int
@@ -76,11 +76,11 @@ class Rebuilt:
         """Begin at the positions that are known."""
         self.positions = known
         self.last: dict[str, int] = {}
-        self.others: dict[str, Stored] = {}
+        self.others: dict[str, HostMessage] = {}
         self.began = 0
         self._agent = agent
 
-    def take(self, page: Sequence[Stored]) -> None:
+    def take(self, page: Sequence[HostMessage]) -> None:
         """Go on behind messages that follow those that were taken of their stream."""
         ours = [message for message in page if message.origin is not None]
         if ours:

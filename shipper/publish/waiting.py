@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from broker.client.connection import ConnectionLost, Denied, Rejected
 from broker.wire.subjects import inbox_of
 
-__all__ = ["Cause", "Waiting", "reason_of", "wrong_credential"]
+__all__ = ["RetryCause", "Waiting", "reason_of", "wrong_credential"]
 
 
 def wrong_credential(
@@ -50,7 +50,7 @@ Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 
-class Cause(Enum):
+class RetryCause(Enum):
     """Why something is tried again, for counting: few words that stay, where reasons are sentences."""
 
     LOST = "lost"
@@ -86,7 +86,7 @@ class Waiting:
         """Wait for nothing; `explain` says what a refusal means to the person who reads the log."""
         self.reason = ""
         self.since: float | None = None
-        self.retries: Counter[Cause] = Counter()
+        self.retries: Counter[RetryCause] = Counter()
         self._pause = _FIRST_PAUSE
         self._explain = explain
 
@@ -107,21 +107,21 @@ class Waiting:
         """Say why the broker refused something, and wait, as `pause` does."""
         await self.pause(self._explain(error), _cause_of(error))
 
-    async def pause(self, reason: str, cause: Cause = Cause.LOST) -> None:
+    async def pause(self, reason: str, cause: RetryCause = RetryCause.LOST) -> None:
         """Say `reason` unless it was the last thing said, and wait; longer each time, at most 5 s.
 
         That nobody listens is no news the first time: so it is for a moment when a broker reads its accounts again. Where
         a leader may be missing that others are about to elect, no pause is long at first.
         """
         now = asyncio.get_running_loop().time()
-        if cause is not Cause.MISSING or self.since is not None:
+        if cause is not RetryCause.MISSING or self.since is not None:
             if reason != self.reason:
                 logger.warning("waiting: %s", reason)
             self.reason = reason
         if self.since is None:
             self.since = now
         self.retries[cause] += 1
-        is_short = cause in {Cause.LOST, Cause.MISSING} and now - self.since < _ELECTION
+        is_short = cause in {RetryCause.LOST, RetryCause.MISSING} and now - self.since < _ELECTION
         pause = min(self._pause, _SHORT_PAUSE) if is_short else self._pause
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
         self._pause = min(self._pause * 2, _LONGEST_PAUSE)
@@ -133,8 +133,8 @@ class Waiting:
         self.reason, self.since, self._pause = "", None, _FIRST_PAUSE
 
 
-def _cause_of(error: Rejected) -> Cause:
+def _cause_of(error: Rejected) -> RetryCause:
     """Return what a refusal is counted as."""
     if error.error in _FULL:
-        return Cause.FULL
-    return Cause.MISSING if error.is_leaderless else Cause.REFUSED
+        return RetryCause.FULL
+    return RetryCause.MISSING if error.is_leaderless else RetryCause.REFUSED

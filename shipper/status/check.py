@@ -20,10 +20,10 @@ from shipper.tail.notices import NoticeKind
 from shipper.tail.paths import Selection
 from shipper.tail.scan import FileEntry, scan
 
-__all__ = ["Finding", "Level", "check", "check_files"]
+__all__ = ["CheckLevel", "CheckResult", "check", "check_files"]
 
 
-class Level(Enum):
+class CheckLevel(Enum):
     """What a finding means for the agent; the values are what a line begins with."""
 
     FINE = "ok "
@@ -32,10 +32,10 @@ class Level(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One line of the report."""
 
-    level: Level
+    level: CheckLevel
     text: str
 
     def __str__(self) -> str:
@@ -43,13 +43,13 @@ class Finding:
         return f"{self.level.value} {printable(self.text)}"
 
 
-async def check(settings: ShipperSettings, host: str) -> list[Finding]:
+async def check(settings: ShipperSettings, host: str) -> list[CheckResult]:
     """Check files and broker; publishes nothing."""
     files = [] if settings.file == (PATH,) else check_files(settings.selection, time.time_ns())
     return [*files, *await _check_broker(settings, host)]
 
 
-def check_files(selection: Selection, now: int) -> Iterator[Finding]:
+def check_files(selection: Selection, now: int) -> Iterator[CheckResult]:
     """Say of each file that is selected whether it would be followed, and why not; `now` is nanoseconds since the epoch."""
     shown = scan(selection, ())
     paths = {entry.path for entry in shown.entries}
@@ -58,35 +58,35 @@ def check_files(selection: Selection, now: int) -> Iterator[Finding]:
             yield _check_file(entry, selection, now)
     for entry in scan(replace(selection, excluded=()), ()).entries:
         if entry.wanted and entry.path not in paths:
-            yield Finding(Level.LEFT_OUT, f"{entry.path}: left out by --exclude")
+            yield CheckResult(CheckLevel.LEFT_OUT, f"{entry.path}: left out by --exclude")
     for trouble in shown.troubles:
-        level = Level.LEFT_OUT if trouble.kind is NoticeKind.REFUSED else Level.BAD
-        yield Finding(level, f"{trouble.path}: {trouble.text}")
+        level = CheckLevel.LEFT_OUT if trouble.kind is NoticeKind.REFUSED else CheckLevel.BAD
+        yield CheckResult(level, f"{trouble.path}: {trouble.text}")
 
 
-def _check_file(entry: FileEntry, selection: Selection, now: int) -> Finding:
+def _check_file(entry: FileEntry, selection: Selection, now: int) -> CheckResult:
     if not os.access(entry.path, os.R_OK):
-        return Finding(Level.BAD, f"{entry.path}: cannot be read; check its permissions")
+        return CheckResult(CheckLevel.BAD, f"{entry.path}: cannot be read; check its permissions")
     if selection.is_too_old(entry.modified, now):
         text = "not written for longer than --ignore-older, unless it was followed before"
-        return Finding(Level.LEFT_OUT, f"{entry.path}: {text}")
-    return Finding(Level.FINE, f"{entry.path}: {entry.size} bytes")
+        return CheckResult(CheckLevel.LEFT_OUT, f"{entry.path}: {text}")
+    return CheckResult(CheckLevel.FINE, f"{entry.path}: {entry.size} bytes")
 
 
-async def _check_broker(settings: ShipperSettings, host: str) -> list[Finding]:
+async def _check_broker(settings: ShipperSettings, host: str) -> list[CheckResult]:
     try:
         async with connected(settings, host) as connection:
             layout = await require_layout(connection)
             subject = Subject.for_host(host, layout.partitions)
             stream = layout.stream_of(subject.partition)
             place = f"stream {stream}, {subject} of {layout.partitions} partitions"
-            reached = Finding(Level.FINE, f"broker at {connection.servers}: {place}")
+            reached = CheckResult(CheckLevel.FINE, f"broker at {connection.servers}: {place}")
             return [reached, *await _check_rights(connection, stream, subject)]
     except (OperatorError, ValueError) as error:
-        return [Finding(Level.BAD, str(error))]
+        return [CheckResult(CheckLevel.BAD, str(error))]
 
 
-async def _check_rights(connection: Connection, stream: str, subject: Subject) -> list[Finding]:
+async def _check_rights(connection: Connection, stream: str, subject: Subject) -> list[CheckResult]:
     consumer = f"{registry_consumer(subject.host)}.{host_filter(subject.host)}"
     creation = await connection.api_subject(f"CONSUMER.CREATE.{stream}.{consumer}")
     try:
@@ -94,10 +94,10 @@ async def _check_rights(connection: Connection, stream: str, subject: Subject) -
         permissions = answer["data"].get("permissions")
     except (Rejected, ConnectionLost, ValueError, KeyError):
         text = "the server does not tell what this user may do; that shows at the start"
-        return [Finding(Level.FINE, text)]
+        return [CheckResult(CheckLevel.FINE, text)]
     denied = [
-        Finding(Level.BAD, f"this user may not publish to {needed}; see its permissions")
+        CheckResult(CheckLevel.BAD, f"this user may not publish to {needed}; see its permissions")
         for needed in (str(subject), creation)
         if not may_publish(permissions, needed)
     ]
-    return denied or [Finding(Level.FINE, f"this user may publish to {subject}")]
+    return denied or [CheckResult(CheckLevel.FINE, f"this user may publish to {subject}")]

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from shipper.publish.rounds import Round
 from shipper.tail.notices import Notice, NoticeKind
 
-__all__ = ["Meter"]
+__all__ = ["AgentMeter"]
 
 _SECOND = 1_000_000_000
 _CAUSES = {NoticeKind.GONE: "deleted"}
 
 
-class Meter:
+class AgentMeter:
     """The counters of one run of the shipper, over all its sessions; `clock` is nanoseconds since the epoch.
 
     `observe` is told the seconds from reading the oldest block of a round to its acknowledgement.

@@ -18,10 +18,10 @@ from prometheus_client.core import (
 
 from broker.app.pages import metrics_page
 from broker.app.printable import printable
-from shipper.publish.waiting import Cause
-from shipper.status.report import HostReport, View
+from shipper.publish.waiting import RetryCause
+from shipper.status.report import AgentView, HostReport
 
-__all__ = ["FILES_SHOWN", "Metrics"]
+__all__ = ["FILES_SHOWN", "AgentMetrics"]
 
 FILES_SHOWN = 100
 """The most files that have a series of their own: those that are furthest behind. Ten thousand would cost the scraper more than the shipper."""
@@ -31,10 +31,10 @@ _LOSSES = ("deleted", "truncated")
 _SECOND = 1_000_000_000
 
 
-class Metrics:
+class AgentMetrics:
     """The metrics of the agent that a view shows."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: AgentView) -> None:
         """Prepare `page`, which returns the page of `/metrics`."""
         self._view = view
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -57,7 +57,7 @@ class Metrics:
             ("rounds", "Rounds that are acknowledged.", meter.rounds),
         ):
             yield CounterMetricFamily(f"logshipper_{name}", text, value)
-        retries = {cause.value: waiting.retries[cause] for cause in Cause}
+        retries = {cause.value: waiting.retries[cause] for cause in RetryCause}
         yield _by_reason("retries", "What was tried again, by reason.", retries)
         lost = {**dict.fromkeys(_LOSSES, 0), **meter.lost}
         yield _by_reason(

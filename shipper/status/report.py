@@ -19,7 +19,7 @@ from shipper.publish.config import BrokerConfig
 from shipper.publish.waiting import Waiting
 from shipper.shipping import Shipping
 from shipper.spool import PATH, Spool
-from shipper.status.meter import Meter
+from shipper.status.meter import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import rfc3339
 from shipper.tail.tailer import FileState, Stage
@@ -27,7 +27,7 @@ from shipper.tail.tailer import FileState, Stage
 if TYPE_CHECKING:
     from shipper.session import Session
 
-__all__ = ["FileReport", "HostReport", "Trouble", "View", "reason_for"]
+__all__ = ["AgentView", "FileStatus", "HostReport", "Trouble", "reason_for"]
 
 _LONG = 60.0  # seconds
 _SECOND = 1_000_000_000
@@ -37,7 +37,7 @@ Number = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
-class FileReport:
+class FileStatus:
     """A file; `position_bytes` is the next byte that is not acknowledged, `reason` why the position does not move, if so.
 
     `oldest_unshipped_seconds` is how long the agent has known of the oldest line that is not acknowledged.
@@ -75,7 +75,7 @@ class HostReport:
     agent: str
     sequence: Count
     running: bool
-    files: tuple[FileReport, ...]
+    files: tuple[FileStatus, ...]
     broker: str = ""
     saved: str | None = None
     pid: int | None = None
@@ -141,7 +141,7 @@ def reason_for(state: FileState, position: int, obstacle: str) -> str:
     return obstacle if behind else ""
 
 
-class View:
+class AgentView:
     """Makes the report of one agent; `session`, `source` and `shipping` are None while it starts.
 
     `spool` is None where standard input is not read.
@@ -153,7 +153,7 @@ class View:
         connection: Connection,
         waiting: Waiting,
         config: BrokerConfig,
-        meter: Meter,
+        meter: AgentMeter,
         clock: Callable[[], int],
     ) -> None:
         """Remember the parts that are there from the start on; `clock` is nanoseconds since the epoch."""
@@ -267,12 +267,12 @@ class View:
         since = self.shipping.reading_since if self.shipping else None
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
-    def _file(self, state: FileState, read: int | None) -> FileReport:
+    def _file(self, state: FileState, read: int | None) -> FileStatus:
         if self.spool:
             state = replace(state, size=state.size + self.spool.ahead)
         position = self.shipping.position(state.file) if self.shipping else 0
         known = [since for since in (state.since, read) if since is not None]
-        return FileReport(
+        return FileStatus(
             path=state.path,
             file=state.file,
             state=state.stage.value,

@@ -18,7 +18,7 @@ from broker.wire.streams import POSITIONS_BUCKET, positions_key
 from shipper.publish.messages import HostMessages
 from shipper.session import connection_for, reasons_for
 from shipper.settings import ShipperSettings
-from shipper.status.report import FileReport, HostReport
+from shipper.status.report import FileStatus, HostReport
 from shipper.tail.notices import rfc3339
 
 __all__ = ["connected", "render", "render_json", "stored"]
@@ -73,14 +73,14 @@ async def _stored(connection: Connection, host: str) -> HostReport:
     )
 
 
-def _file(cursor: Cursor) -> FileReport:
+def _file(cursor: Cursor) -> FileStatus:
     size = None
     try:
         found = os.stat(cursor.path)  # noqa: PTH116 - a path of any bytes, as it was followed
         size = found.st_size if found.st_ino == cursor.identity.inode else None
     except OSError:
         pass  # deleted, or not ours to see: the position is shown all the same
-    return FileReport(
+    return FileStatus(
         path=cursor.path,
         file=cursor.file,
         state="gone" if size is None else "saved",
@@ -130,7 +130,7 @@ def _head(host: HostReport) -> list[str]:
     return head
 
 
-def _row(file: FileReport, host: HostReport) -> tuple[str, ...]:
+def _row(file: FileStatus, host: HostReport) -> tuple[str, ...]:
     # what all files wait for is in the head
     is_said = file.reason in {host.waiting_for, host.paused}
     reason = "" if is_said or not host.running else file.reason

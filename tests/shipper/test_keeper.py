@@ -15,7 +15,7 @@ from shipper.publish.snapshots import Snapshots
 from shipper.publish.waiting import Waiting
 from shipper.session import Keeper
 from shipper.shipping import LoopOptions, Shipping
-from shipper.status.meter import Meter
+from shipper.status.meter import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice
 from shipper.tail.paths import Selection
@@ -56,7 +56,7 @@ def shipping(source: Follower, positions: Positions) -> Shipping:
         return 1
 
     return Shipping(
-        source, "1-aaaaaaaa", publish, positions, OPTIONS, asyncio.Event(), Meter(time.time_ns)
+        source, "1-aaaaaaaa", publish, positions, OPTIONS, asyncio.Event(), AgentMeter(time.time_ns)
     )
 
 

@@ -17,7 +17,7 @@ from broker.wire.message import decode_payload
 from broker.wire.positions import Positions
 from shipper.publish.rounds import Round
 from shipper.shipping import LoopOptions, Shipping
-from shipper.status.meter import Meter
+from shipper.status.meter import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice
 from shipper.tail.paths import Selection
@@ -35,7 +35,7 @@ async def ship_once(follower: Follower) -> bytes:
 
     options = LoopOptions(1 << 20, "none", once=True)
     shipping = Shipping(
-        follower, AGENT, publish, Positions(), options, asyncio.Event(), Meter(time.time_ns)
+        follower, AGENT, publish, Positions(), options, asyncio.Event(), AgentMeter(time.time_ns)
     )
     async with asyncio.TaskGroup() as group:
         await shipping.run(group)
@@ -211,7 +211,7 @@ async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
 
     options = LoopOptions(1 << 20, "auto", once, scan_after=0.01, scan_every=0.01)
     shipping = Shipping(
-        backlog, AGENT, publish, Positions(), options, stopping, Meter(time.time_ns)
+        backlog, AGENT, publish, Positions(), options, stopping, AgentMeter(time.time_ns)
     )
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))

@@ -19,7 +19,7 @@ from shipper.publish.rounds import Round
 from shipper.settings import ShipperSettings, reload
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import Spool
-from shipper.status.meter import Meter
+from shipper.status.meter import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.paths import Selection
 
@@ -109,7 +109,7 @@ class Agent:
         follower = Follower(
             Selection(()), known.files.values(), new_id=lambda: "?", clock=time.time_ns
         )
-        meter = Meter(time.time_ns)
+        meter = AgentMeter(time.time_ns)
         shipping = Shipping(follower, "1-a", self._publish, known, self._options, stopping, meter)
         async with self.spool(descriptor) as spool:
             try:

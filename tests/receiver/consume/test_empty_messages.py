@@ -16,7 +16,7 @@ from receiver.consume.wake import Wake
 from receiver.source.ranges import Range
 from receiver.source.reading import read
 from shipper.publish.messages import HostMessages
-from shipper.publish.stored import Stored
+from shipper.publish.stored import HostMessage
 from tests import secured
 from tests.receiver.partition import Partition
 
@@ -121,4 +121,4 @@ async def test_a_shipper_reads_its_messages_back_among_empty_ones(
         await connection.close()
 
     assert [message.sequence for message in found] == [first, first + 1, last]
-    assert newest == Stored(last, None, "logs.p0.web01", "LOGS")
+    assert newest == HostMessage(last, None, "logs.p0.web01", "LOGS")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Processes, wait_until
-from shipper.status.check import Level, check_files
+from shipper.status.check import CheckLevel, check_files
 from shipper.tail.paths import Selection
 from tests.shipper.children import run_child
 
@@ -93,13 +93,13 @@ def test_files_are_left_out_for_a_reason_that_is_named(tmp_path: Path) -> None:
 
     found = {finding.text: finding.level for finding in check_files(selection, now)}
 
-    assert found[f"{tmp_path}/a.log: 5 bytes"] is Level.FINE
-    assert found[f"{tmp_path}/secret.log: left out by --exclude"] is Level.LEFT_OUT
-    assert found[f"{tmp_path}/missing: is not there yet"] is Level.BAD
+    assert found[f"{tmp_path}/a.log: 5 bytes"] is CheckLevel.FINE
+    assert found[f"{tmp_path}/secret.log: left out by --exclude"] is CheckLevel.LEFT_OUT
+    assert found[f"{tmp_path}/missing: is not there yet"] is CheckLevel.BAD
     (old,) = [text for text in found if "--ignore-older" in text]
-    assert (old.split(":")[0], found[old]) == (f"{tmp_path}/old.log", Level.LEFT_OUT)
+    assert (old.split(":")[0], found[old]) == (f"{tmp_path}/old.log", CheckLevel.LEFT_OUT)
     (pipe,) = [text for text in found if "pipe.log" in text]
-    assert found[pipe] is Level.LEFT_OUT
+    assert found[pipe] is CheckLevel.LEFT_OUT
 
 
 def test_what_permissions_forbid_is_named(open_folder: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from bench.processes import Process, Processes, wait_until
 from broker.wire.subjects import own_token
 from shipper.status.live import Answers, ask, status_socket
-from shipper.status.report import FileReport, HostReport, Trouble, reason_for
+from shipper.status.report import FileStatus, HostReport, Trouble, reason_for
 from shipper.status.show import render
 from shipper.tail.tailer import FileState, Stage
 from tests.shipper.children import run_child
@@ -27,7 +27,7 @@ def report(agent: str = "1-aaaaaaaa", files: int = 1) -> HostReport:
         sequence=7,
         running=True,
         files=tuple(
-            FileReport(f"/log/{n}\x1b.log", f"f{n}", "following", "", 4096 + n, 4096, n)
+            FileStatus(f"/log/{n}\x1b.log", f"f{n}", "following", "", 4096 + n, 4096, n)
             for n in range(files)
         ),
         pid=os.getpid(),

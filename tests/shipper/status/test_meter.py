@@ -1,7 +1,7 @@
 from collections.abc import Callable
 
 from shipper.publish.rounds import Round
-from shipper.status.meter import Meter
+from shipper.status.meter import AgentMeter
 from shipper.tail.notices import Notice, NoticeKind
 
 SECOND = 1_000_000_000
@@ -17,7 +17,7 @@ class Clock:
 
 
 def test_what_is_not_acknowledged_is_known_by_when_it_was_read(make_round: Make) -> None:
-    meter = Meter(Clock())
+    meter = AgentMeter(Clock())
     first, second = make_round("a", 0, b"a\n"), make_round("a", 2, b"b\n")
 
     meter.gathered([first, second])
@@ -31,7 +31,7 @@ def test_what_is_not_acknowledged_is_known_by_when_it_was_read(make_round: Make)
 
 
 def test_lost_bytes_are_counted_by_what_became_of_them() -> None:
-    meter = Meter(Clock())
+    meter = AgentMeter(Clock())
 
     meter.noticed(
         [

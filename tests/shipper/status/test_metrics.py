@@ -20,9 +20,9 @@ from broker.wire.positions import Positions
 from shipper.publish.config import BrokerConfig
 from shipper.publish.waiting import Waiting
 from shipper.status.live import ask
-from shipper.status.meter import Meter
-from shipper.status.metrics import FILES_SHOWN, Metrics
-from shipper.status.report import FileReport, HostReport, View
+from shipper.status.meter import AgentMeter
+from shipper.status.metrics import FILES_SHOWN, AgentMetrics
+from shipper.status.report import AgentView, FileStatus, HostReport
 from shipper.tail.notices import Notice, NoticeKind
 from tests.shipper.logs import Ship
 
@@ -115,13 +115,13 @@ def test_an_address_in_use_is_a_configuration_error(ship: Ship, tmp_path: Path) 
     assert said.count("\n") == 0
 
 
-class Crowd(View):
+class Crowd(AgentView):
     """A view of many files, two of them at one path with a newline in it."""
 
     def report(self) -> HostReport:
         paths = [f"/log/{number}.log" for number in range(10_000)] + ["/log/\n\udcff"] * 2
         files = tuple(
-            FileReport(path, f"f{n}", "following", "", 2 * n, n, n) for n, path in enumerate(paths)
+            FileStatus(path, f"f{n}", "following", "", 2 * n, n, n) for n, path in enumerate(paths)
         )
         return HostReport("web01", "1-aaaaaaaa", 1, running=True, files=files)
 
@@ -129,9 +129,9 @@ class Crowd(View):
 async def test_of_many_files_those_furthest_behind_have_a_series_each() -> None:
     connection = Connection([], "")
     pause = BrokerConfig(connection, "web01", lambda: 0)
-    crowd = Crowd("web01", connection, Waiting(), pause, Meter(lambda: 0), lambda: 0)
+    crowd = Crowd("web01", connection, Waiting(), pause, AgentMeter(lambda: 0), lambda: 0)
 
-    told = samples(Metrics(crowd).page().body.decode())
+    told = samples(AgentMetrics(crowd).page().body.decode())
 
     behind = {name: value for name, value in told.items() if "file_behind_bytes" in name}
     assert len(behind) == FILES_SHOWN
@@ -176,12 +176,12 @@ async def test_an_agent_is_unhealthy_for_a_reason(
     word: str,
 ) -> None:
     now, connection = 10**18, Connection([], "")
-    view = View(
+    view = AgentView(
         "web01",
         connection,
         Waiting(),
         BrokerConfig(connection, "web01", int),
-        Meter(int),
+        AgentMeter(int),
         lambda: now,
     )
     view.waiting.reason, view.source, view.spool = waiting, Source(), Spool(trouble)

@@ -7,7 +7,7 @@ from pathlib import Path
 from broker.wire.positions import Positions
 from shipper.publish.rounds import Round
 from shipper.shipping import LoopOptions, Shipping
-from shipper.status.meter import Meter
+from shipper.status.meter import AgentMeter
 from shipper.tail.notices import NoticeKind
 from tests.descriptors import held_by
 from tests.shipper.host import SECOND, Host
@@ -87,7 +87,7 @@ async def test_a_deleted_file_that_is_written_to_forever_is_let_go_in_time(tmp_p
 async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(tmp_path: Path) -> None:
     host = Host(tmp_path, hold=3600.0)
     host.write("app.log", b"1\n")
-    meter = Meter(host.clock)
+    meter = AgentMeter(host.clock)
     asked = asyncio.Event()
 
     async def never(_: Round) -> int:
