@@ -27,7 +27,15 @@ from broker.wire.positions import Positions
 from shipper.once import require_files
 from shipper.publish.publisher import SessionLost
 from shipper.publish.rounds import NEARBY_SIZE, Round
-from shipper.session import Keeper, Session, Sessions, follower_for, loop_options, spool_for
+from shipper.session import (
+    SNAPSHOT_EVERY,
+    Session,
+    Sessions,
+    follower_for,
+    keep_positions,
+    loop_options,
+    spool_for,
+)
 from shipper.settings import ShipperSettings, reload
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import PATH, Spool
@@ -86,7 +94,6 @@ class Agent:
         self._meter = AgentMeter(clock)
         self._sessions = Sessions(settings, host, clock)
         connection, waiting = self._sessions.connection, self._sessions.waiting
-        self._keeper = Keeper(self._sessions.snapshots, waiting, clock)
         config = self._sessions.config
         self._view = AgentView(host, connection, waiting, config, self._meter, clock)
         self._ending = Shutdown(Exit.FAILED if settings.once else Exit.DONE)
@@ -282,9 +289,11 @@ class Agent:
     async def _run_and_keep(self, follower: Follower, shipping: Shipping) -> None:
         owner = True
         try:
-            spooling = self._spool_input(follower, shipping)
-            async with _beside(self._keeper.run(shipping), spooling) as group:
-                await shipping.run(group, lambda known: self._in_time(self._keeper.save(known)))
+            keeping = keep_positions(
+                shipping, self._sessions.snapshots, self._clock, SNAPSHOT_EVERY
+            )
+            async with _beside(keeping, self._spool_input(follower, shipping)) as group:
+                await shipping.run(group, self._save)
         except (FencedError, _Moved):
             owner = False
             raise
@@ -298,11 +307,16 @@ class Agent:
             self._ending.asked.set()
             follower.wake.set()
 
+    async def _save(self, positions: Positions) -> None:
+        """Return once the broker has the positions; with `once` no later than the patience ends."""
+        snapshots, waiting = self._sessions.snapshots, self._sessions.waiting
+        await self._in_time(waiting.until_answered(lambda: snapshots.write(positions)))
+
     async def _keep(self, positions: Positions) -> None:
         """Write the positions a last time; what cannot be written soon is read back from the stream at the next start."""
         with suppress(TimeoutError, FencedError):
             async with asyncio.timeout(_CLOSING):
-                await self._keeper.try_save(positions)
+                await self._sessions.snapshots.try_write(positions)
 
     async def _change(self, settings: ShipperSettings) -> None:
         if settings.once or self._settings.once:

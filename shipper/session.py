@@ -12,7 +12,7 @@ from pathlib import Path
 
 from broker.app.exits import OperatorError
 from broker.app.files import make_folder
-from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
+from broker.client.connection import Connection, Denied, Rejected
 from broker.client.credentials import verify
 from broker.wire.positions import Cursor, Positions
 from broker.wire.subjects import inbox_of
@@ -34,17 +34,19 @@ from shipper.tail.open_files import most_open_files
 from shipper.tail.paths import Selection
 
 __all__ = [
-    "Keeper",
+    "SNAPSHOT_EVERY",
     "Session",
     "Sessions",
     "connection_for",
     "follower_for",
+    "keep_positions",
     "loop_options",
     "reasons_for",
     "spool_for",
 ]
 
-_SNAPSHOT_EVERY = 60.0  # seconds, of which a random quarter is left out: not all hosts at once
+SNAPSHOT_EVERY = 60.0
+"""Seconds, of which a random quarter is left out: not all hosts at once."""
 logger = logging.getLogger(__name__)
 
 
@@ -190,58 +192,19 @@ def loop_options(settings: ShipperSettings) -> LoopOptions:
     )
 
 
-class Keeper:
-    """Writes what is safely stored as snapshots; one that cannot be written costs a longer start, and no line.
-
-    All methods raise `FencedError` where a newer agent has written.
-    """
-
-    def __init__(
-        self,
-        snapshots: Snapshots,
-        waiting: Waiting,
-        clock: Callable[[], int],
-        every: float = _SNAPSHOT_EVERY,
-    ) -> None:
-        """Remember where to write; `clock` is nanoseconds since the epoch, `every` in seconds."""
-        self._snapshots = snapshots
-        self._waiting = waiting
-        self._clock = clock
-        self._every = every
-        self._complained = False
-
-    async def run(self, shipping: Shipping) -> None:
-        """Write until cancelled."""
-        while True:
-            await asyncio.sleep(self._every * random.uniform(0.75, 1.0))
-            # before it is, files that are there are not followed yet, and none would seem to be wanted
-            if shipping.is_oriented:
-                await self._forget(shipping)
-            await self.try_save(shipping.positions)
-
-    async def save(self, positions: Positions) -> None:
-        """Return once the broker has the positions, however long that takes."""
-        await self._waiting.until_answered(lambda: self._snapshots.write(positions))
-
-    async def try_save(self, positions: Positions) -> None:
-        """Write the positions now if the broker takes them."""
-        try:
-            await self._snapshots.write(positions)
-        except (ConnectionLost, Rejected) as error:
-            if not self._complained:
-                logger.warning(
-                    "cannot write the snapshot of the positions: %s; a restart reads them back from the stream",
-                    error,
-                )
-            self._complained = True
-        else:
-            self._complained = False
-
-    async def _forget(self, shipping: Shipping) -> None:
-        old = shipping.positions.forgettable(shipping.following(), self._clock())
-        if gone := await asyncio.to_thread(_gone, old):
-            # one of them may have come back meanwhile
-            shipping.positions = shipping.positions.without(gone - shipping.following())
+async def keep_positions(
+    shipping: Shipping, snapshots: Snapshots, clock: Callable[[], int], every: float
+) -> None:
+    """Write snapshots of the positions until cancelled, about `every` seconds; raises `FencedError` where a newer agent has written."""
+    while True:
+        await asyncio.sleep(every * random.uniform(0.75, 1.0))
+        # before it is, files that are there are not followed yet, and none would seem to be wanted
+        if shipping.is_oriented:
+            old = shipping.positions.forgettable(shipping.following(), clock())
+            if gone := await asyncio.to_thread(_gone, old):
+                # one of them may have come back meanwhile
+                shipping.positions = shipping.positions.without(gone - shipping.following())
+        await snapshots.try_write(shipping.positions)
 
 
 def _gone(cursors: Iterable[Cursor]) -> set[str]:

@@ -31,6 +31,7 @@ class Snapshots:
         self._written: Positions | None = None
         self._found = Positions()  # what was written meanwhile, by retention or an older agent
         self._writing = asyncio.Lock()
+        self._is_refused = False
 
     async def read(self) -> Positions | None:
         """Return the positions of the snapshot; None where there is none, or where it cannot be read, which is logged.
@@ -78,6 +79,23 @@ class Snapshots:
                 self._found = await self.read() or Positions()
                 self._require_older(self._found, positions)
                 await self._begin(positions)
+
+    async def try_write(self, positions: Positions) -> None:
+        """Write the positions if the broker takes them; a snapshot that cannot be written costs a longer start, and no line.
+
+        Raises `FencedError`.
+        """
+        try:
+            await self.write(positions)
+        except (ConnectionLost, Rejected) as error:
+            if not self._is_refused:
+                logger.warning(
+                    "cannot write the snapshot of the positions: %s; a restart reads them back from the stream",
+                    error,
+                )
+            self._is_refused = True
+        else:
+            self._is_refused = False
 
     def _require_older(self, found: Positions, positions: Positions) -> None:
         own, rival = AgentId.parse(positions.agent), AgentId.parse(found.agent)

@@ -16,12 +16,6 @@ DAY = 86_400 * SECOND
 CURSOR = Cursor("a", "/log/a", 5, Identity(1, 1, "ab", 1, "ab"), 100 * DAY)
 
 
-def test_a_cursor_is_kept_for_7_days() -> None:
-    old = replace(CURSOR, file="b", seen=CURSOR.seen - 8 * DAY)
-
-    assert forgettable([CURSOR, old], CURSOR.seen) == [old]
-
-
 def test_of_many_cursors_of_one_path_the_last_64_are_kept() -> None:
     many = [replace(CURSOR, file=f"f{n}", seen=CURSOR.seen + n) for n in range(100)]
     others = [replace(CURSOR, file=f"o{n}", path=f"/log/{n}") for n in range(100)]

@@ -12,8 +12,7 @@ from broker.client.connection import Connection
 from broker.wire.positions import Positions
 from shipper.publish.rounds import Round
 from shipper.publish.snapshots import Snapshots
-from shipper.publish.waiting import Waiting
-from shipper.session import Keeper
+from shipper.session import keep_positions
 from shipper.shipping import LoopOptions, Shipping
 from shipper.status.meter import AgentMeter
 from shipper.tail.follower import Follower
@@ -60,8 +59,8 @@ def shipping(source: Follower, positions: Positions) -> Shipping:
     )
 
 
-def keeper(snapshots: Snapshots) -> Keeper:
-    return Keeper(snapshots, Waiting(), time.time_ns, every=0.1)
+async def keep(connection: Connection, loop: Shipping) -> None:
+    await keep_positions(loop, Snapshots(connection, "web01"), time.time_ns, 0.1)
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -96,9 +95,8 @@ async def test_nothing_is_forgotten_before_a_look_has_told_which_files_are_there
     tmp_path: Path, rotated: Positions, connection: Connection, logs_url: str
 ) -> None:
     source, saved = follower(tmp_path, rotated, "second"), Saved(logs_url)
-    snapshots = Snapshots(connection, "web01")
 
-    keeping = asyncio.create_task(keeper(snapshots).run(shipping(source, rotated)))
+    keeping = asyncio.create_task(keep(connection, shipping(source, rotated)))
     while not (found := await asyncio.to_thread(saved.positions)).files:  # noqa: ASYNC110 - the broker is polled
         await asyncio.sleep(0.05)
     keeping.cancel()
@@ -122,7 +120,7 @@ async def test_files_that_a_look_did_not_show_are_forgotten_but_the_last_64_of_a
     source.is_answering.set()
     await source.look()
 
-    keeping = asyncio.create_task(keeper(Snapshots(connection, "web01")).run(loop))
+    keeping = asyncio.create_task(keep(connection, loop))
     await until(lambda: len(loop.positions.files) < ROTATED)
     keeping.cancel()
     await source.close()
