@@ -5,8 +5,7 @@ import sys
 import click
 
 from broker.app import program
-from broker.app.groups import LazyGroup
-from broker.app.options import spread
+from broker.app.command_line import LazyGroup, spread
 from broker.client.servers import looks_like_server
 
 __all__ = ["main"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
+from broker.app.command_line import given, settings_options, spread
 from broker.app.exits import ConfigurationError, Exit
-from broker.app.options import given, settings_options, spread
 from broker.app.program import log_to_stderr, run, version_of
 from broker.app.service import notifier_from
 from receiver.offsets_cli import COMMANDS as OFFSETS_COMMANDS

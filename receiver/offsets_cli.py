@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
+from broker.app.command_line import given, settings_options
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.options import given, settings_options
 from broker.app.program import log_to_stderr
 from broker.client import bucket
 from broker.client.connection import Connection

@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
+from broker.app.command_line import given, settings_options, spread
 from broker.app.exits import ConfigurationError, Exit
-from broker.app.options import given, settings_options, spread
 from broker.app.program import log_to_stderr, run
 from broker.app.service import notifier_from
 from broker.client.access_settings import ACCESS

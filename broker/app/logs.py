@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from broker.app.printable import printable
+from broker.app.untrusted import printable
 
 __all__ = [
     "FORMATS",

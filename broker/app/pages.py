@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError
-from broker.app.printable import printable
+from broker.app.untrusted import printable
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

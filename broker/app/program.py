@@ -13,7 +13,7 @@ import click
 from broker.app.configuration import ProgramSettings
 from broker.app.exits import Exit, OperatorError
 from broker.app.logs import FORMATS, JsonLines, graded, handler_for, is_journal
-from broker.app.printable import printable
+from broker.app.untrusted import printable
 
 __all__ = ["end_on_sigterm", "log_to_stderr", "run", "version_of"]
 

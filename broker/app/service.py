@@ -26,7 +26,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from broker.app.configuration import ProgramSettings, name_of
 from broker.app.exits import OperatorError, leading
-from broker.app.printable import printable
+from broker.app.untrusted import printable
 
 __all__ = ["Notifier", "Reload", "Supervised", "Supervisor", "differences", "notifier_from"]
 

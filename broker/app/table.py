@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from broker.app.printable import printable
+from broker.app.untrusted import printable
 
 __all__ = ["aligned", "plain", "show", "stdout", "table"]
 

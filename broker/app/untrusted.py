@@ -1,9 +1,20 @@
-"""JSON that somebody else wrote: read so that nothing in it can end whoever looks at it, or shows it. Decides only."""
+"""Text and JSON that somebody else wrote: read and shown so that nothing in it can end, or act on, whoever looks at it.
+
+Paths and answers of servers may hold control characters. Decides only.
+"""
 
 import json
 from typing import Any
 
-__all__ = ["json_object"]
+__all__ = ["json_object", "printable"]
+
+
+def printable(text: str) -> str:
+    r"""Return the text with everything that is not to be printed as an escape: a newline as `\n`, ESC as `\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
 
 _MOST_LEVELS = 8  # of objects and lists in each other
 _MOST_NUMBER = 2**64

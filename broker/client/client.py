@@ -29,7 +29,7 @@ CONNECT_TIMEOUT = 3
 """Seconds for each step of a connect."""
 
 _PING_EVERY = 5  # seconds
-_MOST_PINGS = 3  # without a byte from the server before the connection is given up
+_MOST_PINGS = 5  # without a byte from the server before the connection is given up, for what a slow line holds
 _MOST_UNACKNOWLEDGED = (
     15  # seconds without a sign of the server's kernel, which ends the connection
 )

@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from broker.app import consent
+from broker.app import command_line
+from broker.app.command_line import SectionedCommand
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import make_folder, write_atomic
-from broker.app.options import SectionedCommand
-from broker.app.printable import printable
+from broker.app.untrusted import printable
 from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, JSON, asking, with_settings
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 @click.command(cls=SectionedCommand)
 @DRY_RUN
 @JSON
-@consent.YES
+@command_line.YES
 @with_settings(APPLY_FIELDS)
 def apply(settings: BrokerSettings, dry_run: bool, as_json: bool, yes: bool) -> None:
     """Set up streams, buckets and consumers on a running broker; a second time changes nothing."""
@@ -68,13 +68,13 @@ async def _propose(
     if dry_run:
         return
     if losses and not yes:
-        consent.ask("This deletes what is marked with an exclamation mark. Do it?")
+        command_line.ask("This deletes what is marked with an exclamation mark. Do it?")
     await carry_out(connection, made)
 
 
 @click.command()
 @click.argument("number", metavar="N", type=click.IntRange(1, MAX_PARTITIONS))
-@consent.YES
+@command_line.YES
 @with_settings()
 def partitions(settings: BrokerSettings, number: int, yes: bool) -> None:
     """Spread hosts over N partitions, while shippers and receivers run: no line is lost, or comes twice, or out of order."""
@@ -90,7 +90,7 @@ def partitions(settings: BrokerSettings, number: int, yes: bool) -> None:
         click.echo(_intent(number, actual.number, subjects))
         click.echo(describe(made))
         if not yes:
-            consent.ask(f"Spread hosts over {_counted(number)}?")
+            command_line.ask(f"Spread hosts over {_counted(number)}?")
         await carry_out(connection, made)
         click.echo("\n".join(_afterwards(number, actual)))
 
@@ -160,7 +160,7 @@ def export(settings: BrokerSettings, only: tuple[str, ...], folder: Path) -> Non
 @click.command(name="import")
 @DRY_RUN
 @JSON
-@consent.YES
+@command_line.YES
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
 @with_settings(APPLY_FIELDS)
 def import_(
@@ -195,7 +195,7 @@ def _read(path: Path) -> Wanted:
 
 
 @click.command()
-@consent.YES
+@command_line.YES
 @with_settings()
 def promote(settings: BrokerSettings, yes: bool) -> None:
     """Make this site's copy of another one's stream a stream that takes lines, when that site is lost.
@@ -224,7 +224,7 @@ async def _promote(connection: Connection, *, yes: bool) -> None:
         click.echo(printable(_described(name, site, infos[name])))
     click.echo(describe(made))
     if not yes:
-        consent.ask("The copy ends here for good. Do it?")
+        command_line.ask("The copy ends here for good. Do it?")
     await carry_out(connection, made)
     click.echo(
         "this site takes lines now: send shippers and receivers here, and leave --mirror out of this broker's settings"

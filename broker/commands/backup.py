@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from broker.app import program
-from broker.app.consent import YES, ask
+from broker.app.command_line import YES, ask
 from broker.app.exits import Exit, OperatorError
-from broker.app.printable import printable
 from broker.app.units import format_size
+from broker.app.untrusted import printable
 from broker.backup import directory
 from broker.backup.archives import BUCKETS, back_up, check, lines_in, stream_of
 from broker.backup.directory import Archive, Backup

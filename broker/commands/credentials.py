@@ -7,9 +7,8 @@ from typing import TextIO
 
 import click
 
-from broker.app.consent import YES, ask
+from broker.app.command_line import YES, PlainGroup, ask
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.groups import PlainGroup
 from broker.app.units import format_duration
 from broker.auth.listing import connections_at, rows, table
 from broker.auth.store import CredentialKind, CredentialStore, Holder, parse_store, summary_of

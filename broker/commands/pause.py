@@ -13,7 +13,7 @@ import click
 from pydantic import ValidationError
 
 from broker.app.exits import OperatorError
-from broker.app.printable import printable
+from broker.app.untrusted import printable
 from broker.client.bucket import Conflict
 from broker.client.config import change_pauses
 from broker.client.connection import Connection, Rejected

@@ -5,10 +5,10 @@ import sys
 
 import click
 
-from broker.app.consent import YES, ask
+from broker.app.command_line import YES, ask
 from broker.app.exits import OperatorError
-from broker.app.printable import printable
 from broker.app.units import ACCEPTED, Moment
+from broker.app.untrusted import printable
 from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, HOSTS, PARTITIONS, asking, looking, place, with_settings
 from broker.inspect.ask import get_message, stream_named

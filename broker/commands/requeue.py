@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, RootModel, ValidationErro
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import open_folder, read_file, reporting, write_atomic
-from broker.app.printable import printable
+from broker.app.untrusted import printable
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.commands.shared import asking, with_settings
 from broker.inspect.ask import find_message

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from broker.app.command_line import SectionedCommand, given, settings_options
 from broker.app.exits import ConfigurationError
-from broker.app.options import SectionedCommand, given, settings_options
 from broker.app.service import notifier_from
 from broker.retention.service import retain
 from broker.server.context import ServerContext

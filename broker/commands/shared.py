@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import click
 
 from broker.app import program
+from broker.app.command_line import given, settings_options
 from broker.app.exits import OperatorError
-from broker.app.options import given, settings_options
 from broker.app.units import Moment, parse_duration, read_moment
 from broker.client.connection import ELECTION, Connection, ConnectionLost, Rejected, until_answered
 from broker.settings import STATUS_FIELDS, BrokerSettings

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from broker.app import program
+from broker.app.command_line import given, settings_options
 from broker.app.exits import OperatorError
-from broker.app.options import given, settings_options
 from broker.app.selection import LineSelection
 from broker.client.connection import Connection
 from broker.commands.shared import HOSTS, JSON, length, looking, now, with_settings

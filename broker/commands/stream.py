@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from broker.app.consent import YES, ask
+from broker.app.command_line import YES, PlainGroup, ask
 from broker.app.exits import OperatorError
-from broker.app.groups import PlainGroup
-from broker.app.printable import printable
 from broker.app.table import show, table
 from broker.app.units import format_size
+from broker.app.untrusted import printable
 from broker.client.connection import Connection
 from broker.commands.shared import JSON, asking, looking, with_settings
 from broker.inspect.ask import streams_of

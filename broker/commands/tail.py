@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 
 import click
 
-from broker.app.printable import printable
 from broker.app.selection import LineSelection
 from broker.app.units import ACCEPTED, Moment
+from broker.app.untrusted import printable
 from broker.client.connection import Connection
 from broker.commands.shared import HOSTS, JSON, PARTITIONS, asking, place, with_settings
 from broker.inspect.events import Event, is_noise, listen

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
+from broker.app.command_line import PlainGroup
 from broker.app.exits import OperatorError
-from broker.app.groups import PlainGroup
 from broker.auth.certificates import Pki, ends_of, read_authority
 from broker.commands.shared import length, store_of, this_second, with_settings
 from broker.server.tls import TLS_FOLDER

@@ -16,8 +16,8 @@ from datetime import datetime
 from enum import Enum, IntEnum
 from typing import Any
 
-from broker.app.printable import printable
 from broker.app.units import format_size
+from broker.app.untrusted import printable
 from broker.inspect.status import PartitionStatus, Replica, Status, StreamStatus, short_duration
 
 __all__ = [

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from broker.app.printable import printable
-from broker.app.untrusted import json_object
+from broker.app.untrusted import json_object, printable
 from broker.client.connection import Connection, ConnectionLost, RawMessage, Rejected
 
 __all__ = ["Event", "is_noise", "listen", "read_event"]

@@ -11,8 +11,8 @@ from typing import Any
 
 import zstandard
 
-from broker.app.printable import printable
 from broker.app.units import format_size
+from broker.app.untrusted import printable
 from broker.wire.message import (
     MalformedMessage,
     Origin,

@@ -18,8 +18,8 @@ from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError
 from broker.app.pages import Page, PageServer, health_page, metrics_page
-from broker.app.printable import printable
 from broker.app.program import version_of
+from broker.app.untrusted import printable
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.inspect.ask import observe
 from broker.inspect.checks import (

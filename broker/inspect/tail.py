@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import zstandard
 
-from broker.app.printable import printable
 from broker.app.selection import LineSelection
 from broker.app.units import Moment
+from broker.app.untrusted import printable
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.ask import streams_of
 from broker.inspect.message import StoredMessage, safe

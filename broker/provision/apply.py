@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.printable import printable
+from broker.app.untrusted import printable
 from broker.client import bucket
 from broker.client.answer import is_certain
 from broker.client.connection import Connection, ConnectionLost, Rejected

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from broker.app.printable import printable
 from broker.app.units import format_duration
+from broker.app.untrusted import printable
 from broker.provision.steps import Action, Change, Loss, Plan, Step
 from broker.topology import Topology
 

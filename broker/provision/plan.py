@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from broker.app.printable import printable
+from broker.app.untrusted import printable
 from broker.provision.steps import (
     Action,
     Change,

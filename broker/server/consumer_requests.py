@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from broker.app.printable import printable
+from broker.app.untrusted import printable
 from broker.auth.accounts import CONSUMER_REQUESTS
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 from broker.server.speaking import Listening

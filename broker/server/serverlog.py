@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from broker.app.printable import printable
+from broker.app.untrusted import printable
 
 __all__ = ["Level", "LogLine", "Notice", "explain", "notice_in", "read_line"]
 

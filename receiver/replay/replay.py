@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Protocol
 
 from broker.app.exits import OperatorError
-from broker.app.printable import printable
 from broker.app.progress import progress
 from broker.app.selection import LineSelection
+from broker.app.untrusted import printable
 from receiver.consume.judging import Endings, Piece
 from receiver.replay.files import FileSettings, HostFiles, finish, prepare
 from receiver.replay.reading import Counts, LineReader, RefusedMessage

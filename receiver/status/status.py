@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from broker.app.exits import OperatorError
-from broker.app.printable import printable
 from broker.app.table import aligned
 from broker.app.units import format_duration, format_size
-from broker.app.untrusted import json_object
+from broker.app.untrusted import json_object, printable
 from broker.client import bucket
 from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import (

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.printable import printable
 from broker.app.progress import progress
 from broker.app.selection import LineSelection
 from broker.app.units import format_size
+from broker.app.untrusted import printable
 from broker.client.connection import Connection
 from receiver.replay.reading import LineReader
 from receiver.replay.span import ReplaySpan, StreamSpan, find_span, hosts_that_moved, moment_of

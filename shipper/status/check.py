@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from broker.app.exits import OperatorError
-from broker.app.printable import printable
+from broker.app.untrusted import printable
 from broker.client.config import require_layout
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.client.rights import may_publish

@@ -17,7 +17,7 @@ from prometheus_client.core import (
 )
 
 from broker.app.pages import metrics_page
-from broker.app.printable import printable
+from broker.app.untrusted import printable
 from shipper.publish.waiting import RetryCause
 from shipper.status.report import AgentView, HostReport
 

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from broker.app.exits import OperatorError
-from broker.app.printable import printable
 from broker.app.table import aligned
 from broker.app.units import format_duration, format_size
+from broker.app.untrusted import printable
 from broker.client.bucket import read
 from broker.client.config import read_streams
 from broker.client.connection import Connection, ConnectionLost, Rejected

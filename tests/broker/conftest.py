@@ -126,7 +126,7 @@ def logbroker_inside(
 ) -> Iterator[Callable[..., "subprocess.CompletedProcess[str]"]]:
     """Run logbroker in this process: its start, most of a command's time, is left away."""
     from broker.app import program
-    from broker.app.groups import LazyGroup
+    from broker.app.command_line import LazyGroup
     from broker.cli import group
 
     def call(*arguments: str | Path, **environment: str) -> "subprocess.CompletedProcess[str]":

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from broker.app.consent import ask
+from broker.app.command_line import ask
 from broker.app.exits import OperatorError
 
 Answer = Callable[[bytes], object]

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
-from broker.app.options import given, settings_options, spread
+from broker.app.command_line import given, settings_options, spread
 from broker.settings import RUN_FIELDS, BrokerSettings
 
 FILE_ONLY = {
