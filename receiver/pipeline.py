@@ -11,6 +11,7 @@ Everything is started and ended here; what happens in it is decided elsewhere.
 """
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -106,7 +107,7 @@ class _Pipeline:
 
     async def _work(self) -> None:
         settings = self._settings
-        _check_folders(settings)
+        places = _made(settings)
         patience = settings.patience.total_seconds() if settings.once else None
         found = await wait_for_partitions(
             *(self._connection, self._stop, patience, settings.numbers)
@@ -120,7 +121,6 @@ class _Pipeline:
                 spark = self._started(stack, slots)
             except BrokenOff:
                 return
-            places = _places_of(settings)
             if not is_local(settings.master):
                 await self._reached(spark, places)
             logger.info("receiving partitions %s into %s", _listed(wanted), settings.output)
@@ -237,25 +237,16 @@ def _listed(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _check_folders(settings: ReceiverSettings) -> None:
+def _made(settings: ReceiverSettings) -> tuple[Place, ...]:
+    """Make output and state folder where they are not there; raises OperatorError for one that cannot be written to."""
     wanted = ((settings.output, settings.permissions), (settings.state, Permissions()))
-    for folder, permissions in wanted:
-        try:
-            make_folder(folder, permissions)
-        except OSError as error:
-            raise OperatorError(
-                f"cannot use {folder}: {error.strerror}; choose --output and --state-dir"
-            ) from None
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise OperatorError(
-                f"cannot write to {folder}: permission denied; choose --output and --state-dir"
-            )
-
-
-def _places_of(settings: ReceiverSettings) -> tuple[Place, ...]:
     try:
-        return tuple(place_of(folder.absolute()) for folder in (settings.output, settings.state))
+        for folder, permissions in wanted:
+            make_folder(folder, permissions)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
+        return tuple(place_of(folder.absolute()) for folder, _ in wanted)
     except OSError as error:
         raise OperatorError(
-            f"cannot use {error.filename}: {error.strerror}; choose --output and --state-dir"
+            f"cannot use {error.filename or settings.output}: {error.strerror}; choose --output and --state-dir"
         ) from None
