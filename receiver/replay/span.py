@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -10,11 +9,11 @@ import click
 
 from broker.app.exits import ConfigurationError
 from broker.app.units import Moment, read_moment
-from broker.client.config import existing_partitions, require_layout
-from broker.client.connection import Connection, Rejected
-from broker.wire.streams import StreamLayout
+from broker.client.config import require_layout
+from broker.client.connection import Connection
 from receiver.source.planning import look, sequence_at
 from receiver.source.ranges import StreamEnds
+from receiver.status.status import partitions_there
 from receiver.zones import named_zone
 
 __all__ = ["ReplaySpan", "StreamSpan", "find_span", "hosts_that_moved", "moment_of"]
@@ -76,7 +75,7 @@ async def find_span(
     Raises `BrokerAway`, `ConfigurationError`, `StreamUnreadable`, `click.UsageError`.
     """
     layout = await require_layout(connection)
-    number = await _existing(connection, layout)
+    number = await partitions_there(connection, layout)
     names = layout.names
     if len(names) > 1 and any(isinstance(one, int) and one > 1 for one in (since, until)):
         raise click.UsageError(
@@ -94,13 +93,6 @@ async def _stream(
     end = await _sequence(connection, until, ends)
     gone = _gone(since, ends, first)
     return StreamSpan(*(name, max(first, ends.first), min(end, ends.until), ends.first), gone=gone)
-
-
-async def _existing(connection: Connection, layout: StreamLayout) -> int:
-    """Return how many partitions there are, with those that hosts have left where the rights suffice to ask."""
-    with suppress(Rejected):
-        return max(layout.partitions, await existing_partitions(connection))
-    return layout.partitions
 
 
 async def hosts_that_moved(connection: Connection, streams: Iterable[str]) -> frozenset[str]:

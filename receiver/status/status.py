@@ -29,7 +29,7 @@ from broker.client.connection import (
     until_answered,
 )
 from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, offset_key
+from broker.wire.streams import OFFSETS_BUCKET, StreamLayout, offset_key
 from broker.wire.subjects import partition_filter
 from receiver.driver.presence import report_of
 from receiver.settings import ReceiverSettings
@@ -49,6 +49,7 @@ __all__ = [
     "gather",
     "partitions_json",
     "partitions_table",
+    "partitions_there",
     "status_json",
     "status_table",
     "waiting",
@@ -173,16 +174,20 @@ async def gather(
 ) -> list[ReceivedPartition]:
     """Ask the broker, and the owners, about those `wanted` of so many partitions: also of those that hosts have left."""
     layout = await require_layout(connection)
-    number = layout.partitions
-    with suppress(Rejected):  # else the rights do not suffice to ask
-        number = max(number, await existing_partitions(connection))
-    chosen = wanted(number)
+    chosen = wanted(await partitions_there(connection, layout))
     names = sorted(set(map(layout.stream_of, chosen)))
     infos = await asyncio.gather(*(connection.api(f"STREAM.INFO.{name}") for name in names))
     states = {name: info["state"] for name, info in zip(names, infos, strict=True)}
     streams = {number: layout.stream_of(number) for number in chosen}
     found = (_partition(connection, n, name, states[name], now) for n, name in streams.items())
     return [*await asyncio.gather(*found)]
+
+
+async def partitions_there(connection: Connection, layout: StreamLayout) -> int:
+    """Return how many partitions there are, with those that hosts have left where the rights suffice to ask."""
+    with suppress(Rejected):
+        return max(layout.partitions, await existing_partitions(connection))
+    return layout.partitions
 
 
 async def _partition(

