@@ -16,7 +16,7 @@ IN_BATCH = (
     "acknowledged",
     "reported",
 )
-"""Those that every batch in which files are rotated comes through, on its way to the end of the stay."""
+"""Those that every batch in which files are rotated comes through, on its way to the end of the session."""
 IN_UNDO = ("fenced", "undoing", "undone", "settled")
 IN_TURN = ("turned",)
 IN_DRIVER = ("claimed", "heard", "compressed", "packed", "pruned")

@@ -3,7 +3,7 @@
     broker ◀── wake ── follower (one per partition) ── claim ───▶ KV ◀───────────┐
                           │   ▲                                                 │
                assignment ▼   │ report                                          │
-                         jobs (a slot each) ──▶ Spark job: one task, which stays ──▶ files
+                         jobs (a slot each) ──▶ Spark job: one task, a session ──▶ files
 
     meter, over all of it ──▶ view ──▶ supervisor: service (systemd), listening (metrics, health), new settings; presence
 
@@ -88,7 +88,7 @@ class _Pipeline:
         supervisor.hear_hang_ups()
         try:
             async with self._ending.limit:
-                await supervisor.attend(self._work(), self._beside())
+                await supervisor.attend(self._work(), self._pages())
         except TimeoutError:
             logger.warning("ended in mid-batch; the next start does it again")
         finally:
@@ -98,7 +98,7 @@ class _Pipeline:
         supervisor.stopping()
         return _END_WITHIN
 
-    def _beside(self) -> Iterator[AbstractAsyncContextManager[object]]:
+    def _pages(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
             from receiver.status.metrics import ReceiverMetrics  # a library that nobody else needs
 
@@ -168,7 +168,7 @@ class _Pipeline:
                 group.create_task(self._retention.run())
                 await unless(self._stop, self._presence.begin())
                 followers.follow(wanted, found.layout, group)
-                beside = [
+                background = [
                     group.create_task(self._presence.last()),
                     group.create_task(self._log_catching_up()),
                     group.create_task(self._watch(spark)),
@@ -176,7 +176,7 @@ class _Pipeline:
                 ]
                 await followers.run(self._stop)
                 self._retention.end()
-                for task in beside:
+                for task in background:
                     task.cancel()
         except BaseExceptionGroup as errors:
             raise leading(errors) from None

@@ -1,4 +1,4 @@
-"""What logreceiver can be told: every option, environment variable (LOGRECEIVER_…) and key of the TOML file."""
+"""The settings of logreceiver: every option, environment variable (LOGRECEIVER_…) and key of the TOML file."""
 
 import re
 from datetime import timedelta

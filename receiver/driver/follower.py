@@ -58,7 +58,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How large batches are, `limit` and `pull` in bytes, and how long tasks stay.
+    """How large batches are, `limit` and `pull` in bytes, and how long tasks run.
 
     With `once` a follower ends when nothing is left. A task that has not reported `patience` seconds after its time is
     reported as blocked.
@@ -98,7 +98,7 @@ class RotationTimer:
         return self._clock() >= self._until
 
     def left(self) -> float:
-        """Return how many seconds of silence make a turn due; the clock is to be looked at again then."""
+        """Return after how many seconds of silence files are to be closed; the clock is to be looked at again then."""
         seconds = (self._until - self._clock()) / 1e9
         return float(min(max(seconds, _SILENCE), _LONGEST_LOOK))
 

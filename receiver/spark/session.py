@@ -21,7 +21,7 @@ from receiver.spark.cluster import FOLDER, check_masters, pack
 from receiver.spark.java import find_java, used
 from receiver.spark.jvm import END_WITHIN, JvmFailed, death_told, gateway_to_jvm
 from receiver.spark.scratch import scratch_folder
-from receiver.spark.worker_log import told
+from receiver.spark.worker_log import worker_environment
 
 __all__ = [
     "is_local",
@@ -91,7 +91,7 @@ def spark_configuration(
     cores = {"spark.cores.max": str(slots)} if slots else {}
     return {
         **_SETTINGS,
-        **{f"spark.executorEnv.{name}": value for name, value in told().items()},
+        **{f"spark.executorEnv.{name}": value for name, value in worker_environment().items()},
         **(_local(scratch) if is_local(chosen) else _CLUSTER | cores),
         "spark.master": chosen,
         "spark.app.name": app_name,
@@ -185,8 +185,8 @@ def _refusals_told(master: str) -> Iterator[None]:
             f"{master} has not taken us: is it up, reached from here, and given the secret that it asks for "
             "(spark.authenticate)? start again"
         )
-    told = f"Spark does not start: {' '.join(words.split())}; look at --spark-conf"
-    raise ConfigurationError(told) if kind in _WRONG else OperatorError(told)
+    message = f"Spark does not start: {' '.join(words.split())}; look at --spark-conf"
+    raise ConfigurationError(message) if kind in _WRONG else OperatorError(message)
 
 
 def _environment(master: str) -> Mapping[str, str]:

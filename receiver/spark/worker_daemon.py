@@ -12,7 +12,7 @@ import socket
 from pyspark import daemon
 
 from broker.app.memory import keep_large_buffers
-from receiver.spark.worker_log import log_as_told
+from receiver.spark.worker_log import set_up_log
 
 _SHARED = ("pyspark.worker", "receiver.consume.task")
 _work = daemon.worker
@@ -39,7 +39,7 @@ def _freeze() -> None:
 
 if __name__ == "__main__":
     keep_large_buffers()
-    log_as_told(os.environ)
+    set_up_log(os.environ)
     for name in _SHARED:
         importlib.import_module(name)
     gc.freeze()  # what is never collected is never copied either

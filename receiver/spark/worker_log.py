@@ -1,4 +1,4 @@
-"""What Python workers say of themselves looks as the log of the program that they work for: it tells them how.
+"""What Python workers say of themselves looks as the log of the program that they work for: its environment says how.
 
 Their standard error is the program's, or an executor's, so that a line in another form could not be read there.
 """
@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from broker.app.logs import FORMATS, JsonLines
 
-__all__ = ["log_as_told", "told"]
+__all__ = ["set_up_log", "worker_environment"]
 
 _FORM = "LOGSHIP_WORKER_LOG_FORMAT"
 _LEVEL = "LOGSHIP_WORKER_LOG_LEVEL"
 
 
-def told() -> dict[str, str]:
+def worker_environment() -> dict[str, str]:
     """Return what a worker's environment needs for a log such as this process has now, warnings and worse only."""
     root = logging.getLogger()
     is_json = any(isinstance(handler.formatter, JsonLines) for handler in root.handlers)
@@ -22,8 +22,8 @@ def told() -> dict[str, str]:
     return {_FORM: "json" if is_json else "text", _LEVEL: logging.getLevelName(level)}
 
 
-def log_as_told(environment: Mapping[str, str]) -> None:
-    """Log to standard error from now on as `told` has said, or as text where it has not."""
+def set_up_log(environment: Mapping[str, str]) -> None:
+    """Log to standard error from now on as `worker_environment` says, or as text where it says nothing."""
     handler = logging.StreamHandler()
     handler.setFormatter(FORMATS[environment.get(_FORM, "text")]())
     logging.basicConfig(level=environment.get(_LEVEL, "WARNING"), handlers=[handler])

@@ -82,7 +82,7 @@ class ReceivedPartition:
 
     Its stream holds the sequences `[first, until)`. `behind` is in messages, `behind_bytes` about what these take in the
     stream, `behind_seconds` the age of the oldest of them. The rates are over about ten seconds, `batch_seconds` is the mean
-    of the last stay; they come from the owner, as does `blocked`. `error` says why the offset cannot be read.
+    of the last session; they come from the owner, as does `blocked`. `error` says why the offset cannot be read.
     """
 
     partition: int
@@ -265,14 +265,14 @@ def _live(report: bytes | None, partition: int) -> dict[str, Any]:
     """Return what an owner says of a partition; one of an earlier version, or of another program, says nothing."""
     match json_object(report or b""):
         case {"partitions": {**partitions}} if isinstance(
-            told := partitions.get(str(partition)), dict
+            found := partitions.get(str(partition)), dict
         ):
             known = ("lines_per_second", "bytes_per_second", "batch_seconds")
-            numbers = {name: told.get(name) for name in known}
+            numbers = {name: found.get(name) for name in known}
             return {
                 name: value if isinstance(value, int | float) else None
                 for name, value in numbers.items()
-            } | {"blocked": _blockade(told.get("blocked"))}
+            } | {"blocked": _blockade(found.get("blocked"))}
         case _:
             return {}
 

@@ -12,12 +12,12 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from broker.app.logs import JsonLines
-from receiver.spark.worker_log import told
+from receiver.spark.worker_log import worker_environment
 
 SPEAKS = """
 import logging, os
-from receiver.spark.worker_log import log_as_told
-log_as_told(os.environ)
+from receiver.spark.worker_log import set_up_log
+set_up_log(os.environ)
 logging.getLogger("somebody").info("not asked for")
 logging.getLogger("somebody").warning("broker away: %s", "\\u2028")
 """
@@ -46,7 +46,7 @@ def said(environment: dict[str, str]) -> str:
 
 @pytest.mark.usefixtures("logs_json")
 def test_a_worker_of_a_program_that_logs_objects_logs_an_object_a_line() -> None:
-    words = said(told())
+    words = said(worker_environment())
 
     (line,) = words.splitlines()
     entry = json.loads(line)
