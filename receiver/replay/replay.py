@@ -22,8 +22,14 @@ from broker.app.selection import LineSelection
 from broker.app.untrusted import printable
 from receiver.consume.judging import Endings, Piece
 from receiver.replay.files import FileSettings, HostFiles, finish, prepare
-from receiver.replay.reading import Counts, LineReader, RefusedMessage
-from receiver.replay.span import ReplaySpan, find_span, moment_of
+from receiver.replay.reading import (
+    Counts,
+    LineReader,
+    RefusedMessage,
+    ReplaySpan,
+    find_span,
+    moment_of,
+)
 from receiver.settings import ReplaySettings, read_speed
 from receiver.status.status import ask
 

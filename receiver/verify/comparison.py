@@ -18,8 +18,7 @@ from typing import IO
 import zstandard
 
 from receiver.consume.judging import Endings, Piece
-from receiver.replay.reading import LineReader, LineRun
-from receiver.replay.span import ReplaySpan, StreamSpan
+from receiver.replay.reading import LineReader, LineRun, ReplaySpan, StreamSpan
 from receiver.storage.disk import opened
 from receiver.storage.folders import within
 from receiver.storage.layout import Days, Layout

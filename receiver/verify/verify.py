@@ -12,8 +12,14 @@ from broker.app.selection import LineSelection
 from broker.app.units import format_size
 from broker.app.untrusted import printable
 from broker.client.connection import Connection
-from receiver.replay.reading import LineReader
-from receiver.replay.span import ReplaySpan, StreamSpan, find_span, hosts_that_moved, moment_of
+from receiver.replay.reading import (
+    LineReader,
+    ReplaySpan,
+    StreamSpan,
+    find_span,
+    hosts_that_moved,
+    moment_of,
+)
 from receiver.settings import VerifySettings
 from receiver.status.status import ask
 from receiver.storage.position import Damaged

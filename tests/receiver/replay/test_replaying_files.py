@@ -12,9 +12,8 @@ from broker.app.selection import LineSelection
 from broker.client.access import Access
 from broker.wire.message import MAX_LINES_BYTES
 from receiver.consume import task
-from receiver.replay.reading import Counts, LineReader
+from receiver.replay.reading import Counts, LineReader, ReplaySpan, StreamSpan
 from receiver.replay.replay import Standard, play, replay
-from receiver.replay.span import ReplaySpan, StreamSpan
 from receiver.settings import ReplaySettings
 from receiver.storage.folders import walk
 from tests.receiver.partition import Partition, lines_of, message, ours
