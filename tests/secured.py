@@ -14,8 +14,8 @@ from broker.auth.store import Credential, CredentialKind
 from broker.client.access import Access
 from broker.client.connection import Connection
 from broker.client.nkey import new_seed, user_key
-from broker.server.conf_accounts import render_accounts
-from broker.server.consumer_requests import ConsumerRequests
+from broker.server.conf import render_accounts
+from broker.server.requests import ConsumerRequests
 from broker.topology import Topology
 from tests.conftest import apply_topology
 
@@ -103,13 +103,11 @@ def _take(url: str) -> None:
 
 def write_conf(path: Path, port: int, *credentials: Credential, streams: int = 1) -> None:
     """Write the configuration of a server that lets in these, and itself; it is told by a SIGHUP to read it again."""
-    rendered = "\n".join(
-        render_accounts(accounts_of(credentials, key_of(OWN), NOW, streams=streams))
-    )
+    rendered = render_accounts(accounts_of(credentials, key_of(OWN), NOW, streams=streams))
     for name in (OWN, *(one.name for one in credentials)):
         # the rights are what is tested here, and a password is what an address can hold
         rendered = rendered.replace(
-            f'nkey: "{key_of(name)}"', f'user: "{name}", password: "{name}"'
+            f'"nkey": "{key_of(name)}"', f'"user": "{name}", "password": "{name}"'
         )
     path.write_text(
         f'listen: "127.0.0.1:{port}"\nmax_payload: 8MB\n'

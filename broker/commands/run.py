@@ -12,7 +12,6 @@ from broker.app.exits import ConfigurationError
 from broker.app.service import notifier_from
 from broker.retention.service import retain
 from broker.server.context import ServerContext
-from broker.server.pushes import refuse_pushes
 from broker.server.service import log_as_set, serve
 from broker.settings import RUN_FIELDS, BrokerSettings
 
@@ -41,7 +40,7 @@ def run(**options: Any) -> None:
             folder,
             notifier_from(os.environ),
             lambda: _reread(options),
-            background=(retain, refuse_pushes, _serve_metrics),
+            background=(retain, _serve_metrics),
         )
     )
 

@@ -1,16 +1,19 @@
 """The configuration of nats-server, rendered from values; never reads or writes a file.
 
-Every name here was checked with `nats-server -t` of 2.15.1, which the server start repeats.
+Every name here was checked with `nats-server -t` of 2.15.1, which the server start repeats. nats-server reads JSON, all but
+the escapes of control characters.
 """
 
+import json
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
 from broker.app.address import Address
-from broker.auth.accounts import Accounts
-from broker.server.conf_accounts import render_accounts
-from broker.server.conf_text import Section, Variable, lines_of
+from broker.auth.accounts import SYS, Account, Accounts, Crossing, CrossingKind, User
+from broker.auth.permissions import API
 from broker.wire.streams import MAX_PAYLOAD
 
 __all__ = [
@@ -20,11 +23,21 @@ __all__ = [
     "SitesConf",
     "TlsConf",
     "decided_here",
+    "quoted",
     "render",
+    "render_accounts",
 ]
+
+Section = Mapping[str, Any]
+"""Settings by name; what is None is left out."""
 
 KEY_VARIABLE = "LOGSHIP_STORE_KEY"
 """By which nats-server gets the key of its store: neither a file of ours nor a command line holds the key."""
+
+_ESCAPE = re.compile(r"\\(?:u00(?P<code>..)|(?P<letter>.))")
+_ESCAPES_OF_JSON = {"b": "\\x08", "f": "\\x0c"}
+_FORGOTTEN = "60s"
+"""How long a question with several answers is remembered without one: longer than any pull waits."""
 
 _SPARE_MEMORY = 64 * 1024**2  # bytes, for consumers that are kept in memory
 _CLUSTER_USER = "logbroker"
@@ -115,15 +128,50 @@ class ServerConf:
 
 def render(conf: ServerConf) -> str:
     """Return the text of the configuration file."""
-    lines = [
-        "# written by logbroker at every start: change its settings, not this file",
-        *lines_of({**_defaults(conf), **conf.own, **_fixed(conf)}),
-        *lines_of({"tls": _client_tls(conf.tls)} if conf.tls else {}),
-        *(render_accounts(conf.accounts) if conf.accounts else []),
-        *lines_of({"cluster": _cluster(conf.cluster, conf.tls)} if conf.cluster else {}),
-        *lines_of({"leafnodes": _sites(conf.sites, conf.tls)} if conf.sites else {}),
-    ]
-    return "\n".join(lines) + "\n"
+    text = _text(
+        {
+            **_defaults(conf),
+            **conf.own,
+            **_fixed(conf),
+            "tls": _client_tls(conf.tls) if conf.tls else None,
+            **(_accounts(conf.accounts) if conf.accounts else {}),
+            "cluster": _cluster(conf.cluster, conf.tls) if conf.cluster else None,
+            "leafnodes": _sites(conf.sites, conf.tls) if conf.sites else None,
+        }
+    )
+    # a variable is no string; as a piece of configuration it may be one (`quoted`)
+    text = text.replace(f'"key": "${KEY_VARIABLE}"', f'"key": ${KEY_VARIABLE}')
+    return f"# written by logbroker at every start: change its settings, not this file\n{text}\n"
+
+
+def render_accounts(accounts: Accounts) -> str:
+    """Return the lines of the accounts alone."""
+    return _text(_accounts(accounts))[1:-1].strip()
+
+
+def quoted(text: str) -> str:
+    """Return a text as a string of the configuration, whatever is in it."""
+    return _text(text)
+
+
+def _text(value: object) -> str:
+    written = json.dumps(_without_none(value), indent=1, ensure_ascii=False, default=str)
+    return _ESCAPE.sub(_escape, written)
+
+
+def _escape(found: re.Match[str]) -> str:
+    """Return an escape of JSON as nats-server knows it."""
+    if found["code"]:
+        return f"\\x{found['code']}"
+    return _ESCAPES_OF_JSON.get(found["letter"], found[0])
+
+
+def _without_none(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {name: _without_none(one) for name, one in value.items() if one is not None}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_without_none(one) for one in value]
+    return value
 
 
 def decided_here(conf: ServerConf) -> list[str]:
@@ -167,7 +215,7 @@ def _jetstream(conf: ServerConf) -> Section:
         "domain": conf.sites.name if conf.sites else None,
         "sync_interval": "always",  # acknowledged means on disk
         "cipher": conf.cipher,
-        "key": Variable(KEY_VARIABLE) if conf.cipher else None,
+        "key": f"${KEY_VARIABLE}" if conf.cipher else None,
         "limits": {
             "max_request_batch": 10_000,
             "default_max_consumers": -1,  # one per partition, and one per shipper that starts
@@ -243,3 +291,63 @@ def _remote(remote: Address, conf: SitesConf, tls: TlsConf | None) -> Section:
 def _bindable(address: Address | None) -> str | None:
     # nats-server takes 0 as its default port, and -1 as any free one
     return None if address is None else str(Address(address.host, address.port or -1))
+
+
+def _accounts(accounts: Accounts) -> Section:
+    """Return the accounts, the system account, and who comes in without a proof."""
+    return {
+        "system_account": SYS,
+        "no_auth_user": accounts.anybody or None,
+        "accounts": {one.name: _account(one, accounts.crossings) for one in accounts.accounts},
+    }
+
+
+def _account(account: Account, crossings: Sequence[Crossing]) -> Section:
+    limits, name = account.limits, account.name
+    return {
+        "jetstream": "enabled" if account.has_jetstream else None,
+        # whoever has a credential names the API so, also at a broker that is open yet
+        "mappings": {f"{API}.>": "$JS.API.>"} if account.has_jetstream else None,
+        "limits": limits
+        and {"max_connections": limits.connections, "max_subscriptions": limits.subscriptions},
+        "exports": _exports([one for one in crossings if one.of == name]) or None,
+        "imports": [_import(one) for one in crossings if one.into == name] or None,
+        "users": [_user(user) for user in account.users] or None,
+    }
+
+
+def _exports(crossings: Sequence[Crossing]) -> list[Section]:
+    found: dict[str, dict[str, Any]] = {}
+    for one in crossings:
+        has_several = one.traffic is CrossingKind.QUESTIONS
+        several = {"response_type": "stream", "threshold": _FORGOTTEN} if has_several else {}
+        export = found.setdefault(one.subject, {_kind(one): one.subject, **several, "accounts": []})
+        export["accounts"].append(one.into)
+    return list(found.values())
+
+
+def _import(crossing: Crossing) -> Section:
+    return {
+        _kind(crossing): {"account": crossing.of, "subject": crossing.subject},
+        "to": crossing.local if crossing.local != crossing.subject else None,
+    }
+
+
+def _kind(crossing: Crossing) -> str:
+    return "stream" if crossing.traffic is CrossingKind.MESSAGES else "service"
+
+
+def _user(user: User) -> Section:
+    """Return a user; whoever has rights of its own is no other site."""
+    rights = user.permissions
+    kinds = ["LEAFNODE"] if user.is_server else ["STANDARD"] if rights else None
+    return {
+        "nkey": user.nkey,
+        "allowed_connection_types": kinds,
+        "permissions": rights
+        and {
+            "publish": {"allow": rights.publish},
+            "subscribe": {"allow": rights.subscribe},
+            "allow_responses": True if rights.responds else None,
+        },
+    }

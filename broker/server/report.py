@@ -1,6 +1,7 @@
 """The report of a broker: what it answers whoever asks on `broker.report.SUBJECT`; the keys stay."""
 
 import asyncio
+import json
 import os
 import shutil
 import time
@@ -9,6 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from broker.auth.certificates import ends_of
+from broker.client.connection import Message
+from broker.report import SUBJECT
+from broker.server.requests import Listening
 from broker.server.resolve import space_kept_free
 from broker.server.store import size_of_data
 
@@ -21,7 +25,7 @@ _MEASURED_EVERY = 30.0  # seconds: a large store is many files
 
 
 class Reporter:
-    """Reports on one nats-server since its start."""
+    """Reports on one nats-server since its start, to whoever asks."""
 
     def __init__(self, context: "ServerContext", started: datetime) -> None:
         """Measure nothing yet."""
@@ -29,8 +33,15 @@ class Reporter:
         self._started = started
         self._held = 0
         self._measured = -_MEASURED_EVERY
+        self.listening = Listening(context.connection, SUBJECT, self._answer)
+        """To be run."""
 
-    async def report(self) -> dict[str, Any]:
+    async def _answer(self, message: Message) -> None:
+        if message.reply:
+            report = json.dumps(await self._report()).encode()
+            await self._context.connection.publish(message.reply, report)
+
+    async def _report(self) -> dict[str, Any]:
         """Return the report: sizes in bytes, times in RFC 3339."""
         now = time.monotonic()
         if now - self._measured >= _MEASURED_EVERY:

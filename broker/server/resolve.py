@@ -5,25 +5,28 @@ Reads; changes nothing.
 
 import logging
 import platform
+import secrets
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError
 from broker.app.units import format_size
-from broker.auth.accounts import Admission
+from broker.auth.accounts import MONITOR, RECEIVE, SHIP, Admission, admit
+from broker.auth.store_file import CREDENTIALS, load_credentials
 from broker.client.access import Access
-from broker.client.nkey import InvalidSeed, seed_of
-from broker.server.access import ServerAccess
+from broker.client.nkey import InvalidSeed, new_seed, seed_of, user_key
 from broker.server.conf import ClusterConf, ServerConf, SitesConf, decided_here
 from broker.server.store import Space, count_streams
 from broker.server.tls import Security, security_of
 from broker.settings import BrokerSettings
 from broker.settings_network import SITE_SCHEME, parse_route
+from broker.settings_security import SecuritySettings
 from broker.topology import Topology
 
-__all__ = ["Resolved", "own_name", "resolve", "space_kept_free"]
+__all__ = ["Resolved", "ServerAccess", "own_name", "resolve", "space_kept_free"]
 
+_SECRET_BYTES = 24
 _LEAST_SECRET = 16  # characters
 _LARGEST_RESERVE = 20 * 1024**3
 _BUCKETS_SHARE = 32 * 1024**2  # of the store, and 16 KiB for each partition's history
@@ -32,6 +35,40 @@ _LARGEST_POSITIONS_SHARE = (
     1024**3
 )  # a host takes some KB, some MB where it follows thousands of files
 logger = logging.getLogger(__name__)
+
+
+class ServerAccess:
+    """Holds the key of this process, which nobody else knows, and reads the credential store when asked to."""
+
+    def __init__(self, folder: Path) -> None:
+        """Make the keys of this process; reads nothing yet."""
+        seed = new_seed()
+        self.own = Access(nkey_seed=seed)
+        """How logbroker itself gets in."""
+        self._own, self._anybody = user_key(seed).public, user_key(new_seed()).public
+        self.folder = folder
+        """The broker's directory, absolute."""
+        self.monitoring = f"/{secrets.token_urlsafe(_SECRET_BYTES)}"
+        """The path of a secured server's monitoring, which asks for no credential and tells everybody's inboxes."""
+        self._was_secured = False
+
+    def look(self, settings: SecuritySettings, now: datetime, streams: int) -> Admission:
+        """Return who gets in at `now`, where partitions are spread over so many streams.
+
+        Raises `ConfigurationError` for a credential store that will not do. So does one that is gone while this broker runs: whoever opens a broker says so (`revoke --open-again`).
+        """
+        store = load_credentials(self.folder)
+        if self._was_secured and store.revision == 0:
+            raise ConfigurationError(
+                f"{self.folder / CREDENTIALS} is gone; put back a copy of it, or add the credentials again"
+            )
+        self._was_secured = store.secured
+        limits = {
+            SHIP: settings.host_limits,
+            RECEIVE: settings.receiver_limits,
+            MONITOR: settings.monitor_limits,
+        }
+        return admit(store, self._own, self._anybody, now, limits, streams=streams)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from broker.app.exits import Exit, OperatorError
 from broker.app.program import log_to_stderr
 from broker.app.service import Notifier, Supervisor, differences
 from broker.app.shutdown import Shutdown
-from broker.server.binary import examine
 from broker.server.context import Background, ServerContext
+from broker.server.process import examine
 from broker.server.resolve import own_name
 from broker.server.state_file import State
 from broker.server.store import check_membership, locked_store, remember_membership, store_error

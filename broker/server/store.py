@@ -1,4 +1,8 @@
-"""The broker's folder on disk: made, locked and measured; and whether it may be run in a cluster, or alone."""
+"""The broker's folder on disk: made, locked and measured; whether it may be run in a cluster, or alone, and with which key.
+
+Keys and ciphers are never changed in place, though nats-server (2.15.1) offers to: it loses consumers and empty streams by that,
+with their sequences. And with a wrong key, or none, it takes a store for empty.
+"""
 
 import fcntl
 import json
@@ -7,18 +11,22 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import make_folder, open_folder, read_file, write_atomic
 from broker.auth.accounts import LOGS
+from broker.server.conf import KEY_VARIABLE, quoted
+from broker.settings_security import SecuritySettings
 from broker.wire.streams import streams_among
 
 __all__ = [
+    "Encryption",
     "Space",
     "check_membership",
     "count_streams",
+    "encryption_of",
     "is_locked",
     "locked_store",
     "measure",
@@ -32,6 +40,13 @@ _LOCK = "logbroker.lock"
 _PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to release its lock
 _DATA = "jetstream"
 _MEMBER = "cluster.json"
+_SHORTEST_KEY = 16  # bytes
+_CIPHERS = {"chacha20": "chachapoly", "aes": "aes"}  # as settings and as nats-server call them
+_KEY_SIZES = {72: "chacha20", 64: "aes"}  # seed, nonce and tag of a stream's own key
+_RESTORE = (
+    "take a `logbroker backup` of it, start with an empty --store-dir and the new key, "
+    "and `logbroker restore` there"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,3 +193,67 @@ def _member_name(folder: Path) -> str:
     except (OSError, ValueError):
         return ""  # that's fine: the name only guards against a mistake
     return str(content.get("server_name", "")) if isinstance(content, dict) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Encryption:
+    """How a store is encrypted; `cipher` is nats-server's name of one, None for a store in the clear."""
+
+    cipher: str | None = None
+    key: str = field(default="", repr=False)
+
+    def environment(self) -> dict[str, str]:
+        """Return what nats-server is to find in its environment: it reads a variable as a piece of configuration."""
+        return {KEY_VARIABLE: quoted(self.key)} if self.cipher else {}
+
+
+def encryption_of(settings: SecuritySettings, folder: Path) -> Encryption:
+    """Return how the store in `folder` is encrypted.
+
+    Raises `ConfigurationError` for a key that cannot be used, and for a store that is encrypted otherwise.
+    """
+    file = settings.encryption_key_file
+    wanted = settings.encryption_cipher if file else None
+    for meta in (folder / _DATA).glob("*/streams/*/meta.inf"):
+        _check_cipher(meta, wanted)
+    return (
+        Encryption(_CIPHERS[settings.encryption_cipher], _read_key(file)) if file else Encryption()
+    )
+
+
+def _check_cipher(meta: Path, wanted: str | None) -> None:
+    try:
+        found = _KEY_SIZES.get(meta.with_name("meta.key").stat().st_size)
+    except FileNotFoundError:
+        if wanted:
+            raise ConfigurationError(
+                f"{meta.parent} is in the clear, and a store is not encrypted in place: {_RESTORE}"
+            ) from None
+        return
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {meta}: {error.strerror}") from None
+    if wanted is None:
+        cipher = f" and encryption_cipher = {found!r}" if found else ""
+        raise ConfigurationError(
+            f"{meta.parent} is encrypted, and without its key would be taken for empty; give --encryption-key-file{cipher}"
+        )
+    if found not in {wanted, None}:
+        raise ConfigurationError(
+            f"{meta.parent} is encrypted with encryption_cipher = {found!r}; give that and its key, or {_RESTORE}"
+        )
+
+
+def _read_key(file: Path) -> str:
+    try:
+        key = file.read_text("utf-8").removesuffix("\n")
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot read {file}: {error.strerror}; check --encryption-key-file"
+        ) from None
+    except UnicodeDecodeError:
+        key = ""
+    if len(key.encode()) < _SHORTEST_KEY or not key.isprintable():
+        raise ConfigurationError(
+            f"{file} is no key: it should hold a line of text of at least {_SHORTEST_KEY} bytes, as from `openssl rand -hex 32`"
+        )
+    return key

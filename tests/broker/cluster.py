@@ -14,8 +14,8 @@ from bench.processes import Process, Processes, wait_until
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
-from broker.server.binary import find
 from broker.server.conf import ClusterConf, ServerConf, render
+from broker.server.process import find
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from broker.wire.subjects import consumer_name

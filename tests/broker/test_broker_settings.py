@@ -19,10 +19,9 @@ from broker.app.configuration import load, name_of
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection, Rejected
 from broker.provision.apply import apply
-from broker.server.access import ServerAccess
-from broker.server.binary import find
 from broker.server.conf import render
-from broker.server.resolve import resolve
+from broker.server.process import find
+from broker.server.resolve import ServerAccess, resolve
 from broker.server.store import measure
 from broker.settings import BrokerSettings
 from broker.settings_network import parse_route

@@ -163,42 +163,29 @@ def test_a_backup_of_all_streams_comes_back_to_a_broker_with_as_many_and_to_no_o
     }
 
 
-def test_a_purge_takes_from_all_streams(url: str, logbroker: Call) -> None:
-    fill(url)
-
-    some = logbroker("purge", "--host", "web[03]", "--yes", "--server", url)
-    rest = logbroker("purge", "--everything", "--yes", "--server", url)
-
-    assert (some.returncode, rest.returncode) == (0, 0), some.stderr + rest.stderr
-    assert "removed 6 messages" in some.stdout
-    assert "removed 9 messages" in rest.stdout
-
-
-def test_views_show_all_streams(url: str, logbroker: Call) -> None:
+def test_views_show_all_streams_and_what_removes_takes_from_all(url: str, logbroker: Call) -> None:
     fill(url)
 
     status = logbroker("status", "--json", "--server", url)
     hosts = logbroker("hosts", "--json", "--server", url)
     last = logbroker("tail", "--lines", "100", "--no-follow", "--server", url)
     one = logbroker("get", "last", "--stream", "LOGS_2", "--server", url)
-    which = logbroker("get", "last", "--server", url)
+    unnamed = [
+        logbroker(*words, "--server", url)
+        for words in (("get", "last"), ("rm", "--seq", "1", "--yes"))
+    ]
+    named = logbroker("rm", "--seq", "1", "--stream", "LOGS_1", "--yes", "--server", url)
+    some = logbroker("purge", "--host", "web[03]", "--yes", "--server", url)
+    rest = logbroker("purge", "--everything", "--yes", "--server", url)
 
-    assert (status.returncode, hosts.returncode, last.returncode) == (0, 0, 0), last.stderr
-    seen = json.loads(status.stdout)
-    assert (one.returncode, which.returncode) == (0, 1)
-    assert "line 2" in one.stdout
-    assert "LOGS_0, LOGS_1, LOGS_2" in which.stderr
-    assert [one["behind"] for one in seen["partitions"]] == [3] * 5
+    done = [status, hosts, last, one, named, some, rest]
+    assert [ended.returncode for ended in done] == [0] * 7, [ended.stderr for ended in done]
+    assert [one["behind"] for one in json.loads(status.stdout)["partitions"]] == [3] * 5
     assert {one["host"] for one in json.loads(hosts.stdout)} == {f"web{n}" for n in range(5)}
     assert last.stdout.count("line 2") == 5
-
-
-def test_one_message_is_removed_from_the_stream_that_is_named(url: str, logbroker: Call) -> None:
-    fill(url)
-
-    unnamed = logbroker("rm", "--seq", "1", "--yes", "--server", url)
-    named = logbroker("rm", "--seq", "1", "--stream", "LOGS_1", "--yes", "--server", url)
-
-    assert (unnamed.returncode, named.returncode) == (1, 0), named.stderr
-    assert "--stream is one of" in unnamed.stderr
+    assert "line 2" in one.stdout
+    assert [ended.returncode for ended in unnamed] == [1, 1]
+    assert all("LOGS_0, LOGS_1, LOGS_2" in ended.stderr for ended in unnamed)
     assert "removed message 1 of web1" in named.stdout
+    assert "removed 6 messages" in some.stdout
+    assert "removed 8 messages" in rest.stdout

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Process, Processes, wait_until
-from broker.server.binary import find
+from broker.server.process import find
 
 __all__ = ["Machine", "bare", "booted", "reason_not_to_boot"]
 

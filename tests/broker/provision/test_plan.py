@@ -97,28 +97,6 @@ def test_a_limit_set_by_hand_stays_when_none_is_declared() -> None:
     assert not made.steps
 
 
-def test_a_field_that_cannot_change_in_place_is_refused_with_the_way_round() -> None:
-    actual = as_applied(Topology())
-    logs = {**actual.streams["LOGS"], "storage": "memory"}
-
-    made = plan(Topology(), replace(actual, streams={**actual.streams, "LOGS": logs}))
-
-    assert len(made.refusals) == 1
-    assert "stream LOGS: storage is memory" in made.refusals[0]
-    assert "cannot be changed in place" in made.refusals[0]
-    assert "restore" in made.refusals[0]
-    assert not made.steps
-
-
-def test_a_consumer_of_another_ack_policy_is_refused_with_the_way_round() -> None:
-    actual = as_applied(Topology(partitions=1))
-    other = {**actual.consumers["receiver-p0"], "ack_policy": "explicit"}
-
-    made = plan(Topology(partitions=1), replace(actual, consumers={"receiver-p0": other}))
-
-    assert "remove the consumer (receiver-p0)" in made.refusals[0]
-
-
 @pytest.mark.parametrize(("messages", "offsets"), [(1, 0), (0, 1)])
 def test_hosts_move_under_stored_lines_or_offsets_only_by_the_command_for_it(
     messages: int, offsets: int

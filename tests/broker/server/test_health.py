@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from broker.server.health import Restarts, enough_space, failed_write, read_health
+from broker.server.health import Restarts, enough_space, read_health
 
 FULL = "JetStream stream 'LOGS > LOGS' write error: write /s/4.blk: no space left on device"
 
@@ -33,11 +33,6 @@ def test_a_failed_write_is_told_apart_from_other_trouble(data: dict[str, Any], f
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"data": {}}', b'{"server": 1, "data": 2}'])
 def test_what_is_no_answer_is_passed_over(data: bytes) -> None:
     assert read_health(data) is None
-
-
-def test_the_servers_log_tells_it_too() -> None:
-    assert failed_write("Filestore [LOGS] Critical write error: write /x: no space left")
-    assert not failed_write("Slow consumer")
 
 
 def test_a_disk_has_space_again_when_half_of_the_reserve_is_there() -> None:

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from broker.app.configuration import load
 from broker.app.exits import ConfigurationError
-from broker.auth.store_file import held_credentials
-from broker.server.access import ServerAccess
-from broker.server.resolve import Resolved, resolve
+from broker.auth.store_file import CREDENTIALS, held_credentials
+from broker.server.resolve import Resolved, ServerAccess, resolve
 from broker.server.store import Space
 from broker.settings import BrokerSettings
-from tests.broker.auth.test_store import STORE
+from tests.broker.auth.test_store import STORE, WEB_A, WEB_B
 
 SPACE = Space(free=10**9, held=0, total=10**10)
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -127,3 +126,35 @@ def test_a_reserve_stays_free(tmp_path: Path) -> None:
     assert few is not None
     assert many is not None
     assert few > 8 * 10**9 > 10**9 > many
+
+
+@pytest.fixture
+def access(tmp_path: Path) -> ServerAccess:
+    access = ServerAccess(tmp_path)
+    assert not access.look(BrokerSettings(), NOW, 1).secured
+    with held_credentials(tmp_path) as held:
+        held.write(STORE)
+    assert access.look(BrokerSettings(), NOW, 1).secured
+    return access
+
+
+@pytest.mark.parametrize(("content", "words"), [(None, "is gone; put back"), ("{}", "is damaged")])
+def test_a_credential_store_that_is_gone_or_damaged_does_not_open_a_broker(
+    access: ServerAccess, tmp_path: Path, content: str | None, words: str
+) -> None:
+    path = tmp_path / CREDENTIALS
+    path.unlink() if content is None else path.write_text(content)
+
+    with pytest.raises(ConfigurationError, match=words):
+        access.look(BrokerSettings(), NOW, 1)
+
+
+def test_who_says_so_opens_a_broker(access: ServerAccess, tmp_path: Path) -> None:
+    with held_credentials(tmp_path) as held:
+        held.write(STORE.revoked([WEB_A, WEB_B]).opened())
+
+    found = access.look(BrokerSettings(), NOW, 1)
+
+    assert (found.secured, found.credentials, found.revision) == (False, 0, 3)
+    assert found.accounts.anybody
+    assert access.own.nkey_seed not in repr(access.own) + repr(found)

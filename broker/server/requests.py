@@ -1,0 +1,213 @@
+"""What logbroker hears over NATS: who asks for its report, hosts and receivers who want consumers, and consumers that are made.
+
+Hosts and receivers make none that push. Rights name which consumer a credential may make, yet not what it is made to do. One that
+pushes would have the server publish inside the account of the stream, where hosts and receivers have no rights: to a bucket, to
+another's inbox. So their accounts have no way to CONSUMER.CREATE but `ConsumerRequests`. Other sites must be able to make such
+consumers, for their copies; `refuse_pushes` removes those that push to where commands and offsets go.
+"""
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from broker.app.untrusted import printable
+from broker.auth.accounts import CONSUMER_REQUESTS
+from broker.client.connection import Connection, ConnectionLost, Message, Rejected
+from broker.provision.apply import consumers_of
+
+__all__ = ["ConsumerRequests", "Listening", "pulled_only", "refuse_pushes"]
+
+_AWAY = 0.5  # seconds until it listens again
+_FLUSH = 3600  # seconds; a client that hears nothing is lost long before
+_REPORT_BYTES = 64 * 1024**2  # of messages that may wait
+_CREATE = "$JS.API.CONSUMER.CREATE"
+_LARGEST = 64 * 1024  # bytes of a request; ours have less than one KiB
+_LONGEST_SUBJECT = 1024  # characters; two names of at most 255 bytes, and a host
+_WAITING = 8 * 1024**2  # bytes of requests that may wait; thousands of shippers may start at once
+_AT_ONCE = 64  # requests that JetStream is asked at a time
+_REFUSED = 10012  # JetStream's error for a consumer that cannot be made
+_LOGGED = 1000  # consumers of which a refusal is logged once
+_REQUEST = frozenset({"stream_name", "config", "action"})
+_CONFIG = frozenset(
+    {
+        *("name", "durable_name", "description", "metadata"),
+        *("filter_subject", "filter_subjects", "deliver_policy", "opt_start_seq", "opt_start_time"),
+        *("ack_policy", "ack_wait", "max_ack_pending", "max_deliver", "replay_policy"),
+        *("headers_only", "mem_storage", "num_replicas", "inactive_threshold", "max_waiting"),
+    }
+)
+_MADE = "$JS.EVENT.ADVISORY.CONSUMER.CREATED.*.*"
+_TAKEN_AT_ITS_WORD = re.compile(r"(\$KV|\$SYS|\$JS\.ACK|\$JS\.([^.]+\.)?API|logs|logship)\..+")
+_LOOK = 600.0  # seconds between looks at all consumers, should news of one have been lost
+logger = logging.getLogger(__name__)
+
+
+class Listening:
+    """Listens on a subject; in a `queue`, one of all who do hears each message."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        subject: str,
+        handle: Callable[[Message], Awaitable[None]],
+        queue: str = "",
+        waiting: int = _REPORT_BYTES,
+    ) -> None:
+        """Remember who takes what is heard, of which `waiting` bytes may wait."""
+        self._connection = connection
+        self._subject = subject
+        self._handle = handle
+        self._queue = queue
+        self._waiting = waiting
+        self.listens = asyncio.Event()
+        """Set from when it hears for the first time."""
+
+    async def run(self) -> None:
+        """Listen until cancelled; a connection that is lost is made again."""
+        while True:
+            client = await self._connection.client()
+            with suppress(ConnectionLost):
+                await self._connection.subscribe(
+                    self._subject, self._take, self._waiting, self._queue
+                )
+                await self._connection.guard(client.flush(_FLUSH), _FLUSH)
+                self.listens.set()
+                await asyncio.wait([client.lost])
+            await asyncio.sleep(_AWAY)
+
+    async def _take(self, message: Message) -> None:
+        with suppress(ConnectionLost):
+            await self._handle(message)
+
+
+def pulled_only(request: bytes) -> bytes | str:
+    """Return a request as it may be passed on, or why not.
+
+    It is written anew from known names: nats-server takes names in any case, and the last of those that are there twice.
+    """
+    try:
+        body = json.loads(request) if len(request) <= _LARGEST else None
+        written = json.dumps(body).encode()
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, Mapping) or not isinstance(config := body.get("config"), Mapping):
+        return "the request is no JSON object with a configuration"
+    names = [config.get(field) for field in ("name", "durable_name")]
+    if not all(name is None or (isinstance(name, str) and name.isprintable()) for name in names):
+        return "the name of the consumer is none"
+    if unknown := sorted((body.keys() - _REQUEST) | (config.keys() - _CONFIG)):
+        named = printable(", ".join(unknown)[:200])
+        return f"a host or a receiver may not set {named} of a consumer"
+    return written
+
+
+class ConsumerRequests:
+    """Takes the requests; of several brokers of a cluster, one takes each.
+
+    While one for a consumer is under way others for it are passed over: who sends thousands holds up nobody else.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        """Take none yet."""
+        self._connection = connection
+        self._listening = Listening(
+            connection, f"{CONSUMER_REQUESTS}.>", self._take, "logbroker", _WAITING
+        )
+        self._gate = asyncio.Semaphore(_AT_ONCE)
+        self._passing: dict[str, asyncio.Task[None]] = {}
+        self._refused: set[str] = set()
+
+    @property
+    def listens(self) -> asyncio.Event:
+        """Set from when requests are heard for the first time."""
+        return self._listening.listens
+
+    async def run(self) -> None:
+        """Take requests until cancelled, and leave none under way."""
+        try:
+            await self._listening.run()
+        finally:
+            for task in self._passing.values():
+                task.cancel()
+
+    async def _take(self, message: Message) -> None:
+        asked = message.subject.removeprefix(f"{CONSUMER_REQUESTS}.")
+        # where none is named, as in the requests of `logreceiver offsets`, each is for a consumer of its own
+        key = asked if "." in asked else message.reply
+        if not message.reply or key in self._passing:
+            return
+        # the line to the server is bounded
+        is_fit = len(asked) <= _LONGEST_SUBJECT and asked.isprintable()
+        taken = pulled_only(message.data) if is_fit else "the name of the consumer is none"
+        if isinstance(taken, str):
+            await self._refuse(asked, taken, message.reply)
+            return
+        await self._gate.acquire()
+        if key in self._passing:  # begun while this one waited
+            self._gate.release()
+            return
+        self._passing[key] = asyncio.ensure_future(self._pass_on(asked, taken, message.reply))
+        self._passing[key].add_done_callback(lambda _: self._passed(key))
+
+    async def _pass_on(self, asked: str, request: bytes, reply: str) -> None:
+        # where JetStream does not answer nobody does, and the asker asks again
+        with suppress(ConnectionLost, Rejected):
+            answer = await self._connection.request(f"{_CREATE}.{asked}", request)
+            await self._connection.publish(reply, answer.data)
+
+    def _passed(self, key: str) -> None:
+        del self._passing[key]
+        self._gate.release()
+
+    async def _refuse(self, asked: str, reason: str, reply: str) -> None:
+        if asked not in self._refused and len(self._refused) < _LOGGED:
+            self._refused.add(asked)
+            logger.warning("refused to make the consumer %r: %s", asked[:_LONGEST_SUBJECT], reason)
+        answer = {
+            "type": "io.nats.jetstream.api.v1.consumer_create_response",
+            "error": {"code": 400, "err_code": _REFUSED, "description": reason},
+        }
+        await self._connection.publish(reply, json.dumps(answer).encode())
+
+
+async def refuse_pushes(connection: Connection, streams: Callable[[], Sequence[str]]) -> None:
+    """Remove consumers of some streams that push to where lines act as what they say, until cancelled.
+
+    nats-server (2.15.1) has one begin at once where somebody listens to that very subject, else at its next start.
+    """
+
+    async def judge(message: Message) -> None:
+        stream, name = message.subject.rsplit(".", 2)[1:]
+        if stream in streams():
+            with suppress(Rejected):  # that's fine: it is gone already
+                info = await connection.api(f"CONSUMER.INFO.{stream}.{name}")
+                await _remove_push(connection, stream, info)
+
+    listening = Listening(connection, _MADE, judge)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(listening.run())
+        await listening.listens.wait()
+        while True:
+            pause = _AWAY
+            with suppress(ConnectionLost, Rejected):
+                for stream in streams():
+                    for info in await consumers_of(connection, stream):
+                        await _remove_push(connection, stream, info)
+                pause = _LOOK
+            await asyncio.sleep(pause)
+
+
+async def _remove_push(connection: Connection, stream: str, info: Mapping[str, Any]) -> None:
+    name, subject = info["name"], info["config"].get("deliver_subject") or ""
+    if not _TAKEN_AT_ITS_WORD.fullmatch(subject):
+        return
+    with suppress(Rejected):
+        await connection.api(f"CONSUMER.DELETE.{stream}.{name}")
+    logger.warning(
+        "removed consumer %s, which would push lines to %r: whoever made it tried to reach what it has no right to",
+        *(name, subject),
+    )

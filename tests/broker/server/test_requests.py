@@ -1,0 +1,156 @@
+"""Who has no right to make a consumer that pushes gets none; and a broker answers for itself once, whoever asks."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bench.processes import wait_until
+from broker.client.connection import Connection, Message, Rejected
+from broker.server.requests import Listening, pulled_only, refuse_pushes
+from tests.conftest import Server
+
+PULLED = {"name": "shipper-web01", "filter_subject": "logs.*.web01", "ack_policy": "none"}
+
+
+def test_a_consumer_that_is_pulled_from_is_asked_for_as_it_was() -> None:
+    request = {"stream_name": "LOGS", "config": PULLED, "action": "create"}
+
+    taken = pulled_only(json.dumps(request).encode())
+
+    assert isinstance(taken, bytes)
+    assert json.loads(taken) == request
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b'{"config": {"deliver_subject": "x"}}',
+        b'{"config": {"deliver_subject": ""}}',
+        b'{"config": {"Deliver_Subject": "x"}}',
+        b'{"config": {"name": "a"}, "CONFIG": {"deliver_subject": "x"}}',
+        b'{"config": {"flow_control": true}}',
+        b'{"config": {"name": "a\\u000bb"}}',
+        b'{"config": {"durable_name": 1}}',
+        b'{"config": {}, "pedantic": true}',
+        b'{"config": []}',
+        b"[]",
+        b"",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"config": {"filter_subject": ' + b"[" * 950 + b"]" * 950 + b', "flow_control": 1}}',
+        b'{"config": {"description": "' + b"x" * 100_000 + b'"}}',
+    ],
+)
+def test_what_could_push_or_cannot_be_read_is_refused(request_: bytes) -> None:
+    assert isinstance(pulled_only(request_), str)
+
+
+def test_a_refusal_breaks_no_line_of_the_log() -> None:
+    why = pulled_only(b'{"config": {"a\\nERROR all is lost\\u001b": 1}}')
+
+    assert isinstance(why, str)
+    assert why.isprintable()
+
+
+def test_of_a_name_that_is_there_twice_the_server_is_told_the_one_that_was_judged() -> None:
+    taken = pulled_only(b'{"config": {"deliver_subject": "x"}, "config": {"name": "a"}}')
+
+    assert taken == b'{"config": {"name": "a"}}'
+
+
+@pytest.fixture
+async def connection(logs_url: str) -> AsyncIterator[Connection]:
+    made = Connection([logs_url], "tests")
+    yield made
+    await made.close()
+
+
+async def make(connection: Connection, name: str, pushes_to: str | None = None) -> None:
+    config = {"name": name, "ack_policy": "none", "filter_subject": "logs.*.web01"}
+    config |= {"deliver_subject": pushes_to} if pushes_to else {}
+    await connection.api(
+        f"CONSUMER.CREATE.LOGS.{name}.logs.*.web01", {"stream_name": "LOGS", "config": config}
+    )
+
+
+async def is_there(connection: Connection, name: str) -> bool:
+    try:
+        await connection.api(f"CONSUMER.INFO.LOGS.{name}")
+    except Rejected:
+        return False
+    return True
+
+
+async def goes(connection: Connection, name: str) -> None:
+    async with asyncio.timeout(20):
+        while await is_there(connection, name):  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.01)
+
+
+MISUSED = [
+    "$JS.API.STREAM.PURGE.LOGS",
+    "$JS.hub.API.STREAM.PURGE.LOGS",
+    "logship.receiver.r0.x",
+    "logship.broker",
+]
+
+
+@pytest.mark.nats
+async def test_one_that_pushes_to_where_lines_act_is_removed_whenever_it_was_made_and_others_stay(
+    connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    await make(connection, "shipper-before", "$KV.LOGS_OFFSETS.p1")
+    await make(connection, "shipper-pulled")
+    watching = asyncio.create_task(refuse_pushes(connection, lambda: ["LOGS"]))
+
+    await goes(connection, "shipper-before")
+    await make(connection, "tail", "tail")
+    await make(connection, "copy", "$JS.S.Yk3")
+    for number, subject in enumerate(MISUSED):
+        await make(connection, f"late{number}", subject)
+        await goes(connection, f"late{number}")
+
+    for name in ("shipper-pulled", "tail", "copy"):
+        assert await is_there(connection, name)
+    watching.cancel()
+    await asyncio.wait({watching})
+    assert "removed consumer shipper-before" in caplog.text
+
+
+@pytest.mark.nats
+async def test_what_is_asked_of_a_server_that_is_slow_is_heard_once(own_server: Server) -> None:
+    broker, asker = Connection([own_server.url], "broker"), Connection([own_server.url], "asker")
+    asked: list[str] = []
+
+    async def answer(message: Message) -> None:
+        asked.append(message.subject)
+        await broker.publish(message.reply, b"{}")
+
+    await broker.once()
+    os.kill(own_server.process.pid, signal.SIGSTOP)
+    stat = Path(f"/proc/{own_server.process.pid}/stat")
+    wait_until("it stands still", lambda: ") T " in stat.read_text("ascii"), 30)
+    listening = Listening(broker, "question", answer)
+    running = asyncio.create_task(listening.run())
+    await asyncio.sleep(1)  # nobody can hear it meanwhile
+    assert not listening.listens.is_set()
+
+    os.kill(own_server.process.pid, signal.SIGCONT)
+    async with asyncio.timeout(60):
+        await listening.listens.wait()
+    for _ in range(2):
+        await asker.request("question")
+    await asker.request("$JS.API.INFO")  # a second answer would be here by now
+
+    assert asked == ["question", "question"]
+    running.cancel()
+    await asyncio.wait({running})
+    await asker.close()
+    await broker.close()
