@@ -99,7 +99,7 @@ class Agent:
         self._ending = Shutdown(Exit.FAILED if settings.once else Exit.DONE)
         self._follower: Follower | None = None
         self._spool: Spool | None = None
-        self._in_vain = 0  # sessions in a row that stored nothing
+        self._lost_in_a_row = 0  # sessions that stored nothing
         self._patience = settings.patience.total_seconds() if settings.once else None
 
     async def run(self, notifier: Notifier, reread: Callable[[], ShipperSettings]) -> None:
@@ -212,12 +212,12 @@ class Agent:
             except SessionLost as lost:
                 logger.info("%s; claiming again", lost)
             else:
-                self._in_vain = 0
+                self._lost_in_a_row = 0
                 return sequence
-            if self._in_vain:
-                pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._in_vain, 10))
+            if self._lost_in_a_row:
+                pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._lost_in_a_row, 10))
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            self._in_vain += 1
+            self._lost_in_a_row += 1
             known = shipping.positions
             session = await self._sessions.open(known)
             found = session.positions

@@ -57,13 +57,13 @@ class Goals:
             )
 
 
-def require_files(selection: Selection, patience: float = _ROTATING) -> None:
-    """Return when there is a file to read for each pattern; blocks for `patience` seconds where one has none at first.
+def require_files(selection: Selection) -> None:
+    """Return when there is a file to read for each pattern; blocks for a moment where one has none at first.
 
     Raises `OperatorError` for a pattern without a file.
     """
     if any(_lacks(selection, pattern) for pattern in selection.patterns):
-        time.sleep(patience)
+        time.sleep(_ROTATING)
     for pattern in selection.patterns:
         if lack := _lacks(selection, pattern):
             raise OperatorError(f"{lack}; nothing was shipped; check --file")

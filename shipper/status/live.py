@@ -33,20 +33,15 @@ logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def status_socket(
-    host: str, report: Callable[[], HostReport], patience: float = _PATIENCE
-) -> AsyncIterator[None]:
-    """Send the report to root and to processes of this user; a client has `patience` seconds to read it.
-
-    An agent that cannot listen ships all the same.
-    """
+async def status_socket(host: str, report: Callable[[], HostReport]) -> AsyncIterator[None]:
+    """Send the report to root and to processes of this user; an agent that cannot listen ships all the same."""
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.set_write_buffer_limits(0)  # `drain` waits until the client has it all
         with suppress(OSError, TimeoutError):
             if _peer_of(writer).uid in {0, os.geteuid()}:
                 writer.write(json.dumps(report().document()).encode())
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(_PATIENCE):
                     await writer.drain()
         writer.transport.abort() if writer.transport.get_write_buffer_size() else writer.close()
 
