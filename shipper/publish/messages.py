@@ -151,7 +151,7 @@ class HostMessages:
         now = await self._create(stream, config)
         if now["created"] != made or now["delivered"]["consumer_seq"] != count:
             raise ConnectionLost("another agent of this host reads its lines back, too")
-        await self._let_go(stream)
+        await self._remove(stream)
 
     async def _take(self, stream: str, config: Mapping[str, Any]) -> dict[str, Any]:
         # mostly there is none, and a way to the broker and back is saved
@@ -188,26 +188,14 @@ class HostMessages:
     async def _remove(self, stream: str) -> None:
         # who would answer for it may have died with its server
         among = self._connection.has_choice
+        removal = f"CONSUMER.DELETE.{stream}.{self._consumer}"
         try:
-            await self._connection.api(self._removal(stream), patience=_SHORT if among else None)
+            await self._connection.api(removal, patience=_SHORT if among else None)
         except Rejected:
             return
         except ConnectionLost:
             if not among:
                 raise
-
-    async def _let_go(self, stream: str) -> None:
-        connection = self._connection
-        if connection.has_choice:
-            # a removal of which not all servers know yet is in the way of the next consumer
-            await self._remove(stream)
-            return
-        # whose answer nobody waits for: should the next creation come before it, that is refused and tried again
-        subject = connection.api_now(self._removal(stream))
-        await connection.publish(subject, reply=connection.new_inbox())
-
-    def _removal(self, stream: str) -> str:
-        return f"CONSUMER.DELETE.{stream}.{self._consumer}"
 
     async def _pull(self, stream: str) -> list[HostMessage]:
         answers: asyncio.Queue[Message] = asyncio.Queue()
