@@ -68,6 +68,7 @@ types: $(STAMP) ## Check types only
 
 PLAYBOOKS := $(notdir $(wildcard ansible/*.yml))
 
+rollout-lint: export LC_ALL = C.UTF-8 # Ansible takes no other encoding
 rollout-lint: $(STAMP) ## Check roles and playbooks: ansible-lint at its highest profile, syntax with each inventory
 	cd ansible && PATH="$(CURDIR)/$(BIN):$$PATH" ansible-lint -q
 	cd ansible && for inventory in inventories/*; do \

@@ -1,8 +1,6 @@
 """Every setting of a program is a variable's key, described and typed as the program has it, and comes out as it went in."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +9,9 @@ import yaml
 
 from broker.app.configuration import load, name_of
 from tests.ansible.argument_specs import ROLES, SETTINGS, described, is_secret, renewed, spec_path
+from tests.ansible.playing import INTERPRETER, play, play_here
 from tests.test_settings import WRITTEN
 
-PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
 BY_LINE = ("include_lines", "exclude_lines", "spark_conf")
 VALUES = WRITTEN | {"tls_ca_pem": 'two\nlines, "quoted" \\ and ünïcode'}
 
@@ -38,22 +36,6 @@ def typed(role: str, name: str) -> object:
             return json.loads(text)
         case _:
             return text
-
-
-def play(folder: Path, tasks: list[dict[str, Any]]) -> "subprocess.CompletedProcess[str]":
-    path = folder / "play.yml"
-    facts = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
-    path.write_text(yaml.safe_dump([facts]), "utf-8")
-    return subprocess.run(
-        [
-            *(str(PLAYBOOK), "--inventory", "localhost,", str(path)),
-            *("--extra-vars", f"ansible_python_interpreter={sys.executable}"),
-        ],
-        cwd=ROLES.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.mark.parametrize("role", SETTINGS)
@@ -102,7 +84,7 @@ def test_settings_come_out_as_the_program_reads_them(role: str, tmp_path: Path) 
     given = {f"{role}_settings": settings, f"{role}_all_settings": settings}
     template = ROLES / role / "templates/settings.toml.j2"
 
-    done = play(
+    done = play_here(
         tmp_path,
         [
             {
@@ -139,7 +121,7 @@ def test_settings_come_out_as_the_program_reads_them(role: str, tmp_path: Path) 
 def test_a_misspelt_setting_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
     role = "logship_shipper"
 
-    done = play(
+    done = play_here(
         tmp_path,
         [
             {
@@ -187,18 +169,8 @@ def test_what_a_role_finds_for_a_cluster_is_what_its_program_takes(tmp_path: Pat
     inventory.write_bytes((ROLES.parent / "inventories/cluster/hosts.yml").read_bytes())
     (tmp_path / "group_vars").symlink_to(ROLES.parent / "group_vars")
 
-    done = subprocess.run(
-        [
-            *(str(PLAYBOOK), "--inventory", str(inventory), str(role)),
-            *(
-                "--extra-vars",
-                f"ansible_python_interpreter={sys.executable} ansible_managed=Ansible",
-            ),
-        ],
-        cwd=ROLES.parent,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = play(
+        ["--inventory", inventory, role, "--extra-vars", f"{INTERPRETER} ansible_managed=A"]
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.ansible.argument_specs import ROLES
 from tests.ansible.playing import done, play
-from tests.ansible.test_argument_specs import PLAYBOOK, ROLES
 
 BROKERS = ("broker1", "broker2", "broker3")
 SHELL = """#!/bin/sh
@@ -250,5 +250,4 @@ def decided(folder: Path, words: str, given: dict[str, Any]) -> None:
     }
     (folder / "play.yml").write_text(yaml.safe_dump([one]), "utf-8")
     told = ["--inventory", "localhost,", "--extra-vars", json.dumps(given)]
-    command = [PLAYBOOK, *told, folder / "play.yml"]
-    done(subprocess.run(command, capture_output=True, text=True, check=False))
+    done(play([*told, folder / "play.yml"]))

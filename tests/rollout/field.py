@@ -185,6 +185,7 @@ class Field:
                 cwd=ROOT / "ansible",
                 env=os.environ
                 | {
+                    "LC_ALL": "C.UTF-8",  # Ansible takes no other encoding
                     "ANSIBLE_NOCOLOR": "1",
                     "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.folder / "ssh"),
                     "PYTHONUNBUFFERED": "1",
