@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from bench.processes import Process, wait_until
-from tests.chaos.operating import HarmedEntry, HarmedStore, Operator, advice
+from tests.chaos.operating import HarmedStore, Operator, advice
 from tests.chaos.program import Ending, Program
 
 if TYPE_CHECKING:
@@ -111,20 +111,6 @@ def test_a_live_file_that_was_touched_before_anybody_decided_is_a_finding(centre
         wait_until("it goes on", lambda: receiver.refused is None, 30)
 
     assert operator.failures == ["web01.log had 10 bytes when p0.db was harmed, and has 3"]
-
-
-def test_an_entry_that_was_harmed_is_brought_back_where_the_stores_are_whole(
-    centre: Centre,
-) -> None:
-    receiver = refuse(centre)
-    operator = Operator(cast("World", centre))
-    operator.entries[0] = HarmedEntry(b"moved", 7, b"as it was")
-    operator.on_duty.set()
-
-    with operator:
-        wait_until("it goes on", lambda: receiver.refused is None, 30)
-
-    assert centre.entries == {0: b"as it was"}
 
 
 def test_what_another_receiver_has_said_of_a_store_before_it_was_brought_back_is_done(

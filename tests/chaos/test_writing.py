@@ -16,7 +16,7 @@ import zstandard
 from shipper.tail.paths import Packing, live_names, packing_of
 from tests.chaos.logfile import Insistence, LogFile
 from tests.chaos.rotations import Naming, Rotation, Style, Way
-from tests.chaos.writers import Application, applications
+from tests.chaos.writers import applications
 from tests.chaos.writing import Writing
 
 UNPACK: dict[Packing | None, Callable[[bytes], bytes]] = {
@@ -87,17 +87,6 @@ def test_a_file_is_removed_only_once_it_and_its_successor_are_received(tmp_path:
     assert len(standing(tmp_path / "logs")) == kept  # one came, the oldest went
 
 
-def test_nothing_is_rotated_before_its_log_is_known(tmp_path: Path) -> None:
-    log = log_in(tmp_path)
-    style = Style(Naming.NUMBERS, tuple(Way), None, is_delayed=False, keep=1, every=0.001)
-    rotation = Rotation(log, style, random.Random(1), NEVER, lambda _: False, no_pause)
-    log.append(b"line\n")
-
-    rotation.tick(1000.0)
-
-    assert list(standing(tmp_path / "logs")) == ["app.log"]
-
-
 def test_what_a_disk_took_of_a_write_is_counted_and_the_rest_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,17 +109,6 @@ def test_what_a_disk_took_of_a_write_is_counted_and_the_rest_is_tried_again(
     assert log.path.read_bytes() == log.content()
     assert log.content().endswith(b"\nline\n")
     assert log.whole == log.written == len(log.content())
-
-
-def test_an_insistence_ends_with_the_trouble_once_its_patience_is_over() -> None:
-    over = threading.Event()
-    over.set()
-
-    def refuse() -> None:
-        raise OSError(errno.ENOSPC, "full")
-
-    with pytest.raises(OSError, match="full"):
-        Insistence(over, 0)(refuse)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -165,13 +143,3 @@ def test_the_same_seed_writes_the_same(tmp_path: Path) -> None:
         return [log.content() for log in writing.logs]
 
     assert written("one") == written("two")
-
-
-def test_only_hosts_with_a_single_log_have_lines_that_are_shipped_in_pieces() -> None:
-    def longest(application: Application) -> int:
-        return max(map(len, application.text.take(200).split(b"\n"))) + 1
-
-    several, single = applications(0, 100, 1) + applications(2, 100, 1), applications(1, 100, 1)
-
-    assert max(map(longest, several)) <= 1024 * 1024
-    assert len(single) == 1

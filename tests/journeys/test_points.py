@@ -27,7 +27,13 @@ from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
 from tests.receiver.partition import ask, ours
 
-pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.journey,
+    pytest.mark.nats,
+    pytest.mark.spark,
+    pytest.mark.timeout(1800),
+    pytest.mark.long,  # each program's own tests kill it at each of its points
+]
 
 CALM, KILLED = "calm01", "killed01"
 PATIENCE = 120.0  # seconds
