@@ -13,7 +13,7 @@ PIP := pip>=25.1,<27
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-long chaos lint types bench bench-full constraints rollout-lint rollout-test argument-specs wheelhouse install-units clean
+.PHONY: help venv demo test test-long mutants chaos lint types bench bench-full constraints rollout-lint rollout-test argument-specs wheelhouse install-units clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ test: $(STAMP) $(CLASSES) ## Run all tests, three at a time: they wait more than
 
 test-long: $(STAMP) $(CLASSES) ## Run what `make test` leaves out: what is slow, and the tests of benches and of the fault injector
 	$(BIN)/python -m pytest -m long
+
+mutants: $(STAMP) $(CLASSES) ## Plant twenty bugs one after the other, and see that the tests find each
+	$(BIN)/python -m tests.mutants
 
 SEED ?= 1
 RUNS ?= 1

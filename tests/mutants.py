@@ -1,0 +1,227 @@
+"""Bugs that the tests must find: each is one wrong expression in the core of a promise. `python -m tests.mutants` plants one after the other.
+
+The bugs go into a copy of the checkout, and the tests named with each are run there. A bug that no test finds is a gap in the tests.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+__all__ = ["MUTANTS", "Mutant"]
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A bug: in `path` the text `right`, which is there once, becomes `wrong`; tests of `tests` find it."""
+
+    promise: str
+    path: str
+    right: str
+    wrong: str
+    tests: str
+
+
+MUTANTS = (
+    Mutant(
+        "a host's partition is FNV-1a",
+        "broker/wire/subjects.py",
+        "((digest ^ byte) * _FNV_PRIME)",
+        "((digest * _FNV_PRIME) ^ byte)",
+        "tests/broker/wire tests/docs/test_protocol.py",
+    ),
+    Mutant(
+        "partition N lives in LOGS_<N mod S>",
+        "broker/wire/streams.py",
+        "[partition % streams]",
+        "[partition // 2 % streams]",
+        "tests/broker tests/shipper/publish/test_partitions_changed.py",
+    ),
+    Mutant(
+        "sections make up a message's lines exactly",
+        "broker/wire/message.py",
+        "if origin.size != len(lines):",
+        "if origin.size > len(lines):",
+        "tests/broker/wire",
+    ),
+    Mutant(
+        "a section that was received already is dropped",
+        "receiver/consume/judging.py",
+        "if reached >= span.end:",
+        "if reached > span.end:",
+        "tests/receiver/consume",
+    ),
+    Mutant(
+        "a range that is missing is a gap",
+        "receiver/consume/judging.py",
+        "if reached is None or span.start == reached:",
+        "if reached is None or span.start >= reached:",
+        "tests/receiver/consume",
+    ),
+    Mutant(
+        "of a section that was received in part the rest is written",
+        "receiver/consume/judging.py",
+        "reached - span.start)",
+        "0)",
+        "tests/receiver/consume",
+    ),
+    Mutant(
+        "nobody's lines are glued to another file's unfinished line",
+        "receiver/consume/judging.py",
+        "owner == piece.source and piece.follows",
+        "piece.follows",
+        "tests/receiver/test_task_messages.py",
+    ),
+    Mutant(
+        "a batch that was not committed is cut off",
+        "receiver/storage/recovery.py",
+        "length = row.length_before if is_undone else row.length",
+        "length = row.length",
+        "tests/receiver/test_task_faults.py",
+    ),
+    Mutant(
+        "the spans of a batch that was not committed are taken back",
+        "receiver/storage/recovery.py",
+        "SET until = until_before,",
+        "SET until = until,",
+        "tests/receiver/test_task_faults.py",
+    ),
+    Mutant(
+        "what stands behind the committed length is cut",
+        "receiver/storage/recovery.py",
+        "self._is_row(row.inode, found.st_ino) and found.st_size > (row.length or 0)",
+        "self._is_row(row.inode, found.st_ino) and found.st_size < (row.length or 0)",
+        "tests/receiver/test_task_faults.py",
+    ),
+    Mutant(
+        "a stored batch counts as committed where KV is at its end",
+        "receiver/storage/position.py",
+        "if batch.first == committed:\n            return batch.number",
+        "if batch.first == committed:\n            return batch.number + 1",
+        "tests/receiver/storage tests/receiver/test_task_faults.py",
+    ),
+    Mutant(
+        "a rotated file is recognised by the bytes before its position",
+        "shipper/tail/identity.py",
+        "same_head and fingerprint(tail) == known.tail_hash",
+        "same_head",
+        "tests/shipper/tail",
+    ),
+    Mutant(
+        "a copy of lines that are read elsewhere is left alone",
+        "shipper/tail/rules.py",
+        "return Ruling(Verdict.COPY, copy_of.cursor)",
+        "return Ruling(Verdict.BEGIN)",
+        "tests/shipper/tail",
+    ),
+    Mutant(
+        "a copy of a truncated file takes over its unread rest",
+        "shipper/tail/rules.py",
+        "return Ruling(Verdict.INHERIT, _best(candidate, heir_of))",
+        "return Ruling(Verdict.COPY, _best(candidate, heir_of).cursor if False else None)",
+        "tests/shipper/tail",
+    ),
+    Mutant(
+        "a round names the last sequence of its subject",
+        "shipper/publish/publisher.py",
+        "{EXPECTED_SEQUENCE: str(self._last)}",
+        "{}",
+        "tests/shipper/publish",
+    ),
+    Mutant(
+        "an agent that came later fences an older one",
+        "shipper/publish/claim.py",
+        "return other.sequence > self._first",
+        "return other.sequence < self._first",
+        "tests/shipper/publish",
+    ),
+    Mutant(
+        "what another durable consumer has not acknowledged stays",
+        "broker/retention/committed.py",
+        'int(info["ack_floor"]["stream_seq"]) + 1)',
+        'int(info["ack_floor"]["stream_seq"]) + 1000)',
+        "tests/broker/retention",
+    ),
+    Mutant(
+        "what a receiver has not committed stays",
+        "broker/retention/worker.py",
+        "*wants.values()])",
+        "])",
+        "tests/broker/retention",
+    ),
+    Mutant(
+        "snapshots are completed before their messages are purged",
+        "broker/retention/worker.py",
+        "            await complete_snapshots(self._connection, stream, until)",
+        "            pass",
+        "tests/broker/retention",
+    ),
+    Mutant(
+        "a host publishes lines of its own name only",
+        "broker/auth/permissions.py",
+        "    return SubjectRights(\n        (\n            own,\n            positions,",
+        '    return SubjectRights(\n        (\n            "logs.>",\n            positions,',
+        "tests/broker/auth",
+    ),
+    Mutant(
+        "the number of partitions is written last",
+        "broker/provision/plan.py",
+        "_consumers(StreamLayout(desired.all_partitions, desired.stream_count), actual),",
+        "",
+        "tests/broker/provision",
+    ),
+)
+
+
+def planted(mutant: Mutant, copy: Path) -> None:
+    """Plant a bug in a copy of the checkout; raises ValueError where the code has changed."""
+    path = copy / mutant.path
+    text = path.read_text("utf-8")
+    if text.count(mutant.right) != 1:
+        raise ValueError(f"{mutant.path} has {mutant.right!r} {text.count(mutant.right)} times")
+    path.write_text(text.replace(mutant.right, mutant.wrong), "utf-8")
+
+
+def is_found(mutant: Mutant, copy: Path) -> bool:
+    """Whether a test fails with a bug that is planted in a copy; the bug is removed again."""
+    planted(mutant, copy)
+    words = ["-q", "-x", "-n", "2", "-p", "no:cacheprovider", "-m", "not long"]
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "pytest", *words, *mutant.tests.split()],
+            check=False,
+            cwd=copy,
+            env={**os.environ, "PYTHONPATH": str(copy)},
+            stdout=subprocess.DEVNULL,
+        )
+    finally:
+        shutil.copy2(ROOT / mutant.path, copy / mutant.path)
+    return ended.returncode == 1
+
+
+@click.command()
+@click.argument("numbers", nargs=-1, type=click.IntRange(1, len(MUTANTS)))
+def main(numbers: Sequence[int]) -> None:
+    """Plant the bugs of these NUMBERS, or all; exits with 1 when the tests miss one."""
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        copy = Path(folder) / "checkout"
+        shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".venv", ".git", ".*_cache"))
+        for number in numbers or range(1, len(MUTANTS) + 1):
+            mutant = MUTANTS[number - 1]
+            found = is_found(mutant, copy)
+            missed += not found
+            click.echo(f"{number:2} {'found ' if found else 'MISSED'} {mutant.promise}")
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()
