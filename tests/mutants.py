@@ -17,6 +17,7 @@ import click
 __all__ = ["MUTANTS", "Mutant"]
 
 ROOT = Path(__file__).parents[1]
+_FAILED = (1, 2)  # where workers of pytest-xdist are stopped at the first failure it is 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,12 +183,14 @@ MUTANTS = (
 
 
 def planted(mutant: Mutant, copy: Path) -> None:
-    """Plant a bug in a copy of the checkout; raises ValueError where the code has changed."""
+    """Plant a bug in a copy of the checkout; raises ValueError where the code has changed, or SyntaxError."""
     path = copy / mutant.path
     text = path.read_text("utf-8")
     if text.count(mutant.right) != 1:
         raise ValueError(f"{mutant.path} has {mutant.right!r} {text.count(mutant.right)} times")
-    path.write_text(text.replace(mutant.right, mutant.wrong), "utf-8")
+    wrong = text.replace(mutant.right, mutant.wrong)
+    compile(wrong, mutant.path, "exec")
+    path.write_text(wrong, "utf-8")
 
 
 def is_found(mutant: Mutant, copy: Path) -> bool:
@@ -204,7 +207,7 @@ def is_found(mutant: Mutant, copy: Path) -> bool:
         )
     finally:
         shutil.copy2(ROOT / mutant.path, copy / mutant.path)
-    return ended.returncode == 1
+    return ended.returncode in _FAILED
 
 
 @click.command()
