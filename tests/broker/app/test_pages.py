@@ -1,6 +1,7 @@
 """What clients of every kind get from the small HTTP server, and what they cannot do to it."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -27,8 +28,11 @@ async def test_an_address_that_is_not_ours_is_a_configuration_error() -> None:
         (b"GET /page HTTP/1.1\r\n" + b"X: y\r\n" * 5000 + b"\r\n", b"400"),
     ],
 )
-async def test_a_request_gets_the_answer_that_it_deserves(request_: bytes, status: bytes) -> None:
-    listening, port = await opened()
+async def test_a_request_gets_the_answer_that_it_deserves(
+    request_: bytes, status: bytes, free_port: Callable[[], int]
+) -> None:
+    port = free_port()
+    listening = await opened(port)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
 
     writer.write(request_)
@@ -43,10 +47,11 @@ async def test_a_request_gets_the_answer_that_it_deserves(request_: bytes, statu
     assert answer.endswith(b"well\n") == (status == b"200" and request_.startswith(b"GET"))
 
 
-async def test_clients_that_say_nothing_or_do_not_listen_keep_others_away_for_a_moment_only() -> (
-    None
-):
-    listening, port = await opened(body=b"x" * (64 << 20), patience=0.5)
+async def test_clients_that_say_nothing_or_do_not_listen_keep_others_away_for_a_moment_only(
+    free_port: Callable[[], int],
+) -> None:
+    port = free_port()
+    listening = await opened(port, body=b"x" * (64 << 20), patience=0.5)
     silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
     deaf = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(40)]
     for _, writer in deaf:
@@ -63,11 +68,10 @@ async def test_clients_that_say_nothing_or_do_not_listen_keep_others_away_for_a_
     assert served
 
 
-async def opened(body: bytes = b"well\n", patience: float = 5.0) -> tuple[PageServer, int]:
-    listening = PageServer(Address("127.0.0.1", 0), {"/page": lambda: Page(200, body)}, patience)
-    await listening.__aenter__()
-    assert listening._server is not None
-    return listening, listening._server.sockets[0].getsockname()[1]
+async def opened(port: int, body: bytes = b"well\n", patience: float = 5.0) -> PageServer:
+    address = Address("127.0.0.1", port)
+    server = PageServer(address, {"/page": lambda: Page(200, body)}, patience=patience)
+    return await server.__aenter__()
 
 
 async def answers(port: int) -> bool:
