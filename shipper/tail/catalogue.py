@@ -81,7 +81,7 @@ class Catalogue:
                 continue
             if entry.size and not (entry.is_live or tailer.beginning):
                 # nothing but its inode is known, which may be another file's
-                self._remember(tailer)
+                self.leave(tailer)
                 continue
             tailer.scanned(entry, now)
             tailer.suspect |= entry.differs(before) and not is_open(key)
@@ -105,10 +105,11 @@ class Catalogue:
         return [tailer for tailer in unseen if tailer.entry.group not in self._held]
 
     def leave(self, tailer: Tailer) -> None:
-        """Stop following a file; its cursor is remembered, should it come back."""
-        self._remember(tailer)
-        if tailer.is_unread and not tailer.beginning:
-            del self._remembered[tailer.file]  # its inode, soon another's, is all that is known
+        """Stop following a file; its cursor is remembered, should it come back, unless nothing but an inode is known of it."""
+        del self.tailers[tailer.entry.key]
+        start, cursor = tailer.start, tailer.start if tailer.is_unread else tailer.cursor
+        if tailer.beginning:
+            self._remembered[tailer.file] = _Remembered(cursor, start)
 
     def settle(
         self, samples: Mapping[FileKey, Sample], now: int, stored: Callable[[str], int]
@@ -122,9 +123,6 @@ class Catalogue:
         truncated = self._check_followed(found, now)
         notices = self._settle_groups(found, truncated, now) if found else []
         notices += [self._truncated_notice(tailer) for tailer in truncated]
-        for tailer in truncated:
-            if tailer.is_unread:  # it has but an inode to be known by, which is another file's
-                self._remembered.pop(tailer.file, None)
         self._before = None
         self._index = Index()  # what was sampled would take a kilobyte for each file
         if not self._held:  # or it would be their cursors that seem to be without a file
@@ -142,7 +140,7 @@ class Catalogue:
         self._before = self._selection
         for tailer in list(self.tailers.values()):
             if not selection.covers(tailer.entry.path, tailer.entry.group):
-                self._remember(tailer)
+                self.leave(tailer)
         for entry in self.passed_over():
             del self._notes[entry.key]
         self._select(selection)
@@ -241,7 +239,7 @@ class Catalogue:
         followed = [c for c in found if c.entry.key in self.tailers]
         truncated = [self.tailers[c.entry.key] for c in followed if not self._is_same(c, now)]
         for tailer in truncated:
-            self._remember(tailer)
+            self.leave(tailer)
         return truncated
 
     def _is_same(self, candidate: Candidate, now: int) -> bool:
@@ -366,12 +364,6 @@ class Catalogue:
         self._notes[entry.key] = Note.of(entry, head, copy_of)
 
     # what is followed no longer
-
-    def _remember(self, tailer: Tailer) -> None:
-        start = tailer.start
-        del self.tailers[tailer.entry.key]
-        cursor = start if tailer.is_unread else tailer.cursor
-        self._remembered[tailer.file] = _Remembered(cursor, start)
 
     def _truncated_notice(self, tailer: Tailer) -> Notice:
         if copy := _rest_of(tailer, self.tailers.values()):

@@ -6,13 +6,11 @@ are followed no longer; only a compressed file is damaged. The first row that fi
 | candidate                                                                                       | outcome  |
 |-------------------------------------------------------------------------------------------------|----------|
 | has the inode of a remembered file of which bytes were read, and holds what was read            | CONTINUE |
-| is at the live path, with the inode of a remembered file of the group of which nothing was read | CONTINUE |
 | is at the live path                                                                             | BEGIN    |
 | is empty, and not damaged                                                                       | EMPTY    |
 | holds all that was read of a truncated or gone file                                             | INHERIT  |
 | begins like the live file, and ends like a part of it or (compressed) has no end yet            | COPY     |
 | holds what was read of any file of the group, or is shorter than that and begins like it        | COPY     |
-| is not compressed, with the inode of a truncated or gone file of which nothing was read         | CONTINUE |
 | is damaged, and begins like a truncated or gone file                                            | DAMAGED  |
 | is damaged without a readable beginning, and the group has a truncated or gone file             | DAMAGED  |
 | is damaged, and no byte of it can be read                                                       | EMPTY    |
@@ -117,12 +115,6 @@ class Candidate:
         is_elsewhere = cursor.identity.inode != self.entry.key.inode
         return is_elsewhere and cursor.file in self.seen.held and cursor.identity.head_length > 0
 
-    def has_only_inode_of(self, cursor: Cursor) -> bool:
-        """Whether it may be the file of a cursor that knows nothing but an inode; no compressed file is."""
-        is_blank = not (cursor.offset or cursor.identity.head_length)
-        is_there = cursor.identity.inode == self.entry.key.inode
-        return is_blank and is_there and self.entry.packed is None
-
     def is_part_of(self, cursor: Cursor) -> bool:
         """Whether it is shorter than what was read of the cursor's file and begins like it.
 
@@ -210,14 +202,9 @@ class Index:
         return tuple({cursor.file: cursor for cursor in near}.values())
 
     def same_inode(self, entry: FileEntry) -> list[Cursor]:
-        """Return the remembered cursors that a file may belong to by its inode.
-
-        Where nothing was seen of a file its inode is all that is known, and may be another's soon: then only the
-        live file of the same group is taken for it, and a sibling if no other rule fits.
-        """
-        ours = self.cursors[entry.group] if entry.is_live else ()
+        """Return the remembered cursors that a file may belong to by its inode, which alone may be another file's soon."""
         same = self.by_inode[entry.key.inode]
-        return [c for c in same if c.offset or c.identity.head_length or c in ours]
+        return [c for c in same if c.offset or c.identity.head_length]
 
     def group(self, name: str, scanned: int | None) -> RotationGroup:
         """Return what is known of a group now; `scanned` is when the scan before was."""
@@ -307,9 +294,7 @@ def rule(candidate: Candidate, group: RotationGroup) -> Ruling:
     copy_of = next((known for known in group.known if _is_copy(candidate, known)), None)
     if copy_of is not None:
         return Ruling(Verdict.COPY, copy_of.cursor)
-    blank = (k.cursor for k in group.known if not k.presence.is_followed)
-    same = next((cursor for cursor in blank if candidate.has_only_inode_of(cursor)), None)
-    return Ruling(Verdict.CONTINUE, same) if same else Ruling(_rule_unknown(candidate, group))
+    return Ruling(_rule_unknown(candidate, group))
 
 
 def _rule_unknown(candidate: Candidate, group: RotationGroup) -> Verdict:

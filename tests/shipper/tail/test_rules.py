@@ -69,7 +69,6 @@ TRUNCATED = Known(cursor(READ), Presence.TRUNCATED)
 GONE = Known(cursor(READ), Presence.GONE)
 DELETED = Known(cursor(READ), Presence.DELETED)
 FOLLOWED = Known(cursor(LONG), Presence.FOLLOWED)
-BLANK = Known(Cursor("e", LIVE, 0, identify(9, b"", b""), 0), Presence.TRUNCATED)
 SHORT = Known(cursor(b"1\n"), Presence.GONE)
 OF_SHORT = {"read": b"1\n", "modified": 60}
 REST = READ + b"rest\n"
@@ -152,16 +151,6 @@ def test_a_sibling_is_ruled_on_whether_it_is_compressed_or_not(
             group(Known(cursor(LONG[:10]), Presence.GONE)),
             Verdict.EMPTY,
             id="compressed, in the making",
-        ),
-        pytest.param(sibling(b"1\n"), group(BLANK), Verdict.CONTINUE, id="only its inode is known"),
-        pytest.param(
-            sibling(b"1\n", packed=True), group(BLANK), Verdict.OLD, id="its inode, packed"
-        ),
-        pytest.param(
-            sibling(REST),
-            group(BLANK, GONE),
-            Verdict.INHERIT,
-            id="its inode, and a copy of another file",
         ),
         pytest.param(
             sibling(READ, modified=60, ends=(0,)),
