@@ -111,18 +111,6 @@ async def test_a_file_that_became_quiet_is_heard_at_once(agent: Agent) -> None:
     assert agent.got == b"1\n2\n3\n"
 
 
-async def test_a_file_that_is_cut_off_while_it_is_quiet_is_looked_at(agent: Agent) -> None:
-    agent.write("a.log", b"one\ntwo\n")
-    await agent.until_got(b"one\ntwo\n")
-    await agent.until_quiet()
-
-    os.truncate(agent.folder / "a.log", 0)
-    await agent.until_noticed(NoticeKind.TRUNCATED)
-    agent.write("a.log", b"3\n")
-
-    await agent.until(lambda: agent.got == b"one\ntwo\n3\n")
-
-
 @pytest.fixture
 def queue_length() -> int:
     most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())

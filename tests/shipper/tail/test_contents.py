@@ -1,7 +1,6 @@
 """Whatever bytes are in a file come out as they are: the table of what has tripped others up, and any bytes at all."""
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,6 +11,7 @@ from hypothesis import strategies as st
 
 from shipper.tail.reader import Block
 from tests.shipper.host import Host
+from tests.shipper.tail.conftest import MakeHost
 
 BLOCK, LINE = 100, 300
 READ = 2 * 1024 * 1024  # bytes taken from a file at a time
@@ -64,8 +64,8 @@ def by_file(blocks: Iterable[Block]) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("budget", [1, 150, 1 << 22])
-async def test_every_content_comes_out_as_it_is(tmp_path: Path, budget: int) -> None:
-    host = Host(tmp_path, "*.log", block_size=BLOCK, max_line=LINE)
+async def test_every_content_comes_out_as_it_is(make_host: MakeHost, budget: int) -> None:
+    host = make_host("*.log", block_size=BLOCK, max_line=LINE)
     for name, content in CONTENTS.items():
         host.write(f"{name}.log", content)
     await host.look()
@@ -73,14 +73,13 @@ async def test_every_content_comes_out_as_it_is(tmp_path: Path, budget: int) -> 
     await host.gather(budget)
 
     assert by_file(host.blocks) == {f"{name}.log": text for name, text in CONTENTS.items()}
-    await host.follower.close()
 
 
 @pytest.mark.parametrize("length", [READ - 1, READ, READ + 1, 2 * READ, 2 * READ + 1])
 async def test_lines_about_as_long_as_what_is_read_at_a_time_come_whole(
-    tmp_path: Path, length: int
+    make_host: MakeHost, length: int
 ) -> None:
-    host = Host(tmp_path, block_size=256 * 1024, max_line=2 * READ)
+    host = make_host(block_size=256 * 1024, max_line=2 * READ)
     content = b"before\n" + line(length) + b"after\n"
     host.write("app.log", content)
 
@@ -88,26 +87,6 @@ async def test_lines_about_as_long_as_what_is_read_at_a_time_come_whole(
 
     pieces = 1 if length <= 2 * READ else 2
     assert len([b for b in host.blocks if b"x" in b.lines or b.continues]) == pieces
-    await host.follower.close()
-
-
-@pytest.mark.parametrize("size", [1, 2, 63, 64, 65, 511, 512, 1023, 1024, 1025])
-@pytest.mark.parametrize("ended", [True, False])
-async def test_a_small_file_is_read_at_once_and_recognised_after_a_restart(
-    tmp_path: Path, size: int, ended: bool
-) -> None:
-    host = Host(tmp_path)
-    content = os.urandom(size - 1).replace(b"\n", b" ") + (b"\n" if ended else b"x")
-    host.write("app.log", content)
-
-    assert await host.ship() == (content if ended else b"")
-
-    await host.restart()
-    assert await host.ship() == b""
-    host.write("app.log", b"more\n")
-    await host.ship()
-    assert host.shipped == content + b"more\n"
-    await host.follower.close()
 
 
 writes = st.lists(

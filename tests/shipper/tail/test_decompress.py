@@ -132,22 +132,3 @@ def test_a_long_way_is_gone_in_stages(packing: Packing, tmp_path: Path) -> None:
         assert data == LINES[-50:]
         assert not decompressor.is_underway
         assert stages > 1
-
-
-@forms
-def test_a_long_way_that_nobody_waits_for_is_left(tmp_path: Path, packing: Packing) -> None:
-    path = tmp_path / "long"
-    path.write_bytes(stream(*[LINES] * 8, packing=packing))
-    pieces = 0
-
-    def is_over() -> bool:
-        nonlocal pieces
-        pieces += 1
-        return pieces > 5
-
-    with opened(path) as descriptor:
-        decompressor = Decompressor(descriptor, packing, is_over)
-        with pytest.raises(InterruptedError):
-            decompressor.read(8 * len(LINES) - 1, 8 * len(LINES))
-
-    assert decompressor.reached < 8 * len(LINES)

@@ -10,8 +10,9 @@ from shipper.shipping import LoopOptions, Shipping
 from shipper.status.meter import AgentMeter
 from shipper.tail.notices import NoticeKind
 from tests.descriptors import held_by
-from tests.shipper.host import SECOND, Host
+from tests.shipper.host import SECOND
 from tests.shipper.shipped import AGENT
+from tests.shipper.tail.conftest import MakeHost
 
 
 def held(path: Path) -> bool:
@@ -26,8 +27,10 @@ async def taken_up(path: Path) -> None:
     raise AssertionError(f"{path} is not held")
 
 
-async def test_a_deleted_file_is_read_to_its_end_and_then_closed(tmp_path: Path) -> None:
-    host = Host(tmp_path)
+async def test_a_deleted_file_is_read_to_its_end_and_then_closed(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host()
     host.write("app.log", b"1\n")
     await host.ship()
     host.write("app.log", b"2\n")
@@ -41,13 +44,12 @@ async def test_a_deleted_file_is_read_to_its_end_and_then_closed(tmp_path: Path)
 
     assert not held(tmp_path / "app.log")
     assert [notice.lost for notice in host.said(NoticeKind.GONE)] == [0]
-    await host.follower.close()
 
 
 async def test_a_deleted_file_that_cannot_be_read_is_let_go_in_time_and_its_loss_is_told(
-    tmp_path: Path,
+    tmp_path: Path, make_host: MakeHost
 ) -> None:
-    host = Host(tmp_path, hold=3600.0)
+    host = make_host(hold=3600.0)
     host.write("app.log", b"1\n")
     await host.ship()
     host.write("app.log", b"22\n" * 1000)
@@ -65,11 +67,12 @@ async def test_a_deleted_file_that_cannot_be_read_is_let_go_in_time_and_its_loss
     assert (notice.path, notice.lost) == (str(tmp_path / "app.log"), 3000)
     assert "bytes 2 to 3002 were not read" in notice.text
     assert await host.gather() == b""
-    await host.follower.close()
 
 
-async def test_a_deleted_file_that_is_written_to_forever_is_let_go_in_time(tmp_path: Path) -> None:
-    host = Host(tmp_path, hold=60.0)
+async def test_a_deleted_file_that_is_written_to_forever_is_let_go_in_time(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host(hold=60.0)
     with (tmp_path / "app.log").open("ab", buffering=0) as writer:
         writer.write(b"1\n")
         await host.ship()
@@ -81,11 +84,12 @@ async def test_a_deleted_file_that_is_written_to_forever_is_let_go_in_time(tmp_p
 
     assert 10 <= host.shipped.count(b"x\n") < 20
     assert [notice.lost for notice in host.said(NoticeKind.GONE)] != []
-    await host.follower.close()
 
 
-async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(tmp_path: Path) -> None:
-    host = Host(tmp_path, hold=3600.0)
+async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host(hold=3600.0)
     host.write("app.log", b"1\n")
     meter = AgentMeter(host.clock)
     asked = asyncio.Event()
@@ -115,11 +119,12 @@ async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(tmp_
     await asyncio.gather(running, return_exceptions=True)
 
     assert meter.lost["deleted"] == 2
-    await host.follower.close()
 
 
-async def test_descriptors_of_deleted_files_are_closed_last(tmp_path: Path) -> None:
-    host = Host(tmp_path, "*.log", open_files=3)
+async def test_descriptors_of_deleted_files_are_closed_last(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host("*.log", open_files=3)
     host.write("a.log", b"1\n")
     host.write("b.log", b"1\n")
     await host.ship()
@@ -136,4 +141,3 @@ async def test_descriptors_of_deleted_files_are_closed_last(tmp_path: Path) -> N
 
     assert b"rest of a\n" in host.shipped
     assert host.follower.open_files <= 3
-    await host.follower.close()

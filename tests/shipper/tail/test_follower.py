@@ -1,23 +1,14 @@
 """Following files: what is read, from where on, and what is said."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
-
-import pytest
 
 from shipper.tail.notices import NoticeKind
 from tests.descriptors import held_here
 from tests.shipper.host import Host
+from tests.shipper.tail.conftest import MakeHost
 
 LEAST_SHARE = 256 * 1024
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[Host]:
-    host = Host(tmp_path)
-    yield host
-    await host.follower.close()
 
 
 async def test_a_block_says_where_its_lines_came_from(host: Host) -> None:
@@ -35,8 +26,8 @@ async def test_a_block_says_where_its_lines_came_from(host: Host) -> None:
     assert section.identity.inode == (host.folder / "app.log").stat().st_ino
 
 
-async def test_a_gathering_keeps_to_its_budget_and_is_fair(tmp_path: Path) -> None:
-    host = Host(tmp_path, "*.log", block_size=1000)
+async def test_a_gathering_keeps_to_its_budget_and_is_fair(make_host: MakeHost) -> None:
+    host = make_host("*.log", block_size=1000)
     host.write("flood.log", b"x" * 99 + b"\n")
     for _ in range(10):
         host.write("flood.log", (b"x" * 99 + b"\n") * 1000)
@@ -47,11 +38,12 @@ async def test_a_gathering_keeps_to_its_budget_and_is_fair(tmp_path: Path) -> No
 
     assert sum(len(block.lines) for block in blocks) <= 12_000
     assert b"quiet\n" in [block.lines for block in blocks]
-    await host.follower.close()
 
 
-async def test_files_take_turns_and_one_that_comes_later_waits_for_its_own(tmp_path: Path) -> None:
-    host = Host(tmp_path, "*.log", block_size=1000)
+async def test_files_take_turns_and_one_that_comes_later_waits_for_its_own(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("*.log", block_size=1000)
     for name in "abc":
         host.write(f"{name}.log", (name.encode() * 99 + b"\n") * 1000)
     await host.look()
@@ -61,11 +53,12 @@ async def test_files_take_turns_and_one_that_comes_later_waits_for_its_own(tmp_p
     order += [await host.follower.gather(1) for _ in range(4)]
 
     assert b"".join(blocks[0].lines[:1] for blocks in order) == b"abcabl"
-    await host.follower.close()
 
 
-async def test_a_file_alone_has_the_whole_budget_and_many_files_share_it(tmp_path: Path) -> None:
-    host = Host(tmp_path, "*.log", block_size=4 * LEAST_SHARE)
+async def test_a_file_alone_has_the_whole_budget_and_many_files_share_it(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("*.log", block_size=4 * LEAST_SHARE)
     host.write("a.log", b"a line\n" * 2 * LEAST_SHARE)
     await host.look()
 
@@ -77,13 +70,12 @@ async def test_a_file_alone_has_the_whole_budget_and_many_files_share_it(tmp_pat
     assert 4 * LEAST_SHARE - 7 < len(alone.lines) <= 4 * LEAST_SHARE
     assert [block.lines[:1] for block in shared] == [b"a", b"b"]
     assert all(2 * LEAST_SHARE - 7 < len(block.lines) <= 2 * LEAST_SHARE for block in shared)
-    await host.follower.close()
 
 
 async def test_a_gathering_takes_the_line_of_every_file_although_there_are_many(
-    tmp_path: Path,
+    make_host: MakeHost,
 ) -> None:
-    host = Host(tmp_path, "*.log")
+    host = make_host("*.log")
     expected = {b"a line of file %02d\n" % number for number in range(50)}
     for number, line in enumerate(sorted(expected)):
         host.write(f"{number:02}.log", line)
@@ -93,7 +85,6 @@ async def test_a_gathering_takes_the_line_of_every_file_although_there_are_many(
 
     assert len(blocks) == 50
     assert {block.lines for block in blocks} == expected
-    await host.follower.close()
 
 
 async def test_a_missing_file_is_said_once_and_again_when_it_goes_missing_again(host: Host) -> None:
@@ -109,8 +100,10 @@ async def test_a_missing_file_is_said_once_and_again_when_it_goes_missing_again(
     assert len(host.said(NoticeKind.MISSING)) == 2
 
 
-async def test_watching_survives_a_folder_that_vanishes_and_comes_back(tmp_path: Path) -> None:
-    host = Host(tmp_path, "logs/app.log")
+async def test_watching_survives_a_folder_that_vanishes_and_comes_back(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host("logs/app.log")
     for number in range(3):
         (tmp_path / "logs").mkdir()
         host.write("logs/app.log", b"%d\n" % number)
@@ -129,12 +122,11 @@ async def test_watching_survives_a_folder_that_vanishes_and_comes_back(tmp_path:
 
     await host.gather()
     assert host.shipped == b"0\n1\n2\n3\n4\n"
-    await host.follower.close()
 
 
-async def test_few_descriptors_are_enough_for_many_files(tmp_path: Path) -> None:
+async def test_few_descriptors_are_enough_for_many_files(make_host: MakeHost) -> None:
     before = held_here()
-    host = Host(tmp_path, "*.log", open_files=5)
+    host = make_host("*.log", open_files=5)
     for number in range(50):
         host.write(f"{number}.log", b"1\n")
     await host.ship()
@@ -145,4 +137,3 @@ async def test_few_descriptors_are_enough_for_many_files(tmp_path: Path) -> None
 
     assert len(host.shipped) == 200
     assert held_here() - before < 30
-    await host.follower.close()

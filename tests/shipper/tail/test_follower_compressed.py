@@ -2,7 +2,6 @@
 
 import gzip
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -10,16 +9,10 @@ import pytest
 from shipper.tail.notices import NoticeKind
 from shipper.tail.paths import Packing
 from tests.shipper.host import SECOND, Host, packed
+from tests.shipper.tail.conftest import MakeHost
 
 forms = pytest.mark.parametrize("packing", Packing, ids=lambda packing: packing.name.lower())
 LONG = b"".join(b"a line with the number %d\n" % n for n in range(60_000))
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[Host]:
-    host = Host(tmp_path)
-    yield host
-    await host.follower.close()
 
 
 async def ship_out(host: Host) -> None:
@@ -82,9 +75,9 @@ async def test_a_file_read_to_its_end_and_then_compressed_is_not_read_again(
 
 @forms
 async def test_old_compressed_siblings_are_left_alone_on_a_first_start(
-    tmp_path: Path, packing: Packing
+    tmp_path: Path, make_host: MakeHost, packing: Packing
 ) -> None:
-    host = Host(tmp_path, "app.log*")
+    host = make_host("app.log*")
     host.write("app.log.1", b"old\n")
     os.utime(tmp_path / "app.log.1", ns=(SECOND, SECOND))
     host.pack("app.log.1", packing)
@@ -98,8 +91,8 @@ async def test_old_compressed_siblings_are_left_alone_on_a_first_start(
     assert not host.said(NoticeKind.REFUSED)
 
 
-async def test_a_compressed_file_of_no_family_is_refused(tmp_path: Path) -> None:
-    host = Host(tmp_path, "*")
+async def test_a_compressed_file_of_no_family_is_refused(make_host: MakeHost) -> None:
+    host = make_host("*")
     for name in ("other.log.gz", "app.log.1.lz4", "app.log"):
         host.write(name, b"x\n")
 
@@ -226,9 +219,9 @@ async def test_an_idle_compressed_file_is_not_opened_again(host: Host) -> None:
 
 
 async def test_compressed_files_are_read_one_after_another_and_no_other_waits_for_them(
-    tmp_path: Path,
+    make_host: MakeHost,
 ) -> None:
-    host = Host(tmp_path, "*.log", block_size=1000)
+    host = make_host("*.log", block_size=1000)
     for name in "abc":
         host.write(f"{name}.log", b"1\n")
     await host.ship()
@@ -247,4 +240,3 @@ async def test_compressed_files_are_read_one_after_another_and_no_other_waits_fo
         {b"a", b"c"},
         {b"b"},
     ]
-    await host.follower.close()

@@ -1,23 +1,16 @@
 """Lines that are unfinished or over-long: held, or shipped in pieces that stay together."""
 
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.shipper.host import SECOND, Host
+from tests.shipper.host import SECOND
+from tests.shipper.tail.conftest import MakeHost
 
 
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[Host]:
-    host = Host(tmp_path)
-    yield host
-    await host.follower.close()
-
-
-async def test_long_lines_come_whole_or_in_pieces(tmp_path: Path) -> None:
-    host = Host(tmp_path, block_size=100, max_line=300)
+async def test_long_lines_come_whole_or_in_pieces(make_host: MakeHost) -> None:
+    host = make_host(block_size=100, max_line=300)
     raw = b"a\n" + b"b" * 250 + b"\n" + b"c" * 1000 + b"\nd\n"
     host.write("app.log", raw)
 
@@ -26,13 +19,12 @@ async def test_long_lines_come_whole_or_in_pieces(tmp_path: Path) -> None:
     assert host.shipped == raw
     assert max(len(block.lines) for block in host.blocks) == 300
     assert b"b" * 250 + b"\n" in [block.lines for block in host.blocks]
-    await host.follower.close()
 
 
 async def test_unfinished_last_lines_of_rotated_files_wait_for_one_grace_not_one_after_another(
-    tmp_path: Path,
+    tmp_path: Path, make_host: MakeHost
 ) -> None:
-    host = Host(tmp_path, "app.log*")
+    host = make_host("app.log*")
     for number, name in enumerate(["app.log.2", "app.log.1", "app.log"]):
         host.write(name, b"%d" % number)
         os.utime(tmp_path / name, ns=(0, number))
@@ -42,14 +34,13 @@ async def test_unfinished_last_lines_of_rotated_files_wait_for_one_grace_not_one
     host.later = 6 * SECOND
 
     assert await host.ship() == b"0\n1\n2\n"
-    await host.follower.close()
 
 
 @pytest.mark.parametrize("budget", [500, 3000, 100_000])
 async def test_nothing_comes_between_the_pieces_of_an_over_long_line(
-    tmp_path: Path, budget: int
+    make_host: MakeHost, budget: int
 ) -> None:
-    host = Host(tmp_path, "*.log", block_size=100, max_line=300)
+    host = make_host("*.log", block_size=100, max_line=300)
     for name in ("a.log", "b.log", "c.log"):
         host.write(name, b"short\n" * 100 + name[:1].encode() * 4000 + b"\n" + b"short\n" * 100)
     await host.look()
@@ -59,11 +50,10 @@ async def test_nothing_comes_between_the_pieces_of_an_over_long_line(
 
     for name in (b"a", b"b", b"c"):
         assert name * 4000 + b"\n" in host.shipped
-    await host.follower.close()
 
 
-async def test_an_over_long_line_is_finished_first_after_a_restart(tmp_path: Path) -> None:
-    host = Host(tmp_path, "*.log", block_size=100, max_line=300)
+async def test_an_over_long_line_is_finished_first_after_a_restart(make_host: MakeHost) -> None:
+    host = make_host("*.log", block_size=100, max_line=300)
     host.write("z.log", b"z" * 4000 + b"\n")
     await host.look()
     host.blocks += await host.follower.gather(1000)
@@ -73,13 +63,12 @@ async def test_an_over_long_line_is_finished_first_after_a_restart(tmp_path: Pat
     await host.ship()
 
     assert host.shipped == b"z" * 4000 + b"\n" + b"short\n"
-    await host.follower.close()
 
 
 async def test_other_files_wait_a_second_for_the_rest_of_an_over_long_line(
-    tmp_path: Path,
+    make_host: MakeHost,
 ) -> None:
-    host = Host(tmp_path, "*.log", block_size=100, max_line=300)
+    host = make_host("*.log", block_size=100, max_line=300)
     host.write("a.log", b"a" * 1000)
     host.write("b.log", b"short\n")
     await host.look()
@@ -91,11 +80,10 @@ async def test_other_files_wait_a_second_for_the_rest_of_an_over_long_line(
 
     assert await host.gather() == b"a" * 600 + b"\n" + b"short\n"
     assert not host.follower.is_waiting
-    await host.follower.close()
 
 
-async def test_a_line_without_end_does_not_keep_other_files_waiting(tmp_path: Path) -> None:
-    host = Host(tmp_path, "*.log", block_size=100, max_line=300)
+async def test_a_line_without_end_does_not_keep_other_files_waiting(make_host: MakeHost) -> None:
+    host = make_host("*.log", block_size=100, max_line=300)
     host.write("a.log", b"a" * 1000)
     host.write("b.log", b"short\n")
     await host.look()
@@ -114,13 +102,12 @@ async def test_a_line_without_end_does_not_keep_other_files_waiting(tmp_path: Pa
     host.later += SECOND
     blocks = [block for _ in range(2) for block in await host.follower.gather(1000)]
     assert b"shorter\n" in [block.lines for block in blocks]
-    await host.follower.close()
 
 
 async def test_a_clock_that_is_set_back_in_an_over_long_line_makes_no_other_file_wait(
-    tmp_path: Path,
+    make_host: MakeHost,
 ) -> None:
-    host = Host(tmp_path, "*.log", block_size=100, max_line=300)
+    host = make_host("*.log", block_size=100, max_line=300)
     host.write("a.log", b"a" * 1000)
     assert await host.ship() == b"a" * 900
     host.write("b.log", b"b\n")
@@ -128,4 +115,3 @@ async def test_a_clock_that_is_set_back_in_an_over_long_line_makes_no_other_file
     host.later = -3600 * SECOND
 
     assert await host.ship() == b"b\n"
-    await host.follower.close()

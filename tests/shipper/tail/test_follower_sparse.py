@@ -1,24 +1,16 @@
 """Files with holes: one that a writer left which kept its offset is skipped, any other is NULs of the content."""
 
 import os
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import BinaryIO
 
 import pytest
 
 from shipper.tail.notices import NoticeKind
-from tests.shipper.host import SECOND, Host
+from tests.shipper.host import Host
 
 LONG = b"".join(b"a line with the number %d\n" % n for n in range(20_000))
 lengths = pytest.mark.parametrize("first", [LONG[:4993], LONG], ids=["a page", "many pages"])
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[Host]:
-    host = Host(tmp_path)
-    yield host
-    await host.follower.close()
 
 
 @pytest.fixture
@@ -30,15 +22,6 @@ def writer(host: Host) -> Iterator[BinaryIO]:
 
 def truncate(host: Host) -> None:
     os.truncate(host.folder / "app.log", 0)
-
-
-def copy_truncate(host: Host) -> None:
-    """Copy with the hole, as `cp` does, and truncate."""
-    content = (host.folder / "app.log").read_bytes()
-    with (host.folder / "app.log.1").open("wb") as file:
-        file.seek(len(content) - len(content.lstrip(b"\0")))
-        file.write(content.lstrip(b"\0"))
-    truncate(host)
 
 
 @lengths
@@ -104,29 +87,6 @@ async def test_the_unread_rest_comes_from_a_copy_that_has_the_hole(
     assert host.shipped == LONG + b"2\n3\n4\n"
 
 
-async def test_files_that_begin_with_holes_are_not_taken_for_copies_of_each_other(
-    host: Host, writer: BinaryIO
-) -> None:
-    writer.write(LONG)
-    await host.ship()
-    truncate(host)
-    writer.write(b"2\n")
-    await host.ship()
-    await host.ship()
-    writer.write(b"3\n" + LONG)
-    copy_truncate(host)
-    writer.write(b"4\n" + LONG)
-    host.move("app.log.1", "app.log.2")
-    copy_truncate(host)
-    writer.write(b"5\n")
-    await host.restart()
-
-    await host.ship()
-    await host.ship()
-
-    assert host.shipped == LONG + b"2\n3\n" + LONG + b"4\n" + LONG + b"5\n"
-
-
 @pytest.mark.parametrize("length", [3, 5000])
 async def test_nuls_that_were_written_are_content(
     host: Host, writer: BinaryIO, length: int
@@ -142,22 +102,3 @@ async def test_nuls_that_were_written_are_content(
     await host.ship()
 
     assert host.shipped.endswith(b"1\n\0\n2\n")
-
-
-async def test_a_file_with_a_hole_that_is_deleted_while_open_is_read_to_its_end(
-    host: Host, writer: BinaryIO
-) -> None:
-    writer.write(LONG)
-    await host.ship()
-    truncate(host)
-    writer.write(b"2\n")
-    await host.ship()
-    await host.look()
-    writer.write(b"3\n")
-    (host.folder / "app.log").unlink()
-
-    for _ in range(3):
-        await host.ship()
-        host.later += 6 * SECOND
-
-    assert host.shipped == LONG + b"2\n3\n"

@@ -1,20 +1,11 @@
 """Files that are truncated, copied or written anew: every line once, and what is lost is said."""
 
 import os
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from shipper.tail.notices import NoticeKind
 from tests.shipper.host import SECOND, Host
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[Host]:
-    host = Host(tmp_path)
-    yield host
-    await host.follower.close()
 
 
 @pytest.mark.parametrize("anew", [b"3\n", b"3\n4\n5\n"], ids=["shorter", "past the old offset"])

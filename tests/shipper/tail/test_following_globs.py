@@ -10,6 +10,7 @@ import pytest
 
 from shipper.tail.notices import NoticeKind
 from tests.shipper.host import Host
+from tests.shipper.tail.conftest import MakeHost
 
 
 @pytest.fixture
@@ -66,17 +67,18 @@ async def test_a_link_to_a_folder_is_entered_by_a_star_and_not_by_two(tmp_path: 
 
 
 async def test_what_is_excluded_is_not_followed_nor_are_its_rotated_siblings(
-    tmp_path: Path,
+    make_host: MakeHost,
 ) -> None:
-    host = Host(tmp_path, "**/*", exclude=("debug.log", "**/cache", "*.tmp"))
+    host = make_host("**/*", exclude=("debug.log", "**/cache", "*.tmp"))
     make(host, "app.log", "debug.log", "debug.log.1", "x/cache/a.log", "x/debug.log", "a.tmp")
 
     assert sorted((await host.ship()).split()) == [b"app.log", b"x/debug.log"]
-    await host.follower.close()
 
 
-async def test_a_rotated_sibling_that_is_excluded_itself_is_not_read(tmp_path: Path) -> None:
-    host = Host(tmp_path, "app.log", exclude=("*.old",))
+async def test_a_rotated_sibling_that_is_excluded_itself_is_not_read(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host("app.log", exclude=("*.old",))
     make(host, "app.log")
     await host.ship()
     host.write("app.log", b"rest\n")
@@ -90,7 +92,6 @@ async def test_a_rotated_sibling_that_is_excluded_itself_is_not_read(tmp_path: P
     (tmp_path / "app.log.old").unlink()
     make(host, "app.log.old")
     assert await host.ship() == b""
-    await host.follower.close()
 
 
 @pytest.mark.parametrize(
@@ -104,9 +105,9 @@ async def test_a_rotated_sibling_that_is_excluded_itself_is_not_read(tmp_path: P
     ],
 )
 async def test_a_folder_that_appears_later_is_noticed_when_it_does(
-    tmp_path: Path, pattern: str, name: str
+    tmp_path: Path, make_host: MakeHost, pattern: str, name: str
 ) -> None:
-    host = Host(tmp_path, pattern)
+    host = make_host(pattern)
     (tmp_path / "logs").mkdir()
     await host.ship()
     await host.ship()
@@ -122,13 +123,12 @@ async def test_a_folder_that_appears_later_is_noticed_when_it_does(
         while b"more\n" not in host.shipped:
             await host.follower.wait(60)
             await host.gather()
-    await host.follower.close()
 
 
 async def test_a_folder_replaced_by_another_of_its_name_is_read_on_in_the_new_one(
-    tmp_path: Path,
+    make_host: MakeHost,
 ) -> None:
-    host = Host(tmp_path, "logs/app/*.log")
+    host = make_host("logs/app/*.log")
     make(host, "logs/app/a.log")
     await host.ship()
     await asyncio.sleep(0.03)
@@ -143,11 +143,12 @@ async def test_a_folder_replaced_by_another_of_its_name_is_read_on_in_the_new_on
     assert sorted(host.shipped.split()) == sorted(
         [b"logs/app/a.log"] * 2 + [b"logs/app/b.log", b"last"]
     )
-    await host.follower.close()
 
 
-async def test_special_files_are_refused_by_name_without_waiting_for_anyone(tmp_path: Path) -> None:
-    host = Host(tmp_path, "*")
+async def test_special_files_are_refused_by_name_without_waiting_for_anyone(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host("*")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "null").symlink_to("/dev/null")
     (tmp_path / "folder").mkdir()
@@ -161,4 +162,3 @@ async def test_special_files_are_refused_by_name_without_waiting_for_anyone(tmp_
     refused = {n.path.rpartition("/")[2]: n.text for n in host.said(NoticeKind.REFUSED)}
     text = "is a pipe, a socket or a device, not a file"
     assert refused == dict.fromkeys(["pipe", "null", "socket"], text)
-    await host.follower.close()

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.shipper.host import Host
+from tests.shipper.tail.conftest import MakeHost
 
 
-async def test_a_file_that_cannot_be_closed_keeps_no_other_open(tmp_path: Path) -> None:
-    host = Host(tmp_path, "*.log")
+async def test_a_file_that_cannot_be_closed_keeps_no_other_open(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host("*.log")
     for name in "abc":
         host.write(f"{name}.log", b"line\n")
     await host.ship()
@@ -37,8 +39,10 @@ def is_open(descriptor: int) -> bool:
     return Path(f"/proc/self/fd/{descriptor}").exists()
 
 
-async def test_a_moment_without_descriptors_costs_no_deleted_file(tmp_path: Path) -> None:
-    host = Host(tmp_path, "*.log", open_files=40)
+async def test_a_moment_without_descriptors_costs_no_deleted_file(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host("*.log", open_files=40)
     names = [f"{number}.log" for number in range(30)]
     for name in names:
         host.write(name, b"line\n")
@@ -61,7 +65,6 @@ async def test_a_moment_without_descriptors_costs_no_deleted_file(tmp_path: Path
     counts = [host.shipped.count(word) for word in (b"rest\n", b"new\n", b"later\n")]
     assert counts == [20, 3, 50]
     assert host.follower.open_files == 40  # as many as it may
-    await host.follower.close()
 
 
 @contextmanager

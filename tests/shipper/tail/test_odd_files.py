@@ -12,6 +12,7 @@ from shipper.tail.identity import identify
 from shipper.tail.notices import NoticeKind
 from tests.shipper.children import run_child
 from tests.shipper.host import Host
+from tests.shipper.tail.conftest import MakeHost
 
 
 @pytest.fixture
@@ -38,8 +39,10 @@ async def test_a_link_and_its_target_that_are_both_matched_are_followed_once(hos
     assert len(host.follower.states()) == 2
 
 
-async def test_a_switched_link_is_read_like_a_rotation_the_old_target_first(tmp_path: Path) -> None:
-    host = Host(tmp_path, "current.log")
+async def test_a_switched_link_is_read_like_a_rotation_the_old_target_first(
+    make_host: MakeHost,
+) -> None:
+    host = make_host("current.log")
     for number in range(4):
         host.write(f"app-{number}", b"%d first\n" % number)
         switch(host, "current.log", f"app-{number}")
@@ -52,13 +55,12 @@ async def test_a_switched_link_is_read_like_a_rotation_the_old_target_first(tmp_
         line for n in range(4) for line in (b"%d first" % n, b"%d last" % n)
     ]
     assert host.said(NoticeKind.TRUNCATED) == []
-    await host.follower.close()
 
 
 async def test_a_dangling_link_is_told_as_one_and_followed_once_it_leads_somewhere(
-    tmp_path: Path,
+    make_host: MakeHost,
 ) -> None:
-    host = Host(tmp_path, "current.log")
+    host = make_host("current.log")
     switch(host, "current.log", "later")
     await host.look()
     assert [n.text for n in host.said(NoticeKind.MISSING)] == ["is a link that leads nowhere yet"]
@@ -66,7 +68,6 @@ async def test_a_dangling_link_is_told_as_one_and_followed_once_it_leads_somewhe
     host.write("later", b"1\n")
 
     assert await host.ship() == b"1\n"
-    await host.follower.close()
 
 
 async def test_a_hard_link_is_no_second_file_even_when_the_first_name_goes(host: Host) -> None:
@@ -83,8 +84,10 @@ async def test_a_hard_link_is_no_second_file_even_when_the_first_name_goes(host:
     assert host.shipped == b"1\n2\n3\n"
 
 
-async def test_a_followed_file_that_is_replaced_by_a_pipe_blocks_nobody(tmp_path: Path) -> None:
-    host = Host(tmp_path)
+async def test_a_followed_file_that_is_replaced_by_a_pipe_blocks_nobody(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host()
     host.write("app.log", b"1\n")
     await host.ship()
     host.write("app.log", b"2\n")
@@ -102,11 +105,12 @@ async def test_a_followed_file_that_is_replaced_by_a_pipe_blocks_nobody(tmp_path
     (tmp_path / "app.log").unlink()
     host.write("app.log", b"3\n")
     assert await host.ship() == b"3\n"
-    await host.follower.close()
 
 
-async def test_lines_beyond_4_gib_are_read_with_their_true_offsets(tmp_path: Path) -> None:
-    host = Host(tmp_path)
+async def test_lines_beyond_4_gib_are_read_with_their_true_offsets(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host()
     far = (1 << 32) - 4
     with (tmp_path / "app.log").open("wb") as file:
         file.truncate(far)
@@ -125,7 +129,6 @@ async def test_lines_beyond_4_gib_are_read_with_their_true_offsets(tmp_path: Pat
     await host.restart_with_saved_positions()
     host.write("app.log", b"and on\n")
     assert await host.ship() == b"and on\n"
-    await host.follower.close()
 
 
 def test_permissions_may_be_taken_and_given_back(open_folder: Path) -> None:

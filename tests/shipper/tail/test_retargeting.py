@@ -7,6 +7,7 @@ import pytest
 
 from shipper.tail.notices import NoticeKind
 from tests.shipper.host import SECOND, Host
+from tests.shipper.tail.conftest import MakeHost
 
 
 @pytest.fixture
@@ -53,8 +54,8 @@ async def test_unread_rests_of_rotated_and_deleted_files_stay(host: Host) -> Non
     assert sorted((await host.ship()).split()) == [b"a2", b"b2"]
 
 
-async def test_a_new_exclusion_lets_files_go(tmp_path: Path) -> None:
-    host = Host(tmp_path, "**/*.log")
+async def test_a_new_exclusion_lets_files_go(tmp_path: Path, make_host: MakeHost) -> None:
+    host = make_host("**/*.log")
     (tmp_path / "x").mkdir()
     host.write("x/a.log", b"1\n")
     host.write("b.log", b"2\n")
@@ -65,7 +66,6 @@ async def test_a_new_exclusion_lets_files_go(tmp_path: Path) -> None:
     await host.retarget("**/*.log", excluded=(str(tmp_path / "x"),))
 
     assert await host.ship() == b"4\n"
-    await host.follower.close()
 
 
 async def test_only_what_is_newly_named_begins_at_its_end(host: Host) -> None:
@@ -78,8 +78,8 @@ async def test_only_what_is_newly_named_begins_at_its_end(host: Host) -> None:
     assert sorted((await host.ship()).split()) == [b"later", b"new"]
 
 
-async def test_old_files_are_judged_by_the_new_age(tmp_path: Path) -> None:
-    host = Host(tmp_path, ignore_older=SECOND)
+async def test_old_files_are_judged_by_the_new_age(make_host: MakeHost) -> None:
+    host = make_host(ignore_older=SECOND)
     host.write("app.log", b"1\n")
     host.later = 60 * SECOND
     assert await host.ship() == b""
@@ -87,4 +87,3 @@ async def test_old_files_are_judged_by_the_new_age(tmp_path: Path) -> None:
     await host.retarget("app.log", ignore_older=3600 * SECOND)
 
     assert await host.ship() == b"1\n"
-    await host.follower.close()

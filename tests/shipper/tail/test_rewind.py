@@ -3,7 +3,6 @@
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +14,7 @@ from shipper.tail.notices import NoticeKind
 from tests.descriptors import held_by
 from tests.shipper.host import SECOND, Host
 from tests.shipper.shipped import origins
-
-
-@pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[Host]:
-    host = Host(tmp_path)
-    yield host
-    await host.follower.close()
+from tests.shipper.tail.conftest import MakeHost
 
 
 def stored(host: Host, blocks: int) -> Positions:
@@ -74,8 +67,10 @@ async def test_a_deleted_file_is_held_until_it_is_stored(host: Host) -> None:
     assert [notice.lost for notice in host.said(NoticeKind.GONE)] == [0]
 
 
-async def test_a_compressed_file_is_read_on_in_the_middle_of_a_long_line(tmp_path: Path) -> None:
-    host = Host(tmp_path, block_size=200, max_line=500)
+async def test_a_compressed_file_is_read_on_in_the_middle_of_a_long_line(
+    make_host: MakeHost,
+) -> None:
+    host = make_host(block_size=200, max_line=500)
     host.write("app.log", b"one\n" * 20)
     await host.ship()
     host.write("app.log", b"x" * 1800 + b"\ntwo\n")
@@ -88,7 +83,6 @@ async def test_a_compressed_file_is_read_on_in_the_middle_of_a_long_line(tmp_pat
     assert await rewind(host, 2)
     assert await host.ship() == b"x" * 1300 + b"\ntwo\n"
     assert host.blocks[2].continues
-    await host.follower.close()
 
 
 async def test_a_file_of_another_agent_cannot_be_gone_back_to(host: Host) -> None:
@@ -100,9 +94,9 @@ async def test_a_file_of_another_agent_cannot_be_gone_back_to(host: Host) -> Non
 
 
 async def test_files_stay_open_and_a_reading_that_was_broken_off_does_no_harm(
-    tmp_path: Path,
+    tmp_path: Path, make_host: MakeHost
 ) -> None:
-    host = Host(tmp_path, "*.log", block_size=1000)
+    host = make_host("*.log", block_size=1000)
     expected = b"".join(b"%d %s\n" % (n, b"x" * 200) for n in range(20_000))
     host.write("app.log", expected)
     await host.look()
@@ -117,11 +111,12 @@ async def test_files_stay_open_and_a_reading_that_was_broken_off_does_no_harm(
 
     assert sum("app.log" in one for one in held_by(os.getpid())) == 1
     assert await host.ship() == expected
-    await host.follower.close()
 
 
-async def test_files_that_went_long_ago_do_not_keep_it_from_going_back(tmp_path: Path) -> None:
-    host = Host(tmp_path, "*.log")
+async def test_files_that_went_long_ago_do_not_keep_it_from_going_back(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host("*.log")
     for number in range(300):
         host.write(f"{number}.log", b"one\n")
     await host.ship()
@@ -134,4 +129,3 @@ async def test_files_that_went_long_ago_do_not_keep_it_from_going_back(tmp_path:
     await host.ship()
 
     assert await rewind(host, len(host.blocks))
-    await host.follower.close()

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from shipper.tail.notices import NoticeKind
-from tests.shipper.host import SECOND, Host
+from tests.shipper.host import SECOND
+from tests.shipper.tail.conftest import MakeHost
 
 DAY = 86_400 * SECOND
 
@@ -28,9 +29,9 @@ def backdate(path: Path, nanoseconds: int) -> None:
     ],
 )
 async def test_a_file_is_begun_behind_its_last_newline(
-    tmp_path: Path, content: bytes, offset: int
+    make_host: MakeHost, content: bytes, offset: int
 ) -> None:
-    host = Host(tmp_path, from_end=True)
+    host = make_host(from_end=True)
     host.write("app.log", content)
     assert await host.ship() == b""
 
@@ -38,24 +39,22 @@ async def test_a_file_is_begun_behind_its_last_newline(
 
     assert await host.ship() == content[offset:] + b"\n"
     assert [block.section.span.start for block in host.blocks] == [offset]
-    await host.follower.close()
 
 
-async def test_files_that_appear_later_are_read_from_their_beginning(tmp_path: Path) -> None:
-    host = Host(tmp_path, "*.log", from_end=True)
+async def test_files_that_appear_later_are_read_from_their_beginning(make_host: MakeHost) -> None:
+    host = make_host("*.log", from_end=True)
     host.write("a.log", b"old\n")
     await host.look()
     host.write("b.log", b"1\n")
 
     assert await host.ship() == b"1\n"
-    await host.follower.close()
 
 
 @pytest.mark.parametrize("stood", [b"old\n", b"old\nhalf", b""])
 async def test_a_restart_keeps_the_place_of_a_file_of_which_nothing_was_shipped(
-    tmp_path: Path, stood: bytes
+    make_host: MakeHost, stood: bytes
 ) -> None:
-    host = Host(tmp_path, from_end=True)
+    host = make_host(from_end=True)
     host.write("app.log", stood)
     await host.ship()
 
@@ -69,13 +68,12 @@ async def test_a_restart_keeps_the_place_of_a_file_of_which_nothing_was_shipped(
 
     half = stood.rpartition(b"\n")[2]
     assert await host.ship() == half + b"while it was down\n" * 2 + b"next\n"
-    await host.follower.close()
 
 
 async def test_siblings_of_a_file_begun_at_its_end_stay_old_and_its_rotation_is_followed(
-    tmp_path: Path,
+    make_host: MakeHost,
 ) -> None:
-    host = Host(tmp_path, from_end=True)
+    host = make_host(from_end=True)
     host.write("app.log.2", b"older\n")
     host.write("app.log.1", b"old\n")
     host.write("app.log", b"standing\n")
@@ -89,11 +87,12 @@ async def test_siblings_of_a_file_begun_at_its_end_stay_old_and_its_rotation_is_
     host.write("app.log", b"two\n")
 
     assert await host.ship() == b"one\ntwo\n"
-    await host.follower.close()
 
 
-async def test_an_old_file_is_passed_over_until_it_is_written_to(tmp_path: Path) -> None:
-    host = Host(tmp_path, "*.log", ignore_older=DAY)
+async def test_an_old_file_is_passed_over_until_it_is_written_to(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host("*.log", ignore_older=DAY)
     host.write("old.log", b"1\n")
     host.write("new.log", b"2\n")
     backdate(tmp_path / "old.log", 2 * DAY)
@@ -106,11 +105,10 @@ async def test_an_old_file_is_passed_over_until_it_is_written_to(tmp_path: Path)
     host.write("old.log", b"3\n")
     assert await host.ship() == b"1\n3\n"
     assert host.follower.passed_over() == []
-    await host.follower.close()
 
 
-async def test_a_file_that_we_know_is_never_too_old(tmp_path: Path) -> None:
-    host = Host(tmp_path, ignore_older=DAY)
+async def test_a_file_that_we_know_is_never_too_old(tmp_path: Path, make_host: MakeHost) -> None:
+    host = make_host(ignore_older=DAY)
     host.write("app.log", b"1\n")
     await host.ship()
     host.write("app.log", b"2\n")
@@ -121,4 +119,3 @@ async def test_a_file_that_we_know_is_never_too_old(tmp_path: Path) -> None:
     host.later = 3 * DAY
     await host.ship()
     assert host.follower.passed_over() == []
-    await host.follower.close()
