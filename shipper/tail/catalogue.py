@@ -366,11 +366,11 @@ class Catalogue:
     # what is followed no longer
 
     def _truncated_notice(self, tailer: Tailer) -> Notice:
-        if copy := _rest_of(tailer, self.tailers.values()):
-            text, lost = f"was truncated; its rest is read from {copy.path}", 0
+        text, lost = "was truncated or written anew", tailer.unread
+        if copy := next(filter(tailer.is_read_on_in, self.tailers.values()), None):
+            text, lost = f"was truncated; its rest is read from {copy.entry.path}", 0
         else:
-            lost = tailer.unread
-            text = f"was truncated or written anew; {lost} bytes were seen in it and not read"
+            text += f"; {lost} bytes were seen in it and not read"
         return Notice(NoticeKind.TRUNCATED, tailer.entry.path, text, lost)
 
     def _sort_out(self, now: int, stored: Callable[[str], int]) -> None:
@@ -400,19 +400,3 @@ def _one_path_each(
         if tailer and tailer.entry.path == entry.path and chosen.is_live == entry.is_live:
             files[entry.key] = entry
     return files
-
-
-def _rest_of(truncated: Tailer, tailers: Iterable[Tailer]) -> FileEntry | None:
-    """Return the copy that the rest of a truncated file is read from; None when there is none.
-
-    The copy of a file of which nothing was read is followed as a file of its own, which begins like it.
-    """
-    begins, group = truncated.beginning, truncated.entry.group
-    for tailer in tailers:
-        if tailer.file == truncated.file:
-            return tailer.entry
-        is_copy = truncated.is_unread and tailer.is_unread and tailer.rotated is not None
-        begins_so = bool(begins) and tailer.beginning.startswith(begins)
-        if is_copy and begins_so and tailer.entry.group == group:
-            return tailer.entry
-    return None

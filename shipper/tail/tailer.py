@@ -225,6 +225,14 @@ class Tailer:
         """Whether all that was read is stored, when the file is stored up to `position`."""
         return self.is_unread or self.offset <= position
 
+    def is_read_on_in(self, other: "Tailer") -> bool:
+        """Whether another followed file is the copy of this one, which was truncated, or begins like it where neither was read."""
+        if other.file == self.file:
+            return True
+        is_copy = self.is_unread and other.is_unread and other.rotated is not None
+        begins_so = bool(self.beginning) and other.beginning.startswith(self.beginning)
+        return is_copy and begins_so and other.entry.group == self.entry.group
+
     def rewound(self, cursor: Cursor, now: int) -> "Tailer":
         """Return the same file, to be read on from the cursor; a file that has a name is doubtful until the next scan."""
         known = replace(cursor, path=self.label)

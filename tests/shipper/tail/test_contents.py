@@ -98,7 +98,7 @@ writes = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(writes, st.integers(1, 50), st.integers(1, 50), st.lists(st.integers(1, 120), min_size=1))
 def test_any_bytes_in_any_chunks_give_the_same_bytes(
     parts: list[bytes], block_size: int, max_line: int, budgets: list[int]

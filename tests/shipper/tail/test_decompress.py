@@ -106,7 +106,7 @@ def test_damage_is_told_and_what_stands_before_it_is_read(
         assert (content == LINES) == (where == "garbage behind")
 
 
-@forms
+@pytest.mark.parametrize("packing", [Packing.GZIP, Packing.ZSTD])
 def test_no_more_is_held_than_was_asked_for(packing: Packing, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(packed(bytes(64 << 20), packing))
     with opened(tmp_path / "a") as descriptor:
