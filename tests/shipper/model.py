@@ -18,8 +18,8 @@ from tests.shipper.shipped import Verdict, contents, shown
 __all__ = ["FILE_ACTIONS", "LIVE", "PATTERNS", "Generation", "Model"]
 
 LIVE = "app.log"
-TWIN, CURRENT = "twin.log", "current.log"
-PATTERNS = (LIVE, TWIN, CURRENT)
+CURRENT = "current.log"
+PATTERNS = (LIVE, CURRENT)
 KEPT = 4
 FORMS = tuple(Packing)
 ENDINGS = ("", *(form.value for form in FORMS))
@@ -47,8 +47,7 @@ class Generation:
 
     `excused`: need not be shipped whole. `opened`: the running agent has seen it, and holds it open. `unlinked`: it has no
     name any more. `found`: the agent's saved positions remember it.
-    `begun`: the stream has its first line. `loose`: it had a second name that is followed,
-    so that it need not keep its place among the others, and stays a live file whose last line is waited for.
+    `begun`: the stream has its first line.
     """
 
     content: bytes = b""
@@ -57,7 +56,6 @@ class Generation:
     unlinked: bool = False
     found: bool = False
     begun: bool = False
-    loose: bool = False
 
 
 class Model:
@@ -139,13 +137,6 @@ class Model:
         self.delete(amount)
         self.write(amount)
 
-    def link(self, _: int) -> None:
-        twin = self.folder / TWIN
-        twin.unlink(missing_ok=True)
-        if self._exists():
-            twin.hardlink_to(self._path())
-            self.now.loose = True
-
     def link_symbolically(self, _: int) -> None:
         if not (self.folder / CURRENT).is_symlink():
             (self.folder / CURRENT).symlink_to(LIVE)
@@ -173,7 +164,7 @@ class Model:
         for sibling in self.siblings:
             # on a first start whatever was rotated is older than we are
             sibling.excused |= not self.family_known
-        if self._fresh and not any(s.begun and not s.loose for s in self.siblings):
+        if self._fresh and not any(s.begun for s in self.siblings):
             # nothing is left of what we knew, so there is only time to tell old files from new ones
             for sibling in self.siblings:
                 sibling.excused |= not sibling.found
@@ -198,8 +189,7 @@ class Model:
             generation.begun = any(_begins(block, generation) for block in stored)
             generation.opened = False
             generation.excused |= generation.unlinked
-        # what is known by its second name says nothing of the first one's family
-        self.family_known = any((g.found or g.begun) and not g.loose for g in self.generations)
+        self.family_known = any(g.found or g.begun for g in self.generations)
         self._fresh = True
 
     # what must have been shipped
@@ -208,9 +198,8 @@ class Model:
         """Judge all blocks that were stored, in their order, once the agent had time to ship all that there is."""
         verdict = Verdict()
         shipped = self._owners(contents(blocks, verdict), verdict)
-        order = [number for number in shipped if not self.generations[number].loose]
-        if order != sorted(order):
-            verdict.reordered.append(f"generations came in the order {order}")
+        if list(shipped) != sorted(shipped):
+            verdict.reordered.append(f"generations came in the order {list(shipped)}")
         for number, generation in enumerate(self.generations):
             self._judge_generation(number, generation, shipped.get(number, b""), verdict)
         return verdict
@@ -234,7 +223,7 @@ class Model:
         if generation.excused and generation is not self.now:
             return
         # of a very long unfinished line of a live file some pieces may have been shipped
-        live = generation is self.now or generation.loose
+        live = generation is self.now
         due = whole.rfind(b"\n") + 1 if live else len(whole)
         if len(content) < due:
             verdict.missing.append(
@@ -268,9 +257,7 @@ class Model:
 
     def _plain_sibling(self, amount: int) -> Path | None:
         there = [path for n in range(1, KEPT + 1) if (path := self._path(n)).exists()]
-        # gzip, xz and bzip2 refuse a file that has another name
-        plain = [path for path in there if path.stat().st_nlink == 1]
-        return plain[amount % len(plain)] if plain else None
+        return there[amount % len(there)] if there else None
 
     def _compressed(self, original: Path, amount: int) -> Path:
         return original.with_name(original.name + FORMS[amount % len(FORMS)].value)
@@ -299,10 +286,7 @@ class Model:
         self._begin()
 
     def _begin(self) -> None:
-        # a second name of a truncated file shows the next generation too
-        twin = self.folder / TWIN
-        shared = self._exists() and twin.exists() and twin.samefile(self._path())
-        self.generations.append(Generation(loose=shared))
+        self.generations.append(Generation())
 
 
 def _begins(block: Block, generation: Generation) -> bool:
