@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -66,6 +67,34 @@ def ship(processes: Processes) -> Ship:
         command = [sys.executable, "-m", "shipper", *words]
         name = f"shipper-{next(numbers)}"
         return processes.start(name, command, environment=environment, folder=ROOT)
+
+    return start
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    """Return a pipe with a name."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """Return the folder that standard input is spooled to."""
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def ship_input(processes: Processes, state: Path) -> Ship:
+    """Return a function that starts the agent of web01 with its standard input redirected."""
+    numbers = itertools.count()
+
+    def start(url: str, redirection: str, *options: str) -> Process:
+        words = ["--server", url, "--host", "web01", "--state-dir", str(state)]
+        command = shlex.join([sys.executable, "-m", "shipper", "--file", "-", *words, *options])
+        shell = ["sh", "-c", f"exec {command} {redirection}"]
+        return processes.start(f"shipper-input-{next(numbers)}", shell, folder=ROOT)
 
     return start
 

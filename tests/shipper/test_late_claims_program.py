@@ -1,8 +1,6 @@
 """The real program loses its session, and with it nothing: an older agent claims late, acknowledgements are lost, others write."""
 
 import asyncio
-import os
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bench.processes import Process, Processes, wait_until
+from bench.processes import wait_until
 from broker.client.connection import Connection
 from broker.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
 from shipper.publish.stored import AgentId
-from tests.shipper.logs import ROOT, ReadBack, Ship
+from tests.shipper.logs import ReadBack, Ship
 
 pytestmark = pytest.mark.nats
 
@@ -24,19 +22,6 @@ Stream = Callable[..., Awaitable[list[Any]]]
 
 def lines_of(messages: list[Any]) -> bytes:
     return b"".join(message.lines for message in messages)
-
-
-@pytest.fixture
-def start(processes: Processes, tmp_path: Path, logs_url: str) -> Ship:
-    def start(file: str, redirection: str, url: str = logs_url) -> Process:
-        words = f"--server '{url}' --host web01"
-        return processes.start(
-            "shipper",
-            ["sh", "-c", f"exec {sys.executable} -m shipper --file '{file}' {words} {redirection}"],
-            folder=ROOT,
-        )
-
-    return start
 
 
 @pytest.fixture
@@ -51,7 +36,7 @@ def claim_late(logs_url: str) -> Callable[[], None]:
 
 
 def test_a_deleted_file_that_is_only_held_open_is_read_to_its_end(
-    start: Ship,
+    ship: Ship,
     claim_late: Callable[[], None],
     logs_url: str,
     read_back: ReadBack,
@@ -59,7 +44,7 @@ def test_a_deleted_file_that_is_only_held_open_is_read_to_its_end(
 ) -> None:
     log = tmp_path / "a.log"
     log.write_bytes(b"one\n")
-    shipper = start(str(log), "")
+    shipper = ship(logs_url, "--file", log)
     wait_until("it arrives", lambda: read_back(logs_url) == b"one\n", 40, [shipper])
 
     with log.open("ab", buffering=0) as writer:
@@ -77,11 +62,11 @@ def test_a_deleted_file_that_is_only_held_open_is_read_to_its_end(
 
 
 async def test_of_a_deleted_file_each_line_arrives_once_although_acknowledgements_are_lost(
-    line: Any, stream: Stream, start: Ship, tmp_path: Path
+    line: Any, stream: Stream, ship: Ship, tmp_path: Path
 ) -> None:
     log = tmp_path / "a.log"
     log.write_bytes(b"one\n")
-    shipper = start(str(log), "", line.url)
+    shipper = ship(line.url, "--file", log)
     wanted = b"one\n"
 
     async def arrived() -> None:
@@ -106,10 +91,10 @@ async def test_of_a_deleted_file_each_line_arrives_once_although_acknowledgement
 
 
 async def test_a_client_that_writes_to_the_subject_is_named_once_and_delays_the_lines(
-    connection: Connection, stream: Stream, start: Ship, tmp_path: Path
+    connection: Connection, logs_url: str, stream: Stream, ship: Ship, tmp_path: Path
 ) -> None:
     log = tmp_path / "a.log"
-    shipper, wanted = start(str(log), ""), b""
+    shipper, wanted = ship(logs_url, "--file", log), b""
     for number in range(300):
         with log.open("ab") as file:
             file.write(text := b"%d\n" % number)
@@ -127,7 +112,7 @@ async def test_a_client_that_writes_to_the_subject_is_named_once_and_delays_the_
 
 
 async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
-    connection: Connection, stream: Stream, start: Ship, tmp_path: Path
+    connection: Connection, logs_url: str, stream: Stream, ship: Ship, tmp_path: Path
 ) -> None:
     log, subject = tmp_path / "a.log", str(Subject.for_host("web01", 2))
     log.touch()
@@ -138,7 +123,7 @@ async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
             await client.publish(subject, b"not ours\n")
             await asyncio.sleep(0.01)
 
-    shipper, flooding = start(str(log), ""), asyncio.create_task(flood())
+    shipper, flooding = ship(logs_url, "--file", log), asyncio.create_task(flood())
     got, read = b"", 0
     with log.open("ab", buffering=0) as file:
         for number in range(8):
@@ -156,14 +141,13 @@ async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
 
 
 def test_no_line_from_standard_input_is_lost(
-    start: Ship,
+    ship_input: Ship,
     claim_late: Callable[[], None],
     logs_url: str,
     read_back: ReadBack,
-    tmp_path: Path,
+    pipe: Path,
 ) -> None:
-    os.mkfifo(pipe := tmp_path / "pipe")
-    shipper = start("-", f"< {pipe}")
+    shipper = ship_input(logs_url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
         writer.write(b"one\n")
         wait_until("it arrives", lambda: read_back(logs_url) == b"one\n", 40, [shipper])

@@ -1,13 +1,9 @@
 """The real program behind a pipe: what was written arrives once and in order, and it ends when its input does."""
 
 import fcntl
-import itertools
-import os
 import random
 import resource
-import shlex
 import struct
-import sys
 import termios
 import threading
 import time
@@ -20,40 +16,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from bench.processes import Process, Processes, wait_until
+from bench.processes import wait_until
+from tests.shipper.logs import ReadBack, Ship
 
 pytestmark = pytest.mark.nats
-
-Start = Callable[..., Process]
-ReadBack = Callable[[str], bytes]
-
-
-@pytest.fixture
-def state(tmp_path: Path) -> Path:
-    return tmp_path / "state"
-
-
-@pytest.fixture
-def start(processes: Processes, state: Path) -> Start:
-    numbers = itertools.count()
-
-    def start(url: str, redirection: str, *options: str) -> Process:
-        words = ["--server", url, "--host", "web01", "--state-dir", str(state)]
-        command = shlex.join([sys.executable, "-m", "shipper", "--file", "-", *words, *options])
-        return processes.start(
-            f"shipper-{next(numbers)}",
-            ["sh", "-c", f"exec {command} {redirection}"],
-            folder=Path(__file__).parents[2],
-        )
-
-    return start
-
-
-@pytest.fixture
-def pipe(tmp_path: Path) -> Path:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    return path
 
 
 def lines(first: int, until: int) -> bytes:
@@ -66,9 +32,9 @@ def spooled(state: Path) -> int:
 
 
 def test_lines_arrive_while_they_are_written_and_it_ends_with_its_input(
-    logs_url: str, start: Start, pipe: Path, read_back: ReadBack, state: Path
+    logs_url: str, ship_input: Ship, pipe: Path, read_back: ReadBack, state: Path
 ) -> None:
-    process = start(logs_url, f"< {pipe}")
+    process = ship_input(logs_url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
         writer.write(lines(0, 10))
         wait_until("they arrive", lambda: read_back(logs_url) == lines(0, 10), 40, [process])
@@ -88,12 +54,12 @@ def is_empty(pipe: IO[bytes]) -> bool:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_kill_9_at_any_point_costs_no_line_that_was_spooled_and_repeats_none(
-    logs_url: str, start: Start, pipe: Path, read_back: ReadBack, state: Path, seed: int
+    logs_url: str, ship_input: Ship, pipe: Path, read_back: ReadBack, state: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
     number, wanted = 0, b""
     for _ in range(4):
-        process = start(logs_url, f"< {pipe}")
+        process = ship_input(logs_url, f"< {pipe}")
         with pipe.open("wb", buffering=0) as writer:
             until = time.monotonic() + chance.uniform(0.2, 1.5)
             while time.monotonic() < until:
@@ -104,7 +70,7 @@ def test_kill_9_at_any_point_costs_no_line_that_was_spooled_and_repeats_none(
             wait_until("it is read", partial(is_empty, writer), 60, [process], every=0)
             process.kill()
         assert process.wait(10) != 0
-    last = start(logs_url, "< /dev/null")
+    last = ship_input(logs_url, "< /dev/null")
 
     assert last.wait(90) == 0, last.last_words()
     assert read_back(logs_url) == wanted
@@ -113,7 +79,7 @@ def test_kill_9_at_any_point_costs_no_line_that_was_spooled_and_repeats_none(
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_pipe_that_outlives_its_readers_is_read_on_where_they_were_killed(
-    logs_url: str, start: Start, pipe: Path, read_back: ReadBack, state: Path, seed: int
+    logs_url: str, ship_input: Ship, pipe: Path, read_back: ReadBack, state: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
     wanted = lines(0, 250_000)
@@ -121,10 +87,10 @@ def test_a_pipe_that_outlives_its_readers_is_read_on_where_they_were_killed(
         writer = threading.Thread(target=_write_slowly, args=(kept, wanted))
         writer.start()
         while writer.is_alive():
-            process = start(logs_url, f"< {pipe}")
+            process = ship_input(logs_url, f"< {pipe}")
             time.sleep(chance.uniform(0.5, 2.5))
             process.kill()
-        last = start(logs_url, f"< {pipe}")
+        last = ship_input(logs_url, f"< {pipe}")
         wait_until("it ships", lambda: "ships on" in last.said(), 60, [last])
         wait_until("it is read", partial(is_empty, kept), 60, [last])
 
@@ -142,14 +108,14 @@ def _write_slowly(pipe: IO[bytes], content: bytes) -> None:
 
 def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
     own_server: Any,
-    start: Start,
+    ship_input: Ship,
     pipe: Path,
     apply_logs: Callable[[str], None],
     read_back: ReadBack,
     state: Path,
 ) -> None:
     apply_logs(own_server.url)
-    process = start(own_server.url, f"< {pipe}")
+    process = ship_input(own_server.url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
         writer.write(b"one\n")
         wait_until("it arrives", lambda: read_back(own_server.url) == b"one\n", 40, [process])
@@ -164,7 +130,7 @@ def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
     assert "7 bytes of standard input" in process.said()
     assert "next start with --file -" in process.said()
     own_server.start()
-    again = start(own_server.url, "< /dev/null")
+    again = ship_input(own_server.url, "< /dev/null")
     assert again.wait(60) == 0, again.last_words()
     assert read_back(own_server.url) == b"one\ntwo\nthr\n"
     assert spooled(state) == 0
@@ -172,14 +138,14 @@ def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
 
 def test_it_waits_for_a_broker_that_is_away_at_the_end_and_the_writer_does_not(
     own_server: Any,
-    start: Start,
+    ship_input: Ship,
     pipe: Path,
     apply_logs: Callable[[str], None],
     read_back: ReadBack,
     state: Path,
 ) -> None:
     apply_logs(own_server.url)
-    process = start(own_server.url, f"< {pipe}")
+    process = ship_input(own_server.url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
         writer.write(lines(0, 1000))
         wait_until("ships", lambda: len(read_back(own_server.url)) > 0, 40, [process])
@@ -196,13 +162,13 @@ def test_it_waits_for_a_broker_that_is_away_at_the_end_and_the_writer_does_not(
 
 def test_a_disk_that_takes_no_more_is_said_and_costs_no_line(
     logs_url: str,
-    start: Start,
+    ship_input: Ship,
     pipe: Path,
     read_back: ReadBack,
     free_port: Callable[[], int],
 ) -> None:
     address = f"127.0.0.1:{free_port()}"
-    process = start(logs_url, f"< {pipe}", "--listen", address)
+    process = ship_input(logs_url, f"< {pipe}", "--listen", address)
     with pipe.open("wb", buffering=0) as writer:
         writer.write(lines(0, 10))
         wait_until("they arrive", lambda: read_back(logs_url) == lines(0, 10), 40, [process])
@@ -233,9 +199,9 @@ def test_a_disk_that_takes_no_more_is_said_and_costs_no_line(
     ],
 )
 def test_an_input_that_gives_nothing_is_an_end_and_one_that_cannot_is_said(
-    logs_url: str, start: Start, redirection: str, options: list[str], code: int, words: str
+    logs_url: str, ship_input: Ship, redirection: str, options: list[str], code: int, words: str
 ) -> None:
-    process = start(logs_url, redirection, *options)
+    process = ship_input(logs_url, redirection, *options)
 
     assert process.wait(60) == code, process.last_words()
     assert words in process.said()
