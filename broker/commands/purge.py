@@ -34,9 +34,6 @@ logger = logging.getLogger(__name__)
     callback=place,
     help=f"Only what was stored before: {ACCEPTED}.",
 )
-@click.option(
-    "--until-seq", type=_SEQUENCE, metavar="SEQ", help="Only what is below this sequence."
-)
 @click.option("--received", is_flag=True, help="Only what all receivers have.")
 @click.option(
     "--everything",
@@ -51,20 +48,18 @@ def purge(
     hosts: tuple[str, ...],
     only: tuple[int, ...],
     before: Moment | None,
-    until_seq: int | None,
     received: bool,
     everything: bool,
     dry_run: bool,
     yes: bool,
 ) -> None:
     """Remove messages of the stream, after showing which: by host, partition, time, or what was received."""
-    if not (hosts or only or before is not None or until_seq or received or everything):
+    if not (hosts or only or before is not None or received or everything):
         raise click.UsageError(
-            "say what is to go: --host, --partition, --before, --until-seq, --received, or --everything"
+            "say what is to go: --host, --partition, --before, --received, or --everything"
         )
-    if isinstance(before, int):
-        until_seq, before = min(until_seq or before, before), None
-    choice = Choice(hosts, only, until_seq, before, received)
+    until, moment = (before, None) if isinstance(before, int) else (None, before)
+    choice = Choice(hosts, only, until, moment, received)
     chosen = looking(settings, "purge", lambda connection: choose(connection, choice))
     for line in _described(chosen):
         click.echo(line)

@@ -19,7 +19,7 @@ from broker.inspect import hosts as hosts_view
 from broker.inspect.ask import get_message, last_of_host
 from broker.inspect.checks import (
     Check,
-    Finding,
+    CheckResult,
     Grade,
     Observed,
     judge,
@@ -72,7 +72,7 @@ def check(checks: tuple[str, ...], as_json: bool, **options: Any) -> int:
         program.log_to_stderr(settings)
         findings = judge(wanted, asyncio.run(_observe(settings, wanted)))
     except OperatorError as error:  # a monitoring system is told of it as of everything else
-        findings = [Finding(wanted[0], Grade.UNKNOWN, str(error))]
+        findings = [CheckResult(wanted[0], Grade.UNKNOWN, str(error))]
     click.echo(to_json(findings) if as_json else to_nagios(findings))
     return overall(findings)
 
@@ -95,8 +95,8 @@ async def _observe(settings: BrokerSettings, wanted: list[Check]) -> Observed:
 )
 @click.option(
     "--sort",
-    type=click.Choice([order.value for order in hosts_view.Order]),
-    default=hosts_view.Order.NAME.value,
+    type=click.Choice([order.value for order in hosts_view.HostOrder]),
+    default=hosts_view.HostOrder.NAME.value,
     show_default=True,
     help="The largest first, or the longest silent.",
 )
@@ -116,7 +116,7 @@ def hosts(
     least = silent.total_seconds() if silent else 0.0
     chosen = [
         one
-        for one in hosts_view.sort_hosts(found, hosts_view.Order(sort))
+        for one in hosts_view.sort_hosts(found, hosts_view.HostOrder(sort))
         if LineSelection(hosts=hosts).wants_host(one.host) and one.silent_seconds >= least
     ][:limit]
     if as_json:

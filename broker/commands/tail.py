@@ -18,7 +18,7 @@ from broker.client.connection import Connection
 from broker.commands.shared import HOSTS, JSON, PARTITIONS, asking, place, with_settings
 from broker.inspect.events import Event, is_noise, listen
 from broker.inspect.message import rfc3339
-from broker.inspect.tail import LineOutput, Piece, Wanted, tail
+from broker.inspect.tail import TailOptions, TailPiece, as_shown, tail
 from broker.settings import BrokerSettings
 
 __all__ = ["events", "tail_lines"]
@@ -76,13 +76,13 @@ def tail_lines(
     """Show lines as they arrive at the broker, of all hosts or of some, like `tail -f`."""
     if since is not None and lines is not None:
         raise click.UsageError("--since and --lines are two places to begin; give one of them")
-    wanted = Wanted(
+    wanted = TailOptions(
         LineSelection(hosts, files), only, since, _LAST_LINES if lines is None else lines, follow
     )
-    output = LineOutput(
-        prefixed=wanted.only_host is None if prefix is None else prefix,
-        for_terminal=sys.stdout.isatty(),
-    )
+    form = {
+        "prefixed": wanted.only_host is None if prefix is None else prefix,
+        "for_terminal": sys.stdout.isatty(),
+    }
 
     async def shown(connection: Connection) -> AsyncGenerator[bytes, None]:
         async with aclosing(tail(connection, wanted)) as pieces:
@@ -90,12 +90,12 @@ def tail_lines(
                 if as_json:
                     yield b"".join(map(_objects, some))
                 else:
-                    yield b"".join(output.add(one.host, one.file, one.lines) for one in some)
+                    yield b"".join(as_shown(one.host, one.lines, **form) for one in some)
 
     asking(settings, "tail", lambda connection: _print(shown(connection)))
 
 
-def _objects(piece: Piece) -> bytes:
+def _objects(piece: TailPiece) -> bytes:
     known = {
         "host": piece.host,
         "partition": piece.partition,

@@ -13,7 +13,7 @@ from rich.live import Live
 from broker.app.table import show, stdout
 from broker.client.connection import Connection
 from broker.commands.shared import JSON, asking, length, with_settings
-from broker.inspect.top import By, Layout, View, draw, watch
+from broker.inspect.top import By, TopLayout, TopView, draw, watch
 from broker.settings import BrokerSettings
 
 __all__ = ["top"]
@@ -39,22 +39,6 @@ _SHORTEST = timedelta(seconds=0.2)
     show_default=True,
     help="By what hosts are sorted.",
 )
-@click.option(
-    "--silent",
-    default="5m",
-    callback=length,
-    metavar="TIME",
-    show_default=True,
-    help="From when on a host is silent.",
-)
-@click.option(
-    "--slow",
-    default="10s",
-    callback=length,
-    metavar="TIME",
-    show_default=True,
-    help="From when on a host is slow: the time from reading a line to its storage, by the clocks of both.",
-)
 @JSON
 @with_settings()
 def top(
@@ -63,19 +47,17 @@ def top(
     once: bool,
     count: int | None,
     sort: str,
-    silent: timedelta,
-    slow: timedelta,
     as_json: bool,
 ) -> None:
     """Watch what moves: rates in and out, what is behind, how the streams fill, and which hosts send, are slow or silent."""
     if interval < _SHORTEST:
         raise click.UsageError(f"--interval is at least {_SHORTEST.total_seconds()}s")
-    layout = Layout(by=By(sort), silent=silent.total_seconds(), slow=slow.total_seconds())
+    layout = TopLayout(by=By(sort))
     most = 1 if once else count
     is_live = sys.stdout.isatty() and not (once or as_json)
     live = Live(console=stdout(), screen=True, auto_refresh=False) if is_live else None
 
-    def print_view(view: View) -> None:
+    def print_view(view: TopView) -> None:
         if live:
             fitting = replace(layout, height=live.console.height)
             live.update(draw(view, fitting), refresh=True)
@@ -92,7 +74,7 @@ def top(
 
 
 async def _watch(
-    connection: Connection, interval: float, most: int | None, print_view: Callable[[View], None]
+    connection: Connection, interval: float, most: int | None, print_view: Callable[[TopView], None]
 ) -> None:
     shown = 0
     async with aclosing(watch(connection, interval)) as views:

@@ -27,7 +27,7 @@ from broker.client.connection import (
 )
 from broker.inspect.checks import Check, Observed
 from broker.inspect.message import StoredMessage, nanoseconds, read_message
-from broker.inspect.status import PartitionStatus, Status, StreamStatus, hosts_in, unread_in
+from broker.inspect.status import BrokerStatus, PartitionStatus, StreamStatus, hosts_in, unread_in
 from broker.report import SUBJECT
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key, stream_names, stream_of
@@ -70,7 +70,7 @@ async def stream_named(connection: Connection, name: str | None) -> str:
     return name or names[0]
 
 
-async def full_status(connection: Connection) -> Status:
+async def full_status(connection: Connection) -> BrokerStatus:
     """Return all that the broker and its servers report; raises `Rejected` or `ConnectionLost`."""
     streams = await streams_of(connection)
     found, subjects, pauses = await asyncio.gather(
@@ -89,7 +89,7 @@ async def full_status(connection: Connection) -> Status:
     )
 
 
-async def brief_status(connection: Connection) -> Status:
+async def brief_status(connection: Connection) -> BrokerStatus:
     """Return what is cheap to ask: neither subjects nor the reports of the servers."""
     client = await connection.client()
     version = client.connected_server_version
@@ -102,7 +102,7 @@ async def brief_status(connection: Connection) -> Status:
     )
     limit = account.get("limits", {}).get("max_storage", -1)
     now = infos[0].get("ts", "")
-    return Status(
+    return BrokerStatus(
         server=connection.servers,
         version=f"{version.major}.{version.minor}.{version.patch}",
         now=now,

@@ -18,11 +18,17 @@ from typing import Any
 
 from broker.app.units import format_size
 from broker.app.untrusted import printable
-from broker.inspect.status import PartitionStatus, Replica, Status, StreamStatus, short_duration
+from broker.inspect.status import (
+    BrokerStatus,
+    PartitionStatus,
+    Replica,
+    StreamStatus,
+    short_duration,
+)
 
 __all__ = [
     "Check",
-    "Finding",
+    "CheckResult",
     "Grade",
     "Limit",
     "Observed",
@@ -64,7 +70,7 @@ Graded = Iterator[tuple[Grade, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """A grade and its reason, one line."""
 
     check: Check
@@ -103,22 +109,24 @@ class Observed:
     now: datetime
     connect_seconds: float | None = None
     certificate_end: str | None = None
-    status: Status | None = None
+    status: BrokerStatus | None = None
     trouble: str = ""
 
 
-def judge(checks: Iterable[Check], seen: Observed) -> list[Finding]:
+def judge(checks: Iterable[Check], seen: Observed) -> list[CheckResult]:
     """Return what each check finds, in their order; at least one finding for each."""
     return [finding for check in checks for finding in _judged(check, seen)]
 
 
-def judge_status(status: Status) -> list[Finding]:
+def judge_status(status: BrokerStatus) -> list[CheckResult]:
     """Return what is not as it should be, by the usual limits."""
-    judged = (Finding(check, *found) for check, of in _OF_STATUS.items() for found in of(status))
+    judged = (
+        CheckResult(check, *found) for check, of in _OF_STATUS.items() for found in of(status)
+    )
     return [finding for finding in judged if finding.grade is not Grade.OK]
 
 
-def _judged(check: Check, seen: Observed) -> Iterable[Finding]:
+def _judged(check: Check, seen: Observed) -> Iterable[CheckResult]:
     status = seen.status
     match check:
         case Check.CONNECTION:
@@ -131,7 +139,7 @@ def _judged(check: Check, seen: Observed) -> Iterable[Finding]:
             found = _OF_STATUS[check](status)
         case _:
             found = iter([(Grade.UNKNOWN, seen.trouble)])
-    return [Finding(check, grade, text) for grade, text in found]
+    return [CheckResult(check, grade, text) for grade, text in found]
 
 
 def _connection(seen: Observed) -> Graded:
@@ -142,7 +150,7 @@ def _connection(seen: Observed) -> Graded:
     yield _CONNECT.grade(seen.connect_seconds), f"{seen.server} answered in {took}"
 
 
-def _stream(status: Status) -> Graded:
+def _stream(status: BrokerStatus) -> Graded:
     if not status.current_partitions:
         yield Grade.CRITICAL, "the number of partitions is not set: run `logbroker apply`"
     for stream in status.streams:
@@ -177,7 +185,7 @@ def _counts(one: Replica) -> bool:
     return one.leader or (one.current and not one.offline and is_near)
 
 
-def _space(status: Status) -> Graded:
+def _space(status: BrokerStatus) -> Graded:
     for node in status.nodes:
         yield from _disk(node)
     spaces = list(retention_of(status.nodes))
@@ -224,7 +232,7 @@ def _retention(name: str, space: Mapping[str, Any]) -> Graded:
         )
 
 
-def _shares(status: Status) -> Iterator[tuple[str, float]]:
+def _shares(status: BrokerStatus) -> Iterator[tuple[str, float]]:
     bounds = [("the store", status.store_used, status.store_limit)]
     for stream in status.streams:
         bounds.append((f"{stream.name}'s bytes", stream.bytes, stream.max_bytes))
@@ -234,7 +242,7 @@ def _shares(status: Status) -> Iterator[tuple[str, float]]:
             yield name, 100.0 * used / bound
 
 
-def _receivers(status: Status) -> Graded:
+def _receivers(status: BrokerStatus) -> Graded:
     expiry = min((s.max_age_seconds for s in status.streams if s.max_age_seconds), default=None)
     bad = [found for one in status.partitions if (found := _partition(one, expiry))]
     yield from bad[:_NAMED]
@@ -304,7 +312,7 @@ def _named(names: Sequence[str], count: int) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-_OF_STATUS: dict[Check, Callable[[Status], Graded]] = {
+_OF_STATUS: dict[Check, Callable[[BrokerStatus], Graded]] = {
     Check.STREAM: _stream,
     Check.SPACE: _space,
     Check.RECEIVERS: _receivers,
@@ -312,12 +320,12 @@ _OF_STATUS: dict[Check, Callable[[Status], Graded]] = {
 _BADNESS = (Grade.OK, Grade.UNKNOWN, Grade.WARNING, Grade.CRITICAL)
 
 
-def overall(findings: Iterable[Finding]) -> Grade:
+def overall(findings: Iterable[CheckResult]) -> Grade:
     """Return the worst grade; what is unknown hides nothing that is known to be wrong."""
     return max((one.grade for one in findings), key=_BADNESS.index, default=Grade.OK)
 
 
-def to_nagios(findings: Sequence[Finding]) -> str:
+def to_nagios(findings: Sequence[CheckResult]) -> str:
     """Return one line, as a plugin of Nagios writes it: what is wrong, the worst first, or that all is well."""
     worst = overall(findings)
     shown = sorted(findings, key=lambda one: -_BADNESS.index(one.grade))
@@ -327,7 +335,7 @@ def to_nagios(findings: Sequence[Finding]) -> str:
     return f"{worst.name} logbroker {printable('; '.join(texts)).replace('|', '/')}"
 
 
-def to_json(findings: Sequence[Finding]) -> str:
+def to_json(findings: Sequence[CheckResult]) -> str:
     """Return what was found for programs, by check."""
     checks = dict.fromkeys(one.check for one in findings)
     return json.dumps(
@@ -339,7 +347,7 @@ def to_json(findings: Sequence[Finding]) -> str:
     )
 
 
-def _check_document(check: Check, findings: Sequence[Finding]) -> dict[str, Any]:
+def _check_document(check: Check, findings: Sequence[CheckResult]) -> dict[str, Any]:
     own = [one for one in findings if one.check is check]
     texts = [{"status": one.grade.name, "text": one.text} for one in own]
     return {"check": check.value, "status": overall(own).name, "findings": texts}

@@ -16,11 +16,11 @@ from broker.client.config import current_pauses
 from broker.client.connection import Connection
 from broker.inspect.ask import streams_of, subjects_in
 from broker.inspect.message import StoredMessage, nanoseconds, rfc3339
-from broker.inspect.reader import LAST_PER_SUBJECT, StreamReader
+from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader
 from broker.inspect.status import short_duration
 from broker.wire.pause import longest
 
-__all__ = ["HEAD", "HostStatus", "Order", "ask_hosts", "pause_notes", "sort_hosts"]
+__all__ = ["HEAD", "HostOrder", "HostStatus", "ask_hosts", "pause_notes", "sort_hosts"]
 
 HEAD = ("host", "part", "messages", "last seen", "silent", "last file")
 _SECOND = 1e9
@@ -68,7 +68,7 @@ async def ask_hosts(connection: Connection) -> list[HostStatus]:
     infos = [await connection.api(f"STREAM.INFO.{stream}") for stream in streams]
     found: dict[str, HostStatus] = {}
     for stream, info in zip(streams, infos, strict=True):
-        reader = StreamReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
+        reader = MessageReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
         async for one in reader.read_all(info["state"]["last_seq"]):
             _add(found, one, subjects.get(one.name, 0))
     now = nanoseconds(infos[0]["ts"])
@@ -93,7 +93,7 @@ def _add(found: dict[str, HostStatus], last: StoredMessage, messages: int) -> No
         host.file = "" if last.trouble or not last.sections else last.sections[-1].path
 
 
-class Order(Enum):
+class HostOrder(Enum):
     """By what hosts are sorted."""
 
     NAME = "name"
@@ -101,14 +101,14 @@ class Order(Enum):
     SILENT = "silent"
 
 
-_KEYS: dict[Order, Callable[[HostStatus], int]] = {
-    Order.NAME: lambda host: 0,
-    Order.MESSAGES: lambda host: -host.messages,
-    Order.SILENT: lambda host: host.last_seen,
+_KEYS: dict[HostOrder, Callable[[HostStatus], int]] = {
+    HostOrder.NAME: lambda host: 0,
+    HostOrder.MESSAGES: lambda host: -host.messages,
+    HostOrder.SILENT: lambda host: host.last_seen,
 }
 
 
-def sort_hosts(hosts: Sequence[HostStatus], order: Order) -> list[HostStatus]:
+def sort_hosts(hosts: Sequence[HostStatus], order: HostOrder) -> list[HostStatus]:
     """Return hosts in an order: by name, the largest number first, or the longest silence first."""
     return sorted(hosts, key=lambda host: (_KEYS[order](host), host.host))
 

@@ -31,7 +31,7 @@ from broker.inspect.checks import (
     retention_of,
 )
 from broker.inspect.hosts import HostStatus, ask_hosts
-from broker.inspect.status import Status
+from broker.inspect.status import BrokerStatus
 
 __all__ = ["serve_metrics"]
 
@@ -136,7 +136,7 @@ def _gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[_Row]) ->
     return family
 
 
-def _of_status(status: Status) -> Iterator[Metric]:
+def _of_status(status: BrokerStatus) -> Iterator[Metric]:
     unread = status.unread.messages if status.unread else None
     text = "Messages on subjects that no receiver reads."
     yield _gauge("unread_messages", text, [], [([], unread)])

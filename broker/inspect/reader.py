@@ -25,8 +25,8 @@ from broker.wire.subjects import reader_names
 
 __all__ = [
     "LAST_PER_SUBJECT",
+    "MessageReader",
     "Start",
-    "StreamReader",
     "at_sequence",
     "at_time",
     "follow",
@@ -63,7 +63,7 @@ def at_time(time: datetime) -> Start:
     return {"deliver_policy": "by_start_time", "opt_start_time": text}
 
 
-class StreamReader:
+class MessageReader:
     """Reads one stream from a start on."""
 
     def __init__(
@@ -158,8 +158,7 @@ class StreamReader:
                 else:
                     message = self._arrived.get_nowait()
                 if delivery := parse(message.reply):
-                    self._count(delivery)
-                    found.append(_read(delivery, message))
+                    found.append(self._read(delivery, message))
                 elif message.subject == self._inbox and await self._is_over(message) and not found:
                     return []
         except ConnectionLost:
@@ -168,10 +167,13 @@ class StreamReader:
         self._next = found[-1].sequence + 1
         return found
 
-    def _count(self, delivery: Delivery) -> None:
+    def _read(self, delivery: Delivery, message: RawMessage) -> StoredMessage:
         if delivery.number != self._number or delivery.sequence < self._next:
             raise ConnectionLost(f"delivery {delivery.number} came, {self._number} was due")
         self._number, self._pending = delivery.number + 1, delivery.pending
+        place = message.subject, delivery.sequence, delivery.stored_at
+        size = message.size if self._config.get("headers_only") else None
+        return read_message(*place, message.headers or {}, message.data, size)
 
     async def _is_over(self, message: RawMessage) -> bool:
         """Read a status: pull again where a pull has ended, and return whether it brought nothing."""
@@ -254,14 +256,8 @@ class StreamReader:
         await self._connection.publish(subject, self._request, reply=self._inbox)
 
 
-def _read(delivery: Delivery, message: RawMessage) -> StoredMessage:
-    place = message.subject, delivery.sequence, delivery.stored_at
-    size = message.size if not message.data else None
-    return read_message(*place, message.headers or {}, message.data, size)
-
-
-async def follow(readers: Sequence[StreamReader]) -> AsyncGenerator[list[StoredMessage], None]:
-    """Yield what comes in several streams, as it comes; raises as `StreamReader.follow`."""
+async def follow(readers: Sequence[MessageReader]) -> AsyncGenerator[list[StoredMessage], None]:
+    """Yield what comes in several streams, as it comes; raises as `MessageReader.follow`."""
     reading = {asyncio.ensure_future(reader.follow()): reader for reader in readers}
     try:
         while True:

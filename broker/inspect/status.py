@@ -15,10 +15,10 @@ from broker.wire.pause import Pause
 
 __all__ = [
     "PARTITION_HEAD",
+    "BrokerStatus",
+    "CopiedSite",
     "PartitionStatus",
     "Replica",
-    "Site",
-    "Status",
     "StreamStatus",
     "Unread",
     "facts",
@@ -48,7 +48,7 @@ class Replica:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class CopiedSite:
     """Another site whose stream is copied here; `behind` counts messages, `seen_seconds` is None before the first contact."""
 
     name: str
@@ -76,7 +76,7 @@ class StreamStatus:
     wanted_replicas: int
     current_replicas: int
     replicas: tuple[Replica, ...]
-    sites: tuple[Site, ...]
+    sites: tuple[CopiedSite, ...]
 
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> "StreamStatus":
@@ -131,11 +131,11 @@ def _replicas(cluster: Mapping[str, Any]) -> Iterable[Replica]:
         )
 
 
-def _sites(info: Mapping[str, Any]) -> Iterable[Site]:
+def _sites(info: Mapping[str, Any]) -> Iterable[CopiedSite]:
     for copied in (*filter(None, [info.get("mirror")]), *(info.get("sources") or ())):
         api = (copied.get("external") or {}).get("api", "")
         active = copied.get("active", -1)
-        yield Site(
+        yield CopiedSite(
             name=api.removeprefix("$JS.").removesuffix(".API"),
             behind=copied.get("lag", 0),
             seen_seconds=active / _SECOND if active >= 0 else None,
@@ -207,7 +207,7 @@ class Unread:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class BrokerStatus:
     """A broker at one moment; `now` is its clock.
 
     `store_limit` is the most that this user's account may store. Hosts are spread over the first `current_partitions` of
@@ -283,7 +283,7 @@ def short_duration(seconds: float) -> str:
     return format_duration(timedelta(seconds=whole if whole < 3600 else whole // 60 * 60))
 
 
-def facts(status: Status) -> Iterator[tuple[str, str]]:
+def facts(status: BrokerStatus) -> Iterator[tuple[str, str]]:
     """Yield what is said of the broker above its partitions, each with its name."""
     yield "server", f"{status.server}, nats-server {status.version}"
     for node in status.nodes:
@@ -358,13 +358,13 @@ def _replica(replica: Replica) -> str:
     return f"{replica.name} {'is current' if replica.current else f'is {replica.lag} behind'}"
 
 
-def _site(site: Site) -> str:
+def _site(site: CopiedSite) -> str:
     seen = site.seen_seconds
     contact = "no contact yet" if seen is None else f"seen {short_duration(seen)} ago"
     return f"{site.name or 'this one'}: {site.behind} behind, {contact}"
 
 
-def partition_rows(status: Status) -> Iterator[tuple[str, ...]]:
+def partition_rows(status: BrokerStatus) -> Iterator[tuple[str, ...]]:
     """Yield a row of cells for each partition, as `PARTITION_HEAD` names them."""
     return map(_row, status.partitions)
 

@@ -16,11 +16,11 @@ from broker.app.untrusted import printable
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.ask import streams_of
 from broker.inspect.message import StoredMessage, safe
-from broker.inspect.reader import StreamReader, at_sequence, at_time, follow
+from broker.inspect.reader import MessageReader, at_sequence, at_time, follow
 from broker.wire.message import MalformedMessage
 from broker.wire.subjects import host_filter, partition_filter
 
-__all__ = ["LineOutput", "Piece", "Wanted", "last_lines", "tail"]
+__all__ = ["TailOptions", "TailPiece", "as_shown", "last_lines", "tail"]
 
 _FIRST_WINDOW = 512  # messages that are searched for the last lines, and
 _WIDER = 8  # times as many next
@@ -30,7 +30,7 @@ _DECOMPRESSOR = zstandard.ZstdDecompressor()
 logger = logging.getLogger(__name__)
 
 
-class Piece(NamedTuple):
+class TailPiece(NamedTuple):
     """Lines of one file of a host, from one message; `stored_at` is in nanoseconds since the epoch."""
 
     host: str
@@ -42,7 +42,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TailOptions:
     """Which lines: of these hosts and files, partitions (none: all), from `since` on, else the last `lines`.
 
     `follow`: those to come as well.
@@ -85,17 +85,19 @@ class Wanted:
             return message.line_count
         return sum(one.lines for one in message.sections if self.selection.wants_file(one.path))
 
-    def pieces(self, messages: Iterable[StoredMessage]) -> Iterator[Piece]:
+    def pieces(self, messages: Iterable[StoredMessage]) -> Iterator[TailPiece]:
         """Yield the wanted lines of messages, section by section."""
         for message in filter(self.has, messages):
             for file, lines in _parts(message):
                 if lines and self.selection.wants_file(file):
                     partition = message.subject.partition if message.subject else None
                     place = message.sequence, message.stored_at
-                    yield Piece(message.host, partition, *place, file, lines)
+                    yield TailPiece(message.host, partition, *place, file, lines)
 
 
-async def tail(connection: Connection, wanted: Wanted) -> AsyncGenerator[list[Piece], None]:
+async def tail(
+    connection: Connection, wanted: TailOptions
+) -> AsyncGenerator[list[TailPiece], None]:
     """Yield the lines to be shown, some MiB at a time; raises `OperatorError`, `ConnectionLost` or `Rejected`.
 
     A broker that goes away later is waited for: no line is shown twice, none is left out. The last lines come in the order
@@ -106,7 +108,7 @@ async def tail(connection: Connection, wanted: Wanted) -> AsyncGenerator[list[Pi
     opened = [await until_answered(connection, one, ELECTION) for one in opens]
     try:
         if wanted.since is None and wanted.lines:
-            newest: list[Piece] = []
+            newest: list[TailPiece] = []
             for one in opened:
                 newest += await _newest(connection, one, wanted)
             newest.sort(key=lambda piece: piece.stored_at)
@@ -124,7 +126,7 @@ async def tail(connection: Connection, wanted: Wanted) -> AsyncGenerator[list[Pi
 
 
 async def _stored(
-    connection: Connection, opened: Iterable[tuple[StreamReader, int]]
+    connection: Connection, opened: Iterable[tuple[MessageReader, int]]
 ) -> AsyncGenerator[list[StoredMessage], None]:
     """Yield what streams hold up to a sequence, and perhaps a little more."""
     for reader, last in opened:
@@ -133,15 +135,15 @@ async def _stored(
             yield batch
 
 
-async def _more(reader: StreamReader, last: int, _connection: Connection) -> list[StoredMessage]:
+async def _more(reader: MessageReader, last: int, _connection: Connection) -> list[StoredMessage]:
     return await reader.read_until(last)
 
 
 async def _newest(
-    connection: Connection, opened: tuple[StreamReader, int], wanted: Wanted
-) -> list[Piece]:
+    connection: Connection, opened: tuple[MessageReader, int], wanted: TailOptions
+) -> list[TailPiece]:
     """Return the last pieces of a stream that hold so many lines; headers, by which it was opened, may claim any number."""
-    kept: deque[tuple[Piece, int]] = deque()
+    kept: deque[tuple[TailPiece, int]] = deque()
     lines = 0
     async for batch in _stored(connection, [opened]):
         for piece in wanted.pieces(batch):
@@ -153,9 +155,9 @@ async def _newest(
     return [piece for piece, _ in kept]
 
 
-def _last(pieces: Sequence[Piece], most: int) -> list[Piece]:
+def _last(pieces: Sequence[TailPiece], most: int) -> list[TailPiece]:
     """Return the last lines of pieces."""
-    kept: list[Piece] = []
+    kept: list[TailPiece] = []
     for piece in reversed(pieces):
         if most <= 0:
             break
@@ -164,9 +166,9 @@ def _last(pieces: Sequence[Piece], most: int) -> list[Piece]:
     return kept[::-1]
 
 
-def _chunks(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+def _chunks(pieces: Iterable[TailPiece]) -> Iterator[list[TailPiece]]:
     """Yield pieces some MiB at a time: lines take much more than they did compressed."""
-    chunk: list[Piece] = []
+    chunk: list[TailPiece] = []
     size = 0
     for piece in pieces:
         chunk.append(piece)
@@ -177,7 +179,9 @@ def _chunks(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
     yield chunk
 
 
-async def _open(connection: Connection, *, stream: str, wanted: Wanted) -> tuple[StreamReader, int]:
+async def _open(
+    connection: Connection, *, stream: str, wanted: TailOptions
+) -> tuple[MessageReader, int]:
     """Return a reader that begins with the first line that is wanted, and the last sequence that is there."""
     state = (await connection.api(f"STREAM.INFO.{stream}"))["state"]
     first, last = state["first_seq"], state["last_seq"]
@@ -188,11 +192,11 @@ async def _open(connection: Connection, *, stream: str, wanted: Wanted) -> tuple
             start = at_sequence(sequence)
         case None:
             start = at_sequence(await _place_of_last(connection, stream, wanted, first, last))
-    return StreamReader(connection, stream, start, wanted.filters()), last
+    return MessageReader(connection, stream, start, wanted.filters()), last
 
 
 async def _place_of_last(
-    connection: Connection, stream: str, wanted: Wanted, first: int, last: int
+    connection: Connection, stream: str, wanted: TailOptions, first: int, last: int
 ) -> int:
     """Return a sequence from which on there are the last lines, by the headers alone, searched further and further back."""
     window = _FIRST_WINDOW
@@ -201,7 +205,7 @@ async def _place_of_last(
         start, filters = at_sequence(begin), wanted.filters()
         places: deque[tuple[int, int]] = deque()
         lines = 0
-        reader = StreamReader(connection, stream, start, filters, headers_only=True)
+        reader = MessageReader(connection, stream, start, filters, headers_only=True)
         async for message in reader.read_all(last):
             if found := wanted.lines_in(message):
                 places.append((message.sequence, found))
@@ -229,37 +233,16 @@ def _parts(message: StoredMessage) -> list[tuple[str, bytes]]:
     return []
 
 
-class LineOutput:
-    """Lines one behind the other, as they come."""
-
-    def __init__(self, *, prefixed: bool, for_terminal: bool) -> None:
-        """Put `host: ` in front of each line if `prefixed`; hide codes from a terminal."""
-        self._prefixed = prefixed
-        self._for_terminal = for_terminal
-        self._torn: tuple[str, str] | None = None  # whose line has come in part only
-
-    def add(self, host: str, file: str, lines: bytes) -> bytes:
-        """Return what a section adds: its bytes as they are, but for prefixes, and for a terminal.
-
-        A line of more bytes than a message takes comes in pieces; whatever comes between two of them is on a line of
-        its own.
-        """
-        if not lines:
-            return b""
-        before, self._torn = self._torn, None if lines.endswith(b"\n") else (host, file)
-        if self._for_terminal:
-            lines = safe(lines)
-        goes_on = before == (host, file)
-        if self._prefixed:
-            # a host is what its subject says, which may be none that we would give
-            prefix = f"{host}: ".encode("utf-8", "surrogateescape")
-            lines = _prefixed(safe(prefix) if self._for_terminal else prefix, lines, goes_on)
-        return lines if before is None or goes_on else b"\n" + lines
-
-
-def _prefixed(prefix: bytes, lines: bytes, goes_on: bool) -> bytes:
-    body, end = (lines[:-1], b"\n") if lines.endswith(b"\n") else (lines, b"")
-    return (b"" if goes_on else prefix) + body.replace(b"\n", b"\n" + prefix) + end
+def as_shown(host: str, lines: bytes, *, prefixed: bool, for_terminal: bool) -> bytes:
+    """Return the lines of a host as they are, with `host: ` in front of each, and without codes that act on a terminal."""
+    if for_terminal:
+        lines = safe(lines)
+    if not prefixed or not lines:
+        return lines
+    # a host is what its subject says, which may be none that we would give
+    prefix = f"{host}: ".encode("utf-8", "surrogateescape")
+    prefix = safe(prefix) if for_terminal else prefix
+    return b"".join(prefix + line + b"\n" for line in lines.removesuffix(b"\n").split(b"\n"))
 
 
 def last_lines(lines: bytes, most: int) -> bytes:

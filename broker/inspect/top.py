@@ -21,13 +21,15 @@ from broker.app.units import format_size
 from broker.client.connection import ELECTION, Connection, ConnectionLost, Rejected, until_answered
 from broker.inspect.ask import brief_status
 from broker.inspect.message import StoredMessage
-from broker.inspect.reader import LAST_PER_SUBJECT, StreamReader, follow
-from broker.inspect.status import PartitionStatus, Status, short_duration
+from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, follow
+from broker.inspect.status import BrokerStatus, PartitionStatus, short_duration
 
-__all__ = ["By", "HostFlow", "Layout", "PartitionFlow", "Traffic", "View", "draw", "watch"]
+__all__ = ["By", "HostFlow", "PartitionFlow", "TopLayout", "TopView", "Traffic", "draw", "watch"]
 
 _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
+_SILENT = 300.0  # seconds without a message
+_SLOW = 10.0  # seconds from reading a line to its storage, by the clocks of both
 _PATIENCE = 5.0  # seconds for the broker's answers
 _LEAST_HOSTS = 5  # rows that partitions leave them
 _PARTITIONS = ("part", "lines/s in", "in", "lines/s out", "out", "behind", "oldest", "receiver")
@@ -67,10 +69,10 @@ class HostFlow:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class TopView:
     """All of it at one moment; `trouble` says why the status may be old."""
 
-    status: Status
+    status: BrokerStatus
     partitions: tuple[PartitionFlow, ...]
     hosts: tuple[HostFlow, ...]
     lines_in: float
@@ -129,7 +131,7 @@ class Traffic:
             found.stored_at, found.delay = message.stored_at, _delay(message)
         return found
 
-    def look(self, status: Status, now: float) -> None:
+    def look(self, status: BrokerStatus, now: float) -> None:
         """Take note of how far receivers are."""
         for one in status.partitions:
             if one.lines is None or one.bytes is None:
@@ -141,10 +143,10 @@ class Traffic:
             before.rate.add(*more, now)
             before.bytes, before.lines = one.bytes, one.lines
 
-    def view(self, status: Status, now: float, trouble: str = "") -> View:
+    def view(self, status: BrokerStatus, now: float, trouble: str = "") -> TopView:
         """Return what is known now."""
         size, lines = self._total.per_second(now)
-        return View(
+        return TopView(
             status=status,
             partitions=tuple(self._partition(one, now) for one in status.partitions),
             hosts=tuple(self._host_flows(status.nanoseconds, now)),
@@ -183,7 +185,7 @@ def _delay(message: StoredMessage) -> float | None:
     return max(0, delay) / _SECOND if abs(delay) < _DAY else None  # a clock that is anywhere
 
 
-async def watch(connection: Connection, interval: float) -> AsyncGenerator[View, None]:
+async def watch(connection: Connection, interval: float) -> AsyncGenerator[TopView, None]:
     """Yield a view every `interval` seconds, the first one after one; raises what the first look raises.
 
     A broker that goes away later is waited for, with views that say so.
@@ -193,7 +195,7 @@ async def watch(connection: Connection, interval: float) -> AsyncGenerator[View,
     traffic, trouble = Traffic(clock(), status.nanoseconds), ""
     # the last message of each host from before, and then what comes
     readers = [
-        StreamReader(connection, one.name, LAST_PER_SUBJECT, headers_only=True)
+        MessageReader(connection, one.name, LAST_PER_SUBJECT, headers_only=True)
         for one in status.streams
     ]
 
@@ -221,14 +223,14 @@ async def watch(connection: Connection, interval: float) -> AsyncGenerator[View,
 
 
 async def _count(
-    readers: Sequence[StreamReader], traffic: Traffic, clock: Callable[[], float]
+    readers: Sequence[MessageReader], traffic: Traffic, clock: Callable[[], float]
 ) -> None:
     async for some in follow(readers):
         for message in some:
             traffic.add(message, clock())
 
 
-async def _look(connection: Connection, before: Status) -> tuple[Status, str]:
+async def _look(connection: Connection, before: BrokerStatus) -> tuple[BrokerStatus, str]:
     """Return the status; where the broker does not answer the one before, and why."""
     try:
         async with asyncio.timeout(_PATIENCE):
@@ -259,18 +261,16 @@ _ORDERS: dict[By, Callable[[HostFlow], tuple[float, str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """How a view is drawn: rows of the screen, the order of hosts, and after how many seconds a host is silent, or slow."""
+class TopLayout:
+    """How a view is drawn: rows of the screen, and the order of hosts."""
 
     height: int = 60
     by: By = By.BYTES
-    silent: float = 300.0
-    slow: float = 10.0
 
 
-def draw(view: View, layout: Layout) -> Group:
+def draw(view: TopView, layout: TopLayout) -> Group:
     """Return a view as rich draws it, with as many partitions and hosts as fit."""
-    lines = list(_summary(view, layout))
+    lines = list(_summary(view))
     room = max(2, layout.height - len(lines) - 4)
     # where not all partitions fit, those that are behind by the longest time do
     most = max(1, room - min(len(view.hosts), _LEAST_HOSTS))
@@ -281,14 +281,14 @@ def draw(view: View, layout: Layout) -> Group:
         "",
         table(_PARTITIONS, list(map(_partition, partitions)), left=(0, len(_PARTITIONS) - 1)),
         "",
-        table(_HOSTS, [_host(host, layout) for host in hosts], left=(0, len(_HOSTS) - 1)),
+        table(_HOSTS, [_host(host) for host in hosts], left=(0, len(_HOSTS) - 1)),
     )
 
 
-def _summary(view: View, layout: Layout) -> Iterator[Text]:
+def _summary(view: TopView) -> Iterator[Text]:
     status = view.status
-    silent = sum(host.silent >= layout.silent for host in view.hosts)
-    slow = sum((host.delay or 0.0) >= layout.slow for host in view.hosts)
+    silent = sum(host.silent >= _SILENT for host in view.hosts)
+    slow = sum((host.delay or 0.0) >= _SLOW for host in view.hosts)
     lines_out = sum(one.lines_out or 0.0 for one in view.partitions)
     bytes_out = sum(one.bytes_out or 0.0 for one in view.partitions)
     yield plain(f"{status.server}  nats-server {status.version}  {status.now[:19]}Z", "bold")
@@ -322,10 +322,10 @@ def _partition(one: PartitionFlow) -> tuple[str, ...]:
     )
 
 
-def _host(host: HostFlow, layout: Layout) -> tuple[str, ...]:
+def _host(host: HostFlow) -> tuple[str, ...]:
     marks = (
-        *(["SILENT"] if host.silent >= layout.silent else []),
-        *(["SLOW"] if (host.delay or 0.0) >= layout.slow else []),
+        *(["SILENT"] if host.silent >= _SILENT else []),
+        *(["SLOW"] if (host.delay or 0.0) >= _SLOW else []),
     )
     return (
         host.host,

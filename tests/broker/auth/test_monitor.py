@@ -9,7 +9,7 @@ from bench.processes import wait_until
 from broker.app.exits import OperatorError
 from broker.auth.permissions import API
 from broker.client.connection import Connection
-from broker.inspect.reader import StreamReader, at_sequence
+from broker.inspect.reader import MessageReader, at_sequence
 from broker.wire.subjects import reader_names
 from tests.broker.auth.oracle import everything
 from tests.broker.auth.test_injections import TARGETS
@@ -97,12 +97,12 @@ async def test_its_readers_have_names_of_their_own_and_one_too_many_is_told(
 ) -> None:
     access = replace(server.access("watch"), inbox_prefix=INBOX, api_prefix=API)
     connection = Connection([server.address], "watch", access=access)
-    readers = [StreamReader(connection, "LOGS", at_sequence(1)) for _ in reader_names("watch")]
+    readers = [MessageReader(connection, "LOGS", at_sequence(1)) for _ in reader_names("watch")]
     try:
         found = [await reader.follow() for reader in readers]
         assert {one[0].name for one in found} == {"logs.p0.web01"}
         with pytest.raises(OperatorError, match="8 readers of this monitor are at work"):
-            await StreamReader(connection, "LOGS", at_sequence(1)).follow()
+            await MessageReader(connection, "LOGS", at_sequence(1)).follow()
     finally:
         for reader in readers:
             await reader.close()

@@ -21,7 +21,7 @@ from broker.backup.preview import RestoreOptions, preview
 from broker.backup.restore import present, restore
 from broker.client import bucket
 from broker.client.connection import Connection, Rejected
-from broker.inspect.reader import StreamReader, at_sequence
+from broker.inspect.reader import MessageReader, at_sequence
 from broker.provision.apply import apply
 from broker.topology import Topology
 from broker.wire.descent import is_being_restored
@@ -67,7 +67,7 @@ async def commit(connection: Connection, sequence: int) -> None:
 async def digests(connection: Connection, until: int) -> dict[str, str]:
     """Return a digest of what each subject holds below a sequence: places, times, headers and lines."""
     found: defaultdict[str, hashlib._Hash] = defaultdict(hashlib.sha256)
-    reader = StreamReader(connection, "LOGS", at_sequence(1))
+    reader = MessageReader(connection, "LOGS", at_sequence(1))
     async for message in reader.read_all(until - 1):
         head = repr((message.sequence, message.stored_at, message.headers)).encode()
         found[message.name].update(head + message.payload)

@@ -11,7 +11,7 @@ import pytest
 
 from broker.inspect.checks import (
     Check,
-    Finding,
+    CheckResult,
     Grade,
     Observed,
     judge,
@@ -28,12 +28,12 @@ _LEADER = Replica("n1", True, True, False, 0, 0.0)
 _FOLLOWER = Replica("n2", False, True, False, 0, 0.1)
 
 
-def _found(check: Check, **known: Any) -> list[Finding]:
+def _found(check: Check, **known: Any) -> list[CheckResult]:
     known = {"connect_seconds": 0.01, **known}
     return judge([check], Observed("nats://b:4222", _NOW, **known))
 
 
-def _of(check: Check, **changed: Any) -> list[Finding]:
+def _of(check: Check, **changed: Any) -> list[CheckResult]:
     return _found(check, status=a_status(**changed))
 
 
@@ -169,9 +169,9 @@ def test_certificates_are_judged_by_the_time_that_is_left(end: str, grade: Grade
 
 def test_nagios_reads_one_line_with_the_worst_first() -> None:
     found = [
-        Finding(Check.STREAM, Grade.WARNING, "p1 | waits\n"),
-        Finding(Check.SPACE, Grade.CRITICAL, "full"),
-        Finding(Check.RECEIVERS, Grade.OK, "so"),
+        CheckResult(Check.STREAM, Grade.WARNING, "p1 | waits\n"),
+        CheckResult(Check.SPACE, Grade.CRITICAL, "full"),
+        CheckResult(Check.RECEIVERS, Grade.OK, "so"),
     ]
 
     assert to_nagios(found) == (

@@ -12,8 +12,8 @@ from broker.client.connection import Connection, Rejected
 from broker.inspect.ask import observe
 from broker.inspect.checks import Check
 from broker.inspect.events import listen
-from broker.inspect.reader import StreamReader, at_sequence
-from broker.inspect.tail import Wanted, tail
+from broker.inspect.reader import MessageReader, at_sequence
+from broker.inspect.tail import TailOptions, tail
 from broker.inspect.top import watch
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET
@@ -37,7 +37,7 @@ async def test_tail_shows_the_lines(
 ) -> None:
     await publish("web01", b"a line\n")
 
-    shown = [some async for some in tail(electing, Wanted(since=since, follow=False))]
+    shown = [some async for some in tail(electing, TailOptions(since=since, follow=False))]
 
     assert b"".join(piece.lines for some in shown for piece in some) == b"a line\n"
 
@@ -79,7 +79,7 @@ async def test_what_was_opened_half_way_is_opened_again(
     electing: Electing, publish: Publish
 ) -> None:
     await publish("web01", b"a line\n")
-    reader = StreamReader(electing, "LOGS", at_sequence(1))
+    reader = MessageReader(electing, "LOGS", at_sequence(1))
 
     for _ in ("the stream", "the consumer"):
         with pytest.raises(Rejected, match=NO_LEADER.description):

@@ -1,40 +1,27 @@
+"""Lines as they are shown: each behind the name of its host, and none of them acting on a terminal."""
+
 import pytest
 
 from broker.inspect.message import safe
-from broker.inspect.tail import LineOutput, last_lines
+from broker.inspect.tail import as_shown, last_lines
 
 
 def test_without_prefixes_bytes_are_what_they_were() -> None:
-    run = LineOutput(prefixed=False, for_terminal=False)
-    parts = [b"a\nb\n", b"\xff\x1b[2J\n", b"", b"c\r\n"]
-
-    assert b"".join(run.add("web01", "f", lines) for lines in parts) == b"".join(parts)
+    for lines in (b"a\nb\n", b"\xff\x1b[2J\n", b"", b"c\r\n", b"part of a line"):
+        assert as_shown("web01", lines, prefixed=False, for_terminal=False) == lines
 
 
 def test_every_line_names_its_host_and_none_is_added() -> None:
-    run = LineOutput(prefixed=True, for_terminal=False)
+    shown = as_shown("web01", b"a\n\nb\n", prefixed=True, for_terminal=False)
 
-    shown = (
-        run.add("web01", "f", b"a\n\nb\n") + run.add("db.x", "f", b"c\n") + run.add("z", "f", b"")
-    )
-
-    assert shown == b"web01: a\nweb01: \nweb01: b\ndb.x: c\n"
+    assert shown == b"web01: a\nweb01: \nweb01: b\n"
+    assert as_shown("web01", b"", prefixed=True, for_terminal=False) == b""
 
 
 def test_a_host_whose_subject_holds_codes_does_not_act_on_a_terminal_either() -> None:
-    shown = LineOutput(prefixed=True, for_terminal=True).add("logs.\x1b[2J.w\udcff", "f", b"a\n")
+    shown = as_shown("logs.\x1b[2J.w\udcff", b"a\n", prefixed=True, for_terminal=True)
 
     assert shown == rb"logs.\x1b[2J.w\xff: a" + b"\n"
-
-
-def test_pieces_of_one_line_stay_one_line_unless_something_comes_between() -> None:
-    run = LineOutput(prefixed=True, for_terminal=False)
-
-    together = run.add("w", "f", b"long ") + run.add("w", "f", b"line\nnext\n")
-    between = run.add("w", "f", b"long ") + run.add("v", "f", b"x\n") + run.add("w", "f", b"line\n")
-
-    assert together == b"w: long line\nw: next\n"
-    assert between == b"w: long \nv: x\nw: line\n"
 
 
 @pytest.mark.parametrize(

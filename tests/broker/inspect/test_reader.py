@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from broker.client.connection import Connection, Rejected
-from broker.inspect.reader import LAST_PER_SUBJECT, Start, StreamReader, at_sequence, follow
+from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, Start, at_sequence, follow
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from tests.broker.inspect.conftest import Publish
@@ -17,7 +17,7 @@ async def _consumers(connection: Connection) -> list[str]:
     return list((await connection.api(f"CONSUMER.NAMES.{STREAM}")).get("consumers") or [])
 
 
-async def _follow(reader: StreamReader, number: int) -> list[int]:
+async def _follow(reader: MessageReader, number: int) -> list[int]:
     found: list[int] = []
     async with asyncio.timeout(90):
         while len(found) < number:
@@ -28,7 +28,7 @@ async def _follow(reader: StreamReader, number: int) -> list[int]:
 async def test_a_consumer_that_was_removed_costs_nothing(
     connection: Connection, publish: Publish
 ) -> None:
-    reader = StreamReader(connection, STREAM, at_sequence(1))
+    reader = MessageReader(connection, STREAM, at_sequence(1))
     await reader.close()  # which was never used, and asks nothing
     for _ in range(3):
         await publish("web01", b"a\n")
@@ -49,7 +49,7 @@ async def test_messages_of_all_sizes_come_pull_by_pull(connection: Connection) -
     sizes = [10, largest, 10, 200_000, largest, 10, largest]
     for size in sizes:
         await connection.ask("logs.p0.web01", b"x" * size, patience=60)
-    reader = StreamReader(connection, STREAM, at_sequence(1))
+    reader = MessageReader(connection, STREAM, at_sequence(1))
 
     found = [len(one.payload) async for one in reader.read_all(7)]
 
@@ -63,7 +63,7 @@ async def test_what_is_purged_meanwhile_is_not_waited_for(
 ) -> None:
     for number in range(40):
         await publish(f"web{number}", bytes(1024 * 1024))
-    reader = StreamReader(connection, STREAM, start)  # a pull brings less than half of them
+    reader = MessageReader(connection, STREAM, start)  # a pull brings less than half of them
     found = [one.sequence for one in await reader.read_until(40)]
     await connection.api(f"STREAM.PURGE.{STREAM}", {"keep": kept} if kept else {})
 
@@ -80,7 +80,7 @@ async def test_the_last_of_each_subject_comes_first_and_then_what_is_new(
 ) -> None:
     for host in ("a", "b", "a", "b", "c"):
         await publish(host, b"x\n")
-    reader = StreamReader(connection, STREAM, LAST_PER_SUBJECT)
+    reader = MessageReader(connection, STREAM, LAST_PER_SUBJECT)
 
     before = await _follow(reader, 3)
     await publish("a", b"y\n")
@@ -95,7 +95,7 @@ async def test_several_streams_are_followed_at_once(
 ) -> None:
     config = Topology(partitions=2).streams()[0] | {"name": "OTHER", "subjects": ["other.>"]}
     await connection.api("STREAM.CREATE.OTHER", config)
-    readers = [StreamReader(connection, name, at_sequence(1)) for name in (STREAM, "OTHER")]
+    readers = [MessageReader(connection, name, at_sequence(1)) for name in (STREAM, "OTHER")]
     found: set[str] = set()
     await publish("web01", b"a\n")
 
@@ -115,4 +115,4 @@ async def test_a_stream_that_is_not_there_is_not_waited_for(connection: Connecti
     await connection.api(f"STREAM.DELETE.{STREAM}")
 
     with pytest.raises(Rejected, match="stream not found"):
-        await StreamReader(connection, STREAM, at_sequence(1)).follow()
+        await MessageReader(connection, STREAM, at_sequence(1)).follow()

@@ -10,8 +10,8 @@ import pytest
 from broker.client.connection import Connection, RawMessage, Rejected
 from broker.inspect.ask import full_status, node_reports
 from broker.inspect.status import (
+    BrokerStatus,
     PartitionStatus,
-    Status,
     StreamStatus,
     facts,
     partition_rows,
@@ -44,7 +44,7 @@ def a_stream(cluster: Any = None, **changed: Any) -> StreamStatus:
     return replace(StreamStatus.of(info), **changed)
 
 
-def a_status(**changed: Any) -> Status:
+def a_status(**changed: Any) -> BrokerStatus:
     """Return a broker with two partitions, of which one has a receiver."""
     consumer = {"ack_floor": {"stream_seq": 4}, "num_pending": 2, "num_ack_pending": 1}
     offset = Offset(5, 2, "", "central", lines=40, size=400)
@@ -52,13 +52,13 @@ def a_status(**changed: Any) -> Status:
         replace(PartitionStatus.of(0, "LOGS", consumer, offset), behind_seconds=120.0),
         PartitionStatus.of(1, "LOGS", {**consumer, "num_pending": 0, "num_ack_pending": 0}, None),
     )
-    known = Status(
+    known = BrokerStatus(
         *("nats://b:4222", "2.15.1", NOW, 600, 2000, 2, (a_stream(),), partitions), hosts=3
     )
     return replace(known, **changed)
 
 
-def _text(status: Status) -> str:
+def _text(status: BrokerStatus) -> str:
     return "\n".join(f"{name}: {text}" for name, text in facts(status))
 
 

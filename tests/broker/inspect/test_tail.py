@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from broker.app.selection import LineSelection
 from broker.client.connection import Connection
 from broker.commands.tail import tail_lines
-from broker.inspect.tail import LineOutput, Piece, Wanted, tail
+from broker.inspect.tail import TailOptions, as_shown, tail
 from broker.topology import Topology
 from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.conftest import LOGBROKER
@@ -26,15 +26,11 @@ pytestmark = pytest.mark.nats
 Lines = Callable[[int], bytes]
 
 
-async def _shown(connection: Connection, wanted: Wanted, prefixed: bool = False) -> bytes:
-    output = LineOutput(prefixed=prefixed, for_terminal=False)
+async def _shown(connection: Connection, wanted: TailOptions, prefixed: bool = False) -> bytes:
+    pieces = [one async for some in tail(connection, wanted) for one in some]
     return b"".join(
-        [output.add(*_said(one)) async for some in tail(connection, wanted) for one in some]
+        as_shown(one.host, one.lines, prefixed=prefixed, for_terminal=False) for one in pieces
     )
-
-
-def _said(piece: Piece) -> tuple[str, str, bytes]:
-    return piece.host, piece.file, piece.lines
 
 
 async def test_everything_is_shown_in_order_decompressed_and_byte_for_byte(
@@ -44,7 +40,7 @@ async def test_everything_is_shown_in_order_decompressed_and_byte_for_byte(
     for number, lines in enumerate(messages):
         await publish("web01", lines, compressed=number == 2)
 
-    assert await _shown(connection, Wanted(since=0, follow=False)) == b"".join(messages)
+    assert await _shown(connection, TailOptions(since=0, follow=False)) == b"".join(messages)
 
 
 async def test_messages_that_decompress_to_much_are_shown_a_part_at_a_time(
@@ -53,7 +49,7 @@ async def test_messages_that_decompress_to_much_are_shown_a_part_at_a_time(
     for _ in range(6):
         await publish("web01", b"x" * 2_999_999 + b"\n", compressed=True)
 
-    wanted = Wanted(since=0, follow=False)
+    wanted = TailOptions(since=0, follow=False)
     shown = [sum(len(one.lines) for one in some) async for some in tail(connection, wanted)]
 
     assert sum(shown) == 18_000_000
@@ -71,7 +67,7 @@ async def test_messages_that_lie_about_their_lines_do_not_fill_the_memory(
         await connection.ask("logs.p0.evil", payload, encode_origin(origin))
 
     tracemalloc.start()
-    shown = await _shown(connection, Wanted(lines=6, follow=False))
+    shown = await _shown(connection, TailOptions(lines=6, follow=False))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -86,7 +82,7 @@ async def test_the_last_lines_end_where_the_stream_ends(
     for begin in range(0, 40, 4):
         await publish("web01", b"".join(lines.splitlines(True)[begin : begin + 4]))
 
-    shown = await _shown(connection, Wanted(lines=7, follow=False))
+    shown = await _shown(connection, TailOptions(lines=7, follow=False))
 
     assert shown == b"".join(lines.splitlines(True)[-7:])
 
@@ -98,7 +94,7 @@ async def test_a_host_that_has_been_quiet_for_long_is_found_all_the_same(
     for _ in range(6):
         await asyncio.gather(*(publish("loud", b"x\n") for _ in range(100)))
 
-    wanted = Wanted(LineSelection(hosts=("quiet",)), lines=3, follow=False)
+    wanted = TailOptions(LineSelection(hosts=("quiet",)), lines=3, follow=False)
 
     assert await _shown(connection, wanted) == b"long ago\n"
 
@@ -106,24 +102,30 @@ async def test_a_host_that_has_been_quiet_for_long_is_found_all_the_same(
 @pytest.mark.parametrize(
     ("wanted", "shown"),
     [
-        pytest.param(Wanted(LineSelection(hosts=("web*",))), b"web01: a\nweb02: c\n", id="hosts"),
-        pytest.param(Wanted(LineSelection(hosts=("db01",))), b"db01: b\n", id="a host"),
-        pytest.param(Wanted(partitions=(1,)), b"db01: b\nplain: d\nplain: e\n", id="a partition"),
-        pytest.param(Wanted(LineSelection(files=("auth.log",))), b"web02: c\n", id="a file"),
-        pytest.param(Wanted(LineSelection(hosts=("none",))), b"", id="nobody"),
-        pytest.param(Wanted(LineSelection(hosts=("db01",)), (0,)), b"", id="not in that partition"),
-        pytest.param(Wanted(lines=0), b"", id="no lines"),
+        pytest.param(
+            TailOptions(LineSelection(hosts=("web*",))), b"web01: a\nweb02: c\n", id="hosts"
+        ),
+        pytest.param(TailOptions(LineSelection(hosts=("db01",))), b"db01: b\n", id="a host"),
+        pytest.param(
+            TailOptions(partitions=(1,)), b"db01: b\nplain: d\nplain: e\n", id="a partition"
+        ),
+        pytest.param(TailOptions(LineSelection(files=("auth.log",))), b"web02: c\n", id="a file"),
+        pytest.param(TailOptions(LineSelection(hosts=("none",))), b"", id="nobody"),
+        pytest.param(
+            TailOptions(LineSelection(hosts=("db01",)), (0,)), b"", id="not in that partition"
+        ),
+        pytest.param(TailOptions(lines=0), b"", id="no lines"),
     ],
 )
 async def test_only_what_was_asked_for_is_shown(
-    connection: Connection, publish: Publish, wanted: Wanted, shown: bytes
+    connection: Connection, publish: Publish, wanted: TailOptions, shown: bytes
 ) -> None:
     await publish("web01", b"a\n")
     await publish("db01", b"b\n", partition=1)
     await publish("web02", b"c\n", file="/var/log/auth.log")
     await connection.ask("logs.p1.plain", b"d\ne")  # of another client
 
-    once = Wanted(wanted.selection, wanted.partitions, None, wanted.lines, follow=False)
+    once = TailOptions(wanted.selection, wanted.partitions, None, wanted.lines, follow=False)
 
     assert await _shown(connection, once, prefixed=True) == shown
 
@@ -151,7 +153,7 @@ async def test_each_section_is_shown_that_is_of_a_wanted_file(
 ) -> None:
     await publish("web01", compressed=True, **MIXED)
 
-    wanted = Wanted(LineSelection(files=files), lines=lines, follow=False)
+    wanted = TailOptions(LineSelection(files=files), lines=lines, follow=False)
 
     assert await _shown(connection, wanted) == shown
 
@@ -163,7 +165,7 @@ async def test_a_time_is_a_place_to_begin(connection: Connection, publish: Publi
     stored = (await connection.api("STREAM.MSG.GET.LOGS", {"seq": 2}))["message"]["time"]
     time = datetime.fromisoformat(stored)  # cut to microseconds, before it
 
-    assert await _shown(connection, Wanted(since=time, follow=False)) == b"behind\n"
+    assert await _shown(connection, TailOptions(since=time, follow=False)) == b"behind\n"
 
 
 @pytest.mark.parametrize(("compressed", "payload"), [(True, b"no frame"), (False, b"x\ny\nz\n")])
@@ -179,7 +181,7 @@ async def test_a_message_that_is_not_what_it_says_is_named_and_passed(
     await publish("web01", b"good\n")
 
     with caplog.at_level(logging.WARNING):
-        shown = await _shown(connection, Wanted(follow=False))
+        shown = await _shown(connection, TailOptions(follow=False))
 
     assert shown == b"good\n"
     assert "message 1 holds no lines" in caplog.text
@@ -193,7 +195,7 @@ async def test_a_broker_that_is_killed_costs_no_line_and_repeats_none(own_server
 
     async def watch() -> None:
         nonlocal found
-        async for some in tail(connection, Wanted(since=0)):
+        async for some in tail(connection, TailOptions(since=0)):
             found += b"".join(one.lines for one in some)
 
     watching = asyncio.ensure_future(watch())
@@ -223,7 +225,7 @@ async def test_a_stream_that_was_made_anew_is_begun_anew(
 
     async def watch() -> None:
         nonlocal found
-        async for some in tail(connection, Wanted(since=0)):
+        async for some in tail(connection, TailOptions(since=0)):
             found += b"".join(one.lines for one in some)
 
     async def until(end: bytes) -> None:

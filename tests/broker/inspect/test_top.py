@@ -16,7 +16,7 @@ from rich.console import Console
 
 from broker.client.connection import Connection
 from broker.inspect.message import StoredMessage, nanoseconds, read_message
-from broker.inspect.top import By, Layout, Traffic, View, draw, watch
+from broker.inspect.top import By, TopLayout, TopView, Traffic, draw, watch
 from broker.topology import Topology
 from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.conftest import LOGBROKER
@@ -163,7 +163,7 @@ def _steady() -> Traffic:
     return traffic
 
 
-def _view() -> View:
+def _view() -> TopView:
     return _steady().view(a_status(), 60.0)
 
 
@@ -197,7 +197,7 @@ def test_receivers_are_as_fast_as_their_totals_grow() -> None:
     assert (traffic.view(a_status(), 60.0).partitions[0].lines_out or 0) > 0
 
 
-def _drawn(view: View, layout: Layout) -> list[str]:
+def _drawn(view: TopView, layout: TopLayout) -> list[str]:
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(draw(view, layout))
     return console.export_text().splitlines()
@@ -214,7 +214,7 @@ def _drawn(view: View, layout: Layout) -> list[str]:
     ],
 )
 def test_hosts_are_sorted_as_asked(by: By, first: str) -> None:
-    lines = _drawn(_view(), Layout(by=by))
+    lines = _drawn(_view(), TopLayout(by=by))
     heads = [place for place, line in enumerate(lines) if line.startswith("host ")]
 
     assert lines[heads[-1] + 1].split()[0] == first
@@ -225,7 +225,7 @@ def test_a_screen_has_what_fits_and_begins_with_what_is_furthest_behind(height: 
     one = _view().partitions[0]
     many = tuple(replace(one, partition=n, behind_seconds=float(n)) for n in range(50))
 
-    lines = _drawn(replace(_view(), partitions=many), Layout(height=height))
+    lines = _drawn(replace(_view(), partitions=many), TopLayout(height=height))
 
     assert len(lines) <= height
     assert any(line.startswith("p49 ") for line in lines)
@@ -235,7 +235,7 @@ def test_a_screen_has_what_fits_and_begins_with_what_is_furthest_behind(height: 
 def test_what_is_out_of_the_ordinary_is_marked() -> None:
     view = replace(_view(), trouble="no broker\x1b")
 
-    text = "\n".join(_drawn(view, Layout()))
+    text = "\n".join(_drawn(view, TopLayout()))
 
     assert "3, 1 silent and 1 slow" in text
     assert text.count("SILENT") == text.count("SLOW") == 1

@@ -38,8 +38,8 @@ def held(partition: Partition) -> list[int]:
     [
         pytest.param(["--host", "web01"], [2, 4, 6, 8], id="a host"),
         pytest.param(["--host", "*01", "--partition", "0"], [], id="globs"),
-        pytest.param(["--host", "web01", "--until-seq", "4"], [2, 4, 5, 6, 7, 8], id="its oldest"),
-        pytest.param(["--until-seq", "4"], [4, 5, 6, 7, 8], id="below a sequence"),
+        pytest.param(["--host", "web01", "--before", "seq:4"], [2, 4, 5, 6, 7, 8], id="its oldest"),
+        pytest.param(["--before", "seq:4"], [4, 5, 6, 7, 8], id="below a sequence"),
         pytest.param(["--everything"], [], id="everything"),
         pytest.param(["--partition", "1"], list(range(1, 9)), id="a partition without any"),
         pytest.param(["--before", "1h"], list(range(1, 9)), id="before there was any"),

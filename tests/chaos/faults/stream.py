@@ -119,7 +119,7 @@ def purge_host(world: "World", chance: Chance) -> None:
     host = chance.choice(world.hosts).name
     with _away(world, chance) as before:
         until = str(before[-1].sequence + 1)
-        words = ("purge", "--host", host, "--until-seq", until, "--yes", *world.admin_words)
+        words = ("purge", "--host", host, "--before", f"seq:{until}", "--yes", *world.admin_words)
         insist("logbroker", *words)
         _lost(world, before)
 
