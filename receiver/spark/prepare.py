@@ -6,7 +6,7 @@ from pathlib import Path
 from broker.app.exits import OperatorError
 from broker.app.files import make_folder, replacing
 from receiver.spark.java import Java, class_data, recorded
-from receiver.spark.scratch import scratch_folder
+from receiver.spark.jvm import scratch_folder
 from receiver.spark.session import spark_context
 
 __all__ = ["prepare"]

@@ -19,8 +19,7 @@ from pyspark import SparkConf, SparkContext
 from broker.app.exits import ConfigurationError, OperatorError
 from receiver.spark.cluster import FOLDER, check_masters, pack
 from receiver.spark.java import find_java, used
-from receiver.spark.jvm import END_WITHIN, JvmFailed, death_told, gateway_to_jvm
-from receiver.spark.scratch import scratch_folder
+from receiver.spark.jvm import END_WITHIN, JvmFailed, death_told, gateway_to_jvm, scratch_folder
 from receiver.spark.worker_log import worker_environment
 
 __all__ = [

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from broker.app.exits import OperatorError
-from receiver.spark.scratch import scratch_folder
+from receiver.spark.jvm import scratch_folder
 
 HOLD = """
 import time
-from receiver.spark.scratch import scratch_folder
+from receiver.spark.jvm import scratch_folder
 with scratch_folder() as folder:
     print(folder, flush=True)
     time.sleep(60)

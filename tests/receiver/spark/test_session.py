@@ -17,8 +17,7 @@ from bench.ports import free_port
 from bench.processes import Processes, wait_until
 from broker.app.exits import ConfigurationError
 from receiver.spark.java import Java, find_java
-from receiver.spark.jvm import JvmFailed, death_told, gateway_to_jvm
-from receiver.spark.scratch import scratch_folder
+from receiver.spark.jvm import JvmFailed, death_told, gateway_to_jvm, scratch_folder
 from receiver.spark.session import local_master, spark_context
 from tests.descriptors import held_by
 from tests.receiver.apart import apart
