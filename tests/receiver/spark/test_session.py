@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from bench.ports import free_port
 from bench.processes import Processes, wait_until
@@ -269,10 +268,6 @@ def test_a_local_master_tries_a_task_four_times(
     master: str, slots: int | None, expected: str
 ) -> None:
     assert local_master(master, slots) == expected
-
-
-def test_sql_works_on_the_same_spark(spark: SparkSession) -> None:
-    assert [row.n for row in spark.sql("SELECT count(*) AS n FROM range(5)").collect()] == [5]
 
 
 def test_sparks_own_pages_are_there_on_request_and_on_loopback_only(tmp_path: Path) -> None:
