@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from broker.app.command_line import given, settings_options, spread
+from broker.app.command_line import SectionedGroup, given, settings_options, spread
 from broker.app.exits import ConfigurationError, Exit
 from broker.app.program import log_to_stderr, run, version_of
 from broker.app.service import notifier_from
@@ -29,7 +29,7 @@ __all__ = ["main"]
 _COMMANDS = ("status", "prepare", "replay", "verify", *OFFSETS_COMMANDS)
 
 
-@click.group("logreceiver", invoke_without_command=True)
+@click.group("logreceiver", cls=SectionedGroup, invoke_without_command=True)
 @settings_options(ReceiverSettings)
 @click.pass_context
 def logreceiver(context: click.Context, /, **options: Any) -> None:

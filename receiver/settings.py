@@ -1,6 +1,7 @@
 """The settings of logreceiver: every option, environment variable (LOGRECEIVER_…) and key of the TOML file."""
 
 import re
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
@@ -78,6 +79,20 @@ class ReceiverSettings(AccessSettings):
 
     model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
     program: ClassVar[str] = "logreceiver"
+
+    sections: ClassVar[Mapping[str, Collection[str]]] = {
+        "Receiving": (
+            *("partition", "once", "standby", "takeover_after", "patience", "max_batch", "linger"),
+            "listen",
+        ),
+        "Files": ("output", "path_template", "file_mode", "folder_mode", "owner", "state_dir"),
+        "Rotation": (
+            *("rotate_size", "rotate_every", "time_zone", "keep", "keep_age", "keep_bytes"),
+            "compress",
+        ),
+        "Connection": ("server",),
+        "Spark": ("master", "executor_python", "spark_conf"),
+    }
 
     partition: Annotated[tuple[str, ...], BeforeValidator(_split_partitions)] = Field(
         (),

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from broker.app.command_line import given, settings_options, spread
+from broker.app.command_line import SectionedGroup, given, settings_options, spread
 from broker.app.exits import ConfigurationError, Exit
 from broker.app.program import log_to_stderr, run
 from broker.app.service import notifier_from
@@ -25,7 +25,12 @@ __all__ = ["logshipper", "main"]
 _CHECKED = {"file", "exclude", "ignore_older", "server", "host"}
 
 
-@click.group("logshipper", invoke_without_command=True, context_settings={"max_content_width": 100})
+@click.group(
+    "logshipper",
+    cls=SectionedGroup,
+    invoke_without_command=True,
+    context_settings={"max_content_width": 100},
+)
 @settings_options(ShipperSettings)
 @click.pass_context
 def logshipper(context: click.Context, /, **options: Any) -> None:

@@ -2,10 +2,10 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 from pydantic_settings import SettingsConfigDict
@@ -72,6 +72,17 @@ class ShipperSettings(AccessSettings):
 
     model_config = SettingsConfigDict(env_prefix="LOGSHIPPER_")
     program = "logshipper"
+
+    sections: ClassVar[Mapping[str, Collection[str]]] = {
+        "Files": (
+            *("file", "exclude", "from_", "ignore_older", "hold_deleted", "watch", "poll_every"),
+            "state_dir",
+        ),
+        "Lines": ("include_lines", "exclude_lines", "max_line", "grace"),
+        "Publishing": ("host", "ack", "compression", "round_size", "take_over"),
+        "Running": ("once", "patience", "listen"),
+        "Connection": ("server",),
+    }
 
     file: Annotated[Many, AfterValidator(_alone)] = Field(
         (),

@@ -26,6 +26,7 @@ __all__ = [
     "LazyGroup",
     "PlainGroup",
     "SectionedCommand",
+    "SectionedGroup",
     "ask",
     "given",
     "settings_options",
@@ -49,6 +50,15 @@ class SectionedCommand(click.Command):
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
+
+
+class SectionedGroup(SectionedCommand, click.Group):
+    """A group of commands whose help shows its own options in sections, and then the commands."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, section by section, and the commands."""
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
 
 
 class _SettingOption(click.Option):
@@ -135,6 +145,10 @@ def _is_option(field: FieldInfo) -> bool:
 
 
 def _section_of(model: type[BaseModel], name: str) -> str:
+    for one in model.__mro__:
+        for title, names in vars(one).get("sections", {}).items():
+            if name in names:
+                return str(title)
     declaring = next(one for one in model.__mro__ if name in get_annotations(one))
     return str(getattr(declaring, "section", "Options"))
 

@@ -82,6 +82,8 @@ class ProgramSettings(BaseSettings):
     )
     program: ClassVar[str]
     section: ClassVar[str] = "Logging"
+    sections: ClassVar[Mapping[str, Collection[str]]] = {}
+    """Titles under which the help shows the fields named, rather than under the `section` of their class."""
     """Under which title the help shows the options of the fields that a class adds."""
     from_file: ClassVar[Mapping[str, Any]] = {}
     """What the files say; `load` makes a model of its own for each."""

@@ -1,8 +1,9 @@
 """The settings that say where the broker is and how to get in there, the same for every program that connects to one."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, SecretStr
 
@@ -21,6 +22,11 @@ ACCESS = frozenset(field.name for field in fields(Access)) - {"tls_name"}
 
 class AccessSettings(ProgramSettings):
     """The settings of `Access`, and those of every program."""
+
+    section: ClassVar[str] = "Connection"
+    sections: ClassVar[Mapping[str, Collection[str]]] = {
+        "TLS": ("tls_ca", "tls_cert", "tls_key", "tls_ca_pem", "tls_cert_pem", "tls_first")
+    }
 
     creds: Path | None = Field(
         None,
