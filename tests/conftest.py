@@ -32,7 +32,12 @@ from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAMS_KEY
 
 # how long a case takes, and how long it takes to draw one, is the machine's affair
-settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "shared",
+    deadline=None,
+    database=None,  # the checkout may be one that cannot be written to
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("shared")
 
 # a shell's background job ignores them, and nohup's another one: programs that a test starts would inherit that
