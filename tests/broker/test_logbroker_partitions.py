@@ -31,6 +31,11 @@ HOSTS = ("web01", "web02")
 Call = Callable[..., Any]
 
 
+@pytest.fixture
+def logbroker(logbroker_inside: Call) -> Call:
+    return logbroker_inside
+
+
 def connected(url: str, work: Callable[[Connection], Any]) -> Any:
     async def done() -> Any:
         connection = Connection([url], "test")
@@ -211,7 +216,7 @@ def test_a_broker_keeps_what_hosts_have_left_and_refuses_another_number(
 
 @pytest.mark.parametrize("after", [2, 4])
 def test_a_change_that_was_broken_off_is_finished_by_the_same_command(
-    fresh_url: str, logbroker_inside: Call, after: int
+    fresh_url: str, logbroker: Call, after: int
 ) -> None:
     async def broken_off(connection: Connection) -> None:
         await filled(connection, 3)
@@ -223,7 +228,7 @@ def test_a_change_that_was_broken_off_is_finished_by_the_same_command(
     connected(fresh_url, broken_off)
 
     call = ("partitions", str(after), "--yes", "--server", fresh_url)
-    first, second = logbroker_inside(*call), logbroker_inside(*call)
+    first, second = logbroker(*call), logbroker(*call)
 
     assert (first.returncode, second.returncode) == (0, 0)
     assert f"hosts are spread over {after} partitions already" in second.stdout
@@ -258,31 +263,31 @@ def test_it_asks_first_and_where_nobody_can_answer_nothing_is_changed(
     assert connected(fresh_url, numbers) == (2, 2)
 
 
-def test_a_server_that_is_not_set_up_is_one_line(fresh_url: str, logbroker_inside: Call) -> None:
-    ended = logbroker_inside("partitions", "4", "--yes", "--server", fresh_url)
+def test_a_server_that_is_not_set_up_is_one_line(fresh_url: str, logbroker: Call) -> None:
+    ended = logbroker("partitions", "4", "--yes", "--server", fresh_url)
 
     assert ended.returncode == 1
     assert "set it up with `logbroker apply`" in ended.stderr
 
 
-def test_a_copy_of_another_site_refuses(fresh_url: str, logbroker_inside: Call) -> None:
+def test_a_copy_of_another_site_refuses(fresh_url: str, logbroker: Call) -> None:
     connected(fresh_url, lambda c: apply(c, Topology(partitions=2, mirror="hub")))
 
-    ended = logbroker_inside("partitions", "4", "--yes", "--server", fresh_url)
+    ended = logbroker("partitions", "4", "--yes", "--server", fresh_url)
 
     assert ended.returncode == 1
     assert "a copy of site hub's" in ended.stderr
 
 
 def test_an_older_configuration_takes_no_subject_of_a_partition_away(
-    fresh_url: str, logbroker_inside: Call, tmp_path: Path
+    fresh_url: str, logbroker: Call, tmp_path: Path
 ) -> None:
     connected(fresh_url, lambda connection: filled(connection, 3))
-    logbroker_inside("export", tmp_path, "--server", fresh_url)
+    logbroker("export", tmp_path, "--server", fresh_url)
     for number in ("5", "3"):
-        logbroker_inside("partitions", number, "--yes", "--server", fresh_url)
+        logbroker("partitions", number, "--yes", "--server", fresh_url)
 
-    ended = logbroker_inside("import", tmp_path, "--yes", "--server", fresh_url)
+    ended = logbroker("import", tmp_path, "--yes", "--server", fresh_url)
 
     assert ended.returncode == 0
     assert len(connected(fresh_url, subjects_taken)) == 5

@@ -52,6 +52,11 @@ def fill(url: str, partitions: int = 5, lines: int = 3) -> None:
 
 
 @pytest.fixture
+def logbroker(logbroker_inside: Call) -> Call:
+    return logbroker_inside
+
+
+@pytest.fixture
 def url(start_broker: StartBroker) -> str:
     broker = start_broker("--streams", "3", "--partitions", "5", "--max-bytes", str(LIMIT))
     return str(broker.wait_ready()["server"])

@@ -124,21 +124,6 @@ async def test_the_screen_is_taken_over_and_given_back(
     assert b"\x1b[?25h" in shown  # the cursor is back
 
 
-@pytest.mark.nats
-async def test_without_a_terminal_a_view_is_plain_text(
-    called: Call, logs_url: str, publish: Publish
-) -> None:
-    await publish("web01", b"a\n")
-
-    ended = await asyncio.to_thread(
-        called, "top", "--once", "--interval", "1s", "--server", logs_url
-    )
-
-    assert ended.returncode == 0
-    assert "\x1b" not in ended.stdout
-    assert "web01" in ended.stdout
-
-
 _STORED = nanoseconds(NOW)
 _SECOND = 10**9
 
