@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, ByteSize, Field, field_validator, model_validator
+from pydantic import AfterValidator, ByteSize, Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import Address, Listen, OptionalListen
@@ -24,7 +24,6 @@ _SHORTEST_AGE, _LONGEST_AGE = (
     timedelta(days=100_000),
 )  # 64 bits of nanoseconds
 _MOST = 2**63 - 1
-Percent = Annotated[int, Field(ge=1, le=99)]
 
 
 def _count(value: int) -> int:
@@ -165,31 +164,12 @@ class BrokerSettings(
         description="Table of nats-server's own settings, by their names, for what there is no option for.",
     )
 
-    high_water: Percent = Field(
-        90,
-        description="Percent of a stream's limits from which on messages are purged that every receiver has committed.",
-        json_schema_extra={"file_only": True, "metavar": "PERCENT"},
-    )
-    low_water: Percent = Field(
-        80,
-        description="Percent down to which they are purged, the oldest first.",
-        json_schema_extra={"file_only": True, "metavar": "PERCENT"},
-    )
-
     @field_validator("max_store", "memory")
     @classmethod
     def _not_nothing(cls, size: ByteSize | None) -> ByteSize | None:
         if size is not None and size <= 0:
             raise ValueError("must be more than 0 bytes")
         return size
-
-    @model_validator(mode="after")
-    def _low_below_high(self) -> "BrokerSettings":
-        if self.low_water >= self.high_water:
-            raise ValueError(
-                f"low_water ({self.low_water}) must be below high_water ({self.high_water})"
-            )
-        return self
 
     def topology(self) -> Topology:
         """Return what must exist on the broker."""

@@ -37,8 +37,6 @@ WRITTEN = {
     "patience": "1m",
     "max_bytes": "50GB",
     "max_store": "50GB",
-    "high_water": "95",
-    "low_water": "50",
     "reserve": "1GB",
     "memory": "256MiB",
     "allow_anonymous": "true",

@@ -8,7 +8,7 @@ from typing import Any
 from broker.app.units import format_duration, format_size
 from broker.backup.archives import BUCKETS
 from broker.backup.directory import Archive
-from broker.retention.disk import without_note
+from broker.retention.space import without_note
 from broker.wire.descent import Ancestor, is_being_restored, is_closed, restoring
 
 __all__ = ["Preview", "RestoreOptions", "closed_config", "limit_of", "preview"]

@@ -28,7 +28,7 @@ from broker.provision.exchange import export as export_all
 from broker.provision.losses import losses_of
 from broker.provision.plan import COPIED_BUCKETS, Actual, plan, plan_partitions, plan_promotion
 from broker.provision.steps import Plan, Wanted
-from broker.retention.disk import asked_for
+from broker.retention.space import asked_for
 from broker.settings import APPLY_FIELDS, BrokerSettings
 from broker.topology import mirrored_site
 from broker.wire.streams import MAX_PARTITIONS

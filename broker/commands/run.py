@@ -10,7 +10,7 @@ import click
 from broker.app.command_line import SectionedCommand, given, settings_options
 from broker.app.exits import ConfigurationError
 from broker.app.service import notifier_from
-from broker.retention.service import retain
+from broker.retention.worker import retain
 from broker.server.context import ServerContext
 from broker.server.service import log_as_set, serve
 from broker.settings import RUN_FIELDS, BrokerSettings

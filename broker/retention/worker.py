@@ -12,6 +12,7 @@ harm, so whoever dies here leaves nothing to be mended. In a cluster only the br
 import asyncio
 import logging
 import math
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -24,12 +25,13 @@ from broker.client.config import existing_partitions
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.retention.committed import needed
 from broker.retention.completing import complete_snapshots
-from broker.retention.disk import limit_for
-from broker.retention.water import Disk, Water, excess, is_near
+from broker.retention.space import Disk, excess, is_near, limit_for
+from broker.server.context import ServerContext
+from broker.server.resolve import own_name, space_kept_free
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import stream_of
 
-__all__ = ["SpaceState", "StreamRetention", "StreamSpace"]
+__all__ = ["SpaceState", "StreamRetention", "retain"]
 
 _OFTEN, _SELDOM = 0.1, 0.5  # seconds between looks
 _SHARE = 3  # how many times as long as a purge the pause behind it is
@@ -65,7 +67,6 @@ class StreamRetention:
         connection: Connection,
         server: str,
         streams: Callable[[], Sequence[str]],
-        water: Callable[[], Water],
         disk: Callable[[], Disk | None] = lambda: None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),  # noqa: TID251 - the one that is patched nowhere
     ) -> None:
@@ -76,7 +77,7 @@ class StreamRetention:
         self.spaces: dict[str, StreamSpace] = {}
         self._connection = connection
         self._server = server
-        self._streams, self._water, self._disk, self._clock = streams, water, disk, clock
+        self._streams, self._disk, self._clock = streams, disk, clock
         self._troubles: dict[str, str] = {}
 
     def as_json(self) -> dict[str, Any]:
@@ -111,14 +112,14 @@ class StreamRetention:
         if not self._leads(info) or is_being_restored(info["config"]):
             self._enter(stream, SpaceState.OK)
             return _SELDOM
-        disk, water = self._disk(), self._water()
+        disk = self._disk()
         if config := limit_for(info, disk):
             await self._set_limit(info, config, disk)
         missing = disk.reserve - disk.free if disk is not None and disk.is_short else 0
-        share = excess(info, water, missing)
+        share = excess(info, missing)
         if not share:
             self._enter(stream, SpaceState.OK)
-            return _OFTEN if is_near(info, water) else _SELDOM
+            return _OFTEN if is_near(info) else _SELDOM
         await self._purge(info, share)
         return max(_OFTEN, _SHARE * (asyncio.get_running_loop().time() - began))
 
@@ -215,3 +216,24 @@ class StreamRetention:
             since=None if state is SpaceState.OK else since,
         )
         return is_news
+
+
+async def retain(context: ServerContext) -> None:
+    """Keep space in the streams of a broker that is ready, until cancelled."""
+    worker = StreamRetention(
+        context.connection,
+        own_name(context.settings),
+        lambda: context.resolved.topology.names,
+        lambda: _disk(context),
+    )
+    context.report_parts["retention"] = worker.as_json
+    await worker.run()
+
+
+def _disk(context: ServerContext) -> Disk | None:
+    """Measure the disk; None where a person has said by --max-store alone how much the store may take."""
+    settings = context.settings
+    if settings.max_store is not None and settings.reserve is None:
+        return None
+    usage = shutil.disk_usage(context.folder)
+    return Disk(usage.free, space_kept_free(settings, usage.total))

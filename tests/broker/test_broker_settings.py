@@ -48,8 +48,6 @@ possible = {
     "listen": st.sampled_from(["127.0.0.1:0", "[::1]:4222", "localhost:9"]),
     "server_name": st.text(max_size=20),
     "memory": st.sampled_from(["64MiB", "1GB"]),
-    "high_water": st.integers(1, 99),
-    "low_water": st.integers(1, 99),
 }
 likely = st.sampled_from(sorted(possible)).flatmap(
     lambda name: st.tuples(st.just(name), possible[name])

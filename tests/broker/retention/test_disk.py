@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from broker.client.connection import Connection, Rejected
-from broker.retention.disk import asked_for, limit_for
-from broker.retention.water import Disk
+from broker.retention.space import Disk, asked_for, limit_for
 from broker.wire.streams import STREAM
 from tests.broker.conftest import Broker, Mounted
 

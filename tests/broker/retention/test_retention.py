@@ -14,7 +14,6 @@ from broker.client import bucket
 from broker.client.connection import Connection, Rejected
 from broker.provision.apply import apply
 from broker.report import SUBJECT
-from broker.retention.water import Water
 from broker.retention.worker import SpaceState, StreamRetention
 from broker.topology import Topology
 from broker.wire.message import Identity, Origin, Section, Span, encode_origin
@@ -211,7 +210,7 @@ async def test_a_stream_that_is_full_at_the_first_look_is_purged_by_it(fresh_url
     stream = Stream(connection)
     there = await stream.fill(ONE)
     await stream.commit(0, there[-1] + 1)
-    worker = StreamRetention(connection, "", lambda: [STREAM], Water)
+    worker = StreamRetention(connection, "", lambda: [STREAM])
 
     await worker.look()
 
