@@ -76,7 +76,7 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
 def prepare() -> None:
     """Keep Spark's classes in a file, so that later starts of this Java take half as long; say how plain Spark finds it."""
     from receiver.spark.java import find_java, home_for_launcher
-    from receiver.spark.prepare import prepare as write_class_data
+    from receiver.spark.session import prepare as write_class_data
 
     java = find_java(os.environ)
     path = write_class_data(java)

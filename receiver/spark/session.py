@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -17,20 +18,23 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.files import make_folder, replacing
 from receiver.spark.cluster import FOLDER, check_masters, pack
-from receiver.spark.java import find_java, used
+from receiver.spark.java import Java, class_data, find_java, recorded, used
 from receiver.spark.jvm import END_WITHIN, JvmFailed, death_told, gateway_to_jvm, scratch_folder
 from receiver.spark.worker_log import worker_environment
 
 __all__ = [
     "is_local",
     "local_master",
+    "prepare",
     "spark_configuration",
     "spark_context",
     "watch_jvm",
 ]
 
 _ATTEMPTS = 4
+_WRITING = 300.0  # seconds for the file of classes on a slow machine; a quick one takes ten
 _LOOK = 1.0  # seconds
 _LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)\])?")
 
@@ -158,6 +162,29 @@ def spark_context(
         finally:
             SparkContext._gateway = SparkContext._jvm = None  # the next start has a JVM of its own
             sys.path[:] = [entry for entry in sys.path if not entry.startswith(str(folder))]
+
+
+def prepare(java: Java) -> Path:
+    """Start Spark once, keep its classes in a file that later starts find, and return its path: `logreceiver prepare`.
+
+    It appears whole or not at all. Raises OperatorError kinds.
+    """
+    path = class_data(java)
+    try:
+        with make_folder(path.parent, 0o755) as target, scratch_folder() as folder:
+            fresh = folder / path.name
+            options = recorded(java, fresh)
+            with spark_context("local[1]", options=options, end_within=_WRITING) as spark:
+                spark.parallelize([0], 1).map(str).collect()
+            if not fresh.exists():
+                raise OperatorError(f"Java {java.version} has written no class data")
+            with replacing(target, path.name, 0o644) as half, fresh.open("rb") as written:
+                shutil.copyfileobj(written, half.file)
+    except OSError as error:
+        raise OperatorError(
+            f"cannot write {error.filename or path}: {error.strerror}; run this as the user who installed logship"
+        ) from None
+    return path
 
 
 async def watch_jvm(spark: SparkContext) -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 PREPARE = """
 import os, sys
 sys.prefix = sys.argv[1]
-from receiver.spark.prepare import prepare
+from receiver.spark.session import prepare
 from receiver.spark.java import find_java
 print(prepare(find_java(os.environ)))
 """
