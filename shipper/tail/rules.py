@@ -108,12 +108,17 @@ class Candidate:
 
     def is_same(self, cursor: Cursor) -> bool:
         """Whether it has the inode of the cursor's file, and all bytes that were read of it."""
-        return cursor.identity.inode == self.entry.key.inode and cursor.file in self.seen.held
+        return cursor.identity.inode == self.entry.key.inode and self._has_all(cursor)
 
     def holds(self, cursor: Cursor) -> bool:
         """Whether it has another inode and all bytes that were read of the cursor's file."""
         is_elsewhere = cursor.identity.inode != self.entry.key.inode
-        return is_elsewhere and cursor.file in self.seen.held and cursor.identity.head_length > 0
+        return is_elsewhere and cursor.identity.head_length > 0 and self._has_all(cursor)
+
+    def _has_all(self, cursor: Cursor) -> bool:
+        # more of the beginning of a deleted file may be known by now than when the sample was taken
+        begins_so = not cursor.identity.head_length or has_head(cursor, self.seen.head)
+        return begins_so and cursor.file in self.seen.held
 
     def is_part_of(self, cursor: Cursor) -> bool:
         """Whether it is shorter than what was read of the cursor's file and begins like it.

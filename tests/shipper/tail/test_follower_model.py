@@ -160,6 +160,7 @@ class Program:
 REUSED_INODE = (
     "write copy_truncate look restart rename write look rename compress:1 gather_all compress"
 )
+DELETED_UNSEEN = "write copy_truncate copy_slowly_and_truncate write recreate rename"
 REUSED_BETWEEN = (
     "write_part look copy_truncate write copy_slowly_and_truncate write_part rename write"
 )
@@ -173,6 +174,7 @@ def written(program: str) -> list[Step]:
 
 @example(steps=written(REUSED_INODE))
 @example(steps=written(REUSED_BETWEEN))
+@example(steps=written(DELETED_UNSEEN))
 @as_many_as(150)
 @given(steps=programs(ACTIONS, {"look_amid": SEAMS, "gather_amid": SEAMS}))
 def test_what_was_written_is_shipped_once_and_in_order_whatever_happens_to_files(
