@@ -1,6 +1,5 @@
 """A command waits until the broker of a folder has taken over changed credentials; where none runs, it does not."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,11 +48,5 @@ def test_where_no_broker_runs_an_old_file_says_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{"])
 def test_what_no_broker_wrote_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "broker.json").write_text(text)
-
-    assert read_state(tmp_path) == {}
-
-
-def test_a_pipe_in_the_place_of_the_file_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "broker.json")
 
     assert read_state(tmp_path) == {}

@@ -99,15 +99,6 @@ def test_a_member_stays_that_member_until_its_disk_is_wiped(member: Path) -> Non
     check_membership(member, "logs", "b2")
 
 
-@pytest.mark.parametrize("name", ["cluster.json", "logbroker.lock"])
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(member: Path, name: str) -> None:
-    (member / name).unlink(missing_ok=True)
-    os.mkfifo(member / name)
-
-    check_membership(member, "logs", "b1")
-    assert not is_locked(member)
-
-
 def settings(file: Path | None) -> SecuritySettings:
     return SecuritySettings().model_copy(update={"encryption_key_file": file})
 
