@@ -98,14 +98,6 @@ def test_a_store_of_a_later_epoch_than_kv_s_is_left_alone_until_a_person_decides
     assert partition.files() == before
 
 
-def test_an_offset_moved_back_by_hand_blocks(partition: Partition) -> None:
-    partition.lines("web01", b"one", b"two")
-    partition.move(2)
-
-    blocked(partition.run(3), Cause.STATE, "the offset is 2, but 3 was committed")
-    assert partition.files() == {}
-
-
 def test_an_offset_that_does_not_belong_to_the_files_blocks_and_says_what_to_do(
     partition: Partition,
 ) -> None:
@@ -170,18 +162,6 @@ def test_a_stream_that_is_gone_blocks(partition: Partition) -> None:
     blocked(partition.run(), Cause.BROKER)
 
 
-def test_a_stay_counts_the_seconds_of_its_batches_and_not_those_of_waiting(
-    partition: Partition,
-) -> None:
-    silent = partition.stay(Stay(30, 0.1))
-    partition.lines("web01", b"one")
-    busy = partition.stay(Stay(30, 0.1))
-
-    assert (silent.batches, silent.seconds) == (0, 0.0)
-    assert busy.batches == 1
-    assert busy.seconds > 0
-
-
 @pytest.mark.parametrize(("telling", "batches"), [(0.0, 1), (60.0, 3)])
 def test_a_stay_that_is_behind_lasts_only_until_it_has_told_how_far_it_is(
     partition: Partition, monkeypatch: pytest.MonkeyPatch, telling: float, batches: int
@@ -202,15 +182,6 @@ def test_a_stay_leaves_early_to_tell_of_a_segment_that_it_has_closed(partition: 
 
     assert report.ended is Ending.TIME
     assert report.done.closed == ("web01.log.000001",)
-
-
-def test_a_stay_goes_on_while_there_is_nothing_to_tell_but_counts(partition: Partition) -> None:
-    partition.lines("web01", b"one")
-
-    report = partition.stay(Stay(60, 0.1, telling=0.0))
-
-    assert report.ended is Ending.SILENCE
-    assert report.done.lines == 1
 
 
 def test_a_person_and_retention_may_use_the_store_while_a_task_stays(partition: Partition) -> None:

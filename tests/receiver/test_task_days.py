@@ -69,17 +69,6 @@ def test_a_file_of_yesterday_stays_as_it_is_and_is_compressed_under_its_name(
     assert zstandard.ZstdDecompressor().decompressobj().decompress(packed) == b"one\n"
 
 
-def test_asked_to_rotate_only_todays_file_is_numbered(partition: Partition) -> None:
-    partition.lines("web01", b"one")
-    until = run(partition, 1).until
-    (today, live) = paths(partition)
-
-    turned = run(partition, until, Turn.ALL)
-
-    assert turned.closed == (f"{live}.000001",)
-    assert paths(partition) == [today, live, f"{live}.000001"]
-
-
 def test_a_host_that_was_away_makes_its_old_folders_again_when_they_were_removed(
     partition: Partition,
 ) -> None:

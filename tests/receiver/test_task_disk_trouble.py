@@ -1,7 +1,6 @@
 """A task on a disk that fails at any single call: when the trouble is over, all is as if it had never been."""
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -205,71 +204,6 @@ def disk(folder: Path, *options: str, kind: str = "tmpfs") -> Iterator[Path]:
 def fill(folder: Path) -> None:
     room = os.statvfs(folder)
     (folder / "filler").write_bytes(bytes(room.f_bavail * room.f_frsize))
-
-
-@pytest.mark.parametrize("place", [".quarantine", "."])
-def test_a_folder_of_the_output_that_is_full_blocks_and_goes_on_when_there_is_room(
-    partition: Partition, place: str
-) -> None:
-    partition.claim()
-    partition.publish(*_FIRST)
-    with disk(partition.output / place, "size=64k") as full:
-        fill(full)
-        outcome = partition.run()
-        again = partition.run()
-        (full / "filler").unlink()
-        done = partition.run()
-
-        assert isinstance(done, Done), done
-        assert (done.lines, done.quarantined) == (2, 1)
-        assert [payload for _, payload in partition.set_aside()] == [b"not zstd"]
-        assert partition.read("web01") == b"first of web01\n"
-    for blockade in (outcome, again):
-        blocked(blockade, Cause.DISK, "No space left", str(partition.output))
-
-
-def test_a_disk_without_inodes_blocks_until_there_are_some(partition: Partition) -> None:
-    partition.claim()
-    partition.publish(*(ours(f"host{n}", "a", 0, b"line\n") for n in range(30)))
-    with disk(partition.output, "size=4m,nr_inodes=20") as full:
-        blocked(partition.run(), Cause.DISK, "No space left")
-        assert partition.files() == {}
-        subprocess.run(["mount", "-o", "remount,nr_inodes=2000", str(full)], check=True)
-
-        assert isinstance(partition.run(), Done)
-        assert partition.files() == {f"host{n}.log": b"line\n" for n in range(30)}
-
-
-def test_a_file_that_may_not_grow_blocks_and_is_whole_again(partition: Partition) -> None:
-    large = replace(partition, rotate_size=0)
-    large.claim()
-    large.publish(*(ours("web01", "a", n * 60_000, b"x" * 59_999 + b"\n") for n in range(9)))
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
-    try:
-        outcome = large.run()
-        left = large.files()
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-    blocked(outcome, Cause.DISK, "File too large", "web01.log")
-    assert left == {}
-    assert isinstance(large.run(), Done)
-    assert large.files() == {"web01.log": (b"x" * 59_999 + b"\n") * 9}
-
-
-def test_a_full_disk_holds_up_no_partition_whose_output_is_elsewhere(partition: Partition) -> None:
-    other = replace(partition.with_folder(partition.folder / "elsewhere"), number=1)
-    for each in (partition, other):
-        each.claim()
-        each.lines("web01", b"a line")
-    with disk(partition.output, "size=64k") as full:
-        fill(full)
-        blocked(partition.run(), Cause.DISK, "No space left")
-        assert isinstance(other.run(), Done)
-        (full / "filler").unlink()
-        assert isinstance(partition.run(), Done)
-        assert partition.read("web01") == other.read("web01") == b"a line\n"
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
-from receiver.consume.assignment import Cause, Done, Ending, Stay
+from receiver.consume.assignment import Cause, Done
 from receiver.consume.claim import Claim
 from receiver.consume.offsets import StreamMismatch
-from tests.receiver.partition import Partition, blocked, ours
+from tests.receiver.partition import Partition, blocked
 
 pytestmark = pytest.mark.nats
 
@@ -91,18 +91,6 @@ def test_a_store_that_is_removed_in_mid_run_is_missed(partition: Partition) -> N
 
     blocked(partition.run(done.until, claimed.epoch), Cause.STATE, "p0.db is gone", "offsets adopt")
     assert partition.files() == {"web01.log": b"1\n"}
-
-
-def test_a_gap_is_told_in_the_stay_that_finds_it_which_goes_on(partition: Partition) -> None:
-    partition.publish(
-        ours("web01", "a", 0, b"one\n"),
-        ours("web01", "a", 8, b"two\n"),
-    )
-
-    report = partition.stay(Stay(60.0, 0.1))
-
-    assert report.ended is Ending.SILENCE
-    assert (partition.output / ".gaps.p0.jsonl").read_bytes().count(b"\n") == 1
 
 
 @pytest.mark.parametrize("seconds", [0, 90], ids=["the same", "rewound and grown since"])

@@ -1,8 +1,6 @@
 """A task and its output: obstacles, full disks, many files, segments of several processes."""
 
 import os
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import pytest
 
 from receiver.consume.assignment import Cause, Done
 from tests.descriptors import held_here
-from tests.receiver.partition import Partition, blocked, ours
+from tests.receiver.partition import Partition, blocked
 
 pytestmark = pytest.mark.nats
 
@@ -86,78 +84,3 @@ def test_segments_are_numbered_on_whichever_process_closes_them(partition: Parti
     assert names == [f"web01.log.{n:06d}" for n in range(2, 12)]
     lines = b"".join(b"batch %d line %d\n" % (b, n) for b in range(6) for n in range(2))
     assert small.read("web01") == lines.partition(b"\n")[2]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-@pytest.mark.parametrize("full", ["out", "state"])
-def test_a_full_disk_blocks_leaves_nothing_torn_and_goes_on_when_there_is_room(
-    partition: Partition, small_disk: Path, full: str
-) -> None:
-    (small_disk / full).mkdir()
-    (partition.folder / full).symlink_to(small_disk / full)
-    filler = small_disk / "filler"
-    partition.publish(
-        *(ours("web01", "a", n * 1000, b"%05d" % n + b"x" * 994 + b"\n") for n in range(20))
-    )
-    done = partition.receive()
-    before = partition.files()
-    partition.publish(
-        *(
-            ours(f"host{n % 7}", f"f{n}", n * 1000, b"%05d" % n + b"x" * 994 + b"\n")
-            for n in range(20, 300)
-        )
-    )
-    with filler.open("wb") as file:
-        room = os.statvfs(small_disk)
-        spare = 100_000 if full == "out" else 0
-        file.write(b"\0" * max(room.f_bavail * room.f_frsize - spare, 0))
-
-    outcome = partition.run(done.until)
-    again = partition.run(done.until)
-
-    blocked(outcome, Cause.DISK, "No space left")
-    blocked(again, Cause.DISK, "No space left")
-    assert partition.files() == before
-    os.truncate(filler, 0)
-    assert isinstance(partition.run(done.until), Done)
-    total = sum(len(data) for data in partition.files().values())
-    assert total == 300 * 1000
-
-
-def test_an_output_that_cannot_be_written_to_blocks(partition: Partition, small_disk: Path) -> None:
-    partition.lines("web01", b"one")
-    partition.output.symlink_to(small_disk)
-    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-
-    blocked(partition.run(), Cause.DISK, "Read-only")
-
-    subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
-    assert isinstance(partition.run(), Done)
-    assert partition.read("web01") == b"one\n"
-
-
-def test_an_output_folder_that_is_missing_is_made(partition: Partition) -> None:
-    deep = partition.with_folder(partition.folder / "deep")
-    deep.lines("web01", b"one")
-    nested = replace(deep, folder=deep.folder / "a")
-
-    assert isinstance(nested.run(), Done)
-    assert oct(nested.output.stat().st_mode & 0o777) == "0o750"
-    assert oct((nested.output / "web01.log").stat().st_mode & 0o777) == "0o640"

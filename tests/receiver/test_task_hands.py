@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -87,57 +86,6 @@ def test_between_batches_it_is_told_once_and_receiving_goes_on_in_a_new_file(
     assert live(partition).read_bytes() == b"two\nthree\n"
 
 
-def test_it_is_told_after_a_restart_too(partition: Partition) -> None:
-    partition.lines("web01", b"two")
-    live(partition).unlink()
-
-    ended = partition.run_apart(2)
-
-    assert "web01.log, of which 4 bytes were written, is gone" in ended.stdout
-
-
-def test_what_was_committed_before_a_death_is_told_to_the_last_byte(partition: Partition) -> None:
-    partition.lines("web01", b"two")
-    assert partition.run_apart(2, fault="committed").returncode == -9
-    partition.lines("web01", b"three")
-    live(partition).unlink()
-
-    done = partition.run(3)
-
-    assert isinstance(done, Done)
-    (notice,) = done.notices
-    assert notice.startswith("web01.log, of which 8 bytes were written, is gone")
-    assert partition.files() == {"web01.log": b"three\n"}
-
-
-def test_after_a_death_nothing_is_told_of_hands_that_were_not_there(partition: Partition) -> None:
-    partition.lines("web01", b"two")
-    assert partition.run_apart(2, fault="synced").returncode == -9
-    assert partition.run_apart(2, fault="undone").returncode == -9
-
-    done = partition.run(2)
-
-    assert isinstance(done, Done)
-    assert done.notices == ()
-    assert partition.files() == {"web01.log": b"one\ntwo\n"}
-
-
-def test_files_that_were_brought_to_another_machine_are_their_own(
-    partition: Partition, tmp_path: Path
-) -> None:
-    partition.lines("web01", b"two")
-    assert partition.run_apart(2, fault="synced").returncode == -9
-    shutil.copytree(partition.output, tmp_path / "moved" / "out")
-    shutil.copytree(partition.state, tmp_path / "moved" / "state")
-    moved = partition.with_folder(tmp_path / "moved")
-
-    done = moved.run(2)
-
-    assert isinstance(done, Done)
-    assert done.notices == ()
-    assert moved.files() == {"web01.log": b"one\ntwo\n"}
-
-
 @pytest.mark.parametrize("is_empty_in_its_place", [False, True], ids=["gone", "made anew"])
 def test_in_the_middle_of_a_batch_that_is_undone_what_was_moved_is_left_alone_and_told(
     partition: Partition, is_empty_in_its_place: bool
@@ -170,42 +118,6 @@ def test_the_number_of_a_closed_file_that_was_moved_before_its_commit_is_not_giv
     partition.turn(3)
 
     assert partition.files() == {"away": b"one\n", "web01.log.000002": b"two\n", "web01.log": b""}
-
-
-@pytest.mark.parametrize(
-    ("hand", "left"),
-    [
-        pytest.param(
-            replaced, {"aside": b"one\ntwo\n", "web01.log.000001": b"of others, torn"}, id="put"
-        ),
-        pytest.param(lambda path: os.truncate(path, 1), {"web01.log.000001": b"o"}, id="cut"),
-    ],
-)
-def test_after_a_crash_too_what_others_have_left_is_closed_and_a_new_file_begins(
-    partition: Partition, hand: Callable[[Path], None], left: dict[str, bytes]
-) -> None:
-    partition.lines("web01", b"two")
-    assert partition.run_apart(2, fault="synced").returncode == -9
-    hand(live(partition))
-
-    done = partition.run(2)
-
-    assert isinstance(done, Done)
-    assert len(done.notices) == 1
-    assert partition.files() == {**left, "web01.log": b"two\n"}
-
-
-def test_a_file_that_may_not_be_changed_blocks_by_name_until_it_may(partition: Partition) -> None:
-    partition.lines("web01", b"two")
-    if subprocess.run(["chattr", "+i", live(partition)], check=False).returncode:
-        pytest.skip("files cannot be made immutable here")
-    try:
-        blocked(partition.run(2), Cause.DISK, "web01.log: Operation not permitted")
-    finally:
-        subprocess.run(["chattr", "-i", live(partition)], check=True)
-
-    assert isinstance(partition.run(2), Done)
-    assert partition.files() == {"web01.log": b"one\ntwo\n"}
 
 
 @pytest.mark.parametrize(
@@ -258,45 +170,6 @@ def test_a_file_that_is_removed_while_it_is_written_costs_no_line_of_the_batch(
 
     assert isinstance(partition.run(2), Done)
     assert partition.files() == {"web01.log": b"two\n"}
-
-
-def test_what_was_found_by_a_batch_that_is_undone_is_told_once(
-    partition: Partition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    partition.lines("web01", b"two")
-    os.truncate(live(partition), 2)
-
-    def fail(output: Output) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Output, "sync", fail)
-        report = partition.stay(Stay(), 2)
-    done = partition.run(2)
-
-    blocked(report.ended, Cause.DISK, "No space left")
-    assert "was cut to 2 bytes" in report.done.notices[0]
-    assert isinstance(done, Done)
-    assert done.notices == ()
-    assert partition.files() == {"web01.log.000001": b"on", "web01.log": b"two\n"}
-
-
-def test_a_file_that_is_cut_while_it_is_written_is_told(
-    partition: Partition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    partition.lines("web01", b"two")
-    sync = Output.sync
-
-    def cut(output: Output) -> None:
-        os.truncate(live(partition), 0)
-        sync(output)
-
-    monkeypatch.setattr(Output, "sync", cut)
-    done = partition.run(2)
-
-    assert isinstance(done, Done)
-    assert "web01.log was cut" in done.notices[0]
-    assert "0 bytes of 8" in done.notices[0]
 
 
 def test_a_number_is_not_given_twice_though_all_closed_segments_are_gone(

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -102,18 +101,6 @@ def test_segments_in_folders_are_numbered_and_undone_where_they_are(partition: P
     }
 
 
-def test_messages_that_name_hundreds_of_folders_cost_few(partition: Partition) -> None:
-    deep = [f"{number}/" + "d/" * 495 + "a.log" for number in range(20)]
-    partition.publish(*(ours("web01", file, 0, b"1\n") for file in deep))
-
-    receive(partition, 1)
-
-    below = [path.relative_to(partition.output) for path in partition.output.rglob("*")]
-    assert sorted(tree(partition).values()) == [b"1\n"] * 20
-    assert max(len(path.parts) for path in below) == 1 + 32
-    assert len([path for path in below if path.parts[0] == "web01"]) < 20 * 32
-
-
 def _full_when_synced(name: str) -> None:
     if name == "synced":
         raise OSError(28, "No space left on device")
@@ -164,16 +151,6 @@ def test_a_path_may_be_a_file_first_and_a_folder_later_and_the_other_way_round(
     }
 
 
-def test_a_day_has_a_folder(partition: Partition) -> None:
-    partition.publish(ours("web01", "a", 0, b"1\n"))
-
-    receive(partition, 1, "{date}/{host}.log")
-
-    ((path, data),) = tree(partition).items()
-    assert data == b"1\n"
-    assert path.endswith("/web01.log")
-
-
 @pytest.mark.parametrize("depth", ["web01", "web01/var/log"])
 def test_a_folder_that_became_a_symbolic_link_blocks_and_is_never_written_through(
     partition: Partition, depth: str
@@ -193,27 +170,6 @@ def test_a_folder_that_became_a_symbolic_link_blocks_and_is_never_written_throug
     elsewhere.rename(folder)
     receive(partition, done.until)
     assert tree(partition) == {"web01/var/log/a": b"1\n2\n"}
-
-
-def test_a_folder_that_becomes_a_link_between_two_batches_of_a_stay_is_noticed(
-    partition: Partition,
-) -> None:
-    partition.publish(ours("web01", "a", 0, b"1\n"))
-    live, elsewhere = partition.output / "web01/var/log/a", partition.folder / "elsewhere"
-    destination = replace(partition.destination, path_template=BY_FILE)
-    assignment = partition.assignment(stay=Stay(longest=60, silence=20))
-    with ThreadPoolExecutor(1) as pool:
-        stay = pool.submit(task.run, assignment, destination)
-        while partition.offset().next < 2:
-            time.sleep(0.05)
-        live.parent.rename(elsewhere)
-        live.parent.symlink_to(elsewhere)
-
-        partition.publish(ours("web01", "a", 2, b"2\n"))
-
-        report = stay.result(60)
-    blocked(report.ended, Cause.DISK, str(live.parent), "symbolic link", "move it away")
-    assert (report.batches, (elsewhere / "a").read_bytes()) == (1, b"1\n")
 
 
 def test_what_is_made_has_its_mode_and_owner_whatever_the_umask(partition: Partition) -> None:
@@ -300,20 +256,6 @@ def test_many_files_of_one_host_hold_up_no_other_and_are_written_once(
     written = tree(partition)
     assert len(written) == 3001
     assert set(written.values()) == {b"0\n1\n"}
-
-
-def test_what_a_batch_has_no_room_for_is_there_for_the_next_task(partition: Partition) -> None:
-    partition.publish(
-        *(
-            message("web01", *(lines_of(f"{n}-{m}", 0, b"1\n") for m in range(500)))
-            for n in range(4)
-        )
-    )
-
-    found = [receive(partition, 1), receive(partition, 3)]
-
-    assert [(done.until, done.pending) for done in found] == [(3, 2), (5, 0)]
-    assert len(tree(partition)) == 4 * 500
 
 
 _FEW = """

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from receiver.consume import fetch
 from receiver.consume.assignment import Done
 from receiver.consume.judging import Kind
-from tests.receiver.partition import Partition, lines_of, message, ours
+from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats
 
@@ -83,21 +82,6 @@ def _publish_raw(url: str, command: bytes) -> None:
         assert b"-ERR" not in heard
 
 
-def test_a_host_of_253_bytes_has_a_file_of_its_own_that_can_be_rotated(
-    partition: Partition,
-) -> None:
-    small = replace(partition, rotate_size=10)
-    hosts = [f"{'a' * 250}.{n}" for n in (1, 2)]
-    for host in hosts:
-        small.lines(host, b"first of " + host[-1:].encode(), b"second")
-
-    done = small.run()
-
-    assert isinstance(done, Done)
-    assert sorted(len(data) for data in small.files().values()) == [7, 7, 11, 11]
-    assert all(len(name.encode()) < 240 for name in small.files())
-
-
 def test_a_host_in_two_partitions_has_two_files_and_nobody_else_can_be_called_so(
     partition: Partition,
 ) -> None:
@@ -146,41 +130,6 @@ def test_gaps_and_repeats_are_found_across_batches_and_not_invented_by_an_undo(
     assert (gap["host"], gap["file"], gap["start"], gap["end"]) == ("web01", "/var/log/a", 16, 20)
     assert (gap["partition"], gap["bytes"], gap["kind"]) == (0, 4, "gap")
     assert gap["since"] <= gap["until"]
-
-
-def test_sections_are_judged_each_by_itself_across_batches_and_an_undo(
-    partition: Partition,
-) -> None:
-    partition.publish(message("web01", lines_of("a", 0, b"a1\n"), lines_of("b", 0, b"b1\n")))
-    first = partition.receive()
-    parts = lines_of("a", 3, b"a2\n"), lines_of("b", 0, b"b1\n"), lines_of("c", 7, b"piece, ")
-    partition.publish(message("web01", *parts))
-    partition.run_apart(first.until, fault="stored")
-    partition.publish(
-        message("web01", lines_of("b", 9, b"b2\n"), lines_of("c", 14, b"rest\n"), compressed=True)
-    )
-
-    done = partition.run(first.until)
-
-    assert isinstance(done, Done)
-    assert [(f.kind, f.file_id, f.start, f.end) for f in done.findings] == [
-        (Kind.REPEAT, "b", 0, 3),
-        (Kind.GAP, "b", 3, 9),
-    ]
-    assert partition.read("web01") == b"a1\nb1\na2\npiece, \nb2\nrest\n"
-    partition.run(done.until)
-    [told] = (partition.output / ".gaps.p0.jsonl").read_text().splitlines()
-    assert json.loads(told)["file"] == "/var/log/b"
-
-
-def test_headers_fill_a_batch_too(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "_PULL_MESSAGES", 8)
-    partition.publish(*(("logs.p0.web01", b"x", {"X": "y" * 4000}) for _ in range(40)))
-
-    done = replace(partition, limit=20_000).run()
-
-    assert isinstance(done, Done)
-    assert done.messages == 8
 
 
 def test_lines_left_out_of_a_section_are_no_gap_and_it_is_never_cut_at_a_wrong_place(

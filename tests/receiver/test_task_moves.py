@@ -10,9 +10,7 @@ from broker.client.connection import Connection
 from broker.wire.message import Followed, Origin, encode_origin
 from receiver.consume import task
 from receiver.consume.assignment import Cause, Done
-from receiver.consume.offsets import position_of
 from receiver.faults import IN_BATCH
-from receiver.storage.site import Site, adopt
 from tests.partitions import add_subjects, change_partitions
 from tests.receiver.partition import Partition, blocked, lines_of, message
 
@@ -290,34 +288,6 @@ def test_a_days_file_that_goes_on_elsewhere_is_not_closed_by_the_partition_that_
 
     assert [path.read_bytes() for path in new.output.glob("*.log")] == [b"".join(lines(0, 20))]
     assert new.sql("SELECT * FROM segments") == []
-
-
-def test_segments_of_a_host_that_left_outlast_an_adoption(
-    moved: tuple[Partition, Partition],
-) -> None:
-    old, new = moved
-    old.receive()
-    site = Site(old.output, old.state, old.number, partitions=2)
-    adopt(site, position_of(old.offset()))
-
-    new.receive()
-
-    closed = len(list(new.output.glob(f"{HOST}.log.*")))
-    assert new.sql("SELECT count(*) FROM segments WHERE path != live") == [(closed,)]
-    assert received(new) == b"".join(lines(0, 20))
-
-
-def test_a_claim_that_follows_its_own_partition_changes_nothing(new: Partition) -> None:
-    new.claim()
-    new.publish(*shipped(new, 0, 10))
-    new.publish(claim(new, moved=1))
-    new.publish(claim(new, follows=(Followed(0, 11),)), *shipped(new, 10, 10))
-
-    new.receive()
-
-    assert received(new) == b"".join(lines(0, 20))
-    closed = len(list(new.output.glob(f"{HOST}.log.*")))
-    assert new.sql("SELECT count(*) FROM segments WHERE path != live") == [(closed,)]
 
 
 def test_what_is_in_the_stream_no_more_is_not_waited_for(

@@ -11,8 +11,6 @@ from receiver.consume import task
 from receiver.consume.assignment import Destination, Done, Turn
 from receiver.faults import IN_TURN
 from receiver.storage.retention import Order, Retention
-from receiver.storage.rotation import Calendar
-from receiver.zones import named_zone
 from tests.receiver.partition import Partition
 
 pytestmark = pytest.mark.nats
@@ -49,19 +47,6 @@ def test_asked_for_every_file_that_has_lines_is_turned_once(partition: Partition
     assert (partition.output / "web01.log").read_bytes() == b""
 
 
-def test_files_of_others_are_not_turned(partition: Partition) -> None:
-    (partition.output / "strangers.log").write_bytes(b"theirs\n")
-    other = replace(partition, number=1)
-    other.claim()
-    other.lines("other", b"theirs")
-    other.receive()
-
-    partition.turn(4)
-
-    assert (partition.output / "strangers.log").read_bytes() == b"theirs\n"
-    assert (partition.output / "other.log").read_bytes() == b"theirs\n"
-
-
 def test_what_stands_in_the_place_of_a_file_does_not_hold_up_the_others(
     partition: Partition,
 ) -> None:
@@ -80,19 +65,6 @@ def test_by_the_clock_files_of_an_earlier_period_are_turned(partition: Partition
     daily = Destination(partition.output, partition.state, 0, (partition.url,), timedelta(days=1))
 
     done = task.run(replace(partition.assignment(4), turn=Turn.DUE), daily).done
-
-    assert isinstance(done, Done)
-    assert done.closed == ("cache.log.000001",)
-
-
-def test_a_day_begins_when_it_does_in_the_chosen_zone(partition: Partition) -> None:
-    day = timedelta(days=1)
-    begin = Calendar(day, named_zone("Asia/Tokyo")).period(time.time_ns()).begin
-    partition.sql("UPDATE files SET last_line = ?", begin)
-    partition.sql("UPDATE files SET last_line = ? WHERE host = 'cache'", begin - 1)
-    in_tokyo = replace(partition.destination, rotate_every=day, time_zone="Asia/Tokyo")
-
-    done = task.run(replace(partition.assignment(4), turn=Turn.DUE), in_tokyo).done
 
     assert isinstance(done, Done)
     assert done.closed == ("cache.log.000001",)

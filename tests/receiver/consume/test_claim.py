@@ -12,7 +12,6 @@ from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.descent import Ancestor, opened, restoring
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
-from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim
 from receiver.consume.offsets import StreamMismatch
 from tests.receiver.flaky import Flaky
@@ -26,17 +25,6 @@ async def stored(connection: Connection) -> Offset:
     entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
     assert entry is not None
     return Offset.decode(entry.value)
-
-
-async def test_each_claim_is_an_epoch_of_its_own(logs_url: str) -> None:
-    connection = Connection([logs_url], "tests")
-
-    first = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
-    second = await Claim(connection, 0, "b:2", "LOGS").claim(NOW)
-
-    assert (first.next, first.epoch, second.epoch, second.owner) == (1, 1, 2, "b:2")
-    assert await stored(connection) == second
-    await connection.close()
 
 
 async def test_of_claims_at_once_every_one_has_an_epoch_and_one_is_the_owner(logs_url: str) -> None:
@@ -73,31 +61,6 @@ async def test_a_claim_in_doubt_is_claimed_again(logs_url: str, when: str) -> No
     await connection.close()
 
 
-async def test_a_later_epoch_fences(logs_url: str) -> None:
-    connection = Connection([logs_url], "tests")
-    receiver = Claim(connection, 0, "a:1", "LOGS")
-    await receiver.claim(NOW)
-    await receiver.confirm()
-    await Claim(connection, 0, "b:2", "LOGS").claim(NOW)
-
-    with pytest.raises(FencedError, match="b:2"):
-        await receiver.confirm()
-    await connection.close()
-
-
-async def test_what_a_task_has_committed_is_gone_on_from_and_never_back(logs_url: str) -> None:
-    connection = Connection([logs_url], "tests")
-    receiver = Claim(connection, 0, "a:1", "LOGS")
-    await receiver.claim(NOW)
-
-    receiver.follow(Done(0, 1, 7))
-    receiver.follow(Done(0, 1, 1))
-
-    assert receiver.offset is not None
-    assert receiver.offset.next == 7
-    await connection.close()
-
-
 async def test_a_deleted_offset_fences(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
     receiver = Claim(connection, 0, "a:1", "LOGS")
@@ -106,22 +69,6 @@ async def test_a_deleted_offset_fences(logs_url: str) -> None:
 
     with pytest.raises(FencedError, match="deleted"):
         await receiver.confirm()
-    await connection.close()
-
-
-async def test_after_a_deleted_offset_a_claim_begins_with_what_the_stream_holds(
-    logs_url: str,
-) -> None:
-    connection = Connection([logs_url], "tests")
-    await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
-    for _ in range(3):
-        await connection.ask("logs.p0.web01", b"x")
-    await connection.api("STREAM.PURGE.LOGS", {"seq": 3})
-    await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
-
-    offset = await Claim(connection, 0, "b:1", "LOGS").claim(NOW)
-
-    assert (offset.next, offset.epoch) == (3, 1)
     await connection.close()
 
 
@@ -156,18 +103,6 @@ async def test_what_retention_took_while_nobody_received_is_said(
     await connection.close()
 
 
-async def test_a_stream_that_was_made_anew_is_refused(logs_url: str) -> None:
-    connection = Connection([logs_url], "tests")
-    await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
-    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
-    await connection.api("STREAM.DELETE.LOGS")
-    await connection.api("STREAM.CREATE.LOGS", config)
-
-    with pytest.raises(StreamMismatch, match="made anew"):
-        await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
-    await connection.close()
-
-
 async def test_an_offset_is_carried_over_to_the_stream_that_was_restored(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
     before = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
@@ -192,15 +127,11 @@ async def test_an_offset_is_carried_over_to_the_stream_that_was_restored(logs_ur
     ("subjects", "seconds", "is_rewound"),
     [
         pytest.param(
-            ("p1", "p1"), 60, False, id="another partition's in its place, and none of ours"
-        ),
-        pytest.param(
             ("p0", "p1"), 60, True, id="another partition's in its place, and ours stored later"
         ),
         pytest.param(
             ("p0", "p1"), -60, False, id="another partition's in its place, and ours stored before"
         ),
-        pytest.param(("p1", "p0"), 60, True, id="ours in its place, stored later"),
     ],
 )
 async def test_a_stream_that_was_rewound_and_has_grown_is_told_by_the_own_messages_alone(

@@ -1,6 +1,5 @@
 """A partition's entry in KV as a task moves it: once per batch, whatever happens to the connection; by one writer only."""
 
-import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -8,14 +7,12 @@ import pytest
 
 from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.topology import Topology
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume import claim as room
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, Entry, Taken
 from receiver.consume.offsets import nanoseconds
-from tests.conftest import Server, apply_topology
 from tests.receiver.flaky import Flaky
 
 pytestmark = pytest.mark.nats
@@ -84,20 +81,6 @@ async def test_a_later_owner_is_found_and_its_entry_stays(logs_url: str, when: s
     await connection.close()
 
 
-async def test_of_two_attempts_of_one_task_the_later_move_fails(logs_url: str) -> None:
-    connection = Connection([logs_url], "tests")
-    zombie = await claimed(connection)
-    entry = Entry(connection, 0, lambda: NOW)
-    await entry.read()
-    await entry.move(FIRST)
-
-    with pytest.raises(Taken) as taken:
-        await zombie.move(Done(0, 1, 3, stored_at=1))
-
-    assert taken.value.found == entry.offset == await stored(connection)
-    await connection.close()
-
-
 async def test_a_deleted_entry_is_not_written_again(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
     entry = await claimed(connection)
@@ -107,40 +90,4 @@ async def test_a_deleted_entry_is_not_written_again(logs_url: str) -> None:
         await entry.move(FIRST)
 
     assert await stored(connection) is None
-    await connection.close()
-
-
-async def test_a_move_that_the_broker_goes_on_refusing_is_given_up(
-    logs_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(room, "_PATIENCE", 0.0)
-    connection = Flaky([logs_url], "tests")
-    entry = await claimed(connection)
-    connection.breaks, connection.error = "not stored", Rejected(503, 10077, "no room")
-
-    with pytest.raises(Rejected):
-        await entry.move(FIRST)
-
-    offset = await stored(connection)
-    assert offset is not None
-    assert offset.next == 1
-    await connection.close()
-
-
-async def test_a_move_whose_broker_has_gone_before_is_given_up_in_its_time(
-    own_server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(room, "_PATIENCE", 0.3)
-    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=1))
-    connection = Connection([own_server.url], "tests")
-    entry = await claimed(connection)
-    client = await connection.client()
-    await asyncio.to_thread(own_server.stop)
-    await client.lost
-
-    moving = asyncio.ensure_future(entry.move(FIRST))
-    await asyncio.wait({moving}, timeout=20)
-
-    assert moving.done()
-    assert isinstance(moving.exception(), TimeoutError)
     await connection.close()

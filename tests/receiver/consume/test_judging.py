@@ -1,13 +1,11 @@
 """What of a message's lines goes into files: a receiver's store and a reader's memory make no difference."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.wire.message import MalformedMessage, Section, Span
-from receiver.consume.judging import Endings, Judge, Kind, Piece, Source
+from receiver.consume.judging import Judge, Kind
 from receiver.consume.judging import judge as judged_alone
 from receiver.storage.store import Store
 from receiver.storage.tables import Spans
@@ -56,10 +54,6 @@ def test_a_strangers_lines_are_whole_ones(judge: Judge, payload: bytes) -> None:
     assert (lines.payload, lines.file, lines.lines) == (b"a stranger's\n", "", 1)
 
 
-def test_an_empty_message_holds_no_line(judge: Judge) -> None:
-    assert judge.take("logs.p0.web01", None, b"", 1, STORED) == []
-
-
 def test_sections_that_do_not_make_up_the_payload_are_refused_and_none_is_remembered(
     judge: Judge,
 ) -> None:
@@ -97,14 +91,6 @@ def test_each_section_is_judged_by_itself(judge: Judge) -> None:
     ]
 
 
-def test_the_payload_of_a_single_section_is_not_copied(judge: Judge) -> None:
-    subject, payload, headers = ours("web01", "a", 0, b"one\ntwo\n")
-
-    (lines,) = judge.take(subject, headers, payload, 1, STORED)
-
-    assert lines.payload is payload
-
-
 def test_a_message_whose_gap_is_in_any_of_its_sections_tells_no_loss_of_its_host(
     judge: Judge,
 ) -> None:
@@ -116,15 +102,6 @@ def test_a_message_whose_gap_is_in_any_of_its_sections_tells_no_loss_of_its_host
 
     kinds = [finding.kind for finding in judge.findings if finding.kind is not Kind.REPEAT]
     assert kinds == [Kind.GAP, Kind.LOSS]
-
-
-def test_files_that_nobody_wants_are_neither_returned_nor_judged(tmp_path: Path) -> None:
-    judge = Judge(Spans(Store.in_memory()), lambda path: path == "/var/log/b")
-    judged(judge, message("web01", lines_of("a", 0, b"one\n"), lines_of("b", 0, b"1\n")))
-
-    lines = judged(judge, message("web01", lines_of("a", 9, b"x\n"), lines_of("b", 2, b"2\n")))
-
-    assert (lines, judge.findings) == ([b"2\n"], [])
 
 
 def test_repeats_are_one_finding_of_each_file_as_long_as_they_follow_on_each_other(
@@ -223,41 +200,3 @@ def test_a_section_with_lines_left_out_is_written_whole_or_not_at_all(
 
     assert found.skip == skip
     assert (found.finding.kind if found.finding else None) is kind
-
-
-LONG, OTHER = ("web01", "a"), ("web01", "b")
-
-
-def piece_of(source: Source, payload: bytes, *, follows: bool = True) -> Piece:
-    return Piece(source[0], "/var/log/x", 1, STORED, payload, source[1], follows)
-
-
-@pytest.mark.parametrize(
-    ("source", "follows", "written"),
-    [
-        pytest.param(LONG, True, b"rest\n", id="its rest"),
-        pytest.param(OTHER, True, b"\nrest\n", id="a line of another file"),
-        pytest.param(("web01", ""), True, b"\nrest\n", id="a line of no file"),
-        pytest.param(LONG, False, b"\nrest\n", id="what stands behind a gap"),
-    ],
-)
-def test_behind_a_piece_of_a_line_comes_its_rest_or_a_newline(
-    source: Source, follows: bool, written: bytes
-) -> None:
-    endings = Endings()
-
-    piece = endings.joined("web01.log", piece_of(LONG, b"piece"))
-    elsewhere = endings.joined("db.log", piece_of(OTHER, b"line\n"))
-
-    assert (piece, elsewhere) == (b"piece", b"line\n")
-    assert endings.joined("web01.log", piece_of(source, b"rest\n", follows=follows)) == written
-    assert endings.joined("web01.log", piece_of(OTHER, b"next\n")) == b"next\n"
-
-
-def test_several_pieces_of_a_line_are_one() -> None:
-    endings = Endings({"web01.log": LONG})
-
-    pieces = [endings.joined("web01.log", piece_of(LONG, piece)) for piece in (b"a", b"b\n")]
-
-    assert pieces == [b"a", b"b\n"]
-    assert not endings.torn

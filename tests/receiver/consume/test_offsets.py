@@ -5,13 +5,10 @@ import pytest
 from broker.wire.descent import Ancestor
 from broker.wire.offset import Offset
 from receiver.consume.offsets import (
-    FilesMismatch,
     StreamMismatch,
-    StreamRestored,
     StreamState,
     carried_over,
     claimed,
-    elsewhere,
     moved,
     position_of,
     start,
@@ -96,44 +93,6 @@ def test_an_offset_that_is_written_where_none_was_goes_on_behind_the_files(
     assert first_undone(last, position_of(next_owner), 0) == since
 
 
-@pytest.mark.parametrize(
-    ("found", "last", "words"),
-    [
-        pytest.param(None, Batch(3, 1, 1, 5), "is gone.*--to 5`", id="no entry"),
-        pytest.param(offset(5), Batch(3, 1, 1, 3), "sequence 3 .*offset.* is 5", id="files behind"),
-        pytest.param(offset(5), Batch(3, 1, 6, 8), "sequence 8 .*is 5", id="files ahead"),
-        pytest.param(offset(5), Batch(3, 9, 5, 8), "in epoch 9 .*epoch 4", id="later epoch"),
-        pytest.param(
-            *(offset(5), Batch(3, 1, 3, 5, created="older"), "stream made at older"), id="stream"
-        ),
-    ],
-)
-def test_files_that_do_not_go_with_the_offset_are_refused_in_one_line_that_says_what_to_do(
-    found: Offset | None, last: Batch, words: str
-) -> None:
-    with pytest.raises(FilesMismatch, match=f"partition 4: .*{words}") as raised:
-        claimed(found, StreamState(CREATED, 1, 10), 4, "me", "", last)
-
-    assert "\n" not in str(raised.value)
-    assert "offsets adopt --partition 4" in str(raised.value) or found is None
-
-
-@pytest.mark.parametrize(
-    ("last", "words"),
-    [
-        pytest.param(None, "begin here at sequence 5", id="without its files"),
-        pytest.param(Batch(3, 1, 5, 5), "", id="with its files"),
-    ],
-)
-def test_lines_that_others_received_are_said_to_be_elsewhere(
-    last: Batch | None, words: str
-) -> None:
-    said = elsewhere(claimed(offset(5), StreamState(CREATED, 1, 10), 0, "a", "", last), last)
-
-    assert words in said
-    assert bool(words) == bool(said)
-
-
 RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(CREATED, 8)))
 
 
@@ -154,19 +113,3 @@ def test_an_offset_of_the_stream_that_was_backed_up_is_carried_over(
 
     assert carried is not None
     assert (carried.next, carried.is_moved) == (next_, by_hand)
-
-
-def test_files_of_the_stream_that_was_backed_up_go_with_the_offset_that_is_carried_over() -> None:
-    ahead = Batch(7, 2, 6, 9, created=CREATED)
-
-    claim = claimed(carried_over(offset(9), RESTORED, "now"), RESTORED, 0, "new:2", "now", ahead)
-
-    assert (claim.next, claim.stream_created) == (8, "now")
-    assert first_undone(ahead, position_of(claim), 0) == 8
-
-
-def test_who_ran_before_the_restore_is_told_what_happened() -> None:
-    with pytest.raises(StreamRestored, match="restored from a backup"):
-        start(offset(6), RESTORED, 0)
-    with pytest.raises(StreamMismatch, match="made anew"):
-        start(offset(6, "other"), RESTORED, 0)

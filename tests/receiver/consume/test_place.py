@@ -4,12 +4,10 @@ import os
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from receiver.consume.assignment import Place
 from receiver.consume.place import Elsewhere, held, is_held, look, place_of
 
 ASK = """
@@ -53,29 +51,6 @@ def test_a_folder_of_the_same_name_is_not_the_same_place(tmp_path: Path) -> None
         look(place)
 
 
-def test_a_disk_that_is_mounted_again_is_the_same_place(tmp_path: Path) -> None:
-    folder, away = tmp_path / "out", tmp_path / "away"
-    folder.mkdir()
-    place = place_of(folder)
-    folder.rename(away)
-
-    with pytest.raises(Elsewhere, match="is its disk mounted"):
-        look(place)
-    folder.mkdir()
-    with pytest.raises(Elsewhere, match="is its disk mounted"):
-        look(place)
-    folder.rmdir()
-    away.rename(folder)
-    look(place)
-
-
-def test_a_place_that_is_no_folder_is_elsewhere(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("")
-
-    with pytest.raises(Elsewhere):
-        look(Place(tmp_path / "out", "x"))
-
-
 def test_a_lock_that_the_driver_holds_is_felt_by_another_process(tmp_path: Path) -> None:
     place = place_of(tmp_path)
 
@@ -83,19 +58,6 @@ def test_a_lock_that_the_driver_holds_is_felt_by_another_process(tmp_path: Path)
         assert asked_elsewhere(tmp_path) == "True"
     assert asked_elsewhere(tmp_path) == "False"
     assert not is_held(place)
-
-
-def test_a_mark_with_a_changed_bit_is_another_place_and_no_traceback(tmp_path: Path) -> None:
-    place = place_of(tmp_path)
-    mark = bytearray((tmp_path / ".place").read_bytes())
-    mark[3] ^= 0x80
-    (tmp_path / ".place").write_bytes(mark)
-
-    with pytest.raises(Elsewhere):
-        look(place)
-    assert place_of(tmp_path) != place
-    with pytest.raises(Elsewhere):
-        look(place)
 
 
 def test_a_mark_that_somebody_died_over_is_made_again(tmp_path: Path) -> None:
@@ -113,10 +75,3 @@ def test_a_mark_that_somebody_died_over_is_made_again(tmp_path: Path) -> None:
     look(place)
     assert place == place_of(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".place"]
-
-
-def test_receivers_that_start_at_once_agree_on_the_mark(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(8) as threads:
-        places = set(threads.map(place_of, [tmp_path] * 32))
-
-    assert len(places) == 1

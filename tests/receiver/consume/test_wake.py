@@ -46,18 +46,6 @@ async def test_it_rings_for_one_that_comes_later_and_not_for_another_partition(
     await connection.close()
 
 
-async def test_two_receivers_of_a_partition_are_both_woken(logs_url: str) -> None:
-    connection = Connection([logs_url], "tests")
-    bells = [Wake(connection, 0, "LOGS", epoch) for epoch in (1, 2)]
-    waiting = [asyncio.ensure_future(bell.wait(1)) for bell in bells]
-    await asyncio.sleep(0.3)
-
-    await connection.ask("logs.p0.web01", b"one")
-
-    await asyncio.wait_for(asyncio.gather(*waiting), 10)
-    await connection.close()
-
-
 async def test_told_to_stop_waiting_it_leaves_no_subscription_and_no_consumer(
     logs_url: str,
 ) -> None:

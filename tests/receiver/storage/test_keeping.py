@@ -1,6 +1,5 @@
 """Which closed segments are to go."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,28 +11,7 @@ def segment(live: str, number: int, moment: int = 0, size: int = 10) -> ClosedSe
     return ClosedSegment(live, number, name, name, size, moment)
 
 
-A = [segment("a", number, moment=number) for number in range(1, 5)]
-B = [segment("b", number, moment=number + 2) for number in range(1, 3)]
 NEW = 100
-
-
-@pytest.mark.parametrize(
-    ("limits", "gone"),
-    [
-        pytest.param(Limits(), "", id="no limit"),
-        pytest.param(Limits(number=2), "a1 a2", id="number per host"),
-        pytest.param(Limits(number=9), "", id="fewer than the number"),
-        pytest.param(Limits(age=NEW - 3), "a1 a2", id="age of the last line"),
-        pytest.param(Limits(size=40), "a1 a2", id="bytes in all, oldest over all hosts"),
-        pytest.param(Limits(size=25), "a1 a2 a3 b1", id="equal age"),
-        pytest.param(Limits(size=9), "a1 a2 a3 b1 a4 b2", id="less than one"),
-        pytest.param(Limits(number=3, age=NEW - 3, size=30), "a1 a2 a3", id="all of them"),
-    ],
-)
-def test_the_oldest_go_first(limits: Limits, gone: str) -> None:
-    found = superfluous([*B, *reversed(A)], limits, NEW)
-
-    assert [f"{s.live}{s.number}" for s in found] == gone.split()
 
 
 segments = st.lists(

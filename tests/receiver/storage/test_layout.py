@@ -125,31 +125,16 @@ def test_a_path_that_is_too_deep_keeps_its_first_folders_and_its_name() -> None:
     assert safe_path("/srv" + "/x" * 30 + "/a.log").endswith("/x/a.log")
 
 
-def test_a_path_that_is_too_long_keeps_its_first_folders_and_its_name() -> None:
-    long = "/srv" + f"/{'x' * 190}" * 6 + "/a.log"
-
-    path = safe_path(long)
-
-    assert path.startswith(f"srv/{'x' * 190}/")
-    assert re.fullmatch("a.log%%[0-9a-f]{32}", path.rpartition("/")[2])
-    assert len(path.encode()) <= 1024
-
-
 @pytest.mark.parametrize(
     ("template", "words"),
     [
         pytest.param("/{host}.log", "absolute", id="absolute"),
         pytest.param("../{host}.log", "begins with a dot", id="upwards"),
-        pytest.param("{host}//{file}", "empty part", id="empty part"),
-        pytest.param("{host}/", "empty part", id="a folder"),
-        pytest.param("", "must hold {host}", id="nothing"),
         pytest.param("{file}", "must hold {host}", id="hosts would share a file"),
         pytest.param("{hots}.log", "holds {hots}: there are", id="unknown"),
-        pytest.param("{host.log", "holds {", id="half a placeholder"),
         pytest.param("{host}-{host}.log", "twice", id="twice"),
         pytest.param("{host}/x-{file}", "beside {file}", id="beside the file"),
         pytest.param("{host}.000001", "must end in .log", id="like a closed one"),
-        pytest.param("{host}\n.log", "cannot be printed", id="newline"),
         pytest.param("{host}" + "x" * 40 + ".log", "beside {host}", id="too long"),
     ],
 )
@@ -166,19 +151,6 @@ def test_a_day_is_that_of_the_zone() -> None:
     assert Days(UTC).date(late) == "2026-03-28"
     assert Days(ZoneInfo("Europe/Berlin")).date(late) == "2026-03-29"
     assert Days(ZoneInfo("Europe/Berlin")).date(late + 23 * 3600 * 10**9) == "2026-03-30"
-
-
-def test_a_day_that_is_over_stays_over_though_a_clock_is_set_back() -> None:
-    noon = int(datetime(2026, 3, 28, 12, tzinfo=UTC).timestamp()) * 10**9
-    days = Days(UTC)
-
-    assert [days.date(noon + ahead * 24 * 3600 * 10**9) for ahead in (0, 1, 0, 2)] == [
-        "2026-03-28",
-        "2026-03-29",
-        "2026-03-29",
-        "2026-03-30",
-    ]
-    assert Days(UTC, noon).date(0) == "2026-03-28"
 
 
 @pytest.mark.parametrize("template", LAYOUTS)

@@ -77,14 +77,6 @@ def test_a_compressed_segment_unpacks_to_what_it_was(
     assert names_in(order) == ["web01.log", packed.name]
 
 
-def test_with_none_segments_stay_as_they_are(order: Order) -> None:
-    names = make(order, 1, 2)
-
-    tidy(replace(order, compress="none"), never)
-
-    assert names_in(order) == ["web01.log", *names]
-
-
 @pytest.mark.parametrize("later", ["zstd", "gzip", "none"])
 def test_killed_between_rename_and_unlink_one_form_is_left_after_the_next_look(
     order: Order, later: str
@@ -117,21 +109,6 @@ def test_told_to_stop_it_leaves_off_within_a_file_and_leaves_nothing_behind(orde
     assert names_in(order) == ["web01.log", *names]
 
 
-def test_the_newest_are_kept(order: Order) -> None:
-    make(order, *range(1, 6))
-    make(order, 1, live="other.log")
-
-    tidy(replace(order, limits=Limits(2)), never)
-
-    assert names_in(order) == [
-        "other.log",
-        "other.log.000001.zst",
-        "web01.log",
-        "web01.log.000004.zst",
-        "web01.log.000005.zst",
-    ]
-
-
 def test_age_passes_by_itself_whether_or_not_anything_is_closed(order: Order) -> None:
     for number, name in enumerate(make(order, 1, 2, 3)):
         age(order.state, order.output, name, NOW - (4 - number) * DAY)
@@ -161,17 +138,6 @@ def test_a_clock_that_is_ahead_of_every_line_removes_no_more_than_one_that_is_ri
     for ahead in (0, 400 * DAY):
         Retention(order, lambda ahead=ahead: NOW + ahead).tidy(never)
         assert names_in(order) == ["web01.log", *names[4:]], ahead
-
-
-def test_lines_of_tomorrow_make_nothing_older_today(order: Order) -> None:
-    names = of_seven_days(order)
-    make(order, 1, live="web02.log")
-    age(order.state, order.output, "web02.log.000001", NOW + 400 * DAY)
-
-    tidy(replace(order, compress="none", limits=Limits(age=3 * DAY + 1)), never)
-
-    assert set(names_in(order)) >= {"web02.log.000001", *names[4:]}
-    assert names[0] not in names_in(order)
 
 
 def test_a_strangers_file_is_neither_removed_nor_compressed(order: Order) -> None:
@@ -232,17 +198,6 @@ def test_without_room_the_segment_stays_plain_is_told_once_and_compressed_later(
     assert names_in(order) == ["web01.log", f"{names[0]}.zst", f"{names[1]}.zst"]
 
 
-def test_a_symbolic_link_is_not_followed(order: Order, tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
-    victim.write_bytes(b"precious")
-    (order.output / "web01.log.000001").symlink_to(victim)
-    add(order.state, order.output, "web01.log.000001")
-
-    tidy(order, never)
-
-    assert names_in(order) == ["web01.log.000001"]
-
-
 @pytest.mark.parametrize("name", ["web01.log.000001.zst", ".web01.log.000001.new"])
 def test_a_link_planted_where_the_compressed_form_goes_costs_no_line(
     order: Order, tmp_path: Path, name: str
@@ -271,27 +226,6 @@ def test_a_link_counts_for_none_of_those_that_are_kept(order: Order, tmp_path: P
 
     assert names_in(order) == ["web01.log", "web01.log.000002", "web01.log.000003"]
     assert (tmp_path / "victim").read_bytes() == b"precious"
-
-
-@pytest.mark.parametrize("output", ["gone", "file"])
-def test_an_output_that_is_gone_is_no_reason_to_die(
-    order: Order, tmp_path: Path, output: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "file").touch()
-    make(order, 1)
-
-    tidy(replace(order, output=tmp_path / output, limits=Limits(1)), never)
-
-    assert "left as they are" in caplog.text
-
-
-def test_a_name_that_is_as_long_as_can_be_is_compressed(order: Order) -> None:
-    live = f"{rotation.stem_of('h' * 215)}..p99999.log"
-    (name,) = make(order, 1234567, live=live)
-
-    tidy(order, never)
-
-    assert (order.output / f"{name}.zst").exists()
 
 
 @pytest.mark.nats
@@ -344,21 +278,6 @@ def test_what_a_look_had_to_pass_over_is_finished_with_the_next_batch(
 
     assert not last.exists()
     assert unpack(last.with_name(f"{last.name}.zst")).startswith(b"committed")
-
-
-@pytest.mark.nats
-def test_as_many_are_kept_as_are_wanted_though_nothing_follows(
-    logs_url: str, tmp_path: Path
-) -> None:
-    partition = Partition(logs_url, tmp_path, rotate_size=10)
-    partition.claim()
-    partition.lines("web01", *(b"committed %d" % n for n in range(6)))
-    assert isinstance(partition.run(), Done)
-
-    tidy(Order(partition.output, partition.state, "none", Limits(2)), never)
-
-    names = ["web01.log", "web01.log.000004", "web01.log.000005"]
-    assert sorted(partition.files()) == names
 
 
 def test_what_other_hands_have_taken_away_is_forgotten_and_counts_no_more(order: Order) -> None:

@@ -53,10 +53,6 @@ def files(hosts: tuple[str, ...] = ("web01", "web02"), days: tuple[str, ...] = D
     return sorted([*hosts, *(f"{host}/{day}.log" for host in hosts for day in days)])
 
 
-def test_so_many_days_are_kept_of_every_host_beside_the_last(order: Order) -> None:
-    assert tidied(order, number=2) == files(days=DAYS[1:])
-
-
 def test_days_are_removed_by_age_and_by_bytes_in_all(order: Order) -> None:
     assert tidied(order, age=2 * DAY + 1) == files(days=DAYS[1:])
     assert tidied(order, size=200) == files(days=DAYS[2:])
@@ -88,14 +84,6 @@ def test_days_that_are_over_are_compressed_under_their_names(order: Order) -> No
         f"web02/{DAYS[2]}.log.zst",
         f"web02/{DAYS[3]}.log",
     ]
-
-
-def test_what_an_undo_may_need_is_left(order: Order) -> None:
-    needed = f"web01/{DAYS[1]}.log"
-    add(order, needed, batch=2)
-
-    assert f"{needed}.zst" not in tidied(order, "zstd")
-    assert needed in tidied(order, age=1)
 
 
 def test_a_file_that_is_not_what_was_compressed_stays_beside_that(order: Order) -> None:

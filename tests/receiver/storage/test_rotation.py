@@ -53,9 +53,3 @@ def test_a_segment_is_closed_before_it_would_be_too_large(
     size: int, more: int, limit: int, due: bool
 ) -> None:
     assert rotation.is_due(size, more, limit) is due
-
-
-def test_numbers_count_on_behind_the_highest_compressed_or_not() -> None:
-    names = ["a.log", "a.log.000002.gz", "a.log.000010.zst", "a.log.000009", "a.log.1", "a.log.x"]
-
-    assert rotation.highest_numbers(names) == {"a.log": 10}

@@ -54,28 +54,3 @@ def test_a_clock_that_goes_back_rotates_nothing(tmp_path: Path) -> None:
     write(tmp_path, (6 * HOUR, b"a\n"), (5 * HOUR, b"b\n"), (6 * HOUR + 1, b"c\n"))
 
     assert content(tmp_path) == {"web01.log": b"a\nb\nc\n"}
-
-
-def test_without_a_period_time_rotates_nothing(tmp_path: Path) -> None:
-    write(tmp_path, (5 * HOUR, b"a\n"), (500 * HOUR, b"b\n"), every=timedelta())
-
-    assert content(tmp_path) == {"web01.log": b"a\nb\n"}
-
-
-def test_a_rotation_by_time_is_undone_with_its_batch(tmp_path: Path) -> None:
-    write(tmp_path, (5 * HOUR, b"a\n"))
-    write(tmp_path, (6 * HOUR, b"b\n"), undo=True)
-
-    with opened(Destination(tmp_path, tmp_path / ".state", 0, ())):
-        pass
-
-    assert content(tmp_path) == {"web01.log": b"a\n"}
-
-
-def test_a_file_that_was_undone_is_as_old_as_it_was(tmp_path: Path) -> None:
-    write(tmp_path, (5 * HOUR, b"a\n"))
-    write(tmp_path, (6 * HOUR, b"b\n"), undo=True)
-
-    write(tmp_path, (5 * HOUR + 1, b"b\n"), (6 * HOUR, b"c\n"))
-
-    assert content(tmp_path) == {"web01.log.000001": b"a\nb\n", "web01.log": b"c\n"}

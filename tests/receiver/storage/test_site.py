@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.storage.position import Batch, Damaged
+from receiver.storage.position import Batch
 from receiver.storage.site import Site
 from receiver.storage.store import FileRow, Store
 
@@ -41,19 +41,3 @@ def test_a_copy_of_a_store_is_taken(site: Site) -> None:
 
     assert batch is not None
     assert batch.until == 10
-
-
-def test_an_older_copy_beside_the_log_of_a_newer_store_is_refused(site: Site) -> None:
-    copy, log = site.path.read_bytes(), site.path.with_name("p0.db-wal")
-    with Store(site.path) as store:
-        newer = Batch(2, 1, 10, 20, store_inode=store.inode())
-        put(store, newer, range(FILES), 500)
-        store.rows("PRAGMA wal_checkpoint(RESTART)")  # from here on the log begins anew
-        put(store, newer, range(1), 900)
-        left = log.read_bytes()
-    site.path.rename(site.path.with_name("before"))
-    site.path.write_bytes(copy)
-    log.write_bytes(left)
-
-    with pytest.raises(Damaged, match=r"p0\.db is damaged.*offsets adopt --partition 0"):
-        site.last_batch(1)
