@@ -29,8 +29,8 @@ from broker.app.program import log_to_stderr
 from broker.app.service import Notifier, Supervisor, differences
 from broker.app.shutdown import BrokenOff, Shutdown
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from receiver.consume.assignment import Place
-from receiver.consume.place import place_of
+from receiver.consume.assignment import MarkedFolder
+from receiver.consume.marked_folders import marked_folder
 from receiver.driver.driver import AT_ONCE, Followers, Shared, order_of, slots_for
 from receiver.driver.jobs import check_executors, run_job, warm_up, watch_executors
 from receiver.driver.partitions import PartitionSet, find_partitions, wait_for_partitions
@@ -107,7 +107,7 @@ class _Pipeline:
 
     async def _work(self) -> None:
         settings = self._settings
-        places = _made(settings)
+        folders = _made(settings)
         patience = settings.patience.total_seconds() if settings.once else None
         found = await wait_for_partitions(
             *(self._connection, self._stop, patience, settings.numbers)
@@ -122,13 +122,13 @@ class _Pipeline:
             except BrokenOff:
                 return
             if not is_local(settings.master):
-                await self._reached(spark, places)
+                await self._reached(spark, folders)
             logger.info("receiving partitions %s into %s", _listed(wanted), settings.output)
             shared = Shared(
                 *(self._connection, self._owner, self._presence, self._meter, self._retention),
                 time.time_ns,
             )
-            self._followers = Followers(shared, settings, places, partial(run_job, spark), slots)
+            self._followers = Followers(shared, settings, folders, partial(run_job, spark), slots)
             await self._follow(self._followers, found, wanted, spark)
         await self._connection.close()
 
@@ -143,9 +143,9 @@ class _Pipeline:
         with self._ending.breaking_off(), self._notifier.excused(_STARTED_WITHIN):
             return stack.enter_context(spark)
 
-    async def _reached(self, spark: SparkContext, places: tuple[Place, ...]) -> None:
+    async def _reached(self, spark: SparkContext, folders: tuple[MarkedFolder, ...]) -> None:
         """Wait until the executors see what they are to write; raises `ConfigurationError`."""
-        asking = asyncio.ensure_future(asyncio.to_thread(check_executors, spark, places))
+        asking = asyncio.ensure_future(asyncio.to_thread(check_executors, spark, folders))
         if not (await asyncio.wait({asking}, timeout=_NO_EXECUTOR))[0]:
             logger.warning(
                 "%s has given no executor for %g s; waiting: look at its workers, their cores and memory",
@@ -237,7 +237,7 @@ def _listed(numbers: tuple[int, ...]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _made(settings: ReceiverSettings) -> tuple[Place, ...]:
+def _made(settings: ReceiverSettings) -> tuple[MarkedFolder, ...]:
     """Make output and state folder where they are not there; raises OperatorError for one that cannot be written to."""
     wanted = ((settings.output, settings.permissions), (settings.state, Permissions()))
     try:
@@ -245,7 +245,7 @@ def _made(settings: ReceiverSettings) -> tuple[Place, ...]:
             make_folder(folder, permissions)
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
-        return tuple(place_of(folder.absolute()) for folder, _ in wanted)
+        return tuple(marked_folder(folder.absolute()) for folder, _ in wanted)
     except OSError as error:
         raise OperatorError(
             f"cannot use {error.filename or settings.output}: {error.strerror}; choose --output and --state-dir"

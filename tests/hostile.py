@@ -27,8 +27,7 @@ GARBAGE = {
     "a number below zero": _entry(epoch=-1),
     "a number that nothing has": b'{"version": 1, "next": 1e999}',
     "a presence that is no address": _entry(presence="a b\r\nPUB x 0\r\n"),
-    "moves that are texts": _entry(moves=["x"]),
-    "moves of large numbers": _entry(moves=[[10**400, 1]]),
+    "a move that is a text": _entry(moved_in="x"),
 }
 """Values of an entry that no program can go by."""
 ODD = replace(GOOD, owner=f"central{ACTIVE}").encode()

@@ -70,7 +70,7 @@ async def committed_until(connection: Connection, info: Mapping[str, Any], parti
         offset = Offset.decode(base64.b64decode(entry.get("data", ""))) if entry else None
     except UnreadableOffset:
         return 0
-    if offset is None or offset.moves or not offset.last_time:
+    if offset is None or offset.moved_in or not offset.last_time:
         return 0
     ends = {one.created: one.until for one in ancestors(info["config"])}
     ends[info["created"]] = int(info["state"]["last_seq"]) + 1

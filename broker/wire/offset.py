@@ -12,7 +12,6 @@ __all__ = ["Offset", "UnreadableOffset"]
 _VERSION = 1
 _MOST = 2**64 - 1  # of a sequence, and of all that is counted
 _PRESENCE = re.compile(r"([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*)?")
-_MOST_MOVES = 16  # by hand, with nothing committed between them
 
 
 class UnreadableOffset(ValueError):
@@ -26,8 +25,9 @@ class Offset:
     `epoch` counts the receivers that have owned the partition; `stream_created` tells a recreated stream from the one
     that `next` belongs to; `last_time` is when the last committed message was stored (RFC 3339), `committed_at` when
     this entry was written. `lines` and `size` (bytes) are totals over all epochs. `committed_in` is the epoch of the last
-    commit, 0 for none; `moves` are the epochs in which persons have moved the offset since, each with where it was before,
-    0 where that is not known: by it the files are judged that were written before. Whoever asks `presence` is answered as long as the owner lives; empty where it cannot be asked.
+    commit, 0 for none; `moved_in` that in which a person has moved the offset since, 0 for none, and `moved_from` is where it
+    was when it was last claimed, 0 where that is not known: by it the files are judged that were written before. Whoever asks
+    `presence` is answered as long as the owner lives; empty where it cannot be asked.
     An owner that ended in order has `released` it, to whoever waits; before `clear_until` there was nothing more to receive.
     """
 
@@ -40,7 +40,8 @@ class Offset:
     last_time: str = ""
     committed_at: str = ""
     committed_in: int = 0
-    moves: tuple[tuple[int, int], ...] = ()
+    moved_in: int = 0
+    moved_from: int = 0
     presence: str = ""
     released: bool = False
     clear_until: int = 0
@@ -49,7 +50,7 @@ class Offset:
     @property
     def is_moved(self) -> bool:
         """Whether a person has moved it and nobody has claimed it since."""
-        return bool(self.moves) and self.moves[-1][0] == self.epoch
+        return 0 < self.moved_in == self.epoch
 
     def moved(self, to: int, stream_created: str, by: str, now: str) -> "Offset":
         """Return the entry after a person has moved it: an epoch of its own, which stops whoever owns the partition."""
@@ -64,7 +65,8 @@ class Offset:
             released=False,
             clear_until=0,
             committed_at=now,
-            moves=(*self.moves, (epoch, self.next))[-_MOST_MOVES:],
+            moved_in=epoch,
+            moved_from=self.moved_from if self.is_moved else self.next,
         )
 
     def advanced(self, until: int, lines: int, size: int, last_time: str, now: str) -> "Offset":
@@ -77,7 +79,8 @@ class Offset:
             last_time=last_time,
             committed_at=now,
             committed_in=self.epoch,
-            moves=(),
+            moved_in=0,
+            moved_from=0,
         )
 
     def encode(self) -> bytes:
@@ -96,12 +99,12 @@ class Offset:
             raise UnreadableOffset(
                 f"offset of version {version}; this program reads version {_VERSION}"
             )
-        kinds = {field.name: field.type for field in fields(cls) if field.name != "moves"}
+        kinds = {field.name: field.type for field in fields(cls)}
         known = {key: value for key, value in entry.items() if key in kinds}
         if not all(_fits(value, kinds[key]) for key, value in known.items()):
             raise UnreadableOffset(f"not an offset: {data[:80]!r}")
         try:
-            offset = cls(**known, moves=_moves(entry.get("moves", [])))
+            offset = cls(**known)
         except TypeError as error:
             raise UnreadableOffset(f"not an offset: {data[:80]!r}") from error
         if not _PRESENCE.fullmatch(offset.presence):  # it becomes a subject that is asked
@@ -121,17 +124,3 @@ def _is_time(text: str) -> bool:
 
 def _fits(value: object, kind: object) -> bool:
     return type(value) is kind and (not isinstance(value, int) or 0 <= value <= _MOST)
-
-
-def _moves(entries: object) -> tuple[tuple[int, int], ...]:
-    if not isinstance(entries, list):
-        raise TypeError("moves are a list")
-    return tuple(_move(entry) for entry in entries)
-
-
-def _move(entry: object) -> tuple[int, int]:
-    match entry:
-        case [int(epoch), int(sequence)] if _fits(epoch, int) and _fits(sequence, int):
-            return epoch, sequence
-        case _:
-            raise TypeError("a move has an epoch and a sequence")

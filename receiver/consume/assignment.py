@@ -18,7 +18,7 @@ __all__ = [
     "Destination",
     "Done",
     "Ending",
-    "Place",
+    "MarkedFolder",
     "Report",
     "Stay",
     "Superseded",
@@ -33,7 +33,7 @@ _LONG = 2.5  # how much longer the pause is then
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MarkedFolder:
     """A folder, and the mark that tells it from all others."""
 
     folder: Path
@@ -45,7 +45,7 @@ class Destination:
     """Where and how lines are written; the same for every task of a receiver.
 
     `rotate_size` is in bytes, 0 is never; so is a `rotate_every` of no time, which goes by the clock of `time_zone`. What
-    `access` names is read where the task runs. `path_template` was checked to be one. `places` must be
+    `access` names is read where the task runs. `path_template` was checked to be one. `folders` must be
     what is seen there: executors may see others, and on the driver's machine a disk may have been unmounted. `partitions`
     is how many there are, 0 where that is not known, and `streams` how many they are spread over.
     """
@@ -59,7 +59,7 @@ class Destination:
     time_zone: str = "UTC"
     path_template: str = "{host}.log"
     permissions: Permissions = Permissions()  # noqa: RUF009 - a frozen value
-    places: tuple[Place, ...] = ()
+    folders: tuple[MarkedFolder, ...] = ()
     partitions: int = 0
     streams: int = 1
 

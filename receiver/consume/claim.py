@@ -25,12 +25,12 @@ from receiver.consume import offsets
 from receiver.consume.assignment import Done
 from receiver.consume.offsets import FilesMismatch, StreamState, iso
 from receiver.consume.wake import Wake
-from receiver.storage.position import Batch, Damaged
+from receiver.storage.position import Damaged, StoredBatch
 from receiver.storage.site import Site
 
 __all__ = [
     "Claim",
-    "Entry",
+    "OffsetEntry",
     "Taken",
     "TakenOver",
     "hold_against_stream",
@@ -88,7 +88,7 @@ class Claim:
         self._site = site
         self._clear_until = 0
         self.offset: Offset | None = None
-        self.is_unsettled = False  # a batch that may be undone, for all that the store says
+        self.is_unsettled = False  # the store has still to be told what became of its last batch
 
     async def claim(self, now: datetime, revision: int | None = None) -> Offset | None:
         """Take the partition over from whoever owns it, and return where to go on.
@@ -123,12 +123,13 @@ class Claim:
             else:
                 fault("claimed")
                 self.offset = offset
+                self.is_unsettled = last is not None and {last.first, last.until} != {offset.next}
                 self._clear_until = max(stream.first, offset.clear_until)
                 self._tell(before, offset, stream, last)
                 return offset
 
     async def _next(
-        self, entry: bucket.Entry | None, stream: StreamState, last: Batch | None, now: str
+        self, entry: bucket.Entry | None, stream: StreamState, last: StoredBatch | None, now: str
     ) -> tuple[Offset | None, Offset]:
         """Return the offset as it counts now, and as it is once it is ours; raises what `claim` raises."""
         before = offsets.carried_over(self._decode(entry), stream, now)
@@ -157,7 +158,7 @@ class Claim:
             return ""
         return iso(datetime.fromtimestamp(found.stored_at / 1e9, UTC))
 
-    async def _last_batch(self, offset: Offset | None) -> Batch | None:
+    async def _last_batch(self, offset: Offset | None) -> StoredBatch | None:
         """Return the batch that the store has; raises `FilesMismatch` where it does not go with the files."""
         if self._site is None:
             return None
@@ -169,11 +170,10 @@ class Claim:
             raise OperatorError(
                 f"cannot use {error.filename}: {error.strerror}; choose --output and --state-dir"
             ) from None
-        self.is_unsettled = last is not None and last.first != last.until
         return last
 
     def _tell(
-        self, before: Offset | None, offset: Offset, stream: StreamState, last: Batch | None
+        self, before: Offset | None, offset: Offset, stream: StreamState, last: StoredBatch | None
     ) -> None:
         if self._site and (words := offsets.elsewhere(offset if before else None, last)):
             logger.warning(
@@ -278,7 +278,7 @@ class Claim:
         await bucket.write(self._connection, OFFSETS_BUCKET, self._key, offset.encode(), revision)
 
 
-class Entry:
+class OffsetEntry:
     """The task's side: the offset, read once under the partition's lock and then moved; nothing is known before `read`."""
 
     def __init__(

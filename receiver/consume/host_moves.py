@@ -80,14 +80,14 @@ async def require_received(
     received = dict.fromkeys(latest.values(), 0)
     for end in received:
         stream = stream_of(end.partition, streams)
-        place = Subject(end.partition, subject.host)
-        if not await _is_there(connection, stream, place):
+        before = Subject(end.partition, subject.host)
+        if not await _is_there(connection, stream, before):
             continue
         entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(end.partition))
         reached = 0
         if entry:
             reached = await _reached(connection, Offset.decode(entry.value), stream, own)
-        left = await _first_left(connection, stream, place, end, reached)
+        left = await _first_left(connection, stream, before, end, reached)
         if left is not None and _is_before(left, end, claim, is_same=stream == own.stream):
             words = f"it up to sequence {reached - 1}" if entry else "nothing of it"
             raise MustWait(
@@ -108,10 +108,10 @@ def _is_before(left: _Left, end: Followed, claim: Delivery, *, is_same: bool) ->
     return left.sequence <= end.sequence and left.stored_at < claim.stored_at + _SKEW
 
 
-async def _is_there(connection: Connection, stream: str, place: Subject) -> bool:
-    request = {"subjects_filter": str(place)}
+async def _is_there(connection: Connection, stream: str, before: Subject) -> bool:
+    request = {"subjects_filter": str(before)}
     state = (await connection.api(f"STREAM.INFO.{stream}", request))["state"]
-    return str(place) in (state.get("subjects") or ())
+    return str(before) in (state.get("subjects") or ())
 
 
 async def _reached(connection: Connection, offset: Offset, stream: str, own: Offset) -> int:
@@ -125,14 +125,14 @@ async def _reached(connection: Connection, offset: Offset, stream: str, own: Off
 
 
 async def _first_left(
-    connection: Connection, stream: str, place: Subject, end: Followed, reached: int
+    connection: Connection, stream: str, before: Subject, end: Followed, reached: int
 ) -> _Left | None:
     """Return the first message on a subject from `reached` on, None where there is none.
 
     Whoever may not read other partitions goes by the host's word.
     """
     try:
-        request = {"seq": max(reached, 1), "next_by_subj": str(place)}
+        request = {"seq": max(reached, 1), "next_by_subj": str(before)}
         found = (await connection.api(f"STREAM.MSG.GET.{stream}", request))["message"]
         stored = datetime.fromisoformat(found["time"])
         return _Left(int(found["seq"]), round(stored.timestamp() * 1e9))

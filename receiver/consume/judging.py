@@ -250,8 +250,8 @@ class Judge:
                 judgement = self._judged(host, section, sequence, read_at)
                 if lines := part[judgement.skip :]:
                     count = lines.count(_NEWLINE) if judgement.skip else section.lines
-                    place = (host, section.path, sequence, stored_at)
-                    found.append(Piece(*place, lines, section.span.file, judgement.follows, count))
+                    about = (host, section.path, sequence, stored_at)
+                    found.append(Piece(*about, lines, section.span.file, judgement.follows, count))
         return found
 
     def _unknown(
@@ -299,10 +299,8 @@ class Judge:
         if finding.kind is Kind.GAP:
             self._gap_at = finding.sequence
         key = (finding.host, finding.file_id)
-        if (place := self._latest.get(key)) is not None and (
-            whole := self.findings[place].then(finding)
-        ):
-            self.findings[place] = whole
+        if (at := self._latest.get(key)) is not None and (whole := self.findings[at].then(finding)):
+            self.findings[at] = whole
             return
         self._latest[key] = len(self.findings)
         self.findings.append(finding)

@@ -7,7 +7,7 @@ from broker.app.exits import ConfigurationError
 from broker.wire.descent import Ancestor
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
-from receiver.storage.position import Batch, Damaged, Position, first_undone
+from receiver.storage.position import Damaged, Position, StoredBatch, first_undone
 
 __all__ = [
     "FilesMismatch",
@@ -101,7 +101,7 @@ def carried_over(offset: Offset | None, stream: StreamState, now: str) -> Offset
 
 def has_witness(offset: Offset | None, stream: StreamState) -> bool:
     """Whether the stream still has the message that was committed last, by which a rewound one is told."""
-    if offset is None or not offset.last_time or offset.moves:
+    if offset is None or not offset.last_time or offset.moved_in:
         return False
     return stream.first < offset.next <= stream.until
 
@@ -127,12 +127,13 @@ def _way_out(partition: int) -> str:
 
 
 def position_of(offset: Offset) -> Position:
-    """Return where a partition goes on, and from where persons have moved it since anything was committed."""
+    """Return where a partition goes on, and from where a person has moved it since anything was committed."""
     return Position(
         *(offset.next, offset.epoch, offset.stream, offset.stream_created),
         committed_in=offset.committed_in or None,
-        moves=tuple((epoch, before or offset.next) for epoch, before in offset.moves),
-        is_anew=not offset.committed_in and any(not before for _, before in offset.moves),
+        moved_in=offset.moved_in,
+        moved_from=offset.moved_from or offset.next,
+        is_anew=bool(offset.moved_in and not offset.moved_from and not offset.committed_in),
     )
 
 
@@ -142,7 +143,7 @@ def claimed(
     partition: int,
     owner: str,
     now: str,
-    last: Batch | None = None,
+    last: StoredBatch | None = None,
 ) -> Offset:
     """Return the entry of a new owner, who cannot be asked yet: the next epoch; `last` is the batch that its store has.
 
@@ -169,14 +170,14 @@ def claimed(
     return claim
 
 
-def _gone(last: Batch, partition: int) -> str:
+def _gone(last: StoredBatch, partition: int) -> str:
     return (
         f"partition {partition}: key {offset_key(partition)} of bucket {OFFSETS_BUCKET} is gone, but the files were written up "
         f"to sequence {last.until}: `logreceiver offsets set --partition {partition} --to {last.until}` goes on behind them"
     )
 
 
-def elsewhere(offset: Offset | None, last: Batch | None) -> str:
+def elsewhere(offset: Offset | None, last: StoredBatch | None) -> str:
     """Return what is to be said of lines that were received, but not into these files; nothing if there are none."""
     if offset is None or last is not None or not offset.lines:
         return ""
@@ -192,7 +193,7 @@ def moved(offset: Offset | None, stream: StreamState, to: int, by: str, now: str
         return Offset(
             *(to, 1, stream.created, by),
             committed_at=now,
-            moves=((1, 0),),
+            moved_in=1,
             stream=stream.name,
         )
     return offset.moved(to, stream.created, by, now)

@@ -11,7 +11,7 @@ from receiver.storage.folders import Folders
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
 from receiver.storage.output import Output
-from receiver.storage.position import Batch, Position, first_undone
+from receiver.storage.position import Position, StoredBatch, first_undone
 from receiver.storage.recovery import recover
 from receiver.storage.rotation import Calendar
 from receiver.storage.site import Site
@@ -28,9 +28,9 @@ class Writing:
 
     output: Output
     spans: Spans
-    last: Batch
+    last: StoredBatch
 
-    def stored(self, assignment: Assignment, until: int) -> Batch:
+    def stored(self, assignment: Assignment, until: int) -> StoredBatch:
         """Return the batch as it is stored when all before `until` is written."""
         epoch, number = assignment.epoch, self.last.number + 1
         return replace(self.last, number=number, epoch=epoch, first=assignment.first, until=until)
@@ -82,8 +82,8 @@ class OpenPartition:
         store = Store(self.site.path, make=True)
         try:
             where, output = self._position, self._destination.output.stat().st_ino
-            place = (where.epoch, where.next, where.next, where.stream, where.created)
-            store.begin(Batch(0, *place, store.inode(), output))
+            begun = (where.epoch, where.next, where.next, where.stream, where.created)
+            store.begin(StoredBatch(0, *begun, store.inode(), output))
         except BaseException:
             store.close()
             raise
@@ -98,7 +98,7 @@ class OpenPartition:
         """Whether the batch that was stored last is to be taken back, for all that is known here."""
         return self.first_undone() <= self._last().number
 
-    def _last(self) -> Batch:
+    def _last(self) -> StoredBatch:
         batch = self.store.batch()
         assert batch is not None, "it was begun when it was opened"
         return batch
@@ -110,7 +110,7 @@ class OpenPartition:
 
     def recover_anew(self, reached: int) -> None:
         """Take a batch back that has failed, when all before `reached` was committed: by what is on disk of the store."""
-        self._position = replace(self._position, next=reached, committed_in=None, moves=())
+        self._position = replace(self._position, next=reached, committed_in=None, moved_in=0)
         self.store.close()
         self.store = Store(self.site.path)
         self.recover()

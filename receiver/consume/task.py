@@ -33,13 +33,13 @@ from receiver.consume.assignment import (
     Turn,
 )
 from receiver.consume.batch import Batch
-from receiver.consume.claim import Entry, Taken, hold_against_stream
+from receiver.consume.claim import OffsetEntry, Taken, hold_against_stream
 from receiver.consume.fetch import Chunk, Reading
 from receiver.consume.host_moves import MustWait, follows, require_received
 from receiver.consume.judging import host_of
+from receiver.consume.marked_folders import Elsewhere, look
 from receiver.consume.offsets import StreamMismatch, nanoseconds, position_of
 from receiver.consume.open_partition import OpenPartition
-from receiver.consume.place import Elsewhere, look
 from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
 from receiver.storage.layout import Days
@@ -101,8 +101,8 @@ def _ended(
 
 
 def _look(destination: Destination) -> None:
-    for place in destination.places:
-        look(place)
+    for one in destination.folders:
+        look(one)
 
 
 def _words(error: ConnectionLost | Rejected | TimeoutError) -> str:
@@ -121,7 +121,7 @@ def _opened(
 ) -> Ending | Blocked | Superseded:
     """Ask KV where the partition goes on, and run a session from there; raises what broker, disk and state raise."""
     connection = background.connection(destination.servers, destination.access)
-    entry = Entry(connection, assignment.partition, _now)
+    entry = OffsetEntry(connection, assignment.partition, _now)
     offset = background.wait(entry.read(assignment.epoch, assignment.first), _KV_PATIENCE)
     if objection := _objection(assignment, offset):
         return objection
@@ -174,7 +174,7 @@ class _Session:
         assignment: Assignment,
         destination: Destination,
         connection: Connection,
-        entry: Entry,
+        entry: OffsetEntry,
         partition: OpenPartition,
         committed: _Committed,
     ) -> None:

@@ -15,7 +15,14 @@ from pathlib import Path
 from broker.app.exits import FencedError
 from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout
-from receiver.consume.assignment import LARGEST_PULL, Assignment, Destination, Place, Report, Stay
+from receiver.consume.assignment import (
+    LARGEST_PULL,
+    Assignment,
+    Destination,
+    MarkedFolder,
+    Report,
+    Stay,
+)
 from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.wake import Wake
 from receiver.driver.follower import Pace, PartitionFollower, RotationTimer
@@ -102,14 +109,14 @@ class Followers:
         self,
         shared: Shared,
         settings: ReceiverSettings,
-        places: tuple[Place, ...],
+        folders: tuple[MarkedFolder, ...],
         run_job: Callable[[Destination, Assignment], Report],
         slots: int,
     ) -> None:
         """Follow nothing yet."""
         self._shared = shared
         self._settings = settings
-        self._places = places
+        self._folders = folders
         self._run_job = run_job
         self._jobs = Jobs(self._run, slots)
         self._layout = StreamLayout(0)
@@ -263,7 +270,7 @@ class Followers:
 
     def _run(self, assignment: Assignment) -> Report:
         # settings and the number of partitions may have changed since the last task
-        destination = destination_of(self._settings, self._places, self._layout)
+        destination = destination_of(self._settings, self._folders, self._layout)
         return self._run_job(destination, assignment)
 
 
@@ -273,7 +280,7 @@ def _advice(error: FencedError) -> str:
 
 
 def destination_of(
-    settings: ReceiverSettings, places: tuple[Place, ...], layout: StreamLayout
+    settings: ReceiverSettings, folders: tuple[MarkedFolder, ...], layout: StreamLayout
 ) -> Destination:
     """Return where and how tasks write; of no type that a worker would not have."""
     return Destination(
@@ -286,7 +293,7 @@ def destination_of(
         settings.time_zone,
         settings.path_template,
         settings.permissions,
-        places,
+        folders,
         layout.partitions,
         layout.streams,
     )

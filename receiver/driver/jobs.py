@@ -15,8 +15,16 @@ from pyspark import SparkContext
 
 from broker.app.exits import ConfigurationError, OperatorError
 from receiver.consume import task
-from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, Done, Place, Report
-from receiver.consume.place import Elsewhere, held, is_held, look
+from receiver.consume.assignment import (
+    Assignment,
+    Blocked,
+    Cause,
+    Destination,
+    Done,
+    MarkedFolder,
+    Report,
+)
+from receiver.consume.marked_folders import Elsewhere, held, is_held, look
 
 __all__ = ["Jobs", "Runner", "check_executors", "run_job", "warm_up", "watch_executors"]
 
@@ -124,16 +132,16 @@ def _cause_of(error: Py4JJavaError) -> str:
     return (named or lines or ["unknown"])[-1 if named else 0][:300]
 
 
-def check_executors(spark: SparkContext, places: tuple[Place, ...]) -> None:
+def check_executors(spark: SparkContext, folders: tuple[MarkedFolder, ...]) -> None:
     """Return when every executor of a cluster that is there sees the folders, and feels the driver's locks on them.
 
     Executors may come later; each task looks for itself again. Raises `ConfigurationError` naming the machine that does not
     see them, or saying why nothing can run there.
     """
     count = _ROUNDS * max(spark.defaultParallelism, 1)
-    with held(places):
+    with held(folders):
         try:
-            asked = spark.parallelize(range(count), count).map(partial(_objection, places=places))
+            asked = spark.parallelize(range(count), count).map(partial(_objection, folders=folders))
             objections = {objection for objection in asked.collect() if objection}
         except Py4JJavaError as error:
             raise ConfigurationError(
@@ -143,14 +151,14 @@ def check_executors(spark: SparkContext, places: tuple[Place, ...]) -> None:
         raise ConfigurationError("; ".join(sorted(objections)))
 
 
-def _objection(_: int, places: tuple[Place, ...]) -> str:
+def _objection(_: int, folders: tuple[MarkedFolder, ...]) -> str:
     time.sleep(_HELD_UP)
     try:
-        for place in places:
-            look(place)
-            if not is_held(place):
+        for one in folders:
+            look(one)
+            if not is_held(one):
                 return (
-                    f"locks on {place.folder} do not reach {socket.gethostname()}; mount it with locks that all "
+                    f"locks on {one.folder} do not reach {socket.gethostname()}; mount it with locks that all "
                     "machines share, such as NFS version 4"
                 )
     except (Elsewhere, OSError) as error:

@@ -16,7 +16,7 @@ from broker.app.files import open_folder, remove_leftovers, replacing
 from broker.client.connection import Message
 from broker.wire.delivery import Delivery
 from receiver.consume.judging import Endings, Piece
-from receiver.consume.place import MARKED
+from receiver.consume.marked_folders import MARKED
 from receiver.replay.reading import RefusedMessage
 from receiver.storage import plan
 from receiver.storage.disk import read, sync_folder

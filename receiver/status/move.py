@@ -76,9 +76,9 @@ async def propose(
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
     offset, is_present = await _last_known(connection, partition, entry)
     # where the partition was since an older offset is not known: its files are accepted as they are
-    before = (
-        offset if is_present or not offset else replace(offset, next=0, committed_in=0, moves=())
-    )
+    before = offset
+    if offset and not is_present:
+        before = replace(offset, next=0, committed_in=0, moved_in=0)
     by = f"{getpass.getuser()}@{socket.gethostname()} by hand"
     stamp = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return Move(

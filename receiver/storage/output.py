@@ -17,7 +17,7 @@ from receiver.storage import disk, rotation
 from receiver.storage.folders import Folders, give, most_open
 from receiver.storage.names import Names
 from receiver.storage.plan import Live, Run, Step, difference, planned
-from receiver.storage.position import Batch
+from receiver.storage.position import StoredBatch
 from receiver.storage.rotation import Calendar
 from receiver.storage.store import UNKNOWN, FileRow, SegmentRow, Store
 
@@ -342,7 +342,7 @@ class Output:
             if row.path not in self._lives
         ]
 
-    def put(self, batch: Batch, today: str, unfinished: Mapping[str, str]) -> None:
+    def put(self, batch: StoredBatch, today: str, unfinished: Mapping[str, str]) -> None:
         """Have the store say what was written, within a transaction; `unfinished` has source files by path.
 
         Files of days before `today` are closed as they are.

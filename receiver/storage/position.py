@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Batch", "Damaged", "Position", "first_undone"]
+__all__ = ["Damaged", "Position", "StoredBatch", "first_undone"]
 
 
 class Damaged(Exception):
@@ -10,7 +10,7 @@ class Damaged(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class StoredBatch:
     """The batch that was stored last: messages `[first, until)` of a stream, which was made at `created`.
 
     `store_inode` and `output_inode` are those of the store and of the output folder then: a copy has others.
@@ -30,8 +30,8 @@ class Batch:
 class Position:
     """Where a partition goes on by KV: `next` of a stream, which was made at `created`, in an epoch.
 
-    `committed_in` is the epoch of the last commit, None where that is not known. `moves` are the epochs in which persons
-    have moved the offset since, and where it was before. `is_anew` says that a person has written the entry where none was,
+    `committed_in` is the epoch of the last commit, None where that is not known. `moved_in` is the epoch in which
+    a person has moved the offset since, 0 for none, and `moved_from` where it was before. `is_anew` says that a person has written the entry where none was,
     and nothing was committed since: its epochs begin again, and where it stood nobody knows.
     """
 
@@ -40,11 +40,12 @@ class Position:
     stream: str
     created: str
     committed_in: int | None = None
-    moves: tuple[tuple[int, int], ...] = ()
+    moved_in: int = 0
+    moved_from: int = 0
     is_anew: bool = False
 
 
-def first_undone(batch: Batch, position: Position, partition: int) -> int:
+def first_undone(batch: StoredBatch, position: Position, partition: int) -> int:
     """Return the number of the first batch that is to be taken back: one that was stored, or the one behind it.
 
     A person may have moved the offset since: then where it was before counts as well. Where the stream is another one by
@@ -53,9 +54,9 @@ def first_undone(batch: Batch, position: Position, partition: int) -> int:
     Raises `Damaged` where neither end of the stored batch is the offset.
     """
     is_same = batch.created in {"", position.created}
-    if not is_same and position.moves and position.moves[0][1] <= batch.until:
+    if not is_same and position.moved_in and position.moved_from <= batch.until:
         return batch.number + 1
-    stood = next((next_ for epoch, next_ in position.moves if epoch > batch.epoch), None)
+    stood = position.moved_from if position.moved_in > batch.epoch else None
     if position.is_anew:
         stood = position.next
     committed = position.next if stood is None else stood
@@ -73,7 +74,7 @@ def first_undone(batch: Batch, position: Position, partition: int) -> int:
     raise Damaged(_contradiction(batch, position, partition, is_same=is_same))
 
 
-def _contradiction(batch: Batch, position: Position, partition: int, *, is_same: bool) -> str:
+def _contradiction(batch: StoredBatch, position: Position, partition: int, *, is_same: bool) -> str:
     what = f"the files were written up to sequence {batch.until}"
     if not is_same:
         what += f" of a stream made at {batch.created}"

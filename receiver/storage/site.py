@@ -10,7 +10,7 @@ from pathlib import Path
 from broker.wire.subjects import partition_of
 from receiver.storage.folders import Folders, make_folder, walk
 from receiver.storage.layout import DEFAULT, Layout
-from receiver.storage.position import Batch, Damaged, Position
+from receiver.storage.position import Damaged, Position, StoredBatch
 from receiver.storage.rotation import (
     closed_segments,
     highest_numbers,
@@ -46,7 +46,7 @@ class Site:
         """Whether the lines of a host belong to this partition."""
         return not self.partitions or partition_of(host, self.partitions) == self.partition
 
-    def last_batch(self, lines: int) -> Batch | None:
+    def last_batch(self, lines: int) -> StoredBatch | None:
         """Return the batch that was stored last; raises and returns None as `open` does."""
         store = self.open(lines)
         if store is None:
@@ -80,7 +80,7 @@ class Site:
             )
         return None
 
-    def _check(self, store: Store, batch: Batch) -> None:
+    def _check(self, store: Store, batch: StoredBatch) -> None:
         """Raise `Damaged` where none of the files is in another folder than the one that the store was last used with."""
         if batch.output_inode in {0, self.output.stat().st_ino}:
             return
@@ -127,7 +127,7 @@ def adopt(site: Site, position: Position) -> int:
     make_folder(site.state)
     paths = sorted(site.files())
     with _readable(site) as store:
-        batch = store.batch() or Batch(0, 0, 0, 0)
+        batch = store.batch() or StoredBatch(0, 0, 0, 0)
         known = {row.path: row for row in store.files("TRUE")}
         folders = Folders(site.output)
         try:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from receiver.storage.disk import REFUSED, is_local, is_regular, sync_folder, uri_of
-from receiver.storage.position import Batch, Damaged
+from receiver.storage.position import Damaged, StoredBatch
 
 __all__ = ["UNKNOWN", "FileRow", "SegmentRow", "SpanRow", "Store", "path_of"]
 
@@ -132,10 +132,10 @@ class SpanRow(NamedTuple):
 
 
 _FILE, _SEGMENT = ", ".join(FileRow._fields), ", ".join(SegmentRow._fields)
-_BATCH = ", ".join(field.name for field in fields(Batch))
+_BATCH = ", ".join(field.name for field in fields(StoredBatch))
 _PUT_BATCH = f"""
-INSERT INTO batch (id, bytes, {_BATCH}) VALUES (1, 0, {", ".join("?" * len(fields(Batch)))})
-ON CONFLICT DO UPDATE SET {", ".join(f"{field.name} = excluded.{field.name}" for field in fields(Batch))}
+INSERT INTO batch (id, bytes, {_BATCH}) VALUES (1, 0, {", ".join("?" * len(fields(StoredBatch)))})
+ON CONFLICT DO UPDATE SET {", ".join(f"{field.name} = excluded.{field.name}" for field in fields(StoredBatch))}
 """
 _PUT_FILE = (
     f"INSERT INTO files VALUES ({', '.join('?' * len(FileRow._fields))}) ON CONFLICT DO UPDATE SET "
@@ -207,7 +207,7 @@ class Store:
         store._files = {}
         store._open("file::memory:")
         store._make_tables()
-        store.begin(Batch(0, 0, 0, 0))
+        store.begin(StoredBatch(0, 0, 0, 0))
         return store
 
     def check(self) -> None:
@@ -281,17 +281,17 @@ class Store:
 
     # the batch
 
-    def batch(self) -> Batch | None:
+    def batch(self) -> StoredBatch | None:
         """Return the batch that was stored last; None for a store that was never begun."""
         found = self.rows(f"SELECT {_BATCH} FROM batch")
-        return Batch(*found[0]) if found else None  # type: ignore[arg-type] # by the schema
+        return StoredBatch(*found[0]) if found else None  # type: ignore[arg-type] # by the schema
 
-    def begin(self, batch: Batch) -> None:
+    def begin(self, batch: StoredBatch) -> None:
         """Say which batch was stored last."""
         with self.transaction():
             self.put_batch(batch)
 
-    def put_batch(self, batch: Batch) -> None:
+    def put_batch(self, batch: StoredBatch) -> None:
         """Replace the row of the batch, within a transaction."""
         self.change(_PUT_BATCH, *astuple(batch))
 

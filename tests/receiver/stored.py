@@ -7,7 +7,7 @@ from pathlib import Path
 from receiver.consume.assignment import Assignment, Destination
 from receiver.consume.open_partition import OpenPartition
 from receiver.storage.layout import Layout
-from receiver.storage.position import Batch, Position
+from receiver.storage.position import Position, StoredBatch
 from receiver.storage.rotation import live_of
 from receiver.storage.store import FileRow, SegmentRow, Store, path_of
 
@@ -33,7 +33,7 @@ def begun(state: Path, output: Path, partition: int = 0) -> Store:
     store = Store(path_of(state, partition), make=True)
     if store.batch() is None:
         inode = output.stat().st_ino if output.exists() else 0
-        store.begin(Batch(1, 1, 5, 5, "LOGS", "", store.inode(), inode))
+        store.begin(StoredBatch(1, 1, 5, 5, "LOGS", "", store.inode(), inode))
     return store
 
 

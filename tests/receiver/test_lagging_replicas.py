@@ -12,7 +12,7 @@ from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume import claim as room
 from receiver.consume.assignment import Done
-from receiver.consume.claim import Claim, Entry, Taken
+from receiver.consume.claim import Claim, OffsetEntry, Taken
 from tests.lagging import Lagging
 from tests.receiver.flaky import Flaky
 
@@ -48,8 +48,8 @@ async def claimed(replica: Replica, owner: str = "a:1") -> Offset:
     return offset
 
 
-async def moved(replica: Replica, done: Done) -> Entry:
-    entry = Entry(replica, 0, lambda: NOW)
+async def moved(replica: Replica, done: Done) -> OffsetEntry:
+    entry = OffsetEntry(replica, 0, lambda: NOW)
     await entry.read()
     await entry.move(done)
     return entry
@@ -64,7 +64,7 @@ async def test_a_task_waits_for_its_own_epoch_to_be_seen(replica: Replica, befor
 
     replica.lags = 3
 
-    assert await Entry(replica, 0, lambda: NOW).read(offset.epoch, offset.next) == offset
+    assert await OffsetEntry(replica, 0, lambda: NOW).read(offset.epoch, offset.next) == offset
 
 
 async def test_a_task_waits_for_what_its_receiver_knows_to_be_committed(replica: Replica) -> None:
@@ -73,7 +73,7 @@ async def test_a_task_waits_for_what_its_receiver_knows_to_be_committed(replica:
     await moved(replica, FIRST)
 
     replica.lags = 3
-    found = await Entry(replica, 0, lambda: NOW).read(offset.epoch, FIRST.until)
+    found = await OffsetEntry(replica, 0, lambda: NOW).read(offset.epoch, FIRST.until)
 
     assert found is not None
     assert found.next == FIRST.until
@@ -89,14 +89,14 @@ async def test_a_replica_that_stays_behind_is_told_of_and_not_believed(
     replica.lags = 1000
 
     with pytest.raises(bucket.Behind):
-        await Entry(replica, 0, lambda: NOW).read(offset.epoch, offset.next)
+        await OffsetEntry(replica, 0, lambda: NOW).read(offset.epoch, offset.next)
 
 
 async def test_an_entry_that_is_gone_indeed_is_found_gone(replica: Replica) -> None:
     offset = await claimed(replica)
     await replica.ask(f"$KV.{OFFSETS_BUCKET}.p0", b"", {"KV-Operation": "DEL"})
 
-    assert await Entry(replica, 0, lambda: NOW).read(offset.epoch, offset.next) is None
+    assert await OffsetEntry(replica, 0, lambda: NOW).read(offset.epoch, offset.next) is None
 
 
 @pytest.mark.parametrize("when", ["stored", "not stored"])
@@ -121,7 +121,7 @@ async def test_an_entry_that_went_back_indeed_ends_a_move(replica: Replica) -> N
     """Somebody has removed the bucket and made it anew: its revisions begin again."""
     offset = await claimed(replica)
     await moved(replica, FIRST)
-    entry = Entry(replica, 0, lambda: NOW)
+    entry = OffsetEntry(replica, 0, lambda: NOW)
     await entry.read()
     await replica.api(f"STREAM.PURGE.KV_{OFFSETS_BUCKET}", {"filter": f"$KV.{OFFSETS_BUCKET}.p0"})
 

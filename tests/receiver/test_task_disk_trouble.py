@@ -15,7 +15,7 @@ import pytest
 from bench.processes import wait_until
 from receiver.consume import task
 from receiver.consume.assignment import Cause, Done, Stay
-from receiver.consume.place import place_of
+from receiver.consume.marked_folders import marked_folder
 from receiver.faults import IN_BATCH
 from receiver.storage.disk import can_sync_all
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
@@ -263,8 +263,8 @@ def test_nothing_is_written_beneath_a_disk_that_is_not_mounted_any_more(
     away = tmp_path / "unmounted"
     for folder in (partition.output, partition.state):
         folder.mkdir(parents=True)
-    places = tuple(map(place_of, (partition.output, partition.state)))
-    destination = replace(partition.destination, places=places)
+    folders = tuple(map(marked_folder, (partition.output, partition.state)))
+    destination = replace(partition.destination, folders=folders)
     with ThreadPoolExecutor(1) as thread:
         report = thread.submit(task.run, partition.assignment(stay=stay), destination)
         wait_until("it is committed", lambda: partition.offset().next == 2, 30)

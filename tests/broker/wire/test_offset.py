@@ -19,7 +19,8 @@ offsets = st.builds(
     last_time=times,
     committed_at=times,
     committed_in=st.integers(0, 2**31),
-    moves=st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 2**63)), max_size=3).map(tuple),
+    moved_in=st.integers(0, 2**31),
+    moved_from=st.integers(0, 2**63),
 )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from broker.client import bucket
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
-from receiver.storage.position import Batch, Damaged
+from receiver.storage.position import Damaged, StoredBatch
 from receiver.storage.store import Store, path_of
 from tests.chaos.faults.fault import Act, CannotStrike, Chance, Family, dead
 from tests.chaos.operating import HarmedStore, put
@@ -145,7 +145,7 @@ def _strike(
     world.harmed.append(path)
 
 
-def _batch(world: "World", number: int) -> Batch:
+def _batch(world: "World", number: int) -> StoredBatch:
     with _opened(world, number) as store:
         batch = store.batch()
     if batch is None:

@@ -11,7 +11,7 @@ from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume import claim as room
 from receiver.consume.assignment import Done
-from receiver.consume.claim import Claim, Entry, Taken
+from receiver.consume.claim import Claim, OffsetEntry, Taken
 from receiver.consume.offsets import nanoseconds
 from tests.receiver.flaky import Flaky
 
@@ -38,11 +38,11 @@ async def moment(connection: Connection, sequence: int) -> int:
     return nanoseconds(found["message"]["time"])
 
 
-async def claimed(connection: Connection, owner: str = "a:1") -> Entry:
+async def claimed(connection: Connection, owner: str = "a:1") -> OffsetEntry:
     for _ in range(8):
         await connection.ask("logs.p0.web01", b"x")
     await Claim(connection, 0, owner, "LOGS").claim(NOW)
-    entry = Entry(connection, 0, lambda: NOW)
+    entry = OffsetEntry(connection, 0, lambda: NOW)
     await entry.read()
     return entry
 

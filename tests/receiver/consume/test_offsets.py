@@ -13,7 +13,7 @@ from receiver.consume.offsets import (
     position_of,
     start,
 )
-from receiver.storage.position import Batch, first_undone
+from receiver.storage.position import StoredBatch, first_undone
 
 CREATED = "2026-11-20T00:00:00Z"
 
@@ -67,13 +67,13 @@ def test_a_claim_keeps_the_totals_and_counts_the_epoch() -> None:
 def test_an_offset_moved_by_hand_is_an_epoch_of_its_own_and_the_files_go_by_the_old_place() -> None:
     stream = StreamState(CREATED, 1, 10)
     mine = claimed(offset(5), stream, 0, "me", "")
-    unfinished = Batch(9, 4, 5, 8, created=CREATED)
+    unfinished = StoredBatch(9, 4, 5, 8, created=CREATED)
 
     hand = moved(moved(mine, stream, 2, "root", ""), stream, 3, "root", "")
     next_owner = claimed(hand, stream, 0, "me", "", unfinished)
 
     assert (hand.next, hand.epoch, hand.is_moved, next_owner.is_moved) == (3, 6, True, False)
-    assert next_owner.moves == ((5, 5), (6, 2))
+    assert (next_owner.moved_in, next_owner.moved_from) == (6, 5)
     assert first_undone(unfinished, position_of(next_owner), 0) == 9
 
 
@@ -84,7 +84,7 @@ def test_an_offset_moved_by_hand_is_an_epoch_of_its_own_and_the_files_go_by_the_
 def test_an_offset_that_is_written_where_none_was_goes_on_behind_the_files(
     to: int, since: int
 ) -> None:
-    stream, last = StreamState(CREATED, 1, 10), Batch(9, 16, 5, 8, created=CREATED)
+    stream, last = StreamState(CREATED, 1, 10), StoredBatch(9, 16, 5, 8, created=CREATED)
 
     hand = moved(None, stream, to, "root", "")
     next_owner = claimed(hand, stream, 0, "me", "", last)

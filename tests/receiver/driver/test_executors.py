@@ -7,8 +7,8 @@ import pytest
 
 from bench.processes import Processes
 from broker.app.exits import ConfigurationError, OperatorError
-from receiver.consume.assignment import Place
-from receiver.consume.place import place_of
+from receiver.consume.assignment import MarkedFolder
+from receiver.consume.marked_folders import marked_folder
 from receiver.driver.jobs import check_executors, watch_executors
 from receiver.spark.session import spark_context
 from tests.receiver.apart import apart
@@ -17,13 +17,13 @@ from tests.receiver.cluster import Cluster, can_be_blind
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
-def objections(url: str, python: str, *asked: tuple[Place, ...]) -> list[str]:
-    """Return what is said against each of several sets of places."""
+def objections(url: str, python: str, *asked: tuple[MarkedFolder, ...]) -> list[str]:
+    """Return what is said against each of several sets of folders."""
     said = []
     with spark_context(url, slots=2, executor_python=python) as spark:
-        for places in asked:
+        for folders in asked:
             try:
-                check_executors(spark, places)
+                check_executors(spark, folders)
                 said.append("")
             except ConfigurationError as error:
                 said.append(str(error))
@@ -39,10 +39,10 @@ def test_an_executor_that_sees_another_folder_is_named_at_the_start_and_a_python
     for folder in (shared, hidden):
         folder.mkdir()
     cluster = Cluster(processes, tmp_path, hidden=hidden)
-    places = place_of(shared), place_of(hidden)
+    folders = marked_folder(shared), marked_folder(hidden)
 
-    well, blind = apart(objections, cluster.url, str(cluster.python), places[:1], places)
-    (no_python,) = apart(objections, cluster.url, "/no/python3", places[:1])
+    well, blind = apart(objections, cluster.url, str(cluster.python), folders[:1], folders)
+    (no_python,) = apart(objections, cluster.url, "/no/python3", folders[:1])
 
     assert well == ""
     assert "hidden on" in blind

@@ -10,7 +10,7 @@ from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout, subjects_in
 from receiver.consume.assignment import Done
-from receiver.consume.claim import Claim, Entry
+from receiver.consume.claim import Claim, OffsetEntry
 from receiver.driver.partitions import PartitionSet, find_partitions, wait_for_partitions
 
 pytestmark = pytest.mark.nats
@@ -46,7 +46,7 @@ async def test_partitions_beyond_the_number_count_until_they_are_received(
     assert await find_partitions(connection, {0, 2, 3}) == PartitionSet(StreamLayout(2), (3,))
 
     await Claim(connection, 3, "tests:1", "LOGS").claim(NOW)
-    entry = Entry(connection, 3, lambda: NOW)
+    entry = OffsetEntry(connection, 3, lambda: NOW)
     await entry.read()
     await entry.move(Done(3, 1, 3, stored_at=1))
     found = await find_partitions(connection)

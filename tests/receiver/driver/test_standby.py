@@ -13,7 +13,7 @@ from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume import offsets
 from receiver.consume.assignment import Done
-from receiver.consume.claim import Claim, Entry, Taken, stream_state
+from receiver.consume.claim import Claim, OffsetEntry, Taken, stream_state
 from receiver.driver import presence as presence_module
 from receiver.driver.presence import Life, Presence, Standby, life_of
 from tests.conftest import Server
@@ -95,7 +95,7 @@ async def test_an_owner_that_commits_is_alive_whatever_else_is_wrong(
     stays, stop = standby(connection, 1.0), asyncio.Event()
     other = Connection([logs_url], "asks")
     waiting = asyncio.ensure_future(stays.wait(stop))
-    mine = Entry(connection, 0, lambda: NOW)
+    mine = OffsetEntry(connection, 0, lambda: NOW)
     await mine.read()
     for number in range(2, 30):
         await mine.move(Done(0, number - 1, number, stored_at=1))
@@ -169,7 +169,7 @@ async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_com
     connection: Connection,
 ) -> None:
     _, ledger = await owner(connection)
-    late = Entry(connection, 0, lambda: NOW)
+    late = OffsetEntry(connection, 0, lambda: NOW)
     await late.read()
 
     await ledger.release()

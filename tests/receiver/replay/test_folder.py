@@ -10,7 +10,7 @@ from broker.app.exits import ConfigurationError
 from receiver.replay.files import finish, prepare
 
 
-@pytest.mark.parametrize("name", [".logreceiver", ".place", "web01.log", "notes.txt"])
+@pytest.mark.parametrize("name", [".logreceiver", ".folder-id", "web01.log", "notes.txt"])
 def test_a_folder_that_holds_anything_is_refused_and_left_alone(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"theirs\n")
 

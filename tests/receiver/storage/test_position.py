@@ -2,14 +2,16 @@
 
 import pytest
 
-from receiver.storage.position import Batch, Damaged, Position, first_undone
+from receiver.storage.position import Damaged, Position, StoredBatch, first_undone
 
 MADE = "2026-11-20T00:00:00Z"
-BATCH = Batch(7, 3, 10, 20, "LOGS", MADE)
+BATCH = StoredBatch(7, 3, 10, 20, "LOGS", MADE)
 
 
-def position(next_: int, *moves: tuple[int, int], epoch: int = 4, made: str = MADE) -> Position:
-    return Position(next_, epoch, "LOGS", made, moves=moves)
+def position(
+    next_: int, moved: tuple[int, int] = (0, 0), epoch: int = 4, made: str = MADE
+) -> Position:
+    return Position(next_, epoch, "LOGS", made, None, *moved)
 
 
 @pytest.mark.parametrize(
@@ -23,7 +25,7 @@ def position(next_: int, *moves: tuple[int, int], epoch: int = 4, made: str = MA
         pytest.param(position(20, (4, 10), epoch=5), 7, id="not committed, then set to its end"),
         pytest.param(position(20, (4, 30), epoch=5), 8, id="set back to where older files end"),
         pytest.param(
-            Position(20, 5, "LOGS", MADE, committed_in=4, moves=((5, 30),)),
+            Position(20, 5, "LOGS", MADE, committed_in=4, moved_in=5, moved_from=30),
             *(8,),
             id="set to where older files end, which others have passed",
         ),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.storage.position import Batch
+from receiver.storage.position import StoredBatch
 from receiver.storage.site import Site
 from receiver.storage.store import FileRow, Store
 
@@ -17,11 +17,11 @@ def site(tmp_path: Path) -> Site:
     for folder in (site.output, site.state):
         folder.mkdir()
     with Store(site.path, make=True) as store:
-        put(store, Batch(1, 1, 1, 10, store_inode=store.inode()), range(FILES), 100)
+        put(store, StoredBatch(1, 1, 1, 10, store_inode=store.inode()), range(FILES), 100)
     return site
 
 
-def put(store: Store, batch: Batch, numbers: range, length: int) -> None:
+def put(store: Store, batch: StoredBatch, numbers: range, length: int) -> None:
     with store.transaction():
         store.put_batch(batch)
         store.put_files(row(number, length) for number in numbers)

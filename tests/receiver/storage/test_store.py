@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from receiver.storage.position import Batch, Damaged
+from receiver.storage.position import Damaged, StoredBatch
 from receiver.storage.site import Site
 from receiver.storage.store import FileRow, Store
 
-BATCH = Batch(3, 1, 5, 9, "LOGS", "2026-11-20T00:00:00Z")
+BATCH = StoredBatch(3, 1, 5, 9, "LOGS", "2026-11-20T00:00:00Z")
 _DIES = """
 import os, signal, sys
 from pathlib import Path
 from receiver.storage.store import Store
-from receiver.storage.position import Batch
+from receiver.storage.position import StoredBatch
 store = Store(Path(sys.argv[1]), make=True)
-store.begin(Batch(3, 1, 5, 9, "LOGS", "2026-11-20T00:00:00Z"))
+store.begin(StoredBatch(3, 1, 5, 9, "LOGS", "2026-11-20T00:00:00Z"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -121,13 +121,13 @@ def test_a_link_in_place_of_the_store_is_refused(path: Path) -> None:
 _WRITES_ON = """
 import os, signal, sys
 from pathlib import Path
-from receiver.storage.position import Batch
+from receiver.storage.position import StoredBatch
 from receiver.storage.store import Store
 store = Store(Path(sys.argv[1]))
 for number, files in [(4, 2000), (5, 1)]:
     with store.transaction():
         store.put_files(row._replace(length=number) for row in store.files("TRUE")[:files])
-        store.put_batch(Batch(number, 1, number, number + 1))
+        store.put_batch(StoredBatch(number, 1, number, number + 1))
     if files > 1:
         store.rows("PRAGMA wal_checkpoint")  # as SQLite does now and then
 os.kill(os.getpid(), signal.SIGKILL)
@@ -151,4 +151,4 @@ def test_an_older_store_under_the_log_of_a_newer_one_is_refused(tmp_path: Path) 
 
     with pytest.raises(Damaged, match=r"p0\.db-wal beside it.*offsets adopt"):
         site.last_batch(1)
-    assert newer.last_batch(1) == Batch(5, 1, 5, 6)
+    assert newer.last_batch(1) == StoredBatch(5, 1, 5, 6)

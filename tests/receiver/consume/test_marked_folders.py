@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from receiver.consume.place import Elsewhere, held, is_held, look, place_of
+from receiver.consume.marked_folders import Elsewhere, held, is_held, look, marked_folder
 
 ASK = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from receiver.consume.assignment import Place
-from receiver.consume.place import is_held, place_of
-print(is_held(place_of(Path(sys.argv[1]))))
+from receiver.consume.assignment import MarkedFolder
+from receiver.consume.marked_folders import is_held, marked_folder
+print(is_held(marked_folder(Path(sys.argv[1]))))
 """
 
 
@@ -27,51 +27,51 @@ def asked_elsewhere(folder: Path) -> str:
 
 
 def test_a_mark_is_made_once_and_stays(tmp_path: Path) -> None:
-    first = place_of(tmp_path)
+    first = marked_folder(tmp_path)
 
     look(first)
-    assert place_of(tmp_path) == first
+    assert marked_folder(tmp_path) == first
     assert len(first.mark) == 32
-    assert [path.name for path in tmp_path.iterdir()] == [".place"]
+    assert [path.name for path in tmp_path.iterdir()] == [".folder-id"]
 
 
 def test_a_folder_of_the_same_name_is_not_the_same_place(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     folder.mkdir()
-    place = place_of(folder)
+    one = marked_folder(folder)
     shutil.rmtree(folder)
 
     with pytest.raises(Elsewhere, match=r"out on .* is not the folder"):
-        look(place)
+        look(one)
     folder.mkdir()
     with pytest.raises(Elsewhere):
-        look(place)
-    place_of(folder)
+        look(one)
+    marked_folder(folder)
     with pytest.raises(Elsewhere):
-        look(place)
+        look(one)
 
 
 def test_a_lock_that_the_driver_holds_is_felt_by_another_process(tmp_path: Path) -> None:
-    place = place_of(tmp_path)
+    one = marked_folder(tmp_path)
 
-    with held((place,)), held((place,)):
+    with held((one,)), held((one,)):
         assert asked_elsewhere(tmp_path) == "True"
     assert asked_elsewhere(tmp_path) == "False"
-    assert not is_held(place)
+    assert not is_held(one)
 
 
 def test_a_mark_that_somebody_died_over_is_made_again(tmp_path: Path) -> None:
     dies = (
         "import os, signal, sys, pathlib\n"
-        "from receiver.consume.place import place_of\n"
+        "from receiver.consume.marked_folders import marked_folder\n"
         "os.ftruncate = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "place_of(pathlib.Path(sys.argv[1]))\n"
+        "marked_folder(pathlib.Path(sys.argv[1]))\n"
     )
     subprocess.run([sys.executable, "-c", dies, str(tmp_path)], check=False)
-    os.truncate(tmp_path / ".place", 10)
+    os.truncate(tmp_path / ".folder-id", 10)
 
-    place = place_of(tmp_path)
+    one = marked_folder(tmp_path)
 
-    look(place)
-    assert place == place_of(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [".place"]
+    look(one)
+    assert one == marked_folder(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".folder-id"]

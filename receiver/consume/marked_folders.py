@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from receiver.consume.assignment import Place
+from receiver.consume.assignment import MarkedFolder
 from receiver.storage.disk import descriptor_of, read, sync_folder
 
-__all__ = ["MARKED", "Elsewhere", "held", "is_held", "look", "place_of"]
+__all__ = ["MARKED", "Elsewhere", "held", "is_held", "look", "marked_folder"]
 
-MARKED = ".place"
+MARKED = ".folder-id"
 """The file of a folder that has its mark."""
 _MARK = re.compile(rb"[0-9a-f]{32}\n")
 
@@ -28,7 +28,7 @@ class Elsewhere(Exception):
     """What is seen here is not the folder that was meant."""
 
 
-def place_of(folder: Path) -> Place:
+def marked_folder(folder: Path) -> MarkedFolder:
     """Return a folder that exists as a place, marked now if it never was; raises OSError."""
     path = folder / MARKED
     try:
@@ -37,7 +37,7 @@ def place_of(folder: Path) -> Place:
         mark = b""
     if not _MARK.fullmatch(mark):
         mark = _marked(path)
-    return Place(folder, mark.decode().strip())
+    return MarkedFolder(folder, mark.decode().strip())
 
 
 def _marked(path: Path) -> bytes:
@@ -55,33 +55,33 @@ def _marked(path: Path) -> bytes:
     return mark
 
 
-def look(place: Place) -> None:
+def look(one: MarkedFolder) -> None:
     """Return when the folder that is seen here is the one that was meant; raises `Elsewhere`, OSError."""
     try:
-        seen = read(place.folder / MARKED).decode("ascii", "replace").strip()
+        seen = read(one.folder / MARKED).decode("ascii", "replace").strip()
     except (FileNotFoundError, NotADirectoryError):
         seen = ""
-    if seen != place.mark:
+    if seen != one.mark:
         raise Elsewhere(
-            f"{place.folder} on {socket.gethostname()} is not the folder that the receiver was started with: is its disk "
+            f"{one.folder} on {socket.gethostname()} is not the folder that the receiver was started with: is its disk "
             f"mounted? Mount it, or start the receiver again; all executors of a cluster must see one shared folder"
         )
 
 
 @contextmanager
-def held(places: tuple[Place, ...]) -> Iterator[None]:
+def held(folders: tuple[MarkedFolder, ...]) -> Iterator[None]:
     """Hold the locks that `is_held` asks for elsewhere; several receivers of one folder may."""
     with ExitStack() as stack:
-        for place in places:
-            descriptor = descriptor_of(place.folder / MARKED, os.O_RDONLY)
+        for one in folders:
+            descriptor = descriptor_of(one.folder / MARKED, os.O_RDONLY)
             stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
 
 
-def is_held(place: Place) -> bool:
+def is_held(one: MarkedFolder) -> bool:
     """Whether the lock that the driver holds is felt here; raises OSError."""
-    descriptor = descriptor_of(place.folder / MARKED, os.O_RDWR)
+    descriptor = descriptor_of(one.folder / MARKED, os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
