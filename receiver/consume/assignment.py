@@ -114,8 +114,7 @@ class Assignment:
     `first` is where the driver believes the offset to be; KV knows better when an attempt of the same task, or a stay whose
     report was lost, has moved it on. How far a batch goes, its `until`, is decided by what the task finds. On the subject
     `leave` the driver asks to be given the slot back at the next end of a batch. With a `turn` files are
-    turned and nothing is read. `passed` is when the line before `first` was stored, in nanoseconds since the epoch, 0 where
-    that is not known.
+    turned and nothing is read.
     """
 
     partition: int
@@ -126,7 +125,6 @@ class Assignment:
     pull: int = LARGEST_PULL
     stay: Stay = Stay()
     leave: str = ""
-    passed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +132,7 @@ class Done:
     """Batches that are on disk, `[first, until)` in stream sequences: one that waits for its commit, or those of a stay.
 
     `ack` is the subject that acknowledges the last message; `pending` is how many messages the consumer still held then.
-    `stored_at` is when the last message was stored, in nanoseconds since the epoch, and `latest` the moment whose day no
-    line goes before: were the broker's clock set back, that is not the last one's. `closed` names the segments closed by
+    `stored_at` is when the last message was stored, in nanoseconds since the epoch. `closed` names the segments closed by
     rotation, relative to the output folder, `notices` tell what somebody else did to files.
     """
 
@@ -149,7 +146,6 @@ class Done:
     pending: int = 0
     ack: str = ""
     stored_at: int = 0
-    latest: int = 0
     closed: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     notices: tuple[str, ...] = ()
@@ -164,7 +160,6 @@ class Done:
         return replace(
             later,
             first=self.first,
-            latest=max(self.latest, later.latest),
             messages=self.messages + later.messages,
             lines=self.lines + later.lines,
             size=self.size + later.size,

@@ -178,7 +178,6 @@ class Batch:
             pending=last.pending,
             ack=self._ack,
             stored_at=last.stored_at,
-            latest=self._days.latest,
             closed=tuple(self._output.closed),
             findings=tuple(self._judge.findings),
             notices=tuple(self._output.notices),

@@ -127,7 +127,7 @@ def _opened(
         return objection
     assert offset is not None, "or there is an objection"
     committed.done = Done(assignment.partition, offset.next, offset.next)
-    passed = max(nanoseconds(offset.last_time), assignment.passed)
+    passed = nanoseconds(offset.last_time)
     position = position_of(offset)
     with OpenPartition(assignment, destination, position, passed, offset.lines) as partition:
         session = _Session(assignment, destination, connection, entry, partition, committed)

@@ -16,14 +16,14 @@ __all__ = ["add", "age", "begun", "opened"]
 
 @contextmanager
 def opened(
-    destination: Destination, next_: int = 1, passed: int = 0, epoch: int = 1
+    destination: Destination, next_: int = 1, epoch: int = 1
 ) -> Iterator[OpenPartition]:
     """Open partition 0 as a task does that has its lock, where all before `next_` was committed."""
     for folder in (destination.output, destination.state):
         folder.mkdir(parents=True, exist_ok=True)
     position = Position(next_, epoch, "LOGS", "2026-11-20T00:00:00Z")
     assignment = Assignment(0, next_, epoch, 1)
-    with OpenPartition(assignment, destination, position, passed, 0) as partition:
+    with OpenPartition(assignment, destination, position, 0, 0) as partition:
         partition.recover()
         yield partition
 

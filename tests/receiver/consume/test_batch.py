@@ -87,31 +87,24 @@ def write(
     folder: Path,
     messages: Sequence[tuple[str, bytes, dict[str, str] | None]],
     chunk: int = 10_000,
-    noon: int = NOON,
-    before: Done | None = None,
     template: str = "{host}.log",
 ) -> Done:
-    """Write messages as one batch of partition 0, in chunks of so many, by day where another was written before it."""
-    template = "{date}/{host}.log" if before else template
+    """Write messages as one batch of partition 0, in chunks of so many."""
     destination = Destination(folder / "out", folder / "state", 0, (), path_template=template)
-    passed = before.latest if before else 0
     delivered = [
         (
-            Delivery(1, sequence, sequence, noon + sequence, len(messages) - sequence),
+            Delivery(1, sequence, sequence, NOON + sequence, len(messages) - sequence),
             RawMessage(subject, f"ack-{sequence}", head(headers), payload),
         )
         for sequence, (subject, payload, headers) in enumerate(messages, 1)
     ]
-    with opened(destination, passed=passed) as partition, partition.writing() as writing:
-        batch = Batch(Assignment(0, 1, 1, 1, passed=passed), partition, writing)
+    with opened(destination) as partition, partition.writing() as writing:
+        batch = Batch(Assignment(0, 1, 1, 1), partition, writing)
         for begin in range(0, len(delivered), chunk):
             part = Chunk(tuple(delivered[begin : begin + chunk]), 1)
             if batch.write(part) < len(part.messages):
                 break
-        done = batch.finish()
-        with partition.store.transaction():  # so that another one may begin at 1
-            partition.store.change("UPDATE batch SET first = 1, until = 1")
-        return done
+        return batch.finish()
 
 
 @settings(max_examples=80, deadline=None)
@@ -257,16 +250,3 @@ def test_a_batch_ends_behind_the_message_with_which_a_host_has_a_thousand_files(
     assert done.until == 605
     assert done.ack == "ack-604"
     assert len(list((tmp_path / "out" / "web01").rglob("a-*"))) == 400
-
-
-def test_a_day_that_is_over_stays_over_for_all_batches_behind_a_clock_that_was_set_back(
-    tmp_path: Path,
-) -> None:
-    day, done = 86_400_000_000_000, Done(0, 1, 1)
-    for number, noon in enumerate([NOON, NOON - day, NOON - 2 * day, NOON + day]):
-        sent = [("logs.p0.web01", b"line %d" % number, None)]
-        done = done.then(write(tmp_path, sent, noon=noon, before=done))
-        assert done.stored_at == noon + 1
-
-    found = {path.parent.name: path.read_bytes() for path in (tmp_path / "out").rglob("*.log")}
-    assert found == {"2023-11-14": b"line 0\nline 1\nline 2\n", "2023-11-15": b"line 3\n"}
