@@ -15,9 +15,7 @@ __all__ = ["add", "age", "begun", "opened"]
 
 
 @contextmanager
-def opened(
-    destination: Destination, next_: int = 1, epoch: int = 1
-) -> Iterator[OpenPartition]:
+def opened(destination: Destination, next_: int = 1, epoch: int = 1) -> Iterator[OpenPartition]:
     """Open partition 0 as a task does that has its lock, where all before `next_` was committed."""
     for folder in (destination.output, destination.state):
         folder.mkdir(parents=True, exist_ok=True)
