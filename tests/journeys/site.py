@@ -1,18 +1,13 @@
 """A broker with credentials, and whatever comes in by them."""
 
-import asyncio
 import json
 import sys
-import tomllib
 from pathlib import Path
 
 from click.testing import CliRunner
 
 from bench.processes import Process, Processes, wait_until
 from broker.cli import group
-from broker.client.access import Access
-from broker.client.connection import Connection
-from broker.wire.subjects import inbox_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,11 +32,6 @@ class Site:
         )
         assert done.exit_code == 0, (done.output, done.exception)
 
-    def operate(self, *words: str) -> None:
-        """Run a command of `logbroker` as the admin."""
-        done = CliRunner().invoke(group, [*words, "--config", str(self.folder / "admin-ops.toml")])
-        assert done.exit_code == 0, (done.output, done.exception)
-
     def start(self, name: str, program: str, *arguments: object) -> Process:
         command = [sys.executable, "-m", program, *map(str, arguments)]
         return self.programs.start(name, command, folder=ROOT)
@@ -49,19 +39,3 @@ class Site:
     def ship(self, name: str, file: str, *options: object) -> Process:
         log = ("--file", self.folder / "app.log")
         return self.start(name, "shipper", "--config", self.folder / file, *log, *options)
-
-    def publish(
-        self, host: str, subject: str, *messages: tuple[bytes, dict[str, str] | None]
-    ) -> int:
-        """Publish as a plain client does that has a host's credential; return the last sequence."""
-        settings = tomllib.loads((self.folder / f"host-{host}.toml").read_text("utf-8"))
-        access = Access(nkey_seed=settings["nkey_seed"])
-
-        async def store() -> int:
-            connection = Connection([self.server], host, (inbox_of(host),), access)
-            try:
-                return [await connection.ask(subject, *message) for message in messages][-1]["seq"]
-            finally:
-                await connection.close()
-
-        return asyncio.run(store())
