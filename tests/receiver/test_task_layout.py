@@ -116,19 +116,6 @@ def test_a_batch_of_another_layout_that_was_not_committed_is_undone(partition: P
     assert tree(partition) == {"web01/var/log/a": b"1\n", "web02/var/log/a": b"2\n"}
 
 
-def test_a_layout_of_another_run_leaves_its_files_as_they_are(partition: Partition) -> None:
-    partition.publish(ours("web01.log", "a", 0, b"1\n"), ours("web01", "a", 0, b"2\n"))
-    done = receive(partition, 1, "{host}.log")
-    before = tree(partition)
-    partition.publish(ours("web01.log", "a", 2, b"3\n"), ours("web01", "a", 2, b"4\n"))
-
-    receive(partition, done.until)
-
-    after = tree(partition)
-    assert before.items() < after.items()
-    assert sorted(after.keys() - before.keys()) == ["web01.log..%%d/var/log/a", "web01/var/log/a"]
-
-
 def test_a_path_may_be_a_file_first_and_a_folder_later_and_the_other_way_round(
     partition: Partition,
 ) -> None:

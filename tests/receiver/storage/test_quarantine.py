@@ -108,12 +108,3 @@ def test_strange_things_in_the_folder_stop_nobody_from_making_room(
         "p0-000000000001-1.msg",
         "p0-20261120T000000.123456789Z-000000000007.msg",
     ]
-
-
-def test_much_that_is_set_aside_is_written_in_several_files(tmp_path: Path) -> None:
-    large = [b"%d" % number * 3_000_000 for number in range(5)]
-
-    set_aside(tmp_path, *large)
-
-    assert payloads(tmp_path) == large
-    assert len(files(tmp_path)) == 3

@@ -1,11 +1,8 @@
 """The store on disk: made whole or not at all, and what is none is left as it is."""
 
-import os
 import shutil
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -31,10 +28,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "p0.db"
 
 
-def everything(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def test_a_commit_is_synced_to_disk(path: Path) -> None:
     with Store(path, make=True) as store:
         assert store.rows("PRAGMA synchronous") == [(2,)]
@@ -57,65 +50,6 @@ def test_a_log_whose_store_is_gone_is_not_taken_for_another_store(path: Path) ->
 
     with Store(path, make=True) as store:
         assert store.batch() is None
-
-
-@pytest.mark.parametrize("size", [0, 40, 5_000])
-def test_what_is_no_store_is_an_error_and_left_as_it_is(path: Path, size: int) -> None:
-    path.write_bytes(b"some other text "[:16] * (size // 16 + 1) if size else b"")
-    before = everything(path.parent)
-
-    with pytest.raises((Damaged, FileNotFoundError)) as raised:
-        Store(path)
-
-    assert str(path) in str(raised.value)
-    assert everything(path.parent) == before
-
-
-@pytest.mark.parametrize("make", [False, True])
-def test_a_database_of_somebody_else_is_refused_and_left_as_it_is(path: Path, make: bool) -> None:
-    with closing(sqlite3.connect(path)) as other, other:
-        other.execute("PRAGMA user_version=7")
-        other.execute("CREATE TABLE theirs (x)")
-    before = everything(path.parent)
-
-    with pytest.raises(Damaged, match="is of version 7"):
-        Store(path, make=make)
-
-    assert everything(path.parent) == before
-
-
-def test_a_store_that_is_being_made_is_not_there_yet_for_others(path: Path) -> None:
-    with closing(sqlite3.connect(path, isolation_level=None)) as maker:
-        maker.execute("PRAGMA journal_mode=WAL")
-        maker.execute("BEGIN IMMEDIATE")
-        maker.execute("CREATE TABLE batch (number INTEGER)")
-        with pytest.raises(FileNotFoundError):
-            Store(path)
-        maker.execute("ROLLBACK")
-
-
-def test_the_name_of_a_new_store_is_brought_to_disk(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced = []
-    real = os.fsync
-
-    def fsync(descriptor: int) -> None:
-        synced.append(os.fstat(descriptor).st_ino)
-        real(descriptor)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    with Store(path, make=True):
-        assert path.parent.stat().st_ino in synced
-
-
-def test_a_link_in_place_of_the_store_is_refused(path: Path) -> None:
-    path.symlink_to(path.with_name("victim"))
-
-    with pytest.raises(OSError, match="symbolic link"):
-        Store(path, make=True)
-
-    assert not path.with_name("victim").exists()
 
 
 _WRITES_ON = """
