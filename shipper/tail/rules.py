@@ -5,7 +5,7 @@ are followed no longer; only a compressed file is damaged. The first row that fi
 
 | candidate                                                                                       | outcome  |
 |-------------------------------------------------------------------------------------------------|----------|
-| has the inode of a remembered file of which bytes were read, and holds what was read            | CONTINUE |
+| has the inode of a remembered file of which bytes are known, and holds them                     | CONTINUE |
 | is at the live path                                                                             | BEGIN    |
 | is empty, and not damaged                                                                       | EMPTY    |
 | holds all that was read of a truncated or gone file                                             | INHERIT  |

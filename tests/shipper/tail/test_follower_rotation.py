@@ -86,3 +86,17 @@ async def test_siblings_that_a_glob_shows_are_shipped_oldest_first(
     assert [notice.path for notice in host.said(NoticeKind.REFUSED)] == [
         str(tmp_path / "app.log.3.lz4")
     ]
+
+
+async def test_an_empty_file_that_was_written_and_renamed_while_nobody_looked_is_read(
+    host: Host,
+) -> None:
+    host.write("app.log", b"")
+    await host.ship()
+    host.write("app.log", b"1\n")
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"")
+
+    await host.restart_with_saved_positions()
+
+    assert await host.ship() == b"1\n"
