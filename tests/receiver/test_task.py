@@ -85,45 +85,6 @@ def test_an_offset_of_an_earlier_epoch_blocks_as_it_may_only_be_a_late_replica(
     assert not partition.output.joinpath("web01.log").exists()
 
 
-def test_a_store_of_a_later_epoch_than_kv_s_is_left_alone_until_a_person_decides(
-    partition: Partition,
-) -> None:
-    partition.lines("web01", b"one")
-    partition.move(1, 5)
-    partition.run(1, 5)
-    before = partition.files()
-    partition.move(1, 3)
-
-    blocked(partition.run(1, 3), Cause.STATE, "do not belong together", "offsets adopt")
-    assert partition.files() == before
-
-
-def test_an_offset_that_does_not_belong_to_the_files_blocks_and_says_what_to_do(
-    partition: Partition,
-) -> None:
-    partition.lines("web01", b"one", b"two", b"three")
-    partition.run(1)
-    before = partition.files()
-    partition.move(3)
-
-    blocked(partition.run(3), Cause.STATE, "do not belong together", "offsets adopt")
-    assert partition.files() == before
-
-
-@pytest.mark.parametrize("junk", [b"what is this\n" * 1000, b"SQLite format 3\0" + bytes(5000)])
-def test_a_store_that_cannot_be_read_blocks_and_touches_nothing(
-    partition: Partition, junk: bytes
-) -> None:
-    partition.lines("web01", b"one")
-    partition.run(1)
-    before = partition.files()
-    partition.store.write_bytes(junk)
-
-    blocked(partition.run(2), Cause.STATE, "p0.db", "offsets adopt --partition 0")
-    assert partition.files() == before
-    assert partition.store.read_bytes() == junk
-
-
 @pytest.mark.parametrize(
     "entry", [b"", b"{}", b'{"version":1}', b'{"version":1,"next":"x"}', b"[1]", b'{"version":9}']
 )
