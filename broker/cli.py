@@ -53,7 +53,7 @@ _SECTIONS = {
         title: {name: f"broker.commands.{place}" for name, place in places.items()}
         for title, places in _SECTIONS.items()
     },
-    extra="logship[broker]",
+    extra="nats-logship[broker]",
 )
 def group() -> None:
     """Run and administer the broker: a real nats-server, configured and set up for logs."""

@@ -48,7 +48,7 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
         from receiver.pipeline import receive  # not before --help: it brings Spark
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"{error.name} is not installed; pip install 'logship[receiver]'"
+            f"{error.name} is not installed; pip install 'nats-logship[receiver]'"
         ) from None
     receive(settings, notifier_from(os.environ), lambda: _reread(options))
 

@@ -33,7 +33,7 @@ class Logship:
 
     def version(self) -> str:
         """Return the distribution's."""
-        return version("logship")
+        return version("nats-logship")
 
     def stage(self, folder: Path, processes: Processes, address: str = LOOPBACK) -> "StagedLogship":
         """Start broker and receiver; Spark makes its workers with the first lines."""

@@ -59,7 +59,7 @@ def _version_option(
 ) -> Callable[[click.Command], click.Command]:
     def show(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
         if wanted:
-            click.echo("\n".join([f"{program} {version_of('logship')}", *others()]))
+            click.echo("\n".join([f"{program} {version_of('nats-logship')}", *others()]))
             context.exit()
 
     return click.option(

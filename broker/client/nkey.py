@@ -87,7 +87,7 @@ def user_key(seed: str) -> UserKey:
         from nacl.signing import SigningKey
     except ImportError:
         raise ConfigurationError(
-            "--creds and --nkey need the package PyNaCl; install logship[nkeys]"
+            "--creds and --nkey need the package PyNaCl; install nats-logship[nkeys]"
         ) from None
     key = SigningKey(raw)
     body = bytes([_USER]) + bytes(key.verify_key)

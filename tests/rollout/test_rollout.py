@@ -39,11 +39,11 @@ def newer(tmp_path: Path) -> Path:
     build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", tmp_path, source]
     subprocess.run(build, check=True)
     folder.mkdir()
-    wheel = next(tmp_path.glob("logship-*.whl"))
+    wheel = next(tmp_path.glob("nats_logship-*.whl"))
     for archive in Path(WHEELHOUSE).glob("*.tar"):
         with tarfile.open(archive) as theirs, tarfile.open(folder / archive.name, "w") as ours:
             for other in theirs:
-                if other.isfile() and not Path(other.name).name.startswith("logship-"):
+                if other.isfile() and not Path(other.name).name.startswith("nats_logship-"):
                     ours.addfile(other, theirs.extractfile(other))
             ours.add(wheel, wheel.name)
     return folder

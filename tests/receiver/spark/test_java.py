@@ -98,5 +98,5 @@ def test_without_any_fit_java_one_line_says_what_was_seen_and_what_to_do(
     message = str(caught.value)
     assert caught.value.code == Exit.CONFIGURATION
     assert f"JAVA_HOME {tmp_path}/bin/java is 11.0.20" in message
-    assert "pip install 'logship[receiver]'" in message
+    assert "pip install 'nats-logship[receiver]'" in message
     assert "\n" not in message
