@@ -41,7 +41,7 @@ def snapshot() -> str:
 
 
 def test_the_page_is_short() -> None:
-    assert len(TEXT.splitlines()) < 220
+    assert len(TEXT.splitlines()) < 200
 
 
 def test_the_example_is_read_and_written_as_it_is() -> None:
