@@ -5,6 +5,7 @@ headers are 100,000 small messages.
 """
 
 import asyncio
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -65,19 +66,36 @@ async def ask_hosts(connection: Connection) -> list[HostStatus]:
     subjects, pauses = await asyncio.gather(
         subjects_in(connection, streams), current_pauses(connection)
     )
-    infos = [await connection.api(f"STREAM.INFO.{stream}") for stream in streams]
     found: dict[str, HostStatus] = {}
-    for stream, info in zip(streams, infos, strict=True):
-        reader = MessageReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
-        async for one in reader.read_all(info["state"]["last_seq"]):
-            _add(found, one, subjects.get(one.name, 0))
-    now = nanoseconds(infos[0]["ts"])
+    now = 0
+    for stream in streams:
+        for last in (await _last_messages(connection, stream)).values():
+            _add(found, last, subjects.get(last.name, 0))
+        now = nanoseconds((await connection.api(f"STREAM.INFO.{stream}"))["ts"])
     moment = datetime.fromtimestamp(now / _SECOND, UTC)
     for host in found.values():
         host.silent_seconds = round(max(0.0, (now - host.last_seen) / _SECOND), 3)
         if pause := longest(pauses, host.host, moment):
             host.paused = str(pause)
     return [found[name] for name in sorted(found)]
+
+
+async def _last_messages(connection: Connection, stream: str) -> dict[str, StoredMessage]:
+    """Return the last message of each subject.
+
+    The end is asked for behind the beginning: whoever sends meanwhile has a last message that no earlier end would include.
+    """
+    reader = MessageReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
+    found: dict[str, StoredMessage] = {}
+    try:
+        some = await reader.read_until(sys.maxsize)
+        end = (await connection.api(f"STREAM.INFO.{stream}"))["state"]["last_seq"]
+        while some:
+            found |= {one.name: one for one in some}
+            some = await reader.read_until(end)
+    finally:
+        await reader.close()
+    return found
 
 
 def _add(found: dict[str, HostStatus], last: StoredMessage, messages: int) -> None:

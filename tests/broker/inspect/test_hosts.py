@@ -36,6 +36,25 @@ async def test_hosts_are_what_was_published(connection: Connection, publish: Pub
     assert 0 <= web.silent_seconds < 60
 
 
+async def test_a_host_that_sends_without_a_pause_is_there(
+    connection: Connection, publish: Publish
+) -> None:
+    await publish("web01", b"one\n")
+    await publish("web02", b"two\n")
+
+    async def send() -> None:
+        while True:
+            await publish("web01", b"more\n")
+
+    sending = asyncio.create_task(send())
+    try:
+        found = [await ask_hosts(connection) for _ in range(30)]
+    finally:
+        sending.cancel()
+
+    assert {tuple(host.host for host in hosts) for hosts in found} == {("web01", "web02")}
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"Log-Spans": "nine"}, {"Log-Agent": ""}, {"Log-Read-At": ""}, {"Content-Encoding": "gzip"}],
