@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from broker.app.exits import ConfigurationError
 from broker.client import bucket
 from broker.client.connection import Connection, Rejected
-from broker.wire.pause import PAUSE_KEY, Pause, UnreadablePauses, decode_pauses, encode_pauses
 from broker.wire.streams import (
     CONFIG_BUCKET,
     PARTITIONS_KEY,
@@ -23,6 +23,9 @@ from broker.wire.streams import (
     stream_names,
     streams_in,
 )
+
+if TYPE_CHECKING:
+    from broker.wire.pause import Pause
 
 __all__ = [
     "Partitions",
@@ -140,11 +143,14 @@ async def _has_bucket(connection: Connection) -> bool:
     return True
 
 
-async def current_pauses(connection: Connection) -> tuple[Pause, ...]:
+async def current_pauses(connection: Connection) -> "tuple[Pause, ...]":
     """Return the pauses that are not over; none where the bucket is not there, or where they cannot be read, which is logged.
 
     Raises `ConnectionLost`.
     """
+    # pydantic, which the data source of a plain Spark does without
+    from broker.wire.pause import PAUSE_KEY, UnreadablePauses, decode_pauses
+
     try:
         entry = await bucket.read(connection, CONFIG_BUCKET, PAUSE_KEY)
         pauses = decode_pauses(entry.value) if entry else ()
@@ -159,13 +165,15 @@ async def current_pauses(connection: Connection) -> tuple[Pause, ...]:
 
 
 async def change_pauses(
-    connection: Connection, change: Callable[[bytes], tuple[Pause, ...]]
-) -> tuple[Pause, ...]:
+    connection: Connection, change: "Callable[[bytes], tuple[Pause, ...]]"
+) -> "tuple[Pause, ...]":
     """Write what `change` makes of the entry's value, and return it.
 
     If we die here, the entry is written or not, and the same command again does the same. Raises what `change` raises,
     `Conflict`, `Rejected` or `ConnectionLost`.
     """
+    from broker.wire.pause import PAUSE_KEY, encode_pauses
+
     entry = await bucket.read(connection, CONFIG_BUCKET, PAUSE_KEY)
     pauses = change(entry.value if entry else b"")
     revision = entry.revision if entry else 0
