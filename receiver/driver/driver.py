@@ -49,7 +49,7 @@ __all__ = [
     "slots_for",
 ]
 
-_MOST_WORKERS = 10  # of some 21 MiB each, beside 260 for the driver and its JVM
+_MOST_WORKERS = 16  # of some 21 MiB each, beside 260 for the driver and its JVM
 _IN_HAND = (
     64 * 1024 * 1024
 )  # bytes that all tasks of a machine hold at once: a pull being written, another under way
