@@ -6,7 +6,8 @@ asked once more behind every pull. Nothing is polled: a pull for what is not the
 
 A message without headers and payload ends a pull: nats-server (2.15.1) takes it as the last of the answers to a request
 that crosses accounts, as those of a receiver with credentials do. What it had to deliver behind it never arrives, so the
-consumer is reset to there, which takes about a millisecond.
+consumer is reset to there. Such messages seldom come alone: as long as they come, many pulls of one message each are sent
+at once, and an empty message ends only its own. A reset for each of them would be a millisecond that all hosts wait.
 """
 
 import asyncio
@@ -31,6 +32,8 @@ _LEAST = (
     LARGEST_PULL // 2 + 65_536
 )  # bytes; less is asked for only where many partitions share the memory
 _PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
+_APART = 64  # pulls of one message each that wait at the broker at once, at most; it takes 512
+_MOST_ASKED = 4096  # pulls; the server remembers each (1 KB) for a minute, or as long as its answers are heard
 _PATIENCE = 30.0  # seconds without a message; those of a pull are there already, or it ends at once
 _PATIENCE_AMONG = 5.0  # the same where the leader may have died and others elect a new one
 _BEAT = 1.5  # seconds between the signs of life that are asked for then
@@ -38,6 +41,7 @@ _LONGEST = 600.0  # seconds for a pull to end
 _NO_CONSUMER = 10014
 _NOTHING_THERE = ("404", "408")
 _TOO_LARGE = "Exceeds MaxBytes"
+_COMPLETED = "Batch Completed"
 _ALIVE = "100"
 _LARGEST = 3 * LARGEST_PULL  # for a single message, of a broker that takes larger ones than ours
 _NANOSECONDS = 1_000_000_000
@@ -148,11 +152,13 @@ class _Source:
         self._connection = connection
         self._assignment = assignment
         self._consumer = consumer_name(assignment.partition)
-        self._pulls = self._beats = 0
+        self._pulls = self._beats = self._asked = 0
         self._inbox = ""
         self._number = 1
         self._sequence = first  # of the first message that is still to come
-        self._has_empty = False  # messages among those of the last pull
+        self._batch = _PULL_MESSAGES
+        self._due = 0  # answers that are still to come
+        self._is_apart = self._has_empty = False  # of the last pull
         self._taken: list[tuple[Delivery, RawMessage]] = []
         self._ended: asyncio.Future[str] | None = None
         self._lines: Any = None
@@ -169,7 +175,7 @@ class _Source:
         await self._position()
 
     async def _listen(self) -> None:
-        self._inbox = self._connection.new_inbox()
+        self._inbox, self._asked = self._connection.new_inbox(), 0
         self._lines = await self._connection.tap(f"{self._inbox}.*", self._take)
 
     async def pull(self, most: int, wait: float) -> Chunk | None:
@@ -178,7 +184,14 @@ class _Source:
         Raises `ConnectionLost` for deliveries that are not the next ones.
         """
         taken = await self._first_pull(most, wait)
-        return Chunk(tuple(taken), _size_of(taken)) if taken else None
+        size, enough = _size_of(taken), min(most, self._assignment.pull // 2)
+        # pulls that are small still: each for itself would be written and proved
+        while taken and taken[-1][0].pending and self._batch < _PULL_MESSAGES and size < enough:
+            if len(taken) >= _PULL_MESSAGES or not (more := await self._pull(most - size, 0)):
+                break
+            taken += more
+            size += _size_of(more)
+        return Chunk(tuple(taken), size) if taken else None
 
     async def _first_pull(self, most: int, wait: float) -> list[tuple[Delivery, RawMessage]]:
         if self._lines is not None:
@@ -249,18 +262,35 @@ class _Source:
         if self.left.is_set():
             return []
         size = min(max(most, _LEAST), self._assignment.pull)
-        status = await self._ask(_PULL_MESSAGES, size, wait)
+        if self._has_empty:
+            count = 1 if wait > 0 else max(1, _APART * size // LARGEST_PULL)  # of 256 KiB each
+            status = await self._ask_apart(count, size, wait)
+        else:
+            status = await self._ask(self._batch, size, wait)
         if not self._taken and _TOO_LARGE in status:
             # a message larger than what is asked for would never come: ask for it alone
-            status = await self._ask(1, _LARGEST, 0)
+            status = await self._ask_apart(1, _LARGEST, 0)
         if not self._taken:
             if not status.startswith(_NOTHING_THERE):
                 raise ConnectionLost(f"the broker ended a pull with {status}")
             return []
         taken = self._checked()
-        if self._has_empty:
+        if self._has_empty and not self._is_apart:
             await self._go_on_behind_the_cut()
+        self._batch = min(_APART if self._has_empty else 2 * self._batch, _PULL_MESSAGES)
         return taken
+
+    async def _ask(self, batch: int, size: int, wait: float) -> str:
+        """Have `batch` messages of `size` bytes delivered at most; return the status that ends the deliveries."""
+        self._is_apart, self._due = False, 1
+        return await self._answer(self._request(batch, size, wait), wait)
+
+    async def _ask_apart(self, count: int, size: int, wait: float) -> str:
+        """Have `count` messages of `size` bytes in all delivered at most, each by a pull of its own; return the last status."""
+        if self._asked > _MOST_ASKED:
+            await self._listen_anew()
+        self._is_apart, self._due = True, count
+        return await self._answer(self._request(1, size // count, wait), wait)
 
     def _request(self, batch: int, size: int, wait: float) -> bytes:
         request: dict[str, int | bool] = {"batch": batch, "max_bytes": size, "no_wait": True}
@@ -270,20 +300,23 @@ class _Source:
             request["idle_heartbeat"] = int(_BEAT * _NANOSECONDS)
         return json.dumps(request).encode()
 
-    async def _ask(self, batch: int, size: int, wait: float) -> str:
-        """Have `batch` messages of `size` bytes delivered at most; return the status that ends the deliveries."""
+    async def _answer(self, request: bytes, wait: float) -> str:
         self._pulls += 1
+        self._asked += self._due
         self._taken, self._has_empty = [], False
         self._ended = asyncio.get_running_loop().create_future()
         call = self._connection.api_now(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}")
-        request = self._request(batch, size, wait)
-        await self._connection.publish(call, request, reply=f"{self._inbox}.{self._pulls}")
+        for _ in range(self._due):
+            await self._connection.publish(call, request, reply=f"{self._inbox}.{self._pulls}")
         return await self._connection.guard(self._end_of(self._ended, wait), _LONGEST + wait)
 
     async def _go_on_behind_the_cut(self) -> None:
+        await self._listen_anew()
+        await self._reset()
+
+    async def _listen_anew(self) -> None:
         await self._connection.guard(self._lines.unsubscribe(), _PATIENCE)
         await self._listen()
-        await self._reset()
 
     async def _end_of(self, ended: "asyncio.Future[str]", wait: float) -> str:
         """Return the status that ends a pull, however slow the line is, as long as something comes."""
@@ -320,15 +353,23 @@ class _Source:
             delivery = parse(message.reply)
             if delivery is not None:
                 self._taken.append((delivery, message))
-                if not message.head and not message.data:
-                    self._has_empty = True
-                    self._ended.set_result("")
+                is_empty = not message.head and not message.data
+                self._has_empty |= is_empty
+                if is_empty or self._is_apart:
+                    self._count("")
         elif message.subject == f"{self._inbox}.{self._pulls}":
             headers = message.headers or {}
             if headers.get("Status") == _ALIVE:
                 self._beats += 1
                 return
-            self._ended.set_result(f"{headers.get('Status', '')} {headers.get('Description', '')}")
+            status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
+            if not (self._is_apart and _COMPLETED in status):  # behind the one message of its pull
+                self._count(status)
+
+    def _count(self, status: str) -> None:
+        self._due -= 1
+        if self._ended and not self._due:
+            self._ended.set_result(status)
 
     def _leave(self, message: RawMessage) -> None:
         # a pull that waits is given up; should the broker answer it all the same, the next stay finds the consumer elsewhere

@@ -198,8 +198,8 @@ OPERATIONS = (
     Operation("an empty message", lambda a: a.publish(b""), Outcome.TAKEN),
     Operation("a hundred empty messages", lambda a: a.publish(b"", 100), Outcome.TAKEN),
     Operation(
-        "200 empty messages, each with a line behind it",
-        lambda a: _say(a, (_message(a.subject, b"", {}) + _message(a.subject, b"x\n", {})) * 200),
+        "500 empty messages, each with a line behind it",
+        lambda a: _say(a, (_message(a.subject, b"", {}) + _message(a.subject, b"x\n", {})) * 500),
         Outcome.TAKEN,
     ),
     Operation(
