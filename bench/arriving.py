@@ -10,9 +10,9 @@ from bench.charge import Charge
 from bench.expected import Expected
 from bench.field.logship import Logship
 from bench.fill import Sent, on_the_wire, store
-from bench.processes import Processes, wait_until
-from bench.received import received_in_all
 from bench.trial import Outcome
+from tests.support.processes import Processes, wait_until
+from tests.support.received import received_in_all
 
 __all__ = ["arrive"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from faker import Faker
 
-from bench.lines import access_line
+from tests.support.lines import access_line
 
 __all__ = ["LINE_BYTES", "backlog", "lines_of_length", "write_backlog", "write_lines_of_length"]
 

@@ -16,10 +16,10 @@ from bench.backlog import LINE_BYTES, write_backlog
 from bench.charge import Charge
 from bench.field.system import System
 from bench.options import Field, Question, field_options
-from bench.oracle import judge_host
-from bench.processes import Process, Processes, TookTooLong
 from bench.road import Road
 from bench.trial import Case, Outcome
+from tests.support.oracle import judge_host
+from tests.support.processes import Process, Processes, TookTooLong
 
 __all__ = ["catch_up", "main"]
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from bench.cpu import cpu_seconds, peak_bytes_of
 from bench.machine import touch_memory
-from bench.processes import Process
+from tests.support.processes import Process
 
 __all__ = ["Charge"]
 

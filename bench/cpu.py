@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.processes import Process, wait_until
+from tests.support.processes import Process, wait_until
 
 __all__ = [
     "cpu_seconds",

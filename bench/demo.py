@@ -16,12 +16,12 @@ from pathlib import Path
 
 import click
 
-from bench.oracle import Verdict, judge_host
-from bench.processes import Process, Processes, ProgramDied, TookTooLong, leave, wait_until
-from bench.received import segments_of
-from bench.suite import Suite
 from bench.table import table
-from bench.traffic import Traffic
+from tests.support.oracle import Verdict, judge_host
+from tests.support.processes import Process, Processes, ProgramDied, TookTooLong, leave, wait_until
+from tests.support.received import segments_of
+from tests.support.suite import Suite
+from tests.support.traffic import Traffic
 
 __all__ = ["main"]
 

@@ -14,11 +14,11 @@ from bench.backlog import LINE_BYTES, write_backlog
 from bench.charge import Charge
 from bench.field.system import System
 from bench.options import Field, Question, field_options
-from bench.oracle import judge_host
-from bench.processes import Processes, wait_until
-from bench.received import received_bytes
 from bench.trial import Case, Outcome
 from bench.way import HOME, Way
+from tests.support.oracle import judge_host
+from tests.support.processes import Processes, wait_until
+from tests.support.received import received_bytes
 
 __all__ = ["drain", "main"]
 

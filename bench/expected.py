@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bench.backlog import LINE_BYTES
 from bench.fill import Sent
-from bench.oracle import Verdict, judge
-from bench.received import parts_of, read_received, segments_by_host
+from tests.support.oracle import Verdict, judge
+from tests.support.received import parts_of, read_received, segments_by_host
 
 __all__ = ["Expected"]
 

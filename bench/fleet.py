@@ -21,13 +21,13 @@ from bench.charge import Charge
 from bench.field.system import System
 from bench.fleet_hosts import Plan, host_name, line
 from bench.options import Field, Question, field_options
-from bench.oracle import Verdict, judge
-from bench.processes import Process, Processes, TookTooLong, wait_until
-from bench.received import read_received
-from bench.suite import Suite
 from bench.trial import Case, Outcome
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
+from tests.support.oracle import Verdict, judge
+from tests.support.processes import Process, Processes, TookTooLong, wait_until
+from tests.support.received import read_received
+from tests.support.suite import Suite
 
 __all__ = ["main"]
 

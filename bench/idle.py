@@ -14,10 +14,10 @@ from bench.charge import Charge
 from bench.cpu import quiet_after, resident_bytes
 from bench.field.system import System
 from bench.options import Field, Question, field_options
-from bench.oracle import judge_host
-from bench.processes import Process, Processes, TookTooLong, wait_until
-from bench.received import received_bytes
 from bench.trial import Case, Outcome
+from tests.support.oracle import judge_host
+from tests.support.processes import Process, Processes, TookTooLong, wait_until
+from tests.support.received import received_bytes
 
 __all__ = ["idle", "main"]
 

@@ -15,9 +15,9 @@ from bench.field.system import System
 from bench.fill import BLOCK_LINES, Sent, blocks, fill
 from bench.machine import touch_memory
 from bench.options import Field, Question, field_options
-from bench.processes import Process, Processes, ProgramDied, wait_until
-from bench.suite import Suite
 from bench.trial import Case, Outcome
+from tests.support.processes import Process, Processes, ProgramDied, wait_until
+from tests.support.suite import Suite
 
 __all__ = ["main", "replay"]
 

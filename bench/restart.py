@@ -12,10 +12,10 @@ import click
 
 from bench.field.system import System
 from bench.options import Field, Question, field_options
-from bench.oracle import judge_host
-from bench.processes import Process, Processes, TookTooLong
 from bench.road import LINE_BYTES, Road
 from bench.trial import Case, Outcome
+from tests.support.oracle import judge_host
+from tests.support.processes import Process, Processes, TookTooLong
 
 __all__ = ["main", "restart"]
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.lines import LogLines
-from bench.processes import Process, wait_until
+from tests.support.lines import LogLines
+from tests.support.processes import Process, wait_until
 
 __all__ = ["LINE_BYTES", "Arrival", "Road"]
 

@@ -12,10 +12,10 @@ import click
 from bench.charge import Charge
 from bench.field.system import System
 from bench.options import Field, Question, field_options
-from bench.oracle import judge_host
-from bench.processes import Processes
 from bench.road import LINE_BYTES, Road
 from bench.trial import Case, Outcome
+from tests.support.oracle import judge_host
+from tests.support.processes import Processes
 
 __all__ = ["main", "steady"]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from bench import machine
 from bench.field.catalogue import OURS
 from bench.field.system import Guarantees, System
-from bench.oracle import Verdict
-from bench.processes import ProgramDied, TookTooLong
 from bench.result import Result, Run
 from bench.resulttext import number
+from tests.support.oracle import Verdict
+from tests.support.processes import ProgramDied, TookTooLong
 
 __all__ = ["Case", "Outcome", "tried", "turns"]
 

@@ -20,9 +20,9 @@ from bench.field.fluent_bit import FLUENT_BIT_COMPRESSED, FLUENT_BIT_FAST
 from bench.field.pair import Pair
 from bench.field.system import System
 from bench.options import Field, Question, field_options
-from bench.processes import Processes, ProgramDied
 from bench.trial import Case
 from bench.way import Line
+from tests.support.processes import Processes, ProgramDied
 
 __all__ = ["main"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from bench.processes import Processes, wait_until
+from tests.support.processes import Processes, wait_until
 
 __all__ = ["HOME", "Line", "Way"]
 

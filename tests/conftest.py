@@ -24,12 +24,12 @@ from typing import NamedTuple
 import pytest
 from hypothesis import HealthCheck, settings
 
-import bench.ports
-from bench.processes import Process, Processes, wait_until
+import tests.support.ports
 from broker.client.bucket import write
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAMS_KEY
+from tests.support.processes import Process, Processes, wait_until
 
 # how long a case takes, and how long it takes to draw one, is the machine's affair
 settings.register_profile(
@@ -93,7 +93,7 @@ class Server(NamedTuple):
 
 
 def start_server(processes: Processes, folder: Path, accounts: int = 0) -> Server:
-    port = bench.ports.free_port()
+    port = tests.support.ports.free_port()
     names = "\n".join(
         f'  T{n} {{ jetstream: enabled, users: [ {{ user: "t{n}", password: "t{n}" }} ] }}'
         for n in range(accounts)
@@ -167,7 +167,7 @@ def _log_level_as_before() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def free_port() -> Callable[[], int]:
-    return bench.ports.free_port
+    return tests.support.ports.free_port
 
 
 @pytest.fixture(scope="session")

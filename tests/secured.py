@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import bench.ports
-from bench.processes import Process, Processes, wait_until
+import tests.support.ports
 from broker.auth.accounts import accounts_of
 from broker.auth.store import Credential, CredentialKind
 from broker.client.access import Access
@@ -18,6 +17,7 @@ from broker.server.conf import render_accounts
 from broker.server.requests import ConsumerRequests
 from broker.topology import Topology
 from tests.conftest import apply_topology
+from tests.support.processes import Process, Processes, wait_until
 
 OWN = "logbroker"
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -73,7 +73,7 @@ def start_secured(
     processes: Processes, folder: Path, *credentials: Credential, streams: int = 1
 ) -> Secured:
     """Start a server for these, with two partitions applied, each in a stream of its own where there are several."""
-    port, path = bench.ports.free_port(), folder / "secured.conf"
+    port, path = tests.support.ports.free_port(), folder / "secured.conf"
     write_conf(path, port, *credentials, streams=streams)
     binary = Path(sys.executable).with_name("nats-server")
     server = Secured(port, processes.start(f"secured-{port}", [binary, "-c", path]), path)

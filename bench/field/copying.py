@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.field.system import LOOPBACK, Guarantees
-from bench.processes import Process, Processes
+from tests.support.processes import Process, Processes
 
 __all__ = ["Copying"]
 

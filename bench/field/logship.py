@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bench.cpu import quiet_after
 from bench.field.system import LOOPBACK, Guarantees
-from bench.processes import Process, Processes, wait_until
-from bench.suite import Suite
+from tests.support.processes import Process, Processes, wait_until
+from tests.support.suite import Suite
 
 __all__ = ["Logship", "StagedLogship"]
 

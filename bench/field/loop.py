@@ -10,13 +10,13 @@ from pathlib import Path
 
 from bench.field.bare import READY
 from bench.field.system import LOOPBACK, Guarantees
-from bench.ports import free_port
-from bench.processes import Process, Processes, wait_until
 from broker.client.connection import Connection
 from broker.provision.apply import apply
 from broker.topology import Topology
 from broker.wire.streams import MAX_PAYLOAD
 from broker.wire.subjects import Subject
+from tests.support.ports import free_port
+from tests.support.processes import Process, Processes, wait_until
 
 __all__ = ["Loop"]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from bench.field.peer import Client, Installed, Peer, Server
 from bench.field.system import LOOPBACK, Guarantees
-from bench.ports import free_port
-from bench.processes import Process, Processes, wait_until
 from broker.app.address import Address
+from tests.support.ports import free_port
+from tests.support.processes import Process, Processes, wait_until
 
 __all__ = ["Pair"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from bench.processes import Process, Processes
+from tests.support.processes import Process, Processes
 
 __all__ = ["LOOPBACK", "Guarantees", "Staged", "System"]
 

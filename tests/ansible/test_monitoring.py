@@ -16,10 +16,10 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-import bench.ports
-from bench.processes import Process, Processes, wait_until
+import tests.support.ports
 from tests.ansible.promql import Sample, World, evaluate, matches, selectors
 from tests.docs.commands import untrue_commands
+from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = [pytest.mark.nats, pytest.mark.spark]
 
@@ -71,7 +71,11 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
 
 
 def watched(processes: Processes, folder: Path) -> Scraped:
-    url, store, log = f"nats://127.0.0.1:{bench.ports.free_port()}", folder / "store", folder / "a"
+    url, store, log = (
+        f"nats://127.0.0.1:{tests.support.ports.free_port()}",
+        folder / "store",
+        folder / "a",
+    )
     run("broker", "tls", "init", "--store-dir", store)
     there = ("--server", url, "--tls-ca", store / "tls/authority.pem")
     broker = start(

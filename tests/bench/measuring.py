@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.processes import Process, Processes
 from bench.result import Record, read
+from tests.support.processes import Process, Processes
 
 __all__ = ["Measured", "measuring"]
 

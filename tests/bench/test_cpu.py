@@ -9,7 +9,7 @@ from bench.cpu import (
     process_seconds,
     resident_bytes,
 )
-from bench.processes import Processes, wait_until
+from tests.support.processes import Processes, wait_until
 
 _BUSY = "import time\nwhile time.process_time() < 0.5: pass\n"
 _PARENT = f"""

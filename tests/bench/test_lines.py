@@ -4,8 +4,8 @@ import pytest
 import zstandard
 
 from bench.backlog import LINE_BYTES, backlog, lines_of_length, write_backlog
-from bench.lines import LogLines
 from bench.table import table
+from tests.support.lines import LogLines
 
 
 def test_no_line_is_like_another_and_each_begins_with_its_tag() -> None:

@@ -8,7 +8,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.oracle import Verdict, judge, judge_host
+from tests.support.oracle import Verdict, judge, judge_host
 
 Damage = Callable[[list[bytes], int], None]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Process, Processes, ProgramDied, TookTooLong, wait_until
+from tests.support.processes import Process, Processes, ProgramDied, TookTooLong, wait_until
 
 _PARENT = """
 import os, subprocess, sys, time
@@ -54,7 +54,7 @@ def test_clean_up_happens_when_the_body_raises(tmp_path: Path) -> None:
 _STRUCK = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from bench.processes import Processes
+from tests.support.processes import Processes
 
 def end(number, frame):
     raise SystemExit(128 + number)
@@ -76,7 +76,7 @@ with Processes(Path(sys.argv[2])) as processes:
 _TOLD = """
 import signal, sys, time
 from pathlib import Path
-from bench.processes import Processes
+from tests.support.processes import Processes
 
 with Processes(Path(sys.argv[1])) as processes:
     with Processes(Path(sys.argv[1])):
@@ -101,7 +101,7 @@ def test_clean_up_happens_when_a_signal_comes_that_nobody_else_handles(
 
 _TIDYING = """
 import signal, time
-from bench.processes import leave
+from tests.support.processes import leave
 
 class Tidied:
     def __del__(self):

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.stored import judge_stored
 from broker.client.connection import Connection
 from broker.wire.subjects import Subject
+from tests.support.stored import judge_stored
 
 LINES = [b"%04d a line\n" % number for number in range(100)]
 WRITTEN = b"".join(LINES)

@@ -11,9 +11,9 @@ from bench.field.copying import Copying
 from bench.field.pair import Pair
 from bench.field.peer import Peer
 from bench.field.system import Guarantees, System
-from bench.oracle import Verdict
-from bench.processes import Process, Processes, ProgramDied, TookTooLong
 from bench.trial import Case, Outcome, tried, turns
+from tests.support.oracle import Verdict
+from tests.support.processes import Process, Processes, ProgramDied, TookTooLong
 
 KEPT = Guarantees(acked=True, fsynced=True, ordered=True, survives_kill=True)
 ANY_ORDER = Guarantees(acked=True, fsynced=True, ordered=False, survives_kill=True)

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bench.ports import free_port
-from bench.processes import Process, Processes, wait_until
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
@@ -19,6 +17,8 @@ from broker.server.process import find
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from broker.wire.subjects import consumer_name
+from tests.support.ports import free_port
+from tests.support.processes import Process, Processes, wait_until
 
 Answer = TypeVar("Answer")
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes, wait_until
 from broker.client.access import Access
 from broker.client.connection import Connection
 from broker.server.state_file import read_state
 from broker.server.store import is_locked
 from tests.broker.cluster import Brokers
 from tests.broker.conftest import StartBroker, call_logbroker
+from tests.support.processes import Processes, wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bench.processes import wait_until
 from broker.app.exits import OperatorError
 from broker.cli import group
 from broker.client.access import Access
@@ -23,6 +22,7 @@ from broker.client.config import current_partitions
 from broker.client.connection import BrokerAway, Connection, Rejected
 from broker.wire.subjects import inbox_of
 from tests.broker.conftest import Broker, call_logbroker
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 

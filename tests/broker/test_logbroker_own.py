@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bench.processes import wait_until
 from broker.client.connection import Connection
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from bench.processes import Processes, wait_until
 from broker.client import bucket
 from broker.client.config import current_partitions, existing_partitions
 from broker.client.connection import Connection
@@ -23,6 +22,7 @@ from broker.topology import Topology
 from broker.wire.message import Origin, Section, decode_origin
 from broker.wire.streams import STREAM
 from broker.wire.subjects import Subject
+from tests.support.processes import Processes, wait_until
 
 pytestmark = pytest.mark.nats
 

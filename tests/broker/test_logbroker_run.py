@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bench.processes import wait_until
 from broker.client import bucket
 from broker.client.connection import Connection, Rejected
 from broker.inspect.ask import node_reports
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bench.processes import wait_until
 from tests.broker.conftest import LOGBROKER
 from tests.broker.test_logbroker_run import ask
 from tests.manager import Manager
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bench.processes import wait_until
 from broker.auth.certificates import Pki
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
 from broker.wire.streams import STREAM
 from tests.broker.conftest import StartBroker, call_logbroker
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 

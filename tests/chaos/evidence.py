@@ -17,11 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from bench.processes import TookTooLong
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from tests.chaos.world import World
+from tests.support.processes import TookTooLong
 
 __all__ = ["dump_destroyed", "dump_streams", "keep_disks", "look_around"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import zstandard
 
-from bench.received import read_segment, segments_of
+from tests.support.received import read_segment, segments_of
 
 if TYPE_CHECKING:
     from tests.chaos.world import Host, World

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import zstandard
 
-from bench.oracle import Verdict, judge
-from bench.received import read_received
 from broker.wire.subjects import partition_of
 from receiver.storage.store import Store, path_of
 from receiver.storage.tables import GAP_REPORTS
 from tests.chaos.losses import Audit, Key, audit, lines_of
+from tests.support.oracle import Verdict, judge
+from tests.support.received import read_received
 
 if TYPE_CHECKING:
     from tests.chaos.world import Host, World

@@ -12,13 +12,13 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from bench.processes import Process
 from broker.client.connection import Connection
 from broker.wire.streams import STREAM
 from broker.wire.subjects import consumer_name
 from tests.chaos.program import Program
 from tests.chaos.world import World
 from tests.descriptors import held_by
+from tests.support.processes import Process
 
 __all__ = ["Leaks", "Life", "Seen", "Vitals", "grown", "is_lost", "left_over", "lives", "outbursts"]
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.processes import Process, TookTooLong
+from tests.support.processes import Process, TookTooLong
 
 __all__ = ["Ending", "Program", "Supervisor"]
 

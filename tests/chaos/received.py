@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from bench.received import read_segment, segments_by_host
+from tests.support.received import read_segment, segments_by_host
 
 __all__ = ["Received"]
 

@@ -10,7 +10,6 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from bench.processes import Processes
 from tests.chaos import evidence
 from tests.chaos.faults.catalogue import CATALOGUE
 from tests.chaos.faults.fault import CannotStrike
@@ -22,6 +21,7 @@ from tests.chaos.program import Supervisor
 from tests.chaos.runlog import Result, RunLog, Struck
 from tests.chaos.schedule import Kind, Stroke
 from tests.chaos.world import World
+from tests.support.processes import Processes
 
 __all__ = ["run", "strike"]
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.oracle import Verdict
 from tests.chaos.order import Shape
 from tests.chaos.schedule import Fault
+from tests.support.oracle import Verdict
 
 __all__ = ["Progress", "Result", "RunLog", "Struck", "summary"]
 

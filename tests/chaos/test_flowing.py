@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes
 from tests.chaos.flowing import Awaited
 from tests.chaos.losses import Destroyed
 from tests.chaos.order import Shape
 from tests.chaos.program import Supervisor
 from tests.chaos.world import Host, World
+from tests.support.processes import Processes
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes
 from receiver.consume.assignment import Done
 from receiver.consume.judging import Finding, Kind
 from receiver.meter import Meter
@@ -14,6 +13,7 @@ from tests.chaos.judging import judged, repeats
 from tests.chaos.order import Shape
 from tests.chaos.program import Supervisor
 from tests.chaos.world import Host, World
+from tests.support.processes import Processes
 
 HOSTS = ("web01", "db.example.net")
 

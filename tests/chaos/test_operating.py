@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from bench.processes import Process, wait_until
 from tests.chaos.operating import HarmedStore, Operator, advice
 from tests.chaos.program import Ending, Program
+from tests.support.processes import Process, wait_until
 
 if TYPE_CHECKING:
     from tests.chaos.world import World

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bench.processes import Processes
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.client import bucket
 from broker.client.access import Access
@@ -43,6 +42,7 @@ from tests.chaos.tools import machine_features
 from tests.chaos.writers import applications, plain_applications
 from tests.chaos.writing import Writing
 from tests.receiver.cluster import Cluster as SparkCluster
+from tests.support.processes import Processes
 
 __all__ = ["Broker", "Host", "World"]
 

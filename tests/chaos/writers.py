@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from bench.lines import LogLines
+from tests.support.lines import LogLines
 
 __all__ = [
     "Application",

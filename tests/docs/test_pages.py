@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-import bench.ports
-from bench.processes import Processes
+import tests.support.ports
 from broker.app.configuration import name_of
 from shipper.settings import ShipperSettings
 from tests.docs.commands import blocks, commands, untrue_commands
 from tests.docs.option_tables import PAGES, renewed
+from tests.support.processes import Processes
 
 ROOT = Path(__file__).parents[2]
 TEXTS = {
@@ -150,12 +150,12 @@ def waiting(block: str) -> str:
 
 def elsewhere() -> dict[str, str]:
     """Return an environment that moves the addresses of a page's commands to free ports."""
-    port = bench.ports.free_port()
+    port = tests.support.ports.free_port()
     url = f"nats://127.0.0.1:{port}"
     return {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "LOGBROKER_LISTEN": f"127.0.0.1:{port}",
-        "LOGBROKER_HTTP": f"127.0.0.1:{bench.ports.free_port()}",
+        "LOGBROKER_HTTP": f"127.0.0.1:{tests.support.ports.free_port()}",
         "LOGBROKER_SERVER": url,
         "LOGSHIPPER_SERVER": url,
         "LOGRECEIVER_SERVER": url,

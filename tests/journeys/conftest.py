@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes
-from bench.stage import Stage
-from bench.suite import Suite
+from tests.support.processes import Processes
+from tests.support.stage import Stage
+from tests.support.suite import Suite
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from bench.processes import Process, Processes, wait_until
 from broker.cli import group
+from tests.support.processes import Process, Processes, wait_until
 
 ROOT = Path(__file__).parents[2]
 

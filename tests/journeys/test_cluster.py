@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.oracle import Verdict, judge
-from bench.processes import Process, Processes, wait_until
-from bench.received import read_received
-from bench.traffic import Traffic
 from tests.broker.cluster import Brokers
+from tests.support.oracle import Verdict, judge
+from tests.support.processes import Process, Processes, wait_until
+from tests.support.received import read_received
+from tests.support.traffic import Traffic
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.timeout(720)]
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.processes import Processes, wait_until
 from tests.journeys.site import Site
+from tests.support.processes import Processes, wait_until
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(360)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes, wait_until
+from tests.support.processes import Processes, wait_until
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(540)]
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import wait_until
-from bench.stage import Stage
+from tests.support.processes import wait_until
+from tests.support.stage import Stage
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(360)]
 

@@ -2,12 +2,12 @@ import time
 
 import pytest
 
-from bench.oracle import judge_host
-from bench.processes import wait_until
-from bench.received import hosts_in
-from bench.stage import Stage
-from bench.traffic import Traffic
 from broker.wire.subjects import partition_of
+from tests.support.oracle import judge_host
+from tests.support.processes import wait_until
+from tests.support.received import hosts_in
+from tests.support.stage import Stage
+from tests.support.traffic import Traffic
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(360)]
 

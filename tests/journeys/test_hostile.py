@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.oracle import judge
-from bench.processes import Process, Processes, wait_until
 from broker.auth.permissions import API
 from broker.client.nkey import seed_of
 from broker.wire.subjects import inbox_of, partition_of
 from tests.journeys.hostile import BAD, OPERATIONS, Attack, Operation, Outcome
 from tests.journeys.site import Site
 from tests.raw import Heard, Raw
+from tests.support.oracle import judge
+from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(600)]
 

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.oracle import judge
-from bench.processes import Process, Processes, TookTooLong, wait_until
-from bench.received import read_received
-from bench.stage import Stage
-from bench.suite import Suite
-from bench.traffic import Traffic
+from tests.support.oracle import judge
+from tests.support.processes import Process, Processes, TookTooLong, wait_until
+from tests.support.received import read_received
+from tests.support.stage import Stage
+from tests.support.suite import Suite
+from tests.support.traffic import Traffic
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(720)]
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.oracle import judge
-from bench.processes import Processes, wait_until
-from bench.received import read_received
-from bench.suite import Suite
-from bench.traffic import Traffic
 from broker.client.connection import Connection
 from broker.wire.subjects import Subject, partition_of
 from tests.receiver.partition import ask
+from tests.support.oracle import judge
+from tests.support.processes import Processes, wait_until
+from tests.support.received import read_received
+from tests.support.suite import Suite
+from tests.support.traffic import Traffic
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(420)]
 

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from bench.processes import wait_until
-from bench.stage import Stage
-from bench.traffic import Traffic
+from tests.support.processes import wait_until
+from tests.support.stage import Stage
+from tests.support.traffic import Traffic
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(360)]
 

@@ -14,11 +14,6 @@ from pathlib import Path
 import pytest
 
 import shipper.faults
-from bench.oracle import Verdict, judge
-from bench.processes import Processes
-from bench.received import read_received
-from bench.suite import Suite
-from bench.traffic import Traffic
 from broker.app.faults import VARIABLE
 from broker.client.connection import Connection
 from receiver.faults import IN_BATCH, IN_DRIVER, IN_TURN, IN_UNDO
@@ -26,6 +21,11 @@ from receiver.storage.tables import GAP_REPORTS
 from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
 from tests.receiver.partition import ask, ours
+from tests.support.oracle import Verdict, judge
+from tests.support.processes import Processes
+from tests.support.received import read_received
+from tests.support.suite import Suite
+from tests.support.traffic import Traffic
 
 pytestmark = [
     pytest.mark.journey,

@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from bench.oracle import judge_host
-from bench.processes import Process, Processes, wait_until
-from bench.suite import Suite
 from broker.client.connection import Connection
 from broker.report import SUBJECT
 from broker.wire.streams import STREAM
@@ -17,6 +14,9 @@ from broker.wire.subjects import partition_of
 from receiver.consume.assignment import Done
 from receiver.storage.tables import GAP_REPORTS
 from tests.receiver.partition import Partition, ask
+from tests.support.oracle import judge_host
+from tests.support.processes import Process, Processes, wait_until
+from tests.support.suite import Suite
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.timeout(360)]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from bench.ports import free_port
-from bench.processes import Process, Processes, wait_until
-from bench.stored import judge_stored
-from bench.suite import Suite
 from broker.client import bucket
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
 from broker.wire.streams import POSITIONS_BUCKET, STREAM
+from tests.support.ports import free_port
+from tests.support.processes import Process, Processes, wait_until
+from tests.support.stored import judge_stored
+from tests.support.suite import Suite
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats]
 

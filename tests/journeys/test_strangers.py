@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import wait_until
-from bench.received import read_received
-from bench.stage import Stage
 from broker.client.connection import ConnectionLost
 from broker.wire.subjects import Subject
+from tests.support.processes import wait_until
+from tests.support.received import read_received
+from tests.support.stage import Stage
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(360)]
 

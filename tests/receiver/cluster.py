@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pyspark
 
-import bench.ports
-from bench.processes import Process, Processes, wait_until
+import tests.support.ports
 from receiver.spark.java import find_java, home_for_launcher
 from receiver.spark.jvm import java_options
+from tests.support.processes import Process, Processes, wait_until
 
 __all__ = ["Cluster", "can_be_blind"]
 
@@ -46,7 +46,7 @@ class Cluster:
         self._environment = environment or {}
         self._folder = folder
         self._java = find_java(os.environ)
-        self._port, self._page = bench.ports.free_port(), bench.ports.free_port()
+        self._port, self._page = tests.support.ports.free_port(), tests.support.ports.free_port()
         self.url = f"spark://{host}:{self._port}"
         self.python = _bare_python(folder)
         ports = ("--port", str(self._port), "--webui-port", str(self._page))

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 
-from bench.received import read_segment
 from receiver.storage import rotation
 from receiver.storage.tables import GAP_REPORTS
+from tests.support.received import read_segment
 
 __all__ = ["Folder", "Model", "Sent"]
 

@@ -4,7 +4,6 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.processes import Process, Processes, wait_until
 from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
@@ -12,6 +11,7 @@ from broker.wire.streams import OFFSETS_BUCKET
 from broker.wire.subjects import partition_of
 from tests.conftest import Server
 from tests.receiver.partition import ask, ours
+from tests.support.processes import Process, Processes, wait_until
 
 __all__ = ["Scene"]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes, wait_until
 from broker.client.access import Access
 from broker.client.connection import Connection
+from tests.support.processes import Processes, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats, pytest.mark.timeout(900)]
 

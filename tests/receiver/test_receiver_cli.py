@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes, wait_until
 from broker.app.exits import Exit
 from tests.receiver.partition import Partition
+from tests.support.processes import Processes, wait_until
 
 PROGRAM = str(Path(sys.executable).with_name("logreceiver"))
 

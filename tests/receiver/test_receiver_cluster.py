@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Process, Processes
 from broker.app.exits import Exit
 from broker.topology import Topology
 from tests.conftest import Server, apply_topology
 from tests.receiver.cluster import Cluster, can_be_blind
 from tests.receiver.scene import Scene
+from tests.support.processes import Process, Processes
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats, pytest.mark.timeout(1440)]
 

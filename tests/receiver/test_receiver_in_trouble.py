@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Process, Processes, wait_until
 from broker.app.exits import Exit
 from broker.app.faults import VARIABLE
 from broker.topology import Topology
 from tests.conftest import Server, apply_topology
 from tests.receiver.test_receiver_program import Scene, is_calm
+from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
 

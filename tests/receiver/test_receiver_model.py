@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.processes import Processes
 from broker.app.faults import VARIABLE
 from broker.client.connection import Connection
 from broker.topology import Topology
@@ -31,6 +30,7 @@ from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.senders import HOSTS, Broker
 from tests.receiver.tended import Tended
 from tests.shipper.programs import Step, as_many_as, programs
+from tests.support.processes import Processes
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(36000)]
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Process, Processes, wait_until
 from broker.app.exits import Exit
 from broker.client import bucket
 from broker.client.connection import Connection
@@ -28,6 +27,7 @@ from tests.conftest import Server, apply_topology
 from tests.manager import Manager
 from tests.receiver.partition import ask
 from tests.receiver.scene import Scene
+from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes
 from broker.app.exits import FencedError
 from broker.client.bucket import read
 from broker.client.connection import Connection
@@ -19,6 +18,7 @@ from tests import secured
 from tests.receiver.driver.test_follower import Loop
 from tests.receiver.partition import Partition, blocked
 from tests.receiver.test_task_moves import HOST, lines, move, shipped
+from tests.support.processes import Processes
 
 pytestmark = pytest.mark.nats
 

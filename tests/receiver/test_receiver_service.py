@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Process, Processes, wait_until
 from tests.manager import Manager
 from tests.receiver.partition import ask
+from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import wait_until
 from receiver.consume.assignment import Cause, Done, Ending, Stay, Superseded
 from receiver.storage.disk import exclusive_lock
 from receiver.storage.retention import Order, Retention
 from tests.receiver.partition import Partition, blocked, ours
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import wait_until
 from receiver.consume import task
 from receiver.consume.assignment import Cause, Done, Stay
 from receiver.consume.marked_folders import marked_folder
@@ -20,6 +19,7 @@ from receiver.faults import IN_BATCH
 from receiver.storage.disk import can_sync_all
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.partition import Partition, blocked, ours
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import wait_until
 from receiver.consume.assignment import Cause, Done, Report, Stay, Turn
 from receiver.storage.output import Output
 from tests.receiver.partition import Partition, blocked
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from bench.oracle import Verdict
-from bench.processes import Processes, TookTooLong, wait_until
+from tests.support.oracle import Verdict
+from tests.support.processes import Processes, TookTooLong, wait_until
 from tests.systemd.machine import Machine, bare, reason_not_to_boot
 
 __all__ = [

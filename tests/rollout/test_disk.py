@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from bench.oracle import Verdict, judge_host
-from bench.processes import wait_until
-from bench.traffic import Traffic
 from tests.rollout.field import LOGS, MARKS, WHEELHOUSE, Field, laid_out, played, received
+from tests.support.oracle import Verdict, judge_host
+from tests.support.processes import wait_until
+from tests.support.traffic import Traffic
 from tests.systemd.machine import Machine
 
 pytestmark = MARKS

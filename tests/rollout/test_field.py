@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import TookTooLong, wait_until
 from tests.rollout.field import REASON, ROOT
+from tests.support.processes import TookTooLong, wait_until
 
 pytestmark = [
     pytest.mark.booted,

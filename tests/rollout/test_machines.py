@@ -6,11 +6,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from bench.oracle import Verdict, judge
-from bench.processes import wait_until
-from bench.received import read_received
-from bench.traffic import Traffic
 from tests.rollout.field import LOGS, MARKS, WHEELHOUSE, Field, laid_out, played, received
+from tests.support.oracle import Verdict, judge
+from tests.support.processes import wait_until
+from tests.support.received import read_received
+from tests.support.traffic import Traffic
 from tests.systemd.machine import Machine
 
 pytestmark = MARKS

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.oracle import Verdict, judge_host
-from bench.traffic import Traffic
 from tests.rollout.field import LOGS, MARKS, ROOT, WHEELHOUSE, Field, laid_out, played, received
+from tests.support.oracle import Verdict, judge_host
+from tests.support.traffic import Traffic
 from tests.systemd.machine import Machine
 
 pytestmark = MARKS

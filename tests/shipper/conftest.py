@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Process, Processes
 from broker.client.bucket import write
 from broker.client.connection import Connection
 from broker.topology import Topology
@@ -28,6 +27,7 @@ from shipper.tail.reader import Block
 from tests.shipper.children import NOBODY
 from tests.shipper.logs import ROOT, Ship
 from tests.shipper.shipped import blocks_of
+from tests.support.processes import Process, Processes
 
 HOST = "web01"
 IDENTITY = Identity(7, 4, "ab", 0, "")

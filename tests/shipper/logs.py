@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.processes import Process, wait_until
+from tests.support.processes import Process, wait_until
 
 __all__ = ["ROOT", "ReadBack", "Ship", "append", "lines", "rotate", "says"]
 

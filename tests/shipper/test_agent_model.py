@@ -20,7 +20,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.processes import Processes
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection, ConnectionLost, Message
 from broker.topology import Topology
@@ -37,6 +36,7 @@ from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model
 from tests.shipper.programs import STEP, Step, as_many_as, programs
 from tests.shipper.saved import Saved
 from tests.shipper.shipped import blocks_of
+from tests.support.processes import Processes
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(3600)]
 

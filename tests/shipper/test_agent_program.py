@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bench.oracle import judge
-from bench.processes import Process, wait_until
 from tests.shipper.logs import Ship, append, lines, rotate
 from tests.shipper.saved import Saved
+from tests.support.oracle import judge
+from tests.support.processes import Process, wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from bench.processes import Process, wait_until
 from broker.topology import Topology
 from tests.conftest import apply_topology
 from tests.descriptors import held_by
 from tests.shipper.logs import Ship
+from tests.support.processes import Process, wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from bench.processes import wait_until
 from broker.client.connection import Connection
 from broker.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
 from shipper.publish.stored import AgentId
 from tests.shipper.logs import ReadBack, Ship
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes
 from tests import secured
 from tests.shipper.logs import ROOT, Ship, append
+from tests.support.processes import Processes
 
 pytestmark = pytest.mark.nats
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from bench.processes import Processes, wait_until
 from receiver.consume.judging import judge
 from tests.shipper.logs import ROOT, append, lines
 from tests.shipper.saved import Saved
+from tests.support.processes import Processes, wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.oracle import judge
-from bench.processes import Process
 from broker.client.connection import Connection
 from broker.wire.message import decode_payload
 from broker.wire.subjects import Subject
 from tests.shipper.logs import Ship
 from tests.shipper.saved import Saved
+from tests.support.oracle import judge
+from tests.support.processes import Process
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(1800)]
 

@@ -11,11 +11,11 @@ import pytest
 
 from bench.backlog import LINE_BYTES, write_backlog
 from bench.cpu import peak_bytes_of
-from bench.processes import Process, Processes, wait_until
-from bench.suite import Suite
 from broker.wire.positions import Positions
 from tests.shipper.host import Host
 from tests.shipper.shipped import origins
+from tests.support.processes import Process, Processes, wait_until
+from tests.support.suite import Suite
 
 MIB = 1024 * 1024
 BOUND = 64 * MIB

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from bench.processes import Process, Processes, wait_until
-from bench.traffic import Traffic
 from broker.client.connection import Connection
 from tests import secured
 from tests.conftest import Server
 from tests.shipper.logs import ROOT, ReadBack, Ship
+from tests.support.processes import Process, Processes, wait_until
+from tests.support.traffic import Traffic
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
 

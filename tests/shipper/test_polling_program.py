@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Process, wait_until
 from tests.descriptors import held_by
 from tests.shipper.logs import Ship, append
+from tests.support.processes import Process, wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from bench.processes import Process, Processes, wait_until
 from broker.client.connection import Connection
 from receiver.consume.judging import judge
 from tests.shipper.conftest import read_stream
 from tests.shipper.logs import ROOT, Ship, append, lines, rotate, says
 from tests.shipper.saved import Saved
+from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = pytest.mark.nats
 

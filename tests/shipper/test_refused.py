@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Process, Processes, wait_until
 from tests.shipper.logs import Ship, says
+from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.oracle import judge
-from bench.processes import Process, Processes, wait_until
 from tests.shipper.logs import ROOT, append
+from tests.support.oracle import judge
+from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = pytest.mark.nats
 

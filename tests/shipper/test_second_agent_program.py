@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Process, wait_until
 from tests.shipper.children import run_child
 from tests.shipper.logs import ReadBack, Ship, append
+from tests.support.processes import Process, wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Process, Processes, wait_until
 from tests.manager import Manager
+from tests.support.processes import Process, Processes, wait_until
 
 ROOT = Path(__file__).parents[2]
 

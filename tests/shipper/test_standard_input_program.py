@@ -16,8 +16,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from bench.processes import wait_until
 from tests.shipper.logs import ReadBack, Ship
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 

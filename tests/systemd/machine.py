@@ -21,8 +21,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Process, Processes, wait_until
 from broker.server.process import find
+from tests.support.processes import Process, Processes, wait_until
 
 __all__ = ["Machine", "bare", "booted", "reason_not_to_boot"]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.oracle import judge_host
-from bench.processes import wait_until
-from bench.received import read_received
-from bench.traffic import Traffic
+from tests.support.oracle import judge_host
+from tests.support.processes import wait_until
+from tests.support.received import read_received
+from tests.support.traffic import Traffic
 from tests.systemd.machine import Machine, booted, reason_not_to_boot
 
 pytestmark = [

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.processes import Processes
 from broker.wire.streams import positions_key
 from tests import secured
 from tests.broker.auth.forbidden import HOSTS, IDENTITIES
 from tests.raw import Raw
 from tests.secured import OWN, Secured
+from tests.support.processes import Processes
 
 
 @pytest.fixture(scope="session")

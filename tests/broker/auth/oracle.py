@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from bench.processes import wait_until
 from broker.server.serverlog import Level, read_line
 from tests.raw import Raw
 from tests.secured import Secured
+from tests.support.processes import wait_until
 
 __all__ = ["OWN_LINE", "everything", "is_reported", "of_others"]
 

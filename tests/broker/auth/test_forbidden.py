@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes, wait_until
 from broker.auth.permissions import API
 from broker.wire.pause import PAUSE_SUBJECT
 from tests import secured
@@ -14,6 +13,7 @@ from tests.broker.auth.forbidden import IDENTITIES, PUBLISHED, SUBSCRIBED
 from tests.broker.auth.oracle import everything, is_reported
 from tests.raw import Raw
 from tests.secured import OWN, Secured
+from tests.support.processes import Processes, wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from bench.processes import wait_until
 from broker.auth.permissions import API
 from broker.wire.subjects import inbox_of
 from tests.broker.auth.forbidden import LIKE_A_HASH
 from tests.broker.auth.oracle import OWN_LINE, everything, is_reported, of_others
 from tests.raw import Heard, Raw
 from tests.secured import Secured
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from bench.processes import wait_until
 from broker.app.exits import OperatorError
 from broker.auth.permissions import API
 from broker.client.connection import Connection
@@ -15,6 +14,7 @@ from tests.broker.auth.oracle import everything
 from tests.broker.auth.test_injections import TARGETS
 from tests.raw import Heard, Raw
 from tests.secured import Secured
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 

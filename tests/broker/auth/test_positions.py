@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from bench.processes import wait_until
 from broker.auth.permissions import API
 from broker.client import bucket
 from broker.client.connection import Connection
@@ -17,6 +16,7 @@ from tests.broker.auth.oracle import everything
 from tests.broker.auth.test_injections import TARGETS
 from tests.raw import Raw
 from tests.secured import Secured
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 

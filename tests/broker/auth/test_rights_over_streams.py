@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes
 from broker.client.bucket import read, write
 from broker.client.config import require_layout
 from broker.client.connection import Connection, Denied
@@ -13,6 +12,7 @@ from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, StreamLayout
 from receiver.consume.wake import Wake
 from tests import secured
 from tests.shipper.publish.agents import PublishingAgent
+from tests.support.processes import Processes
 
 pytestmark = pytest.mark.nats
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from nacl.signing import SigningKey
 
-from bench.processes import Processes, wait_until
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
 from broker.client.nkey import user_key
+from tests.support.processes import Processes, wait_until
 
 pytestmark = pytest.mark.nats
 

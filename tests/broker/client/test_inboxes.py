@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.processes import Processes
 from broker.client.access import Access
 from broker.client.connection import Connection, Denied
 from tests import secured
+from tests.support.processes import Processes
 
 pytestmark = pytest.mark.nats
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from bench.processes import Processes
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
 from broker.inspect.events import Event, is_noise, listen, read_event
 from tests.broker.conftest import LOGBROKER
 from tests.secured import Secured, admin, start_secured
+from tests.support.processes import Processes
 
 pytestmark = pytest.mark.nats
 

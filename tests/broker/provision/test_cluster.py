@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.provision.apply import consumers_of
 from broker.provision.cluster import join
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from tests.broker.cluster import Cluster, insist
+from tests.support.processes import Processes
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(540)]
 

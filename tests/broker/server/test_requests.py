@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import wait_until
 from broker.client.connection import Connection, Message, Rejected
 from broker.server.requests import Listening, pulled_only, refuse_pushes
 from tests.conftest import Server
+from tests.support.processes import wait_until
 
 PULLED = {"name": "shipper-web01", "filter_subject": "logs.*.web01", "ack_policy": "none"}
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes, wait_until
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError
 from broker.auth.certificates import Pki, ends_of
@@ -17,6 +16,7 @@ from broker.client.connection import BrokerAway, Connection
 from broker.server.conf import ServerConf, render
 from broker.server.tls import Security, renew_certificates, security_of
 from broker.settings import BrokerSettings
+from tests.support.processes import Processes, wait_until
 
 NOW = datetime.now(UTC)  # noqa: TID251 - what OpenSSL goes by
 

@@ -12,11 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.oracle import judge
-from bench.received import read_received
 from tests.chaos.commands import insist
 from tests.chaos.faults.fault import Act, CannotStrike, Chance, End, Family, one_that_runs
 from tests.chaos.program import Program
+from tests.support.oracle import judge
+from tests.support.received import read_received
 
 if TYPE_CHECKING:
     from tests.chaos.world import World

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes
 from broker.client.connection import Connection
 from broker.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM
 from broker.wire.subjects import Subject, inbox_of
@@ -20,6 +19,7 @@ from shipper.publish.messages import HostMessages
 from shipper.publish.stored import HostMessage
 from tests import secured
 from tests.receiver.partition import Partition
+from tests.support.processes import Processes
 
 pytestmark = pytest.mark.nats
 

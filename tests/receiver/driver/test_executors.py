@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes
 from broker.app.exits import ConfigurationError, OperatorError
 from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import marked_folder
@@ -13,6 +12,7 @@ from receiver.driver.jobs import check_executors, watch_executors
 from receiver.spark.session import spark_context
 from tests.receiver.apart import apart
 from tests.receiver.cluster import Cluster, can_be_blind
+from tests.support.processes import Processes
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

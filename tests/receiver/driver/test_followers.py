@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import wait_until
 from broker.client.connection import Connection
 from broker.wire.streams import STREAM, StreamLayout
 from receiver.consume import task
@@ -21,6 +20,7 @@ from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.storage.retention import Retention
 from tests.receiver.partition import Partition
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 

@@ -9,12 +9,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from bench.processes import Processes, wait_until
 from broker.client.access import Access
 from broker.client.bucket import write
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
+from tests.support.processes import Processes, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
 

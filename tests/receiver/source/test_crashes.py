@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.processes import Process, Processes, wait_until
 from tests.receiver.partition import Partition
+from tests.support.processes import Process, Processes, wait_until
 
 PROGRAM = """
 import sys

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes
 from receiver.consume import task
 from receiver.spark.session import spark_context
 from tests.receiver.apart import apart
 from tests.receiver.cluster import Cluster
+from tests.support.processes import Processes
 
 
 def where_from(url: str, python: str) -> list[str]:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.ports import free_port
-from bench.processes import Processes
 from broker.app.exits import ConfigurationError, Exit, OperatorError
 from broker.topology import Topology
 from receiver.spark.cluster import check_masters
 from tests.conftest import Server, apply_topology
 from tests.receiver.scene import Scene
+from tests.support.ports import free_port
+from tests.support.processes import Processes
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.ports import free_port
-from bench.processes import Process, Processes, wait_until
 from receiver.spark.session import spark_configuration
 from tests.descriptors import held_by
+from tests.support.ports import free_port
+from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = pytest.mark.spark
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from bench.ports import free_port
-from bench.processes import Processes, wait_until
 from broker.app.exits import ConfigurationError
 from receiver.spark.java import Java, find_java
 from receiver.spark.jvm import JvmFailed, death_told, gateway_to_jvm, scratch_folder
 from receiver.spark.session import local_master, spark_context
 from tests.descriptors import held_by
 from tests.receiver.apart import apart
+from tests.support.ports import free_port
+from tests.support.processes import Processes, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 

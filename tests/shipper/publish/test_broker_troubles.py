@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from bench.processes import wait_until
 from broker.client.connection import Connection
 from broker.wire.streams import CONFIG_BUCKET
 from broker.wire.subjects import Subject
 from shipper.publish.rounds import Round
 from tests.shipper.logs import ReadBack, Ship, says
 from tests.shipper.publish.agents import PublishingAgent
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 

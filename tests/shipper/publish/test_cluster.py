@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bench.processes import Process, Processes
 from broker.client.bucket import write
 from broker.client.config import change_pauses
 from broker.client.connection import Connection, ConnectionLost, Rejected
@@ -19,6 +18,7 @@ from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 from shipper.publish.config import BrokerConfig
 from shipper.publish.rounds import Round
 from tests.shipper.publish.agents import NOW, PublishingAgent
+from tests.support.processes import Process, Processes
 
 pytestmark = pytest.mark.nats
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import Processes, wait_until
 from shipper.status.check import CheckLevel, check_files
 from shipper.tail.paths import Selection
 from tests.shipper.children import run_child
+from tests.support.processes import Processes, wait_until
 
 ROOT = Path(__file__).parents[3]
 SECOND = 1_000_000_000

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from bench.processes import Process, Processes, wait_until
 from broker.wire.subjects import own_token
 from shipper.status.live import Answers, ask, status_socket
 from shipper.status.report import FileStatus, HostReport, Trouble, reason_for
 from shipper.status.show import render
 from shipper.tail.tailer import FileState, Stage
 from tests.shipper.children import run_child
+from tests.support.processes import Process, Processes, wait_until
 
 
 def report(agent: str = "1-aaaaaaaa", files: int = 1) -> HostReport:

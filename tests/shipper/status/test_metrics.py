@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bench.processes import Process, wait_until
 from broker.client.connection import Connection
 from broker.wire.positions import Positions
 from shipper.publish.config import BrokerConfig
@@ -25,6 +24,7 @@ from shipper.status.metrics import FILES_SHOWN, AgentMetrics
 from shipper.status.report import AgentView, FileStatus, HostReport
 from shipper.tail.notices import Notice, NoticeKind
 from tests.shipper.logs import Ship
+from tests.support.processes import Process, wait_until
 
 
 def get(url: str) -> tuple[int, str]:

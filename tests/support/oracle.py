@@ -12,9 +12,9 @@ from pathlib import Path
 
 import click
 
-from bench.alignment import align
-from bench.fragments import name_unknown
-from bench.received import parts_of, read_segments, segments_of
+from tests.support.alignment import align
+from tests.support.fragments import name_unknown
+from tests.support.received import parts_of, read_segments, segments_of
 
 __all__ = ["Verdict", "judge", "judge_host"]
 

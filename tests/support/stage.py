@@ -4,10 +4,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.oracle import Verdict, judge
-from bench.processes import TookTooLong, wait_until
-from bench.received import read_received
-from bench.suite import Suite
+from tests.support.oracle import Verdict, judge
+from tests.support.processes import TookTooLong, wait_until
+from tests.support.received import read_received
+from tests.support.suite import Suite
 
 __all__ = ["Stage"]
 

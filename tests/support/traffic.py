@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from bench.lines import LogLines
+from tests.support.lines import LogLines
 
 __all__ = ["Traffic"]
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from bench.oracle import Verdict, judge
 from broker.client.connection import Connection
 from broker.wire.message import decode_origin, decode_payload
 from broker.wire.streams import STREAM
 from broker.wire.subjects import Subject
+from tests.support.oracle import Verdict, judge
 
 __all__ = ["Stored", "judge_stored", "stored_lines"]
 
