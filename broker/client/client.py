@@ -1,8 +1,18 @@
 """One client of nats-py for one connection to one server: made, secured, and never reconnected.
 
 Talks to no server in the clear where TLS is asked for: nats-py itself would, when the server (or somebody between)
-offers none. What of nats-py's internals is overridden here, in receiving.py and in sending.py says at its place why; the
-version of nats-py is fixed to one minor version for that.
+offers none.
+
+What of nats-py's internals (2.16, one minor version at a time) is overridden, by what for:
+
+| names | why, and what was measured |
+|---|---|
+| `_ps` and the parser, `_remove_sub` (receiving.py) | a message costs 1.5 microseconds and two copies of its bytes, not 15 and five |
+| `_send_publish`, `_send_ping` (sending.py) | a round of some MiB costs its size once in memory, not three times, and a fifth less of the shipper's processor time |
+| `_connect_to_server`, `_process_info`, `_connect_command`, `_public_nkey` | nothing is sent in the clear where TLS is wanted; keys that nats-py does not hold; the kernel ends dead connections |
+| `_pings_outstanding`, `_process_pong` | every byte counts as a sign of life; the answer to a flush that was given up |
+| `_process_op_err`, `_pending`, `_pending_data_size` | a dead connection ends without sending first |
+| `_build_message`, `_process_headers` | subjects and headers that are not ASCII |
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 nats-py 2.16 copies a message twice to make a command of it, a third time with all others that wait, and lets as many of
 them wait as there are. A round of some MiB would cost its size three times in memory and a fifth of the shipper's
-processor time (bench/agent).
+processor time.
 """
 
 import asyncio
