@@ -16,7 +16,7 @@ from broker.app.units import format_size
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Done
-from receiver.consume.judging import Finding, Kind
+from receiver.consume.judging import Finding, FindingKind
 from receiver.storage.tables import gap_report
 
 __all__ = ["Meter", "ReceiverView", "Standing"]
@@ -276,7 +276,7 @@ def _log(done: Done) -> None:
 
 
 def _describe(finding: Finding) -> str:
-    if finding.kind is Kind.LOSS:
+    if finding.kind is FindingKind.LOSS:
         since = f"since sequence {finding.after}" if finding.after else "from the first on"
         return (
             f"loss: messages of host {finding.host} {since} were removed from the stream before they were received, seen "

@@ -15,7 +15,7 @@ from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.provision.difference import cautions
 from broker.provision.losses import losses_of, without
 from broker.provision.plan import Actual, plan
-from broker.provision.steps import Kind, Plan, Step
+from broker.provision.steps import Plan, ResourceKind, Step
 from broker.topology import Topology, mirrored_site
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import (
@@ -231,13 +231,13 @@ def _stage(step: Step) -> int:
     So a start that dies among them is completed by the next one, with the same number.
     """
     match step.kind, step.name:
-        case Kind.STREAM, name if name == f"KV_{CONFIG_BUCKET}":
+        case ResourceKind.STREAM, name if name == f"KV_{CONFIG_BUCKET}":
             return 0
-        case Kind.ENTRY, name if name.endswith(f"/{STREAMS_KEY}"):
+        case ResourceKind.ENTRY, name if name.endswith(f"/{STREAMS_KEY}"):
             return 1
-        case Kind.STREAM, _:
+        case ResourceKind.STREAM, _:
             return 2
-        case Kind.CONSUMER, _:
+        case ResourceKind.CONSUMER, _:
             return 3
         case _:
             return _STAGES - 1
@@ -275,11 +275,11 @@ async def _take(step: Step, connection: Connection, patience: float) -> None:
 def _call(step: Step, connection: Connection, patience: float) -> Coroutine[Any, Any, object]:
     verb = step.action.value
     match step.kind:
-        case Kind.ENTRY:
+        case ResourceKind.ENTRY:
             return _write_entry(connection, step)
-        case Kind.STREAM:
+        case ResourceKind.STREAM:
             return connection.api(f"STREAM.{verb.upper()}.{step.name}", step.config, patience)
-        case Kind.CONSUMER:
+        case ResourceKind.CONSUMER:
             body = {"stream_name": step.stream, "config": step.config, "action": verb}
             return connection.api(f"CONSUMER.CREATE.{step.stream}.{step.name}", body, patience)
 

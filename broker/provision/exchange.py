@@ -9,7 +9,7 @@ from typing import Any
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.provision.apply import consumers_of, pages, refuse_half
-from broker.provision.steps import Kind, Plan, Wanted, compare_all
+from broker.provision.steps import Plan, ResourceKind, Wanted, compare_all
 from broker.wire.streams import existing_in
 
 __all__ = ["MalformedFile", "export", "parse", "plan_import"]
@@ -62,10 +62,10 @@ def parse(name: str, text: str) -> Wanted:
         if not isinstance(config.get(field) or kind(), kind):
             raise MalformedFile(f"{field} is no {'list' if kind is list else 'JSON object'}")
     if not _OF_CONSUMERS & config.keys():
-        return Wanted(Kind.STREAM, _name(config.get("name"), "stream"), _cleaned(config))
+        return Wanted(ResourceKind.STREAM, _name(config.get("name"), "stream"), _cleaned(config))
     consumer = _name(config.get("durable_name") or config.get("name"), "consumer")
     stream = found.get("stream_name") or name.removesuffix(".json").removesuffix(f".{consumer}")
-    return Wanted(Kind.CONSUMER, consumer, _cleaned(config), _name(stream, "stream"))
+    return Wanted(ResourceKind.CONSUMER, consumer, _cleaned(config), _name(stream, "stream"))
 
 
 def _name(value: Any, kind: str) -> str:
@@ -90,7 +90,7 @@ async def plan_import(connection: Connection, wanted: Iterable[Wanted]) -> Plan:
 
     Raises `ConfigurationError` while a backup is restored, `Rejected`, `ConnectionLost`.
     """
-    everything = sorted(wanted, key=lambda one: one.kind is Kind.CONSUMER)
+    everything = sorted(wanted, key=lambda one: one.kind is ResourceKind.CONSUMER)
     streams = await _streams(connection)
     refuse_half(streams)
     consumers = {

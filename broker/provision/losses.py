@@ -11,7 +11,7 @@ from typing import Any
 
 from broker.app.units import format_size
 from broker.client.connection import Connection
-from broker.provision.steps import Action, Kind, Loss, Plan, Step
+from broker.provision.steps import Action, Loss, Plan, ResourceKind, Step
 
 __all__ = ["losses_of", "without"]
 
@@ -20,7 +20,7 @@ async def losses_of(connection: Connection, plan: Plan) -> tuple[Loss, ...]:
     """Return what the steps of a plan would delete now; raises `Rejected`, `ConnectionLost`."""
     found: list[Loss] = []
     for step in plan.steps:
-        if step.kind is Kind.STREAM and step.action is Action.UPDATE and any(_cuts(step)):
+        if step.kind is ResourceKind.STREAM and step.action is Action.UPDATE and any(_cuts(step)):
             info = await connection.api(f"STREAM.INFO.{step.name}")
             found += [Loss(step, fields, reason) for fields, reason in _cut_now(step, info)]
     return tuple(found)

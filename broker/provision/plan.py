@@ -11,8 +11,8 @@ from broker.app.untrusted import printable
 from broker.provision.steps import (
     Action,
     Change,
-    Kind,
     Plan,
+    ResourceKind,
     Step,
     Wanted,
     compare_all,
@@ -94,7 +94,7 @@ def plan(desired: Topology, actual: Actual) -> Plan:
     desired = replace(desired, existing=actual.existing)
     if desired.mirror is None:  # only who says so ends a copy
         desired = replace(desired, mirror=_site_of(actual))
-    streams = [Wanted(Kind.STREAM, config["name"], config) for config in desired.streams()]
+    streams = [Wanted(ResourceKind.STREAM, config["name"], config) for config in desired.streams()]
     return join_plans(
         (
             Plan(()) if desired.mirror else number,
@@ -114,7 +114,7 @@ def plan_partitions(partitions: int, actual: Actual) -> Plan:
     """
     layout = StreamLayout(max(partitions, actual.existing), len(actual.names))
     streams = compare_all(
-        (Wanted(Kind.STREAM, name, {"subjects": _subjects(name, layout, found)}), found)
+        (Wanted(ResourceKind.STREAM, name, {"subjects": _subjects(name, layout, found)}), found)
         for name in actual.names
         if (found := actual.streams[name])
     )
@@ -133,7 +133,7 @@ def plan_promotion(configs: Mapping[str, Mapping[str, Any]], layout: StreamLayou
     subjects |= {name: [subject] for name, subject in COPIED_BUCKETS.items()}
     own = {"mirror": None, "mirror_direct": False}
     return compare_all(
-        (Wanted(Kind.STREAM, name, {"subjects": subjects[name], **own}), configs[name])
+        (Wanted(ResourceKind.STREAM, name, {"subjects": subjects[name], **own}), configs[name])
         for name in subjects
         if name in configs
     )
@@ -152,7 +152,7 @@ def _site_of(actual: Actual) -> str | None:
 def _consumers(layout: StreamLayout, actual: Actual) -> Plan:
     return compare_all(
         (
-            Wanted(Kind.CONSUMER, name, consumer_config(number), layout.stream_of(number)),
+            Wanted(ResourceKind.CONSUMER, name, consumer_config(number), layout.stream_of(number)),
             actual.consumers.get(name),
         )
         for number in range(layout.partitions)
@@ -188,9 +188,9 @@ def _entry(key: str, before: str | None, after: str) -> Plan:
     if before == after:
         return Plan(())
     if before is None:
-        return Plan((Step(Action.CREATE, Kind.ENTRY, name, value),))
+        return Plan((Step(Action.CREATE, ResourceKind.ENTRY, name, value),))
     change = Change("value", printable(before), after)
-    return Plan((Step(Action.UPDATE, Kind.ENTRY, name, value, (change,)),))
+    return Plan((Step(Action.UPDATE, ResourceKind.ENTRY, name, value, (change,)),))
 
 
 def _copied_entry(desired: Topology, actual: Actual) -> Plan:

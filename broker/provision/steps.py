@@ -11,9 +11,9 @@ from typing import Any
 __all__ = [
     "Action",
     "Change",
-    "Kind",
     "Loss",
     "Plan",
+    "ResourceKind",
     "Step",
     "Wanted",
     "compare",
@@ -36,7 +36,7 @@ _UNBOUNDED = frozenset(
 )
 
 
-class Kind(Enum):
+class ResourceKind(Enum):
     """What a step is about."""
 
     STREAM = "stream"
@@ -68,7 +68,7 @@ class Step:
     """
 
     action: Action
-    kind: Kind
+    kind: ResourceKind
     name: str
     config: Mapping[str, Any]
     changes: tuple[Change, ...] = ()
@@ -96,7 +96,7 @@ class Plan:
 class Wanted:
     """What should be there: a stream, a bucket's stream, or the consumer of a stream."""
 
-    kind: Kind
+    kind: ResourceKind
     name: str
     config: Mapping[str, Any]
     stream: str = ""
@@ -154,13 +154,13 @@ def _normal(field: str, value: Any) -> Any:
 def _refusal(wanted: Wanted, change: Change) -> str | None:
     """Return why a field cannot be changed, with the way round; other fields that no server changes it refuses itself."""
     match wanted.kind, change.field:
-        case Kind.STREAM, "storage":
+        case ResourceKind.STREAM, "storage":
             way = _MOVE
-        case Kind.STREAM, "mirror" if (
+        case ResourceKind.STREAM, "mirror" if (
             change.after
         ):  # a mirror becomes a stream of its own, and never the other way
             way = _NO_MIRROR
-        case Kind.CONSUMER, field if field in _FIXED_OF_CONSUMERS:
+        case ResourceKind.CONSUMER, field if field in _FIXED_OF_CONSUMERS:
             way = f"stop its receiver, remove the consumer ({wanted.name}) and apply again: a receiver's offset is kept"
         case _:
             return None

@@ -19,7 +19,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.server.serverlog import Level, LogLine, Notice, explain, notice_in, read_line
+from broker.server.serverlog import Level, LogLine, ServerNotice, explain, notice_in, read_line
 
 __all__ = ["NEEDED", "Binary", "NatsServer", "Ports", "check", "examine", "find", "started"]
 
@@ -138,7 +138,7 @@ class NatsServer:
         self._reloaded: asyncio.Future[str] | None = None
         self._logged = {
             notice: asyncio.Event()
-            for notice in (Notice.READY, Notice.CLOSING, Notice.CANNOT_DECRYPT)
+            for notice in (ServerNotice.READY, ServerNotice.CLOSING, ServerNotice.CANNOT_DECRYPT)
         }
         self._listens = False
         self._rest = b""
@@ -153,7 +153,7 @@ class NatsServer:
     @property
     def cannot_decrypt(self) -> bool:
         """Whether nats-server has found streams that it cannot decrypt, and goes on as if there were none."""
-        return self._logged[Notice.CANNOT_DECRYPT].is_set()
+        return self._logged[ServerNotice.CANNOT_DECRYPT].is_set()
 
     async def ports(self) -> Ports:
         """Wait until the server listens, however long it takes to recover its store, and return where."""
@@ -166,7 +166,7 @@ class NatsServer:
         self._listens = True
         with suppress(TimeoutError):  # all that the log says of the store comes before
             async with asyncio.timeout(_LOGS_READY):
-                await self._logged[Notice.READY].wait()
+                await self._logged[ServerNotice.READY].wait()
         return ports
 
     def _ports(self) -> Ports | None:
@@ -209,12 +209,12 @@ class NatsServer:
 
     def _take_notice(self, line: LogLine) -> None:
         match notice_in(line):
-            case Notice.RELOADED | Notice.NOT_RELOADED as notice:
+            case ServerNotice.RELOADED | ServerNotice.NOT_RELOADED as notice:
                 if self._reloaded is not None and not self._reloaded.done():
-                    self._reloaded.set_result("" if notice is Notice.RELOADED else line.text)
-            case Notice.COMMIT:
+                    self._reloaded.set_result("" if notice is ServerNotice.RELOADED else line.text)
+            case ServerNotice.COMMIT:
                 self.commit = line.text.split("[")[-1].rstrip("]")
-            case Notice() as notice:
+            case ServerNotice() as notice:
                 self._logged[notice].set()
             case None:
                 pass
@@ -253,7 +253,7 @@ class NatsServer:
 
     async def _end_in_order(self) -> None:
         ended = asyncio.ensure_future(self._drained())
-        closing = asyncio.ensure_future(self._logged[Notice.CLOSING].wait())
+        closing = asyncio.ensure_future(self._logged[ServerNotice.CLOSING].wait())
         try:
             if self._listens:  # a duck without clients would not even log that it is one
                 self._signal(signal.SIGUSR2)

@@ -11,7 +11,7 @@ from enum import Enum, IntEnum
 
 from broker.app.untrusted import printable
 
-__all__ = ["Level", "LogLine", "Notice", "explain", "notice_in", "read_line"]
+__all__ = ["Level", "LogLine", "ServerNotice", "explain", "notice_in", "read_line"]
 
 
 class Level(IntEnum):
@@ -65,7 +65,7 @@ def read_line(line: str) -> LogLine:
     return LogLine(_LEVELS.get(found["level"], Level.INFO), found["text"])
 
 
-class Notice(Enum):
+class ServerNotice(Enum):
     """What logbroker waits for in the log: at which level nats-server (2.15) logs it, and how the line begins."""
 
     COMMIT = (Level.INFO, "  Git:      [")
@@ -76,12 +76,12 @@ class Notice(Enum):
     CLOSING = (Level.INFO, "Closing existing clients")
 
 
-def notice_in(line: LogLine) -> Notice | None:
+def notice_in(line: LogLine) -> ServerNotice | None:
     """Return what logbroker waits for in a line, if anything."""
     return next(
         (
             notice
-            for notice in Notice
+            for notice in ServerNotice
             if line.level == notice.value[0] and line.text.startswith(notice.value[1])
         ),
         None,

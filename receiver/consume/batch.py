@@ -16,7 +16,7 @@ from broker.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment, Done
 from receiver.consume.fetch import Chunk
 from receiver.consume.host_moves import follows, leaves_for
-from receiver.consume.judging import Endings, Finding, Judge, Kind, Piece, host_of
+from receiver.consume.judging import Endings, Finding, FindingKind, Judge, Piece, host_of
 from receiver.consume.open_partition import OpenPartition, Writing
 from receiver.storage import tables
 from receiver.storage.plan import Run, add_piece
@@ -29,7 +29,7 @@ _MOST_HELD = MAX_LINES_BYTES  # and a message more; a few KiB of zstd may decomp
 _FEW = 256  # hosts; their files stay open
 _MOST_FILES = 1_000  # of a host, and those of a message more; each costs half a millisecond that all hosts wait
 _MOST_FINDINGS = 10_000  # each is a value that travels to the driver
-_MISSING = (Kind.GAP, Kind.LOSS)
+_MISSING = (FindingKind.GAP, FindingKind.LOSS)
 
 
 @dataclass(slots=True)

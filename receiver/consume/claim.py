@@ -30,8 +30,8 @@ from receiver.storage.site import Site
 
 __all__ = [
     "Claim",
+    "EntryTaken",
     "OffsetEntry",
-    "Taken",
     "TakenOver",
     "hold_against_stream",
     "stream_state",
@@ -57,7 +57,7 @@ class TakenOver(FencedError):
         self.owner = owner
 
 
-class Taken(Exception):
+class EntryTaken(Exception):
     """Somebody else has written the entry; `found` is what it is now, None when it was deleted."""
 
     def __init__(self, found: Offset | None) -> None:
@@ -316,7 +316,7 @@ class OffsetEntry:
     async def move(self, done: Done) -> None:
         """Move the offset over a batch that is on disk; this is the moment from which it counts.
 
-        However often the connection breaks, it is moved once. Raises `Taken`; `Rejected` and `ConnectionLost` when the
+        However often the connection breaks, it is moved once. Raises `EntryTaken`; `Rejected` and `ConnectionLost` when the
         broker takes no move for long, and TimeoutError: whether it was moved is then for the next reader to see.
         """
         assert self.offset is not None, "read, and found ours, before anything is written"
@@ -360,7 +360,7 @@ class OffsetEntry:
             await self._connection.client()
 
     async def _is_stored(self, moved: Offset, give_up: float) -> bool:
-        """Ask KV after a doubtful write; False means that it can be tried again. Raises `Taken`."""
+        """Ask KV after a doubtful write; False means that it can be tried again. Raises `EntryTaken`."""
         await self._connected(give_up)
         try:
             entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
@@ -372,7 +372,7 @@ class OffsetEntry:
             return False
         found = Offset.decode(entry.value) if entry else None
         if entry is None or found != moved:
-            raise Taken(found)
+            raise EntryTaken(found)
         self._revision = entry.revision
         return True
 

@@ -26,7 +26,7 @@ from broker.wire.subjects import consumer_name
 from receiver.consume import background
 from receiver.consume.assignment import LARGEST_PULL, Assignment
 
-__all__ = ["Chunk", "Reading"]
+__all__ = ["Chunk", "PartitionReader"]
 
 _LEAST = (
     LARGEST_PULL // 2 + 65_536
@@ -73,7 +73,7 @@ class Chunk:
         return Chunk(messages, _size_of(messages)) if messages else None
 
 
-class Reading:
+class PartitionReader:
     """What a partition has from `first` on, for one stay. While a chunk is being written the next one is fetched."""
 
     def __init__(
@@ -133,7 +133,7 @@ class Reading:
         if seconds > 0:
             self._source.left.wait(seconds)
 
-    def __enter__(self) -> "Reading":
+    def __enter__(self) -> "PartitionReader":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -20,9 +20,9 @@ __all__ = [
     "Endings",
     "Ends",
     "Finding",
+    "FindingKind",
     "Judge",
     "Judgement",
-    "Kind",
     "Piece",
     "Source",
     "host_of",
@@ -38,7 +38,7 @@ Source = tuple[str, str]
 """A host and the id of one of its files, empty for lines of no file."""
 
 
-class Kind(Enum):
+class FindingKind(Enum):
     """What was found out about a section that does not simply follow its predecessor."""
 
     GAP = "gap"
@@ -62,7 +62,7 @@ class Finding:
     are one of several `blocks`, and these are of the first.
     """
 
-    kind: Kind
+    kind: FindingKind
     host: str
     file: str
     file_id: str
@@ -78,7 +78,7 @@ class Finding:
     def then(self, later: "Finding") -> "Finding | None":
         """Return this and a later one of the same file as one, None where they are not repeats that follow on each other."""
         label = (self.kind, self.file, self.end)
-        if self.kind is not Kind.REPEAT or label != (later.kind, later.file, later.start):
+        if self.kind is not FindingKind.REPEAT or label != (later.kind, later.file, later.start):
             return None
         return replace(self, end=later.end, blocks=self.blocks + later.blocks)
 
@@ -93,7 +93,7 @@ class Judgement:
     @property
     def follows(self) -> bool:
         """Whether what is written goes on where what was written of its file ends."""
-        return self.finding is None or self.finding.kind is Kind.REPEAT
+        return self.finding is None or self.finding.kind is FindingKind.REPEAT
 
 
 _WRITE_ALL = Judgement(0)
@@ -109,16 +109,18 @@ def judge(reached: int | None, section: Section, host: str, sequence: int) -> Ju
     if reached is None or span.start == reached:
         return _WRITE_ALL
     if span.start > reached:
-        return Judgement(0, _finding(Kind.GAP, section, host, reached, span.start, sequence))
+        return Judgement(0, _finding(FindingKind.GAP, section, host, reached, span.start, sequence))
     if reached >= span.end:
-        repeat = _finding(Kind.REPEAT, section, host, span.start, span.end, sequence)
+        repeat = _finding(FindingKind.REPEAT, section, host, span.start, span.end, sequence)
         return Judgement(section.size, repeat)
-    kind, skip = (Kind.DOUBT, 0) if section.filtered else (Kind.REPEAT, reached - span.start)
+    kind, skip = (
+        (FindingKind.DOUBT, 0) if section.filtered else (FindingKind.REPEAT, reached - span.start)
+    )
     return Judgement(skip, _finding(kind, section, host, span.start, reached, sequence))
 
 
 def _finding(
-    kind: Kind, section: Section, host: str, start: int, end: int, sequence: int
+    kind: FindingKind, section: Section, host: str, start: int, end: int, sequence: int
 ) -> Finding:
     path = section.path if len(section.path) <= _LONGEST else f"{section.path[:_LONGEST]}…"
     return Finding(kind, host, path, section.span.file, start, end, sequence, 0)
@@ -290,13 +292,13 @@ class Judge:
         is_missing = predecessor is not None and known is not None and predecessor > known
         if is_missing and self._gap_at != sequence:
             since = ends.read_at(host, "")
-            loss = Finding(Kind.LOSS, host, "", "", 0, 0, sequence, stored_at, since)
+            loss = Finding(FindingKind.LOSS, host, "", "", 0, 0, sequence, stored_at, since)
             self._keep(replace(loss, after=last or 0))
         ends.note(host, "", sequence, stored_at)
 
     def _keep(self, finding: Finding) -> None:
         self.found += 1
-        if finding.kind is Kind.GAP:
+        if finding.kind is FindingKind.GAP:
             self._gap_at = finding.sequence
         key = (finding.host, finding.file_id)
         if (at := self._latest.get(key)) is not None and (whole := self.findings[at].then(finding)):

@@ -33,8 +33,8 @@ from receiver.consume.assignment import (
     Turn,
 )
 from receiver.consume.batch import Batch
-from receiver.consume.claim import OffsetEntry, Taken, hold_against_stream
-from receiver.consume.fetch import Chunk, Reading
+from receiver.consume.claim import EntryTaken, OffsetEntry, hold_against_stream
+from receiver.consume.fetch import Chunk, PartitionReader
 from receiver.consume.host_moves import MustWait, follows, require_received
 from receiver.consume.judging import host_of
 from receiver.consume.marked_folders import Elsewhere, look
@@ -133,7 +133,7 @@ def _opened(
         session = _Session(assignment, destination, connection, entry, partition, committed)
         try:
             return session.run(offset)
-        except Taken as taken:
+        except EntryTaken as taken:
             return _lost(assignment, taken.found)
 
 
@@ -189,11 +189,13 @@ class _Session:
         self._fetched = 0.0
 
     def run(self, offset: Offset) -> Ending:
-        """Recover, and go on as long as there is a reason to; raises `Taken`, and what broker, disk and state raise."""
+        """Recover, and go on as long as there is a reason to; raises `EntryTaken`, and what broker, disk and state raise."""
         self._recover()
         if self._assignment.turn is not Turn.NONE:
             return self._close_files()
-        with Reading(self._connection, self._assignment, offset.next, offset.stream) as reading:
+        with PartitionReader(
+            self._connection, self._assignment, offset.next, offset.stream
+        ) as reading:
             ended = self._receive(reading, offset)
         if self._committed.done.closed:
             self._partition.store.settle()  # closed files may be compressed and removed
@@ -210,7 +212,7 @@ class _Session:
         partition.spans.forget(time.time_ns())
         committed.done = replace(committed.done, notices=tuple(notices))
 
-    def _receive(self, reading: Reading, offset: Offset) -> Ending:
+    def _receive(self, reading: PartitionReader, offset: Offset) -> Ending:
         stay, left = self._assignment.stay, self._assignment.stay.longest
         while True:
             began = time.monotonic()
@@ -233,7 +235,7 @@ class _Session:
             longest = min(longest, stay.telling)
         return self._began + longest - time.monotonic()
 
-    def _batch(self, reading: Reading, wait: float, offset: Offset) -> Done | None:
+    def _batch(self, reading: PartitionReader, wait: float, offset: Offset) -> Done | None:
         """Write the next batch; None when nothing came in time."""
         chunks = reading.batch(wait)
         first = next(chunks, None)
@@ -315,7 +317,7 @@ class _Session:
         return Ending.SILENCE
 
 
-def _written(batch: Batch, chunks: Iterator[Chunk], reading: Reading) -> Done:
+def _written(batch: Batch, chunks: Iterator[Chunk], reading: PartitionReader) -> Done:
     """Write a batch to its end; what it has no room for comes first in the next one."""
     fault("fetched")
     for number, chunk in enumerate(chunks):

@@ -22,7 +22,7 @@ from receiver.consume import background
 from receiver.consume.judging import Judge, Piece
 from receiver.source.planning import look, sequence_at
 from receiver.source.ranges import Range, StreamEnds
-from receiver.source.reading import StoredMessage, read
+from receiver.source.reading import SourceMessage, read
 from receiver.status.status import partitions_there
 from receiver.zones import named_zone
 
@@ -182,7 +182,7 @@ class Counts:
 class RefusedMessage:
     """A message that holds no lines that could be written, and why."""
 
-    message: StoredMessage
+    message: SourceMessage
     reason: str
 
     @property
@@ -252,7 +252,7 @@ class LineReader:
         return self._runs(span, f"logs.p{partition}.{host}", lambda _: True)
 
     def _runs(
-        self, span: StreamSpan, subject: str, wants: Callable[[StoredMessage], bool]
+        self, span: StreamSpan, subject: str, wants: Callable[[SourceMessage], bool]
     ) -> Iterator[LineRun]:
         connection = background.connection(self.servers, self.access)
         judge = Judge(wants=self.selection.wants_file)
@@ -299,7 +299,7 @@ def _merged(streams: Iterable[Iterator[LineRun]]) -> Iterator[LineRun]:
         )
 
 
-def _pieces(judge: Judge, message: StoredMessage) -> list[Piece]:
+def _pieces(judge: Judge, message: SourceMessage) -> list[Piece]:
     return judge.take(
         message.subject,
         message.headers,
@@ -309,15 +309,15 @@ def _pieces(judge: Judge, message: StoredMessage) -> list[Piece]:
     )
 
 
-def _host_of(message: StoredMessage) -> str:
+def _host_of(message: SourceMessage) -> str:
     return message.subject.split(".", 2)[-1]
 
 
-def _partition_of(message: StoredMessage) -> str:
+def _partition_of(message: SourceMessage) -> str:
     return message.subject.split(".", 2)[1]
 
 
-def _nanoseconds(message: StoredMessage) -> int:
+def _nanoseconds(message: SourceMessage) -> int:
     second, _, fraction = message.time.removesuffix("Z").partition(".")
     return _second(second) * 1_000_000_000 + int(fraction.ljust(9, "0"))
 

@@ -14,7 +14,7 @@ from broker.client.connection import BrokerAway, Connection, ConnectionLost, Mes
 from receiver.consume import background
 from receiver.source.ranges import Range
 
-__all__ = ["StoredMessage", "patiently", "read", "request_batch"]
+__all__ = ["SourceMessage", "patiently", "read", "request_batch"]
 
 _RUN_BYTES = 8 * 1024 * 1024
 _RUN_MESSAGES = 2000
@@ -32,7 +32,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class StoredMessage:
+class SourceMessage:
     """A message of the stream; `time` is when it was stored, UTC, as the broker writes it."""
 
     sequence: int
@@ -49,7 +49,7 @@ class StoredMessage:
 
 def read(
     connection: Connection, item: Range, check: Callable[[Range], Awaitable[None]] | None = None
-) -> Iterator[list[StoredMessage]]:
+) -> Iterator[list[SourceMessage]]:
     """Yield the messages of a range in order, in runs of about 8 MiB; the next run is fetched meanwhile.
 
     `check` is awaited with what remained to be read behind each request, and may raise where retention has removed some of it.
@@ -74,7 +74,7 @@ def read(
 class _Run:
     """Messages of a range, what remains of it, and about how many more there are in that."""
 
-    messages: list[StoredMessage]
+    messages: list[SourceMessage]
     rest: Range
     more: int = 0
 
@@ -116,7 +116,7 @@ async def _is_read(connection: Connection, item: Range) -> bool:
     return bool(answer["message"]["seq"] >= item.until)
 
 
-def _cut(run: list[StoredMessage], item: Range) -> _Run:
+def _cut(run: list[SourceMessage], item: Range) -> _Run:
     if run[-1].sequence >= item.until:
         inside = [message for message in run if message.sequence < item.until]
         return _Run(inside, replace(item, first=item.until))
@@ -130,14 +130,14 @@ class _Arrivals:
     """What came in for one request; `ended` holds the status that closes it."""
 
     ended: "asyncio.Future[str]"
-    messages: list[StoredMessage] = field(default_factory=list)
+    messages: list[SourceMessage] = field(default_factory=list)
 
     async def take(self, message: Message) -> None:
         headers = message.headers or {}
         if "Nats-Sequence" in headers:
             sequence, time, subject = (headers[name] for name in _OURS)
             rest = {name: value for name, value in headers.items() if name not in _ADDED}
-            self.messages.append(StoredMessage(int(sequence), time, subject, rest, message.data))
+            self.messages.append(SourceMessage(int(sequence), time, subject, rest, message.data))
         elif not self.ended.done():
             self.ended.set_result(headers.get("Status", ""))
 
@@ -147,7 +147,7 @@ class _Arrivals:
 
 async def request_batch(
     connection: Connection, stream: str, request: dict[str, Any]
-) -> list[StoredMessage]:
+) -> list[SourceMessage]:
     """Return what one request brings, empty when there is nothing.
 
     Raises `BrokerAway`, `ConnectionLost`, `Denied`, and `Rejected` when the stream allows no direct gets.

@@ -29,7 +29,7 @@ from receiver.consume import background
 from receiver.source.options import PROGRAM, Show, SourceOptions
 from receiver.source.planning import refuse_loss
 from receiver.source.ranges import Range
-from receiver.source.reading import StoredMessage, read
+from receiver.source.reading import SourceMessage, read
 
 __all__ = ["columns", "read_rows", "record_batches"]
 
@@ -66,7 +66,7 @@ def read_rows(
         yield from record_batches(run, options.show)
 
 
-def record_batches(messages: Iterable[StoredMessage], show: Show) -> Iterator[pa.RecordBatch]:
+def record_batches(messages: Iterable[SourceMessage], show: Show) -> Iterator[pa.RecordBatch]:
     """Yield the rows of messages in their order; claims and empty messages carry no lines and have no row.
 
     `payload` is decompressed, and gets the last newline that a foreign publisher left out, so that the payloads of a host
@@ -93,7 +93,7 @@ class _Row:
     `number` counts the sections of the message; `before` is how many lines of the message come before this row's.
     """
 
-    message: StoredMessage
+    message: SourceMessage
     payload: bytes
     lines: int | None
     section: Section | None = None
@@ -107,7 +107,7 @@ class _Row:
         return len(self.message.subject) + len(path) + headers
 
 
-def _sections(message: StoredMessage) -> list[_Row]:
+def _sections(message: SourceMessage) -> list[_Row]:
     try:
         origin = decode_origin(message.headers)
         payload = decode_payload(message.headers, message.payload)

@@ -16,7 +16,7 @@ from prometheus_client.core import (
 
 from broker.app.pages import metrics_page
 from receiver.consume.assignment import Cause
-from receiver.consume.judging import Kind
+from receiver.consume.judging import FindingKind
 from receiver.meter import ReceiverView, Standing
 
 __all__ = ["ReceiverMetrics"]
@@ -95,7 +95,7 @@ def _findings(partitions: Sequence[Standing]) -> Iterator[Metric]:
     text = "Bytes of source files that these were about."
     sizes = CounterMetricFamily("logreceiver_finding_bytes", text, labels=labels)
     for one in partitions:
-        for kind in Kind:
+        for kind in FindingKind:
             counts.add_metric([str(one.partition), kind.value], one.found[kind.value])
             sizes.add_metric([str(one.partition), kind.value], one.found_bytes[kind.value])
     yield from (counts, sizes)

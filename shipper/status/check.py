@@ -20,7 +20,7 @@ from shipper.tail.notices import NoticeKind
 from shipper.tail.paths import Selection
 from shipper.tail.scan import FileEntry, scan
 
-__all__ = ["CheckLevel", "CheckResult", "check", "check_files"]
+__all__ = ["AgentCheck", "CheckLevel", "check", "check_files"]
 
 
 class CheckLevel(Enum):
@@ -32,7 +32,7 @@ class CheckLevel(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckResult:
+class AgentCheck:
     """One line of the report."""
 
     level: CheckLevel
@@ -43,13 +43,13 @@ class CheckResult:
         return f"{self.level.value} {printable(self.text)}"
 
 
-async def check(settings: ShipperSettings, host: str) -> list[CheckResult]:
+async def check(settings: ShipperSettings, host: str) -> list[AgentCheck]:
     """Check files and broker; publishes nothing."""
     files = [] if settings.file == (PATH,) else check_files(settings.selection, time.time_ns())
     return [*files, *await _check_broker(settings, host)]
 
 
-def check_files(selection: Selection, now: int) -> Iterator[CheckResult]:
+def check_files(selection: Selection, now: int) -> Iterator[AgentCheck]:
     """Say of each file that is selected whether it would be followed, and why not; `now` is nanoseconds since the epoch."""
     shown = scan(selection, ())
     paths = {entry.path for entry in shown.entries}
@@ -58,35 +58,35 @@ def check_files(selection: Selection, now: int) -> Iterator[CheckResult]:
             yield _check_file(entry, selection, now)
     for entry in scan(replace(selection, excluded=()), ()).entries:
         if entry.wanted and entry.path not in paths:
-            yield CheckResult(CheckLevel.LEFT_OUT, f"{entry.path}: left out by --exclude")
+            yield AgentCheck(CheckLevel.LEFT_OUT, f"{entry.path}: left out by --exclude")
     for trouble in shown.troubles:
         level = CheckLevel.LEFT_OUT if trouble.kind is NoticeKind.REFUSED else CheckLevel.BAD
-        yield CheckResult(level, f"{trouble.path}: {trouble.text}")
+        yield AgentCheck(level, f"{trouble.path}: {trouble.text}")
 
 
-def _check_file(entry: FileEntry, selection: Selection, now: int) -> CheckResult:
+def _check_file(entry: FileEntry, selection: Selection, now: int) -> AgentCheck:
     if not os.access(entry.path, os.R_OK):
-        return CheckResult(CheckLevel.BAD, f"{entry.path}: cannot be read; check its permissions")
+        return AgentCheck(CheckLevel.BAD, f"{entry.path}: cannot be read; check its permissions")
     if selection.is_too_old(entry.modified, now):
         text = "not written for longer than --ignore-older, unless it was followed before"
-        return CheckResult(CheckLevel.LEFT_OUT, f"{entry.path}: {text}")
-    return CheckResult(CheckLevel.FINE, f"{entry.path}: {entry.size} bytes")
+        return AgentCheck(CheckLevel.LEFT_OUT, f"{entry.path}: {text}")
+    return AgentCheck(CheckLevel.FINE, f"{entry.path}: {entry.size} bytes")
 
 
-async def _check_broker(settings: ShipperSettings, host: str) -> list[CheckResult]:
+async def _check_broker(settings: ShipperSettings, host: str) -> list[AgentCheck]:
     try:
         async with connected(settings, host) as connection:
             layout = await require_layout(connection)
             subject = Subject.for_host(host, layout.partitions)
             stream = layout.stream_of(subject.partition)
             place = f"stream {stream}, {subject} of {layout.partitions} partitions"
-            reached = CheckResult(CheckLevel.FINE, f"broker at {connection.servers}: {place}")
+            reached = AgentCheck(CheckLevel.FINE, f"broker at {connection.servers}: {place}")
             return [reached, *await _check_rights(connection, stream, subject)]
     except (OperatorError, ValueError) as error:
-        return [CheckResult(CheckLevel.BAD, str(error))]
+        return [AgentCheck(CheckLevel.BAD, str(error))]
 
 
-async def _check_rights(connection: Connection, stream: str, subject: Subject) -> list[CheckResult]:
+async def _check_rights(connection: Connection, stream: str, subject: Subject) -> list[AgentCheck]:
     consumer = f"{registry_consumer(subject.host)}.{host_filter(subject.host)}"
     creation = await connection.api_subject(f"CONSUMER.CREATE.{stream}.{consumer}")
     try:
@@ -94,10 +94,10 @@ async def _check_rights(connection: Connection, stream: str, subject: Subject) -
         permissions = answer["data"].get("permissions")
     except (Rejected, ConnectionLost, ValueError, KeyError):
         text = "the server does not tell what this user may do; that shows at the start"
-        return [CheckResult(CheckLevel.FINE, text)]
+        return [AgentCheck(CheckLevel.FINE, text)]
     denied = [
-        CheckResult(CheckLevel.BAD, f"this user may not publish to {needed}; see its permissions")
+        AgentCheck(CheckLevel.BAD, f"this user may not publish to {needed}; see its permissions")
         for needed in (str(subject), creation)
         if not may_publish(permissions, needed)
     ]
-    return denied or [CheckResult(CheckLevel.FINE, f"this user may publish to {subject}")]
+    return denied or [AgentCheck(CheckLevel.FINE, f"this user may publish to {subject}")]

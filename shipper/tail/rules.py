@@ -42,10 +42,10 @@ from shipper.tail.tailer import Tailer
 
 __all__ = [
     "Candidate",
+    "FilePresence",
     "Index",
     "Known",
     "Note",
-    "Presence",
     "RotationGroup",
     "Ruling",
     "Verdict",
@@ -76,7 +76,7 @@ class Verdict(Enum):
     """It cannot be decompressed as far as it would have to be."""
 
 
-class Presence(Enum):
+class FilePresence(Enum):
     """Where a file of a group is that we know."""
 
     FOLLOWED = auto()
@@ -90,7 +90,7 @@ class Presence(Enum):
     @property
     def is_followed(self) -> bool:
         """Whether its lines are read where it is."""
-        return self in {Presence.FOLLOWED, Presence.DELETED}
+        return self in {FilePresence.FOLLOWED, FilePresence.DELETED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Known:
     """A file of a group that we know, and where it is."""
 
     cursor: Cursor
-    presence: Presence
+    presence: FilePresence
 
 
 @dataclass(slots=True)
@@ -182,13 +182,13 @@ class Index:
     tailers: defaultdict[str, list[Tailer]] = field(default_factory=lambda: defaultdict(list))
     cursors: defaultdict[str, list[Cursor]] = field(default_factory=lambda: defaultdict(list))
     by_inode: defaultdict[int, list[Cursor]] = field(default_factory=lambda: defaultdict(list))
-    presence: dict[str, Presence] = field(default_factory=dict)
+    presence: dict[str, FilePresence] = field(default_factory=dict)
 
     def add_tailer(self, tailer: Tailer, *, is_deleted: bool) -> None:
         """Add a followed file."""
         group, cursor = tailer.entry.group, tailer.cursor
         if is_deleted:
-            self.presence[tailer.file] = Presence.DELETED
+            self.presence[tailer.file] = FilePresence.DELETED
             cursor = tailer.start if tailer.is_unread else cursor
         self.tailers[group].append(tailer)
         self.cursors[group].append(cursor)
@@ -199,7 +199,7 @@ class Index:
         self.cursors[group].append(cursor)
         self.by_inode[inode].append(cursor)
         is_there = (group, inode) in self.there
-        self.presence[cursor.file] = Presence.TRUNCATED if is_there else Presence.GONE
+        self.presence[cursor.file] = FilePresence.TRUNCATED if is_there else FilePresence.GONE
 
     def near(self, entry: FileEntry) -> tuple[Cursor, ...]:
         """Return the cursors that a file may belong to."""
@@ -214,7 +214,7 @@ class Index:
     def group(self, name: str, scanned: int | None) -> RotationGroup:
         """Return what is known of a group now; `scanned` is when the scan before was."""
         cursors, entries = self.cursors[name], [tailer.entry for tailer in self.tailers[name]]
-        known = [Known(c, self.presence.get(c.file, Presence.FOLLOWED)) for c in cursors]
+        known = [Known(c, self.presence.get(c.file, FilePresence.FOLLOWED)) for c in cursors]
         rotated = (age(entry.modified, entry.path) for entry in entries if not entry.is_live)
         newest = _newest(cursors, scanned)
         return RotationGroup(self.live.get(name), known, min(rotated, default=None), newest)
@@ -321,7 +321,7 @@ def _may_inherit(candidate: Candidate, known: Known) -> bool:
     if is_original and not cursor.offset:
         return True
     some = TAIL_BYTES if candidate.entry.packed is None else 0
-    least = 0 if is_original or known.presence is Presence.TRUNCATED else some
+    least = 0 if is_original or known.presence is FilePresence.TRUNCATED else some
     return cursor.identity.head_length >= least and candidate.holds(cursor)
 
 
@@ -330,7 +330,7 @@ def _best(candidate: Candidate, heir_of: Sequence[Known]) -> Cursor:
         cursor = known.cursor
         is_original = candidate.copy_of == cursor.file
         if candidate.entry.packed is None:
-            return is_original, known.presence is Presence.TRUNCATED, cursor.seen
+            return is_original, known.presence is FilePresence.TRUNCATED, cursor.seen
         return is_original, cursor.offset, cursor.seen
 
     return max(heir_of, key=likeliness).cursor
@@ -339,9 +339,9 @@ def _best(candidate: Candidate, heir_of: Sequence[Known]) -> Cursor:
 def _is_copy(candidate: Candidate, known: Known) -> bool:
     cursor = known.cursor
     least = HEAD_BYTES
-    if candidate.copy_of == cursor.file or known.presence is Presence.TRUNCATED:
+    if candidate.copy_of == cursor.file or known.presence is FilePresence.TRUNCATED:
         least = 0
-    elif known.presence is Presence.DELETED:
+    elif known.presence is FilePresence.DELETED:
         least = TAIL_BYTES if candidate.entry.packed is None else 0
     if cursor.identity.head_length < least:
         return False

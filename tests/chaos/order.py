@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.chaos.schedule import Kind
+from tests.chaos.schedule import FaultKind
 
 __all__ = ["Order", "Shape", "Wanted", "choose", "read_words"]
 
@@ -116,10 +116,10 @@ def read_words(words: str, families: Mapping[str, Iterable[str]]) -> Wanted:
 
 
 def choose(
-    kinds: Sequence[Kind], wanted: Wanted, features: frozenset[str], destroy: bool
-) -> tuple[list[Kind], list[str]]:
+    kinds: Sequence[FaultKind], wanted: Wanted, features: frozenset[str], destroy: bool
+) -> tuple[list[FaultKind], list[str]]:
     """Return the kinds that are wanted and can be done where there are such features, and a sentence of others for each reason."""
-    chosen: list[Kind] = []
+    chosen: list[FaultKind] = []
     left_out: dict[str, list[str]] = {}
     for kind in kinds:
         if wanted.names and kind.name not in wanted.names:

@@ -19,7 +19,7 @@ from tests.chaos.leaks import Leaks
 from tests.chaos.order import Order
 from tests.chaos.program import Supervisor
 from tests.chaos.runlog import Result, RunLog, Struck
-from tests.chaos.schedule import Kind, Stroke
+from tests.chaos.schedule import FaultKind, Stroke
 from tests.chaos.world import World
 from tests.support.processes import Processes
 
@@ -187,7 +187,7 @@ def _judge(world: World, log: RunLog, result: Result) -> None:
 
 
 def strike(
-    world: World, stroke: Stroke, log: RunLog, kinds: Mapping[str, Kind] = CATALOGUE
+    world: World, stroke: Stroke, log: RunLog, kinds: Mapping[str, FaultKind] = CATALOGUE
 ) -> list[Struck]:
     """Carry out a stroke, and return when its last fault has ended; raises what a fault itself failed with."""
     results = [Struck(fault) for fault in stroke.faults]
@@ -207,7 +207,7 @@ def strike(
     return results
 
 
-def _do(world: World, result: Struck, log: RunLog, kind: Kind) -> None:
+def _do(world: World, result: Struck, log: RunLog, kind: FaultKind) -> None:
     fault = result.fault
     time.sleep(fault.at)
     try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["MOMENT", "Act", "End", "Fault", "Kind", "Lasts", "Stroke", "draw"]
+__all__ = ["MOMENT", "Act", "End", "Fault", "FaultKind", "Lasts", "Stroke", "draw"]
 
 End = Callable[[], None]
 """Ends a fault, and does what an operator would do then; returns when that is done."""
@@ -29,7 +29,7 @@ _PAUSE = 1.5  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FaultKind:
     """A kind of fault: `act` does it to a world, and `words` say what that is.
 
     `weight` is how often it is drawn, in relation to others. `needs` names features of a world without which it cannot be done
@@ -68,14 +68,14 @@ class Stroke:
         return asdict(self)
 
 
-def draw(seed: int, kinds: Sequence[Kind]) -> Iterator[Stroke]:
+def draw(seed: int, kinds: Sequence[FaultKind]) -> Iterator[Stroke]:
     """Draw strokes without end; the same seed and kinds give the same ones.
 
     Strokes of one fault take all kinds in turn, in an order drawn anew for each turn; what overlaps is drawn by weight.
     """
     chance = random.Random(seed)
     weights = [kind.weight for kind in kinds]
-    turn: list[Kind] = []
+    turn: list[FaultKind] = []
     while True:
         turn = turn or chance.sample(kinds, len(kinds))
         if chance.random() < _ALONE:
@@ -90,6 +90,6 @@ def draw(seed: int, kinds: Sequence[Kind]) -> Iterator[Stroke]:
         yield Stroke(tuple(faults), settles, round(chance.uniform(0, _PAUSE), 2))
 
 
-def _fault(kind: Kind, chance: random.Random, at: float) -> Fault:
+def _fault(kind: FaultKind, chance: random.Random, at: float) -> Fault:
     lasts = round(chance.uniform(*kind.lasts), 2)
     return Fault(kind.name, round(at, 2), lasts, chance.randrange(1 << 30))

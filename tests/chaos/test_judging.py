@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from receiver.consume.assignment import Done
-from receiver.consume.judging import Finding, Kind
+from receiver.consume.judging import Finding, FindingKind
 from receiver.meter import Meter
 from receiver.storage.tables import gap_report
 from tests.chaos.judging import judged, repeats
@@ -93,7 +93,7 @@ def test_a_loss_that_is_told_where_nothing_was_destroyed_is_a_finding(world: Wor
 def test_a_receiver_that_had_to_pass_over_lines_tells_on_the_stream(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    finding = Finding(Kind.REPEAT, "web01", "/var/log/app.log", "f1", 10, 30, 7, 0)
+    finding = Finding(FindingKind.REPEAT, "web01", "/var/log/app.log", "f1", 10, 30, 7, 0)
     done = Done(0, 1, 8, findings=(finding,))
     meter = Meter(lambda: 0)
     meter.expect(0)

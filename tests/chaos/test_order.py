@@ -15,7 +15,7 @@ from tests.chaos.faults.fault import CannotStrike, End
 from tests.chaos.order import Order, Shape, Wanted, choose, read_words
 from tests.chaos.run import strike
 from tests.chaos.runlog import Progress, RunLog
-from tests.chaos.schedule import Act, Fault, Kind, Stroke, draw
+from tests.chaos.schedule import Act, Fault, FaultKind, Stroke, draw
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
@@ -28,9 +28,9 @@ def nothing(_: "World", __: random.Random) -> None:
 
 
 DRAWN = [
-    Kind("kill", nothing, weight=3.0),
-    Kind("stop", nothing, lasts=(0.2, 9.0)),
-    Kind("full", nothing, lasts=(1.0, 4.0)),
+    FaultKind("kill", nothing, weight=3.0),
+    FaultKind("stop", nothing, lasts=(0.2, 9.0)),
+    FaultKind("full", nothing, lasts=(1.0, 4.0)),
 ]
 
 
@@ -61,10 +61,10 @@ def test_a_misspelt_fault_is_told_with_the_one_that_is_like_it() -> None:
 
 def test_kinds_that_cannot_be_done_are_left_out_with_the_reason() -> None:
     kinds = [
-        Kind("kill", nothing),
-        Kind("kill-worker", nothing, needs=frozenset({"spark"})),
-        Kind("stop-worker", nothing, needs=frozenset({"spark"})),
-        Kind("purge", nothing, destroys=True),
+        FaultKind("kill", nothing),
+        FaultKind("kill-worker", nothing, needs=frozenset({"spark"})),
+        FaultKind("stop-worker", nothing, needs=frozenset({"spark"})),
+        FaultKind("purge", nothing, destroys=True),
     ]
 
     chosen, left_out = choose(kinds, Wanted(), frozenset({"alone"}), destroy=False)
@@ -124,14 +124,14 @@ def test_what_hit_nothing_has_not_struck_and_a_fault_that_fails_itself_is_told(
     tmp_path: Path,
 ) -> None:
     acts = {"never-met": never_met, "met": nothing, "on-a-dead-disk": failing(errno.EIO)}
-    kinds = {name: Kind(name, act) for name, act in acts.items()}
+    kinds = {name: FaultKind(name, act) for name, act in acts.items()}
     stroke = Stroke(tuple(Fault(name, 0.0, 0.0, 1) for name in kinds))
     nowhere, log = cast("World", None), RunLog(tmp_path / "run.jsonl")
 
     found = strike(nowhere, stroke, log, kinds)
 
     assert [one.fault.kind for one in found if one.struck] == ["met"]
-    clumsy = {"clumsy": Kind("clumsy", failing(errno.ENOENT))}
+    clumsy = {"clumsy": FaultKind("clumsy", failing(errno.ENOENT))}
     with pytest.raises(RuntimeError, match="failed itself"):
         strike(nowhere, Stroke((Fault("clumsy", 0.0, 0.0, 1),)), log, clumsy)
 

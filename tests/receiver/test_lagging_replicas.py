@@ -12,7 +12,7 @@ from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume import claim as room
 from receiver.consume.assignment import Done
-from receiver.consume.claim import Claim, OffsetEntry, Taken
+from receiver.consume.claim import Claim, EntryTaken, OffsetEntry
 from tests.lagging import Lagging
 from tests.receiver.flaky import Flaky
 
@@ -125,7 +125,7 @@ async def test_an_entry_that_went_back_indeed_ends_a_move(replica: Replica) -> N
     await entry.read()
     await replica.api(f"STREAM.PURGE.KV_{OFFSETS_BUCKET}", {"filter": f"$KV.{OFFSETS_BUCKET}.p0"})
 
-    with pytest.raises(Taken):
+    with pytest.raises(EntryTaken):
         await entry.move(replace(SECOND, first=offset.next))
 
 

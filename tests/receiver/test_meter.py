@@ -9,13 +9,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Cause, Done
-from receiver.consume.judging import Finding, Kind
+from receiver.consume.judging import Finding, FindingKind
 from receiver.meter import Meter, ReceiverView
 from receiver.status.metrics import ReceiverMetrics
 
 SECOND = 1_000_000_000
 NOW = int(datetime(2026, 11, 21, tzinfo=UTC).timestamp()) * SECOND
-GAP = Finding(Kind.GAP, "web01", "/var/log/a.log", "f1", 100, 350, 40, NOW)
+GAP = Finding(FindingKind.GAP, "web01", "/var/log/a.log", "f1", 100, 350, 40, NOW)
 
 
 class Clock:
@@ -98,7 +98,9 @@ def test_what_is_committed_is_counted_for_each_partition(meter: Meter, view: Rec
 def test_every_block_of_repeats_that_follow_on_each_other_is_counted(
     meter: Meter, view: ReceiverView
 ) -> None:
-    repeats = Finding(Kind.REPEAT, "web01", "/var/log/a.log", "f1", 0, 900, 40, NOW, blocks=30)
+    repeats = Finding(
+        FindingKind.REPEAT, "web01", "/var/log/a.log", "f1", 0, 900, 40, NOW, blocks=30
+    )
     meter.done(Done(0, 1, 41, findings=(repeats, GAP)), batches=1, seconds=0.5)
 
     told = samples(ReceiverMetrics(view))

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from receiver.consume.assignment import Done
-from receiver.consume.judging import Kind
+from receiver.consume.judging import FindingKind
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats
@@ -119,9 +119,9 @@ def test_gaps_and_repeats_are_found_across_batches_and_not_invented_by_an_undo(
 
     assert isinstance(done, Done)
     assert [(f.kind, f.start, f.end) for f in done.findings] == [
-        (Kind.REPEAT, 6, 12),
-        (Kind.REPEAT, 9, 12),
-        (Kind.GAP, 16, 20),
+        (FindingKind.REPEAT, 6, 12),
+        (FindingKind.REPEAT, 9, 12),
+        (FindingKind.GAP, 16, 20),
     ]
     assert partition.read("web01") == b"12345\n67890\nabc\nlater\n"
     partition.run(done.until)
@@ -148,8 +148,8 @@ def test_lines_left_out_of_a_section_are_no_gap_and_it_is_never_cut_at_a_wrong_p
     assert isinstance(done, Done)
     assert partition.read("web01") == b"one\ntwo\nthree\nfour\n"
     assert [(f.kind, f.start, f.end) for f in done.findings] == [
-        (Kind.REPEAT, 100, 300),
-        (Kind.DOUBT, 200, 300),
+        (FindingKind.REPEAT, 100, 300),
+        (FindingKind.DOUBT, 200, 300),
     ]
 
 

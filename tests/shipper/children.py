@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from shipper.status.check import CheckLevel, CheckResult, check_files
+from shipper.status.check import AgentCheck, CheckLevel, check_files
 from shipper.status.live import Answers, ask, require_alone
 from shipper.tail.notices import NoticeKind
 from shipper.tail.open_files import most_open_files
@@ -46,7 +46,7 @@ def told_without_rights(folder: str) -> None:
     file.chmod(0)
     selection = Selection.of([str(file)])
     (found,) = check_files(selection, 0)
-    assert found == CheckResult(CheckLevel.BAD, f"{file}: cannot be read; check its permissions"), (
+    assert found == AgentCheck(CheckLevel.BAD, f"{file}: cannot be read; check its permissions"), (
         found
     )
 

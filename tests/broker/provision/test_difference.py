@@ -1,7 +1,7 @@
 import pytest
 
 from broker.provision.difference import as_json, describe, shown
-from broker.provision.steps import Action, Change, Kind, Loss, Plan, Step
+from broker.provision.steps import Action, Change, Loss, Plan, ResourceKind, Step
 
 
 def test_an_empty_plan_says_that_there_is_nothing_to_do() -> None:
@@ -12,7 +12,7 @@ def test_each_changed_field_is_shown_before_and_after_in_peoples_units() -> None
     age = Change("max_age", 86_400 * 10**9, 2 * 86_400 * 10**9)
     limit = Change("max_bytes", None, 5)
 
-    text = describe(Plan((Step(Action.UPDATE, Kind.STREAM, "LOGS", {}, (age, limit)),)))
+    text = describe(Plan((Step(Action.UPDATE, ResourceKind.STREAM, "LOGS", {}, (age, limit)),)))
 
     assert text.splitlines() == [
         "~ update stream LOGS",
@@ -39,7 +39,7 @@ def test_a_value_is_shown_without_what_the_server_adds(value: object, text: str)
 
 
 def test_what_is_deleted_stands_below_what_deletes_it() -> None:
-    step = Step(Action.UPDATE, Kind.STREAM, "LOGS", {}, (Change("max_msgs", -1, 5),))
+    step = Step(Action.UPDATE, ResourceKind.STREAM, "LOGS", {}, (Change("max_msgs", -1, 5),))
 
     text = describe(Plan((step,)), [Loss(step, ("max_msgs",), "deletes 3 of 8 messages")])
 

@@ -11,7 +11,7 @@ from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.provision.apply import Refused, apply, carry_out
 from broker.provision.exchange import MalformedFile, export, parse, plan_import
-from broker.provision.steps import Kind, Plan, Wanted
+from broker.provision.steps import Plan, ResourceKind, Wanted
 from broker.topology import Topology
 from broker.wire.descent import marked
 
@@ -101,17 +101,25 @@ CONSUMER = {"durable_name": "c", "ack_policy": "all", "filter_subject": None}
 @pytest.mark.parametrize(
     ("name", "content", "wanted"),
     [
-        ("S.json", STREAM, Wanted(Kind.STREAM, "S", {**STREAM, "metadata": {"owner": "ops"}})),
-        ("-", {"config": {"name": "S"}, "state": {}}, Wanted(Kind.STREAM, "S", {"name": "S"})),
+        (
+            "S.json",
+            STREAM,
+            Wanted(ResourceKind.STREAM, "S", {**STREAM, "metadata": {"owner": "ops"}}),
+        ),
+        (
+            "-",
+            {"config": {"name": "S"}, "state": {}},
+            Wanted(ResourceKind.STREAM, "S", {"name": "S"}),
+        ),
         (
             "S.c.json",
             CONSUMER,
-            Wanted(Kind.CONSUMER, "c", {"durable_name": "c", "ack_policy": "all"}, "S"),
+            Wanted(ResourceKind.CONSUMER, "c", {"durable_name": "c", "ack_policy": "all"}, "S"),
         ),
         (
             "-",
             {"stream_name": "S", "config": CONSUMER},
-            Wanted(Kind.CONSUMER, "c", {"durable_name": "c", "ack_policy": "all"}, "S"),
+            Wanted(ResourceKind.CONSUMER, "c", {"durable_name": "c", "ack_policy": "all"}, "S"),
         ),
     ],
 )

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.provision.plan import Actual, plan, plan_partitions, plan_promotion
-from broker.provision.steps import Action, Change, Kind, Plan
+from broker.provision.steps import Action, Change, Plan, ResourceKind
 from broker.topology import Topology
 from broker.wire.streams import StreamLayout, consumer_config, partitions_in
 
@@ -79,7 +79,7 @@ def test_a_plan_is_nothing_changed_or_refused_and_never_a_changed_number_over_st
     moved = before.partitions != after.partitions
     assert bool(made.refusals) == (moved and bool(messages or offsets))
     if made.refusals:
-        assert not any(step.kind is Kind.ENTRY for step in made.steps)
+        assert not any(step.kind is ResourceKind.ENTRY for step in made.steps)
 
 
 def test_an_update_names_the_changed_fields_only_and_keeps_what_we_do_not_declare() -> None:
@@ -187,11 +187,11 @@ def test_a_changed_number_adds_what_is_missing_removes_nothing_and_comes_last(
     made = plan_partitions(after, held)
 
     assert not made.refusals
-    made_consumers = {step.name for step in made.steps if step.kind is Kind.CONSUMER}
+    made_consumers = {step.name for step in made.steps if step.kind is ResourceKind.CONSUMER}
     assert made_consumers == {f"receiver-p{n}" for n in range(before, after)}
     (*_, last) = made.steps or (None,)
     assert (last is None) == (before == after)
-    assert last is None or (last.kind, last.config) == (Kind.ENTRY, {"value": str(after)})
+    assert last is None or (last.kind, last.config) == (ResourceKind.ENTRY, {"value": str(after)})
     assert plan_partitions(after, after_change(before, after)) == Plan(())
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.client.connection import Connection, Rejected
-from broker.provision.steps import Kind, Wanted, compare
+from broker.provision.steps import ResourceKind, Wanted, compare
 
 STILL_THERE = 10049  # "error creating store for stream"
 LOGS = {"name": "LOGS", "subjects": ["logs.>"], "max_age": 86_400 * 10**9}
@@ -71,7 +71,9 @@ async def test_a_stream_is_updated_or_refused_as_a_real_server_does_it(
 ) -> None:
     for begin, change in STREAMS:
         made = await made_of(connection, {**LOGS, **begin})
-        refused = bool(compare(Wanted(Kind.STREAM, "LOGS", change), made["config"]).refusals)
+        refused = bool(
+            compare(Wanted(ResourceKind.STREAM, "LOGS", change), made["config"]).refusals
+        )
 
         really = await is_refused(connection, "STREAM.UPDATE.LOGS", {**made["config"], **change})
         await connection.api("STREAM.DELETE.LOGS")
@@ -87,7 +89,7 @@ async def test_a_consumer_is_updated_or_refused_as_a_real_server_does_it(
     subject = "CONSUMER.CREATE.LOGS.reader"
     for change in CONSUMERS:
         made = await connection.api(subject, {"stream_name": "LOGS", "config": READER})
-        wanted = Wanted(Kind.CONSUMER, "reader", change, "LOGS")
+        wanted = Wanted(ResourceKind.CONSUMER, "reader", change, "LOGS")
         refused = bool(compare(wanted, made["config"]).refusals)
 
         body = {"stream_name": "LOGS", "config": {**made["config"], **change}, "action": "update"}
@@ -103,7 +105,9 @@ async def test_a_copy_becomes_a_stream_of_its_own_and_never_another_copy(
 ) -> None:
     for change in ({"mirror": {"name": "B"}}, {"mirror": None, "subjects": ["logs.>"]}):
         made = await connection.api("STREAM.CREATE.LOGS", COPY)
-        refused = bool(compare(Wanted(Kind.STREAM, "LOGS", change), made["config"]).refusals)
+        refused = bool(
+            compare(Wanted(ResourceKind.STREAM, "LOGS", change), made["config"]).refusals
+        )
 
         really = await is_refused(connection, "STREAM.UPDATE.LOGS", {**made["config"], **change})
         await connection.api("STREAM.DELETE.LOGS")
@@ -113,7 +117,7 @@ async def test_a_copy_becomes_a_stream_of_its_own_and_never_another_copy(
 
 def test_metadata_of_others_stays() -> None:
     found = {"name": "LOGS", "metadata": {"_nats.ver": "2.15.1", "theirs": "1", "ours": "old"}}
-    wanted = Wanted(Kind.STREAM, "LOGS", {"metadata": {"ours": "new"}})
+    wanted = Wanted(ResourceKind.STREAM, "LOGS", {"metadata": {"ours": "new"}})
 
     (step,) = compare(wanted, found).steps
 

@@ -1,6 +1,6 @@
 import pytest
 
-from broker.server.serverlog import Level, LogLine, Notice, explain, notice_in, read_line
+from broker.server.serverlog import Level, LogLine, ServerNotice, explain, notice_in, read_line
 
 
 @pytest.mark.parametrize(
@@ -44,18 +44,18 @@ def test_the_last_trouble_is_the_reason_and_chatter_is_none() -> None:
 @pytest.mark.parametrize(
     ("line", "news"),
     [
-        ("[7] [INF]   Git:      [b2fd3ef]", Notice.COMMIT),
-        ("[7] [INF] Reloaded server configuration (sha256:f9473f)", Notice.RELOADED),
-        ("[7] [ERR] Failed to reload server configuration: no", Notice.NOT_RELOADED),
-        ("[7] [INF] Closing existing clients", Notice.CLOSING),
-        ("[7] [INF] Server is ready", Notice.READY),
-        ("[7] [WRN]   Error decrypting our stream metafile: no", Notice.CANNOT_DECRYPT),
+        ("[7] [INF]   Git:      [b2fd3ef]", ServerNotice.COMMIT),
+        ("[7] [INF] Reloaded server configuration (sha256:f9473f)", ServerNotice.RELOADED),
+        ("[7] [ERR] Failed to reload server configuration: no", ServerNotice.NOT_RELOADED),
+        ("[7] [INF] Closing existing clients", ServerNotice.CLOSING),
+        ("[7] [INF] Server is ready", ServerNotice.READY),
+        ("[7] [WRN]   Error decrypting our stream metafile: no", ServerNotice.CANNOT_DECRYPT),
         ("[7] [INF] Starting JetStream", None),
         ("[7] [TRC] Server is ready", None),
         ("[7] [INF] 127.0.0.1:59136 - cid:8 - Server is ready", None),
     ],
 )
-def test_what_somebody_waits_for_is_heard(line: str, news: Notice | None) -> None:
+def test_what_somebody_waits_for_is_heard(line: str, news: ServerNotice | None) -> None:
     assert notice_in(read_line(line)) is news
 
 

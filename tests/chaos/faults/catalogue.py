@@ -14,7 +14,7 @@ from tests.chaos.faults import (
     stores,
     stream,
 )
-from tests.chaos.schedule import Kind
+from tests.chaos.schedule import FaultKind
 
 __all__ = ["CATALOGUE", "FAMILIES"]
 
@@ -22,7 +22,7 @@ _MODULES = (
     *(processes, disks, refusals, clocks, lines, clusters),
     *(rivals, credentials, innocents, state, stores, stream),
 )
-FAMILIES: dict[str, list[Kind]] = {
+FAMILIES: dict[str, list[FaultKind]] = {
     module.__name__.rpartition(".")[2]: module.FAMILY.kinds for module in _MODULES
 }
-CATALOGUE: dict[str, Kind] = {kind.name: kind for kinds in FAMILIES.values() for kind in kinds}
+CATALOGUE: dict[str, FaultKind] = {kind.name: kind for kinds in FAMILIES.values() for kind in kinds}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from tests.chaos.schedule import MOMENT, Act, End, Kind, Lasts
+from tests.chaos.schedule import MOMENT, Act, End, FaultKind, Lasts
 
 if TYPE_CHECKING:
     from tests.chaos.program import Program
@@ -35,7 +35,7 @@ class Family:
     """The kinds of one family; the name of a kind is that of its act unless it is given."""
 
     def __init__(self) -> None:
-        self.kinds: list[Kind] = []
+        self.kinds: list[FaultKind] = []
 
     def add(
         self,
@@ -49,7 +49,7 @@ class Family:
     ) -> None:
         """Add a kind; `words` say what it does, the first line of the act's docstring if not given."""
         said = words or (act.__doc__ or "").partition("\n")[0]
-        self.kinds.append(Kind(name, act, said, lasts, weight, frozenset(needs), destroys))
+        self.kinds.append(FaultKind(name, act, said, lasts, weight, frozenset(needs), destroys))
 
     def kind(
         self, lasts: Lasts = MOMENT, *needs: str, weight: float = 1.0, destroys: bool = False

@@ -11,7 +11,7 @@ from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume import claim as room
 from receiver.consume.assignment import Done
-from receiver.consume.claim import Claim, OffsetEntry, Taken
+from receiver.consume.claim import Claim, EntryTaken, OffsetEntry
 from receiver.consume.offsets import nanoseconds
 from tests.receiver.flaky import Flaky
 
@@ -74,7 +74,7 @@ async def test_a_later_owner_is_found_and_its_entry_stays(logs_url: str, when: s
     later = await Claim(connection, 0, "b:2", "LOGS").claim(NOW)
     connection.breaks = when
 
-    with pytest.raises(Taken) as taken:
+    with pytest.raises(EntryTaken) as taken:
         await entry.move(SECOND)
 
     assert taken.value.found == later == await stored(connection)
@@ -86,7 +86,7 @@ async def test_a_deleted_entry_is_not_written_again(logs_url: str) -> None:
     entry = await claimed(connection)
     await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
 
-    with pytest.raises(Taken):
+    with pytest.raises(EntryTaken):
         await entry.move(FIRST)
 
     assert await stored(connection) is None

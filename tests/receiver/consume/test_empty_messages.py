@@ -11,7 +11,7 @@ from broker.client.connection import Connection
 from broker.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM
 from broker.wire.subjects import Subject, inbox_of
 from receiver.consume import background
-from receiver.consume.fetch import Reading
+from receiver.consume.fetch import PartitionReader
 from receiver.consume.wake import Wake
 from receiver.source.ranges import Range
 from receiver.source.reading import read
@@ -98,7 +98,7 @@ def test_empty_messages_among_large_ones_come_one_behind_the_other_where_memory_
     assignment = replace(anybody.assignment(), pull=1024 * 1024)
     connection = background.connection((server.url("central"),))
 
-    with Reading(connection, assignment, first, "LOGS") as reading:
+    with PartitionReader(connection, assignment, first, "LOGS") as reading:
         found = [message.data for chunk in reading.batch() for _, message in chunk.messages]
 
     assert found == payloads

@@ -12,7 +12,7 @@ from broker.client.connection import Connection, ConnectionLost
 from broker.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM, consumer_config
 from receiver.consume import background
 from receiver.consume.assignment import Blocked, Cause, Done
-from receiver.consume.fetch import Reading
+from receiver.consume.fetch import PartitionReader
 from tests.receiver.partition import Partition
 from tests.receiver.proxy import Proxy
 
@@ -28,7 +28,7 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
 
 def sequences(partition: Partition, first: int = 1) -> list[int]:
     connection = background.connection((partition.url,))
-    with Reading(connection, partition.assignment(), first, "LOGS") as reading:
+    with PartitionReader(connection, partition.assignment(), first, "LOGS") as reading:
         return [delivery.sequence for chunk in reading.batch() for delivery, _ in chunk.messages]
 
 
@@ -137,7 +137,7 @@ def test_a_consumer_that_is_changed_during_a_stay_passes_no_line_over(
 ) -> None:
     partition.lines("web01", b"1")
     connection = background.connection((partition.url,))
-    with Reading(connection, partition.assignment(), 1, "LOGS") as reading:
+    with PartitionReader(connection, partition.assignment(), 1, "LOGS") as reading:
         list(reading.batch())
         config = {**consumer_config(0), "headers_only": True}
         name = f"CONSUMER.CREATE.LOGS.receiver-p0.{config['filter_subject']}"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.wire.message import MalformedMessage, Section, Span
-from receiver.consume.judging import Judge, Kind
+from receiver.consume.judging import FindingKind, Judge
 from receiver.consume.judging import judge as judged_alone
 from receiver.storage.store import Store
 from receiver.storage.tables import Spans
@@ -42,7 +42,11 @@ def test_repeats_are_left_out_and_gaps_are_found_with_the_time_before(judge: Jud
         [],
         [b"behind a gap\n"],
     ]
-    assert [finding.kind for finding in judge.findings] == [Kind.REPEAT, Kind.REPEAT, Kind.GAP]
+    assert [finding.kind for finding in judge.findings] == [
+        FindingKind.REPEAT,
+        FindingKind.REPEAT,
+        FindingKind.GAP,
+    ]
     gap = judge.findings[-1]
     assert (gap.start, gap.end, gap.since, gap.read_at) == (14, 20, STORED, STORED)
 
@@ -85,9 +89,9 @@ def test_each_section_is_judged_by_itself(judge: Judge) -> None:
         ("b", b"11\n", True),
     ]
     assert [(f.kind, f.file_id, f.start, f.end) for f in judge.findings] == [
-        (Kind.REPEAT, "a", 0, 4),
-        (Kind.GAP, "b", 2, 9),
-        (Kind.REPEAT, "a", 2, 4),
+        (FindingKind.REPEAT, "a", 0, 4),
+        (FindingKind.GAP, "b", 2, 9),
+        (FindingKind.REPEAT, "a", 2, 4),
     ]
 
 
@@ -100,8 +104,8 @@ def test_a_message_whose_gap_is_in_any_of_its_sections_tells_no_loss_of_its_host
         judged(judge, sent, sequence)
         judge.follow("web01", before, sequence, STORED)
 
-    kinds = [finding.kind for finding in judge.findings if finding.kind is not Kind.REPEAT]
-    assert kinds == [Kind.GAP, Kind.LOSS]
+    kinds = [finding.kind for finding in judge.findings if finding.kind is not FindingKind.REPEAT]
+    assert kinds == [FindingKind.GAP, FindingKind.LOSS]
 
 
 def test_repeats_are_one_finding_of_each_file_as_long_as_they_follow_on_each_other(
@@ -154,7 +158,7 @@ def test_every_byte_is_written_once_in_order_and_gaps_are_named(
         payload = CONTENT[start : start + length]
         found = judged_alone(reached, section(start, start + length), "web01", 1)
         written += payload[found.skip :]
-        if found.finding and found.finding.kind is Kind.GAP:
+        if found.finding and found.finding.kind is FindingKind.GAP:
             missing |= set(range(found.finding.start, found.finding.end))
         reached = max(start + length, reached or 0)
 
@@ -168,14 +172,14 @@ def test_every_byte_is_written_once_in_order_and_gaps_are_named(
     [
         pytest.param(None, 50, 60, 0, None, id="never seen: any start"),
         pytest.param(50, 50, 60, 0, None, id="follows"),
-        pytest.param(40, 50, 60, 0, Kind.GAP, id="gap"),
-        pytest.param(60, 50, 60, 10, Kind.REPEAT, id="all of it had come"),
-        pytest.param(70, 50, 60, 10, Kind.REPEAT, id="long past"),
-        pytest.param(55, 50, 60, 5, Kind.REPEAT, id="its beginning had come"),
+        pytest.param(40, 50, 60, 0, FindingKind.GAP, id="gap"),
+        pytest.param(60, 50, 60, 10, FindingKind.REPEAT, id="all of it had come"),
+        pytest.param(70, 50, 60, 10, FindingKind.REPEAT, id="long past"),
+        pytest.param(55, 50, 60, 5, FindingKind.REPEAT, id="its beginning had come"),
     ],
 )
 def test_a_section_is_judged_by_its_span(
-    reached: int | None, start: int, end: int, skip: int, kind: Kind | None
+    reached: int | None, start: int, end: int, skip: int, kind: FindingKind | None
 ) -> None:
     found = judged_alone(reached, section(start, end), "web01", 7)
 
@@ -188,13 +192,15 @@ def test_a_section_is_judged_by_its_span(
     [
         pytest.param(None, 0, None, id="never seen"),
         pytest.param(50, 0, None, id="follows"),
-        pytest.param(40, 0, Kind.GAP, id="gap"),
-        pytest.param(55, 0, Kind.DOUBT, id="its beginning had come, nobody knows which lines"),
-        pytest.param(90, 7, Kind.REPEAT, id="all of it had come"),
+        pytest.param(40, 0, FindingKind.GAP, id="gap"),
+        pytest.param(
+            55, 0, FindingKind.DOUBT, id="its beginning had come, nobody knows which lines"
+        ),
+        pytest.param(90, 7, FindingKind.REPEAT, id="all of it had come"),
     ],
 )
 def test_a_section_with_lines_left_out_is_written_whole_or_not_at_all(
-    reached: int | None, skip: int, kind: Kind | None
+    reached: int | None, skip: int, kind: FindingKind | None
 ) -> None:
     found = judged_alone(reached, section(50, 90, size=7), "web01", 7)
 

@@ -13,7 +13,7 @@ from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume import offsets
 from receiver.consume.assignment import Done
-from receiver.consume.claim import Claim, OffsetEntry, Taken, stream_state
+from receiver.consume.claim import Claim, EntryTaken, OffsetEntry, stream_state
 from receiver.driver import presence as presence_module
 from receiver.driver.presence import Life, Presence, Standby, life_of
 from tests.conftest import Server
@@ -176,7 +176,7 @@ async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_com
 
     revision = await asyncio.wait_for(standby(connection, 3600.0).wait(asyncio.Event()), 20)
     assert revision is not None
-    with pytest.raises(Taken):
+    with pytest.raises(EntryTaken):
         await late.move(Done(0, 1, 2, stored_at=1))
     heir = await Claim(connection, 0, "heir:2", "LOGS", presence="there").claim(NOW, revision)
     assert heir

@@ -11,7 +11,7 @@ from broker.topology import Topology
 from receiver.consume import background
 from receiver.source.planning import refuse_loss
 from receiver.source.ranges import LostSequences, Range
-from receiver.source.reading import StoredMessage, read
+from receiver.source.reading import SourceMessage, read
 
 pytestmark = pytest.mark.nats
 
@@ -31,7 +31,7 @@ def connect() -> Iterator[Connect]:
         background.wait(connection.close(), 5)
 
 
-def messages(connection: Connection, item: Range, fail: bool = True) -> list[StoredMessage]:
+def messages(connection: Connection, item: Range, fail: bool = True) -> list[SourceMessage]:
     check = partial(refuse_loss, connection) if fail else None
     return [message for run in read(connection, item, check) for message in run]
 

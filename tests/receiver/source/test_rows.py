@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from broker.wire.message import Identity, Origin, Section, Span, encode_origin
 from receiver.source.options import Show
-from receiver.source.reading import StoredMessage
+from receiver.source.reading import SourceMessage
 from receiver.source.rows import columns, record_batches
 
 AS_WRITTEN = "2026-11-20T12:00:00.123456789Z"
@@ -26,7 +26,7 @@ def several(count: int, size: int = 2) -> tuple[dict[str, str], bytes]:
     return encode_origin(Origin("1-aa", 99, tuple(sections))), b"".join(lines)
 
 
-def rows(*messages: StoredMessage, include_headers: bool = False) -> list[dict[str, Any]]:
+def rows(*messages: SourceMessage, include_headers: bool = False) -> list[dict[str, Any]]:
     return [
         row
         for batch in record_batches(messages, Show(headers=include_headers))
@@ -36,8 +36,8 @@ def rows(*messages: StoredMessage, include_headers: bool = False) -> list[dict[s
 
 def stored(
     headers: dict[str, str], payload: bytes, subject: str = "logs.p3.web1.example"
-) -> StoredMessage:
-    return StoredMessage(8, AS_WRITTEN, subject, headers, payload)
+) -> SourceMessage:
+    return SourceMessage(8, AS_WRITTEN, subject, headers, payload)
 
 
 def test_the_batches_are_exactly_what_spark_makes_of_the_columns() -> None:
@@ -100,7 +100,7 @@ def test_a_path_that_is_no_text_does_no_harm() -> None:
     assert row["file"].startswith("/var/")
 
 
-def lines(*messages: StoredMessage, as_text: bool = True) -> list[tuple[Any, ...]]:
+def lines(*messages: SourceMessage, as_text: bool = True) -> list[tuple[Any, ...]]:
     show = Show(headers=False, explode=True, as_text=as_text)
     return [
         (row["sequence"], row["host"], row["pos"], row["line"])
@@ -167,7 +167,7 @@ def test_lines_are_those_of_a_plain_split_whatever_they_hold() -> None:
         bytes(chance.choice(b"ab\n\r") for _ in range(chance.randrange(30))) for _ in range(200)
     ]
     blocks = [
-        StoredMessage(n, AS_WRITTEN, "logs.p0.web", {}, payload)
+        SourceMessage(n, AS_WRITTEN, "logs.p0.web", {}, payload)
         for n, payload in enumerate(payloads)
     ]
 

@@ -10,8 +10,8 @@ from shipper.tail.identity import Sample, holds, identify
 from shipper.tail.paths import Packing
 from shipper.tail.rules import (
     Candidate,
+    FilePresence,
     Known,
-    Presence,
     RotationGroup,
     Verdict,
     recognise,
@@ -65,11 +65,11 @@ def group(*known: Known, **other: Any) -> RotationGroup:
     return RotationGroup(known=known, **(nothing | other))
 
 
-TRUNCATED = Known(cursor(READ), Presence.TRUNCATED)
-GONE = Known(cursor(READ), Presence.GONE)
-DELETED = Known(cursor(READ), Presence.DELETED)
-FOLLOWED = Known(cursor(LONG), Presence.FOLLOWED)
-SHORT = Known(cursor(b"1\n"), Presence.GONE)
+TRUNCATED = Known(cursor(READ), FilePresence.TRUNCATED)
+GONE = Known(cursor(READ), FilePresence.GONE)
+DELETED = Known(cursor(READ), FilePresence.DELETED)
+FOLLOWED = Known(cursor(LONG), FilePresence.FOLLOWED)
+SHORT = Known(cursor(b"1\n"), FilePresence.GONE)
 OF_SHORT = {"read": b"1\n", "modified": 60}
 REST = READ + b"rest\n"
 
@@ -148,7 +148,7 @@ def test_a_sibling_is_ruled_on_whether_it_is_compressed_or_not(
         ),
         pytest.param(
             sibling(LONG[:1100], read=LONG, packed=True, is_partial=True, modified=60),
-            group(Known(cursor(LONG[:10]), Presence.GONE)),
+            group(Known(cursor(LONG[:10]), FilePresence.GONE)),
             Verdict.EMPTY,
             id="compressed, in the making",
         ),
