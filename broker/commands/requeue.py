@@ -121,23 +121,23 @@ def _read(file: Path) -> Iterator[Quarantined]:
         data = read_file(file)
     except OSError as error:
         raise ConfigurationError(f"cannot read {file}: {error.strerror}") from None
-    place = 0
-    while place < len(data):
-        end = data.find(b"\n", place)
+    at = 0
+    while at < len(data):
+        end = data.find(b"\n", at)
         try:
-            about = Quarantined.model_validate_json(data[place : end if end >= 0 else len(data)])
+            about = Quarantined.model_validate_json(data[at : end if end >= 0 else len(data)])
         except ValidationError:
-            raise _damaged(file, place) from None
+            raise _damaged(file, at) from None
         payload = data[end + 1 : end + 1 + about.size]
         if len(payload) < about.size:
-            raise _damaged(file, place)
+            raise _damaged(file, at)
         yield about.model_copy(update={"payload": payload})
-        place = end + 1 + about.size + 1  # a newline stands between messages
+        at = end + 1 + about.size + 1  # a newline stands between messages
 
 
-def _damaged(file: Path, place: int) -> ConfigurationError:
+def _damaged(file: Path, at: int) -> ConfigurationError:
     return ConfigurationError(
-        f"{file} is no quarantine file of a receiver, or damaged: no message at byte {place}; nothing was put back"
+        f"{file} is no quarantine file of a receiver, or damaged: no message at byte {at}; nothing was put back"
     )
 
 

@@ -18,11 +18,11 @@ __all__ = [
     "Destination",
     "Done",
     "Ending",
+    "ForcedRotation",
     "MarkedFolder",
     "Report",
-    "Stay",
+    "SessionLimits",
     "Superseded",
-    "Turn",
 ]
 
 LARGEST_PULL = 16 * 1024 * 1024
@@ -64,7 +64,7 @@ class Destination:
     streams: int = 1
 
 
-class Turn(Enum):
+class ForcedRotation(Enum):
     """Which live files are closed, although no line comes that would do it."""
 
     NONE = "none"
@@ -75,7 +75,7 @@ class Turn(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class SessionLimits:
     """How long a task stays at its partition, in seconds: for one batch, when nothing else is said.
 
     It goes on with batch after batch for `longest`, but only for `telling` when there is something to tell but counts, or
@@ -91,11 +91,11 @@ class Stay:
     linger: float = 0.0
     telling: float = inf
 
-    def short(self) -> "Stay":
+    def short(self) -> "SessionLimits":
         """Return one batch of it, after which it is told that the partition goes on."""
         return replace(self, longest=0.0)
 
-    def patient(self) -> "Stay":
+    def patient(self) -> "SessionLimits":
         """Return it as it is where something has come soon after each silence: silence ends it no more."""
         return replace(self, silence=self.longest)
 
@@ -109,11 +109,11 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A stay at one partition: batches of about `limit` bytes of messages, pulled `pull` bytes at a time.
+    """A session at one partition: batches of about `limit` bytes of messages, pulled `pull` bytes at a time.
 
-    `first` is where the driver believes the offset to be; KV knows better when an attempt of the same task, or a stay whose
+    `first` is where the driver believes the offset to be; KV knows better when an attempt of the same task, or a session whose
     report was lost, has moved it on. How far a batch goes, its `until`, is decided by what the task finds. On the subject
-    `leave` the driver asks to be given the slot back at the next end of a batch. With a `turn` files are
+    `leave` the driver asks to be given the slot back at the next end of a batch. With a `rotation` files are
     turned and nothing is read.
     """
 
@@ -121,15 +121,15 @@ class Assignment:
     first: int
     epoch: int
     limit: int
-    turn: Turn = Turn.NONE
+    rotation: ForcedRotation = ForcedRotation.NONE
     pull: int = LARGEST_PULL
-    stay: Stay = Stay()
+    session: SessionLimits = SessionLimits()
     leave: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Batches that are on disk, `[first, until)` in stream sequences: one that waits for its commit, or those of a stay.
+    """Batches that are on disk, `[first, until)` in stream sequences: one that waits for its commit, or those of a session.
 
     `ack` is the subject that acknowledges the last message; `pending` is how many messages the consumer still held then.
     `stored_at` is when the last message was stored, in nanoseconds since the epoch. `closed` names the segments closed by
@@ -208,7 +208,7 @@ class Superseded:
 
 
 class Ending(Enum):
-    """Why a stay ended that could have gone on."""
+    """Why a session ended that could have gone on."""
 
     SILENCE = "silence"
     """Nothing more came."""
@@ -220,7 +220,7 @@ class Ending(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A stay at a partition: what was committed in it, in how many batches, and how it ended.
+    """A session at a partition: what was committed in it, in how many batches, and how it ended.
 
     `seconds` were spent on those batches, from the arrival of the first messages of each to its commit.
     """

@@ -74,7 +74,7 @@ class Chunk:
 
 
 class PartitionReader:
-    """What a partition has from `first` on, for one stay. While a chunk is being written the next one is fetched."""
+    """What a partition has from `first` on, for one session. While a chunk is being written the next one is fetched."""
 
     def __init__(
         self, connection: Connection, assignment: Assignment, first: int, stream: str
@@ -92,7 +92,7 @@ class PartitionReader:
 
         When there is more, the first pull of the next one is under way as soon as the last chunk of this batch is out.
         Raises `ConnectionLost`, `Rejected` or TimeoutError; the consumer then stands nobody knows where, and the next
-        stay puts it back.
+        session puts it back.
         """
         self._size, self._is_ended = 0, False
         while (chunk := self._next(wait)) is not None:
@@ -125,11 +125,11 @@ class PartitionReader:
 
     @property
     def is_wanted_elsewhere(self) -> bool:
-        """Whether the driver has asked for the end of the stay."""
+        """Whether the driver has asked for the end of the session."""
         return self._source.left.is_set()
 
     def rest(self, seconds: float) -> None:
-        """Sleep, or return as soon as the driver asks for the end of the stay."""
+        """Sleep, or return as soon as the driver asks for the end of the session."""
         if seconds > 0:
             self._source.left.wait(seconds)
 
@@ -143,7 +143,7 @@ class PartitionReader:
 
 
 class _Source:
-    """The pulls of a stay. Lives on the loop; every pull has an inbox of its own, so that late deliveries are not mixed in."""
+    """The pulls of a session. Lives on the loop; every pull has an inbox of its own, so that late deliveries are not mixed in."""
 
     def __init__(
         self, connection: Connection, assignment: Assignment, first: int, stream: str
@@ -207,7 +207,7 @@ class _Source:
     def _check_client(self) -> None:
         """Raise `ConnectionLost` when the client was lost, and our subscriptions with it.
 
-        Another one is not waited for here: a stay is as well over, and whoever is told to stop need not wait for it.
+        Another one is not waited for here: a session is as well over, and whoever is told to stop need not wait for it.
         """
         if self._client is None or not self._connection.is_on(self._client):
             raise ConnectionLost("the connection was lost")
@@ -372,7 +372,7 @@ class _Source:
             self._ended.set_result(status)
 
     def _leave(self, message: RawMessage) -> None:
-        # a pull that waits is given up; should the broker answer it all the same, the next stay finds the consumer elsewhere
+        # a pull that waits is given up; should the broker answer it all the same, the next session finds the consumer elsewhere
         self.left.set()
         if self._ended and not self._ended.done() and not self._taken:
             self._ended.set_result(_LEFT)

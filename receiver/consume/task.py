@@ -28,9 +28,9 @@ from receiver.consume.assignment import (
     Destination,
     Done,
     Ending,
+    ForcedRotation,
     Report,
     Superseded,
-    Turn,
 )
 from receiver.consume.batch import Batch
 from receiver.consume.claim import EntryTaken, OffsetEntry, hold_against_stream
@@ -191,7 +191,7 @@ class _Session:
     def run(self, offset: Offset) -> Ending:
         """Recover, and go on as long as there is a reason to; raises `EntryTaken`, and what broker, disk and state raise."""
         self._recover()
-        if self._assignment.turn is not Turn.NONE:
+        if self._assignment.rotation is not ForcedRotation.NONE:
             return self._close_files()
         with PartitionReader(
             self._connection, self._assignment, offset.next, offset.stream
@@ -213,10 +213,10 @@ class _Session:
         committed.done = replace(committed.done, notices=tuple(notices))
 
     def _receive(self, reading: PartitionReader, offset: Offset) -> Ending:
-        stay, left = self._assignment.stay, self._assignment.stay.longest
+        session, left = self._assignment.session, self._assignment.session.longest
         while True:
             began = time.monotonic()
-            done = self._batch(reading, min(stay.silence, left), offset)
+            done = self._batch(reading, min(session.silence, left), offset)
             if done is None:
                 return Ending.ASKED if reading.is_wanted_elsewhere else Ending.SILENCE
             self._commit(done)
@@ -226,13 +226,13 @@ class _Session:
             if left <= 0:
                 return Ending.TIME
             if not done.pending:
-                reading.rest(began + stay.rest(done.size) - time.monotonic())
+                reading.rest(began + session.rest(done.size) - time.monotonic())
 
     def _left(self) -> float:
-        stay, done = self._assignment.stay, self._committed.done
-        longest = stay.longest
+        session, done = self._assignment.session, self._committed.done
+        longest = session.longest
         if done.pending or done.has_news:
-            longest = min(longest, stay.telling)
+            longest = min(longest, session.telling)
         return self._began + longest - time.monotonic()
 
     def _batch(self, reading: PartitionReader, wait: float, offset: Offset) -> Done | None:
@@ -305,7 +305,8 @@ class _Session:
             output.close_files(
                 row.path
                 for row in rows
-                if row.day >= today and (assignment.turn is Turn.ALL or row.last_line < begin)
+                if row.day >= today
+                and (assignment.rotation is ForcedRotation.ALL or row.last_line < begin)
             )
             output.sync()
             at = replace(assignment, first=committed.done.until)

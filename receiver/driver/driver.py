@@ -21,7 +21,7 @@ from receiver.consume.assignment import (
     Destination,
     MarkedFolder,
     Report,
-    Stay,
+    SessionLimits,
 )
 from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.wake import Wake
@@ -309,8 +309,12 @@ def pace_of(settings: ReceiverSettings, partitions: int) -> Pace:
     at_once = min(partitions, slots_for(settings.master, partitions))
     pull = max(min(LARGEST_PULL, _IN_HAND // (2 * at_once)), _LEAST_PULL)
     linger = settings.linger.total_seconds()
-    stay = Stay(_TELLING) if settings.once else Stay(_LONGEST, _SILENCE, linger, _TELLING)
-    return Pace(int(settings.max_batch), pull, stay, settings.once)
+    session = (
+        SessionLimits(_TELLING)
+        if settings.once
+        else SessionLimits(_LONGEST, _SILENCE, linger, _TELLING)
+    )
+    return Pace(int(settings.max_batch), pull, session, settings.once)
 
 
 def order_of(settings: ReceiverSettings) -> Order:

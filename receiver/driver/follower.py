@@ -19,10 +19,10 @@ from receiver.consume.assignment import (
     Blocked,
     Cause,
     Ending,
+    ForcedRotation,
     Report,
-    Stay,
+    SessionLimits,
     Superseded,
-    Turn,
 )
 from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.offsets import StreamMismatch, StreamRestored
@@ -66,14 +66,14 @@ class Pace:
 
     limit: int
     pull: int
-    stay: Stay
+    session: SessionLimits
     once: bool
     patience: float = 60.0
 
     @property
     def overdue(self) -> float:
         """Seconds after which a task that has not reported is a matter of concern."""
-        return self.stay.longest + self.patience
+        return self.session.longest + self.patience
 
 
 class RotationTimer:
@@ -88,7 +88,7 @@ class RotationTimer:
         self._calendar = calendar
         self._clock = clock
         self._until = 0
-        self._next = Turn.DUE
+        self._next = ForcedRotation.DUE
         self.asked = asyncio.Event()
         """Set as long as somebody waits for every file to be turned, at the next batch boundary."""
 
@@ -102,21 +102,21 @@ class RotationTimer:
         seconds = (self._until - self._clock()) / 1e9
         return float(min(max(seconds, _SILENCE), _LONGEST_LOOK))
 
-    def take(self, *, is_silent: bool) -> Turn:
+    def take(self, *, is_silent: bool) -> ForcedRotation:
         """Return what is to be done now, once; by the clock only when the partition is silent."""
         if self.asked.is_set():
             self.asked.clear()
-            return Turn.ALL
-        if not self.is_due or not (is_silent or self._next is Turn.ALL):
-            return Turn.NONE
-        turn, self._next = self._next, Turn.DUE
+            return ForcedRotation.ALL
+        if not self.is_due or not (is_silent or self._next is ForcedRotation.ALL):
+            return ForcedRotation.NONE
+        rotation, self._next = self._next, ForcedRotation.DUE
         self._until = self._calendar.period(self._clock() - _GRACE).end + _GRACE
-        return turn
+        return rotation
 
-    def again(self, turn: Turn) -> None:
+    def again(self, rotation: ForcedRotation) -> None:
         """Have what could not be done tried again in a minute; receiving goes on meanwhile."""
-        if turn is not Turn.NONE:
-            self._next, self._until = turn, self._clock() + _AGAIN
+        if rotation is not ForcedRotation.NONE:
+            self._next, self._until = rotation, self._clock() + _AGAIN
 
 
 class PartitionFollower:
@@ -267,11 +267,11 @@ class PartitionFollower:
 
     async def _run_task(self, stop: asyncio.Event) -> bool:
         """Run a task at the partition; True when there may be more for the next one."""
-        turn = self._timer.take(is_silent=self._is_silent)
-        report = await self._report(turn, stop)
+        rotation = self._timer.take(is_silent=self._is_silent)
+        report = await self._report(rotation, stop)
         fault("heard")
         self._claim.follow(report.done)
-        report = self._judged(report, turn)
+        report = self._judged(report, rotation)
         if (
             report.batches
             or report.done.notices
@@ -287,7 +287,7 @@ class PartitionFollower:
             case Ending.TIME | Ending.ASKED:
                 return True
             case Blocked() as blocked:
-                self._timer.again(turn)
+                self._timer.again(rotation)
                 await self._wait_blocked(blocked, stop)
                 return False
             case Superseded(_, detail, ""):
@@ -295,9 +295,9 @@ class PartitionFollower:
             case Superseded(_, _, successor):
                 raise TakenOver(self._partition, successor)
 
-    def _judged(self, report: Report, turn: Turn) -> Report:
+    def _judged(self, report: Report, rotation: ForcedRotation) -> Report:
         """Return the report; blocked when the wake-up consumer has messages and tasks find none: never a tight loop of jobs."""
-        is_vain = self._was_woken and not report.batches and turn is Turn.NONE
+        is_vain = self._was_woken and not report.batches and rotation is ForcedRotation.NONE
         self._vain = self._vain + 1 if is_vain and report.ended is Ending.SILENCE else 0
         if self._vain <= _VAIN:
             return report
@@ -307,9 +307,9 @@ class PartitionFollower:
         )
         return replace(report, ended=Blocked(self._partition, Cause.BROKER, words))
 
-    async def _report(self, turn: Turn, stop: asyncio.Event) -> Report:
+    async def _report(self, rotation: ForcedRotation, stop: asyncio.Event) -> Report:
         leave, subject = asyncio.Event(), f"{_LEAVE}.{self._connection.private()}"
-        task = asyncio.ensure_future(self._jobs.submit(self._assignment(turn, subject), leave))
+        task = asyncio.ensure_future(self._jobs.submit(self._assignment(rotation, subject), leave))
         asking = asyncio.ensure_future(self._ask_to_leave(subject, stop, leave))
         try:
             while not (await asyncio.wait({task}, timeout=self.pace.overdue))[0]:
@@ -340,7 +340,7 @@ class PartitionFollower:
         assert offset is not None, "claimed before anything is assigned"
         return offset.next
 
-    def _assignment(self, turn: Turn, leave: str) -> Assignment:
+    def _assignment(self, rotation: ForcedRotation, leave: str) -> Assignment:
         offset, pace = self._claim.offset, self.pace
         assert offset is not None, "claimed before anything is assigned"
         return Assignment(
@@ -348,19 +348,19 @@ class PartitionFollower:
             offset.next,
             offset.epoch,
             pace.limit,
-            turn,
+            rotation,
             pace.pull,
             self._how_long(),
             leave,
         )
 
-    def _how_long(self) -> Stay:
-        stay = self.pace.stay
+    def _how_long(self) -> SessionLimits:
+        session = self.pace.session
         if self._attempts:
-            return stay.short()
+            return session.short()
         now = asyncio.get_running_loop().time()
-        is_trickle = now - self._fell_silent < stay.longest and not self.pace.once
-        return stay.patient() if is_trickle else stay
+        is_trickle = now - self._fell_silent < session.longest and not self.pace.once
+        return session.patient() if is_trickle else session
 
     async def _wait_blocked(self, blocked: Blocked, stop: asyncio.Event) -> None:
         self._attempts += 1

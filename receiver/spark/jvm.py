@@ -223,26 +223,26 @@ def scratch_folder() -> Iterator[Path]:
     It is locked while in use. The folders of killed starts are recognised by their free lock and removed, those whose
     JVM is still ending by a later start.
     """
-    place = Path(tempfile.gettempdir()).absolute()
-    if len(os.fsencode(place)) > _LONGEST:
-        place = Path("/tmp")
+    parent = Path(tempfile.gettempdir()).absolute()
+    if len(os.fsencode(parent)) > _LONGEST:
+        parent = Path("/tmp")
     try:
-        folder, lock = _locked_folder(place)
+        folder, lock = _locked_folder(parent)
     except OSError as error:
         raise OperatorError(
-            f"cannot make Spark's scratch folder in {place}: {error.strerror}; set TMPDIR to a folder with room"
+            f"cannot make Spark's scratch folder in {parent}: {error.strerror}; set TMPDIR to a folder with room"
         ) from None
     try:
         yield folder
     finally:
         os.close(lock)
-        _sweep(place)  # also ours, where no JVM is left that holds its lock
+        _sweep(parent)  # also ours, where no JVM is left that holds its lock
 
 
-def _locked_folder(place: Path) -> tuple[Path, int]:
-    _sweep(place)
+def _locked_folder(parent: Path) -> tuple[Path, int]:
+    _sweep(parent)
     while True:
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=place))
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
         with suppress(
             FileNotFoundError
         ):  # another start has taken it for one that a killed start left
@@ -262,8 +262,8 @@ def _in_use(folder: Path) -> int:
     return lock
 
 
-def _sweep(place: Path) -> None:
-    for folder in place.glob(f"{_PREFIX}*"):
+def _sweep(parent: Path) -> None:
+    for folder in parent.glob(f"{_PREFIX}*"):
         with suppress(OSError):  # in use, no folder, or gone: left alone
             _remove_if_left(folder)
 

@@ -31,27 +31,27 @@ from receiver.consume.assignment import (
     Destination,
     Done,
     Ending,
+    ForcedRotation,
     Report,
-    Stay,
+    SessionLimits,
     Superseded,
-    Turn,
 )
 
 Answer = TypeVar("Answer")
 
 LIMIT = 64_000_000
 _PATIENCE = 60.0  # seconds for hundreds of messages, each of which is synced
-ONE_BATCH = Stay()
+ONE_BATCH = SessionLimits()
 _RUN = """
 import json, sys
 from pathlib import Path
 from receiver.consume import task
-from receiver.consume.assignment import Assignment, Destination, Stay, Turn
+from receiver.consume.assignment import Assignment, Destination, SessionLimits, ForcedRotation
 from receiver.consume import fetch
-*words, turn, stay, fetch._PULL_MESSAGES = json.loads(sys.argv[1])
+*words, rotation, session, fetch._PULL_MESSAGES = json.loads(sys.argv[1])
 partition, first, epoch, limit, output, state, rotate_size, server = words
 done = task.run(
-    Assignment(partition, first, epoch, limit, Turn(turn), stay=Stay(*stay)),
+    Assignment(partition, first, epoch, limit, ForcedRotation(rotation), session=SessionLimits(*session)),
     Destination(Path(output), Path(state), rotate_size, (server,)),
 )
 print(repr(done))
@@ -139,8 +139,10 @@ class Partition:
 
         self.ask(store)
 
-    def assignment(self, first: int = 1, epoch: int = 1, stay: Stay = ONE_BATCH) -> Assignment:
-        return Assignment(self.number, first, epoch, self.limit, stay=stay)
+    def assignment(
+        self, first: int = 1, epoch: int = 1, session: SessionLimits = ONE_BATCH
+    ) -> Assignment:
+        return Assignment(self.number, first, epoch, self.limit, session=session)
 
     def offset(self) -> Offset:
         """Return what KV says."""
@@ -169,12 +171,14 @@ class Partition:
         report = task.run(self.assignment(first, epoch), self.destination)
         return report.done if isinstance(report.ended, Ending) else report.ended
 
-    def stay(self, stay: Stay, first: int = 1, epoch: int = 1) -> Report:
-        return task.run(self.assignment(first, epoch, stay), self.destination)
+    def session(self, session: SessionLimits, first: int = 1, epoch: int = 1) -> Report:
+        return task.run(self.assignment(first, epoch, session), self.destination)
 
-    def turn(self, first: int, turn: Turn = Turn.ALL) -> Done | Blocked | Superseded:
+    def rotate(
+        self, first: int, rotation: ForcedRotation = ForcedRotation.ALL
+    ) -> Done | Blocked | Superseded:
         """Have live files turned by a task."""
-        report = task.run(replace(self.assignment(first), turn=turn), self.destination)
+        report = task.run(replace(self.assignment(first), rotation=rotation), self.destination)
         return report.done if isinstance(report.ended, Ending) else report.ended
 
     def receive(self, first: int = 1, epoch: int = 1) -> Done:
@@ -193,12 +197,12 @@ class Partition:
         epoch: int = 1,
         fault: str | None = None,
         pull: int = 8192,
-        turn: Turn = Turn.NONE,
-        stay: Stay = ONE_BATCH,
+        rotation: ForcedRotation = ForcedRotation.NONE,
+        session: SessionLimits = ONE_BATCH,
         passes: int = 0,
     ) -> "subprocess.CompletedProcess[str]":
         """Run a batch in a process of its own, which dies at a fault point; it pulls so many messages at a time."""
-        words = self._words(first, epoch, turn, stay, pull)
+        words = self._words(first, epoch, rotation, session, pull)
         return subprocess.run(
             [sys.executable, "-c", _RUN, json.dumps(words)],
             env=self._environment(fault, passes) if fault else None,
@@ -211,7 +215,7 @@ class Partition:
     @contextmanager
     def stopped_at(self, point: str, first: int, epoch: int) -> Iterator["subprocess.Popen[str]"]:
         """Run a batch in a process that stops at a fault point by SIGSTOP, and yield it then; it is killed at the end."""
-        words = self._words(first, epoch, Turn.NONE, ONE_BATCH, 8192)
+        words = self._words(first, epoch, ForcedRotation.NONE, ONE_BATCH, 8192)
         with subprocess.Popen(
             [sys.executable, "-c", _RUN, json.dumps(words)],
             env=self._environment(f"{point}.stop", 0),
@@ -235,11 +239,11 @@ class Partition:
         return {**os.environ, VARIABLE: str(faults)}
 
     def _words(
-        self, first: int, epoch: int, turn: Turn, stay: Stay, pull: int
+        self, first: int, epoch: int, rotation: ForcedRotation, session: SessionLimits, pull: int
     ) -> list[str | int | tuple[float, ...]]:
         return [
             *(self.number, first, epoch, self.limit, str(self.output), str(self.state)),
-            *(self.rotate_size, self.url, turn.value, astuple(stay), pull),
+            *(self.rotate_size, self.url, rotation.value, astuple(session), pull),
         ]
 
     def with_folder(self, folder: Path) -> "Partition":

@@ -19,10 +19,10 @@ from receiver.consume.assignment import (
     Blocked,
     Cause,
     Destination,
+    ForcedRotation,
     Report,
-    Stay,
+    SessionLimits,
     Superseded,
-    Turn,
 )
 from receiver.consume.claim import Claim
 from receiver.consume.offsets import FilesMismatch, StreamMismatch, position_of
@@ -118,19 +118,25 @@ class Tended:
 
         self.broker.ask(put)
 
-    def stay(
+    def session(
         self,
         partition: int,
         disk: FaultyDisk | None = None,
         *,
         long: bool = False,
-        turn: Turn = Turn.NONE,
+        rotation: ForcedRotation = ForcedRotation.NONE,
     ) -> bool:
-        """Have a task stay at the partition; return whether it found nothing more."""
+        """Have a task run a session at the partition; return whether it found nothing more."""
         epoch = self.epochs[partition]
         assignment = Assignment(
-            *(partition, self.first[partition], epoch, self.chance.choice([1, 300, 10**6]), turn),
-            stay=Stay(60.0) if long else Stay(),
+            *(
+                partition,
+                self.first[partition],
+                epoch,
+                self.chance.choice([1, 300, 10**6]),
+                rotation,
+            ),
+            session=SessionLimits(60.0) if long else SessionLimits(),
         )
         self.clean[partition] = False
         fetch._PULL_MESSAGES = self.chance.choice([1, 3, 100])

@@ -21,7 +21,7 @@ from broker.app.faults import VARIABLE
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
-from receiver.consume.assignment import Turn
+from receiver.consume.assignment import ForcedRotation
 from receiver.faults import IN_BATCH, IN_TURN, IN_UNDO
 from receiver.storage import folders, names, quarantine, tables
 from receiver.storage.retention import Limits, Order, Retention
@@ -41,7 +41,7 @@ RECEIVING = {
     "die_at_a_call": 8,
     "have_disk_trouble": 4,
     "be_disturbed": 10,
-    "turn": 3,
+    "rotate": 3,
     "start_anew": 3,
     "tidy": 3,
     "meddle": 4,
@@ -174,14 +174,16 @@ class Program(Tended):
     # receiving
 
     def receive(self, amount: int) -> None:
-        self.stay(amount % 2, long=amount > 1)
+        self.session(amount % 2, long=amount > 1)
 
-    def turn(self, amount: int) -> None:
-        self.stay(amount % 2, turn=Turn.ALL)
+    def rotate(self, amount: int) -> None:
+        self.session(amount % 2, rotation=ForcedRotation.ALL)
 
     def die_at_a_point(self, amount: int) -> None:
-        turn = Turn.ALL if self.chance.random() < 0.15 else Turn.NONE
-        point = self.chance.choice(POINTS_IN_TURN if turn is Turn.ALL else POINTS_IN_TASK)
+        rotation = ForcedRotation.ALL if self.chance.random() < 0.15 else ForcedRotation.NONE
+        point = self.chance.choice(
+            POINTS_IN_TURN if rotation is ForcedRotation.ALL else POINTS_IN_TASK
+        )
         self.note(f"at {point}")
         disk = FaultyDisk(Trouble.DEATH, 10**9)
 
@@ -190,12 +192,12 @@ class Program(Tended):
             raise Died
 
         with at(point, self.folder.path, self.chance.randint(0, 3), die):
-            self.stay(amount % 2, disk, long=amount > 1, turn=turn)
+            self.session(amount % 2, disk, long=amount > 1, rotation=rotation)
         self.wake_up(amount % 2)
 
     def die_at_a_call(self, amount: int) -> None:
         disk = FaultyDisk(Trouble.DEATH, self.chance.randint(1, 80))
-        self.stay(amount % 2, disk, long=amount > 1)
+        self.session(amount % 2, disk, long=amount > 1)
         self.wake_up(amount % 2)
 
     def wake_up(self, partition: int) -> None:
@@ -212,14 +214,14 @@ class Program(Tended):
     def have_disk_trouble(self, amount: int) -> None:
         trouble = self.chance.choice([Trouble.ONCE, Trouble.FULL, Trouble.READ_ONLY])
         disk = FaultyDisk(trouble, self.chance.randint(1, 80))
-        self.stay(amount % 2, disk, long=amount > 1)
+        self.session(amount % 2, disk, long=amount > 1)
 
     def be_disturbed(self, amount: int) -> None:
         partition = amount % 2
         zombies: list[threading.Thread] = []
 
         def another() -> None:
-            attempt = threading.Thread(target=self.stay, args=(partition,))
+            attempt = threading.Thread(target=self.session, args=(partition,))
             attempt.start()
             zombies.append(attempt)
 
@@ -244,7 +246,7 @@ class Program(Tended):
             thread.join()
 
         with at(point, self.folder.path, self.chance.randint(0, 3), happen):
-            self.stay(partition, long=amount > 1)
+            self.session(partition, long=amount > 1)
         for zombie in zombies:
             zombie.join()
         self.broker.flaky.breaks = None
@@ -255,7 +257,7 @@ class Program(Tended):
             self.move_folders(number)
             for partition in HOSTS:
                 attempts = 0
-                while not (self.stay(partition, long=True) and self.clean[partition]):
+                while not (self.session(partition, long=True) and self.clean[partition]):
                     attempts += 1
                     assert attempts < MOST_ATTEMPTS, "it never comes to its end"
             self.check()

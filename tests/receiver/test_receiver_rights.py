@@ -11,7 +11,7 @@ import pytest
 from broker.app.exits import FencedError
 from broker.client.bucket import read
 from broker.client.connection import Connection
-from receiver.consume.assignment import Cause, Ending, Stay
+from receiver.consume.assignment import Cause, Ending, SessionLimits
 from receiver.driver.partitions import find_partitions
 from receiver.driver.presence import Life, Presence, life_of, report_of
 from tests import secured
@@ -33,7 +33,7 @@ async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
     central = Partition(server.url("central"), tmp_path)
     expected = b""
 
-    async with Loop(central, stay=Stay(60.0, 60.0, 0.01)) as loop:
+    async with Loop(central, session=SessionLimits(60.0, 60.0, 0.01)) as loop:
         assert await find_partitions(loop.connection, {0})
         for line in (b"1\n", b"2\n"):
             await asyncio.to_thread(anybody.lines, "web01", line)

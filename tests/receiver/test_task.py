@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.consume.assignment import Cause, Done, Ending, Stay, Superseded
+from receiver.consume.assignment import Cause, Done, Ending, SessionLimits, Superseded
 from receiver.storage.disk import exclusive_lock
 from receiver.storage.retention import Order, Retention
 from tests.receiver.partition import Partition, blocked, ours
@@ -130,7 +130,7 @@ def test_a_stay_that_is_behind_lasts_only_until_it_has_told_how_far_it_is(
     monkeypatch.setattr("receiver.consume.fetch._PULL_MESSAGES", 1)
     partition.lines("web01", b"one", b"two", b"three")
 
-    report = replace(partition, limit=1).stay(Stay(60, 0.1, telling=telling))
+    report = replace(partition, limit=1).session(SessionLimits(60, 0.1, telling=telling))
 
     assert report.batches == batches
     assert report.ended is (Ending.TIME if telling == 0.0 else Ending.SILENCE)
@@ -139,7 +139,7 @@ def test_a_stay_that_is_behind_lasts_only_until_it_has_told_how_far_it_is(
 def test_a_stay_leaves_early_to_tell_of_a_segment_that_it_has_closed(partition: Partition) -> None:
     partition.lines("web01", b"one", b"two")
 
-    report = replace(partition, rotate_size=4).stay(Stay(60, 60, telling=0.0))
+    report = replace(partition, rotate_size=4).session(SessionLimits(60, 60, telling=0.0))
 
     assert report.ended is Ending.TIME
     assert report.done.closed == ("web01.log.000001",)
@@ -148,7 +148,7 @@ def test_a_stay_leaves_early_to_tell_of_a_segment_that_it_has_closed(partition: 
 def test_a_person_and_retention_may_use_the_store_while_a_task_stays(partition: Partition) -> None:
     small = replace(partition, rotate_size=4)
     with ThreadPoolExecutor(1) as thread:
-        report = thread.submit(small.stay, Stay(60, 4))
+        report = thread.submit(small.session, SessionLimits(60, 4))
         small.lines("web01", b"one", b"two")
         wait_until("it is committed", lambda: small.offset().next == 3, 30)
         small.lines("web01", b"six")

@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from receiver.consume import task
-from receiver.consume.assignment import Done, Ending, Turn
+from receiver.consume.assignment import Done, Ending, ForcedRotation
 from receiver.storage.layout import Layout
 from receiver.storage.retention import Limits, Order, Retention
 from tests.receiver.partition import Partition
@@ -27,13 +27,18 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
     return made
 
 
-def run(partition: Partition, first: int, turn: Turn = Turn.NONE, **changes: object) -> Done:
+def run(
+    partition: Partition,
+    first: int,
+    rotation: ForcedRotation = ForcedRotation.NONE,
+    **changes: object,
+) -> Done:
     destination = replace(
         partition.destination,
         path_template=TEMPLATE,
         **changes,  # type: ignore[arg-type]
     )
-    report = task.run(replace(partition.assignment(first), turn=turn), destination)
+    report = task.run(replace(partition.assignment(first), rotation=rotation), destination)
     assert isinstance(report.ended, Ending), report
     return report.done
 
@@ -60,7 +65,7 @@ def test_a_file_of_yesterday_stays_as_it_is_and_is_compressed_under_its_name(
 
     retention.tidy(lambda: False)
     assert live in paths(partition), "nobody has said that the partition is silent"
-    turned = run(partition, until, Turn.DUE, rotate_every=every)
+    turned = run(partition, until, ForcedRotation.DUE, rotate_every=every)
     retention.tidy(lambda: False)
 
     assert turned.closed == (live,)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from receiver.consume import task
-from receiver.consume.assignment import Cause, Done, Stay
+from receiver.consume.assignment import Cause, Done, SessionLimits
 from receiver.consume.marked_folders import marked_folder
 from receiver.faults import IN_BATCH
 from receiver.storage.disk import can_sync_all
@@ -254,9 +254,13 @@ def test_where_other_machines_may_share_the_state_a_rollback_journal_does_as_wel
         assert partition.read("db") == b"first of db\nbehind a gap\n"
 
 
-@pytest.mark.parametrize("stay", [Stay(), Stay(60.0, 60.0)], ids=["before a stay", "in a stay"])
+@pytest.mark.parametrize(
+    "session",
+    [SessionLimits(), SessionLimits(60.0, 60.0)],
+    ids=["before a session", "in a session"],
+)
 def test_nothing_is_written_beneath_a_disk_that_is_not_mounted_any_more(
-    partition: Partition, tmp_path: Path, stay: Stay
+    partition: Partition, tmp_path: Path, session: SessionLimits
 ) -> None:
     partition.claim()
     partition.lines("web01", b"one")
@@ -266,14 +270,14 @@ def test_nothing_is_written_beneath_a_disk_that_is_not_mounted_any_more(
     folders = tuple(map(marked_folder, (partition.output, partition.state)))
     destination = replace(partition.destination, folders=folders)
     with ThreadPoolExecutor(1) as thread:
-        report = thread.submit(task.run, partition.assignment(stay=stay), destination)
+        report = thread.submit(task.run, partition.assignment(session=session), destination)
         wait_until("it is committed", lambda: partition.offset().next == 2, 30)
-        if not stay.longest:
+        if not session.longest:
             assert report.result().done.until == 2
         partition.output.rename(away)
         partition.output.mkdir()
         partition.lines("web01", b"two")
-        if not stay.longest:
+        if not session.longest:
             report = thread.submit(task.run, partition.assignment(2), destination)
         ended = report.result(30).ended
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.consume.assignment import Done, Ending, Stay
+from receiver.consume.assignment import Done, Ending, SessionLimits
 from receiver.faults import IN_BATCH
 from tests.receiver.partition import Partition, lines_of, message
 
@@ -89,11 +89,12 @@ def test_a_stay_killed_in_a_later_batch_loses_and_repeats_nothing(
     begin = own.offset().next
     assert begin > 1
 
-    long = Stay(60.0)
+    long = SessionLimits(60.0)
     codes = [
-        own.run_apart(begin, fault=point, pull=4, stay=long, passes=1).returncode for _ in range(2)
+        own.run_apart(begin, fault=point, pull=4, session=long, passes=1).returncode
+        for _ in range(2)
     ]
-    report = own.stay(long, begin)
+    report = own.session(long, begin)
 
     assert codes[0] == -9
     assert report.ended is Ending.SILENCE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.consume.assignment import Cause, Done, Report, Stay, Turn
+from receiver.consume.assignment import Cause, Done, ForcedRotation, Report, SessionLimits
 from receiver.storage.output import Output
 from tests.receiver.partition import Partition, blocked
 from tests.support.processes import wait_until
@@ -108,14 +108,14 @@ def test_the_number_of_a_closed_file_that_was_moved_before_its_commit_is_not_giv
     partition: Partition,
 ) -> None:
     """Whoever moves closed files away would have one take the place of another, and committed lines lost."""
-    killed = partition.run_apart(2, fault="files_synced", turn=Turn.ALL)
+    killed = partition.run_apart(2, fault="files_synced", rotation=ForcedRotation.ALL)
     assert killed.returncode == -9
     closed = partition.output / "web01.log.000001"
     closed.rename(partition.output / "away")
     partition.lines("web01", b"two")
 
     partition.receive(2)
-    partition.turn(3)
+    partition.rotate(3)
 
     assert partition.files() == {"away": b"one\n", "web01.log.000002": b"two\n", "web01.log": b""}
 
@@ -175,12 +175,12 @@ def test_a_file_that_is_removed_while_it_is_written_costs_no_line_of_the_batch(
 def test_a_number_is_not_given_twice_though_all_closed_segments_are_gone(
     partition: Partition,
 ) -> None:
-    partition.turn(2)
+    partition.rotate(2)
     partition.lines("web01", b"two")
     done = partition.receive(2)
     (partition.output / "web01.log.000001").unlink()
 
-    partition.turn(done.until)
+    partition.rotate(done.until)
 
     assert partition.files() == {"web01.log.000002": b"two\n", "web01.log": b""}
 
@@ -190,7 +190,7 @@ def test_a_closed_file_that_the_store_does_not_know_is_never_overwritten(
 ) -> None:
     (partition.output / "web01.log.000001.zst").write_bytes(b"of others")
 
-    partition.turn(2)
+    partition.rotate(2)
 
     assert partition.files() == {
         "web01.log.000001.zst": b"of others",
@@ -219,7 +219,7 @@ def test_bytes_that_others_have_appended_between_batches_are_closed_with_what_is
 def stay_with(partition: Partition, act: Callable[[], None]) -> Report:
     """Have something happen while a task stays, and a line come then."""
     with ThreadPoolExecutor(1) as thread:
-        report = thread.submit(partition.stay, Stay(60.0, 3.0), 2)
+        report = thread.submit(partition.session, SessionLimits(60.0, 3.0), 2)
         partition.lines("db", b"first")
         wait_until("it stays", lambda: partition.offset().next == 3, 30)
         act()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from receiver.consume import task
-from receiver.consume.assignment import Cause, Destination, Done, Ending, Stay
+from receiver.consume.assignment import Cause, Destination, Done, Ending, SessionLimits
 from receiver.permissions import Permissions
 from receiver.storage.layout import Layout
 from receiver.storage.retention import Limits, Order, Retention
@@ -188,7 +188,7 @@ def test_asked_for_files_in_folders_are_turned_where_they_are_and_not_behind_a_l
     (partition.output / "web02").rename(elsewhere)
     (partition.output / "web02").symlink_to(elsewhere)
 
-    done = replace(partition, template=BY_FILE).turn(until)
+    done = replace(partition, template=BY_FILE).rotate(until)
 
     assert isinstance(done, Done)
     assert done.closed == ("web01/var/log/a.000001",)
@@ -232,9 +232,9 @@ def test_many_files_of_one_host_hold_up_no_other_and_are_written_once(
     partition.publish(
         *(ours("web01", "a", 0, b"0\n"), *flood(0), ours("web01", "a", 2, b"1\n"), *flood(1))
     )
-    stay = replace(partition.assignment(), stay=Stay(30, 0.2))
+    session = replace(partition.assignment(), session=SessionLimits(30, 0.2))
 
-    report = task.run(stay, replace(partition.destination, path_template=BY_FILE))
+    report = task.run(session, replace(partition.destination, path_template=BY_FILE))
 
     assert (report.ended, report.done.until, report.done.lines) == (Ending.SILENCE, 15, 6002)
     assert report.batches >= 4  # of three such messages at most, whatever a pull brings

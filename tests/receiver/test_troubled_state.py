@@ -19,7 +19,7 @@ from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.cli import logreceiver
-from receiver.consume.assignment import Cause, Done, Turn
+from receiver.consume.assignment import Cause, Done, ForcedRotation
 from receiver.consume.claim import Claim
 from receiver.storage.disk import exclusive_lock
 from receiver.storage.site import Site
@@ -318,7 +318,10 @@ def test_files_that_were_undone_do_not_say_that_they_were_written(scene: Scene) 
     killed = scene.partition.run_apart(offset.next, offset.epoch, fault="stored")
     assert killed.returncode == -9
     undone = scene.start()
-    assert scene.partition.run_apart(undone.next, undone.epoch, turn=Turn.DUE).returncode == 0
+    assert (
+        scene.partition.run_apart(undone.next, undone.epoch, rotation=ForcedRotation.DUE).returncode
+        == 0
+    )
     _forget_entry(scene)
 
     with pytest.raises(ConfigurationError, match="--to 5`"):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from broker.client.connection import Connection
 from receiver.consume import task
-from receiver.consume.assignment import LARGEST_PULL, Destination, Stay
+from receiver.consume.assignment import LARGEST_PULL, Destination, SessionLimits
 from receiver.consume.claim import Claim
 from receiver.consume.wake import Wake
 from receiver.driver.follower import Pace, PartitionFollower, RotationTimer
@@ -23,7 +23,7 @@ from receiver.meter import Meter
 from receiver.storage.rotation import Calendar
 from receiver.storage.site import Site
 
-PACE = Pace(64_000_000, LARGEST_PULL, Stay(20.0, 5.0, 0.05, 4.0), once=False)
+PACE = Pace(64_000_000, LARGEST_PULL, SessionLimits(20.0, 5.0, 0.05, 4.0), once=False)
 
 
 async def main(output: Path, state: Path, partitions: int, servers: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from receiver.consume import task
-from receiver.consume.assignment import LARGEST_PULL, Assignment, Ending, Report, Stay
+from receiver.consume.assignment import LARGEST_PULL, Assignment, Ending, Report, SessionLimits
 from receiver.consume.claim import Claim
 from receiver.consume.wake import Wake
 from receiver.driver import follower as room
@@ -40,7 +40,7 @@ class Loop:
         owner: str = "a:1",
         *,
         once: bool = False,
-        stay: Stay = Stay(60.0, 0.3, 0.01),  # noqa: B008 - a frozen value
+        session: SessionLimits = SessionLimits(60.0, 0.3, 0.01),  # noqa: B008 - a frozen value
     ) -> None:
         self.partition = partition
         self.jobs = 0
@@ -60,7 +60,7 @@ class Loop:
             Jobs(self._run, 1),
             Claim(self.connection, partition.number, owner, "LOGS"),
             self.wake,
-            Pace(partition.limit, LARGEST_PULL, Stay(60.0) if once else stay, once),
+            Pace(partition.limit, LARGEST_PULL, SessionLimits(60.0) if once else session, once),
             self.meter,
             lambda: NOW,
             self.closed.append,
@@ -269,7 +269,7 @@ async def test_what_is_said_of_a_file_is_one_line_whatever_it_is_called(
 async def test_lines_that_keep_coming_are_one_stay_and_silence_ends_it(
     partition: Partition,
 ) -> None:
-    async with Loop(partition, stay=Stay(60.0, 3.0, 0.01)) as loop:
+    async with Loop(partition, session=SessionLimits(60.0, 3.0, 0.01)) as loop:
         for number in range(5):
             await lines(partition, b"%d" % number)
             await loop.has(b"".join(b"%d\n" % n for n in range(number + 1)))
@@ -285,7 +285,7 @@ async def test_lines_that_keep_coming_are_one_stay_and_silence_ends_it(
 async def test_where_lines_come_soon_after_each_silence_the_task_stays_through_it(
     partition: Partition,
 ) -> None:
-    async with Loop(partition, stay=Stay(60.0, 0.2, 0.01)) as loop:
+    async with Loop(partition, session=SessionLimits(60.0, 0.2, 0.01)) as loop:
         await lines(partition, b"first")
         async with asyncio.timeout(20):
             while not loop.reports:  # noqa: ASYNC110 - a thread's doing is waited for
@@ -315,7 +315,7 @@ async def test_a_successor_is_noticed_while_nothing_comes(
 async def test_a_successor_in_mid_stay_takes_over_and_nothing_is_lost_or_repeated(
     partition: Partition,
 ) -> None:
-    async with Loop(partition, stay=Stay(60.0, 60.0, 0.01)) as first:
+    async with Loop(partition, session=SessionLimits(60.0, 60.0, 0.01)) as first:
         await lines(partition, b"1")
         await first.has(b"1\n")
         async with Loop(partition, "b:2") as second:
@@ -336,7 +336,7 @@ async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
     partition: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    loop = Loop(partition, stay=Stay(0.1, 0.1))
+    loop = Loop(partition, session=SessionLimits(0.1, 0.1))
     loop.follower.pace = replace(loop.follower.pace, patience=0.1)
     loop.may_run.clear()
 

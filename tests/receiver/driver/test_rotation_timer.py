@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from receiver.consume.assignment import Turn
+from receiver.consume.assignment import ForcedRotation
 from receiver.driver.follower import RotationTimer
 from receiver.storage.rotation import Calendar
 
@@ -32,24 +32,29 @@ def timer(clock: Clock) -> RotationTimer:
 def test_a_silent_partition_is_closed_once_at_the_start_and_once_after_every_period(
     timer: RotationTimer, clock: Clock
 ) -> None:
-    assert timer.take(is_silent=True) is Turn.DUE
+    assert timer.take(is_silent=True) is ForcedRotation.DUE
     for begin in (101, 102):
-        for moment, turn in [(0, Turn.NONE), (1, Turn.NONE), (2, Turn.DUE), (3, Turn.NONE)]:
+        for moment, rotation in [
+            (0, ForcedRotation.NONE),
+            (1, ForcedRotation.NONE),
+            (2, ForcedRotation.DUE),
+            (3, ForcedRotation.NONE),
+        ]:
             clock.now = begin * HOUR + moment * SECOND
-            assert timer.is_due is (turn is Turn.DUE)
-            assert timer.take(is_silent=True) is turn
+            assert timer.is_due is (rotation is ForcedRotation.DUE)
+            assert timer.take(is_silent=True) is rotation
 
 
 def test_while_lines_come_the_clock_closes_nothing(timer: RotationTimer) -> None:
-    assert timer.take(is_silent=False) is Turn.NONE
-    assert timer.take(is_silent=True) is Turn.DUE
+    assert timer.take(is_silent=False) is ForcedRotation.NONE
+    assert timer.take(is_silent=True) is ForcedRotation.DUE
 
 
 def test_asked_for_all_are_closed_once_also_while_lines_come(timer: RotationTimer) -> None:
     timer.asked.set()
 
-    assert timer.take(is_silent=False) is Turn.ALL
-    assert timer.take(is_silent=False) is Turn.NONE
+    assert timer.take(is_silent=False) is ForcedRotation.ALL
+    assert timer.take(is_silent=False) is ForcedRotation.NONE
 
 
 @pytest.mark.parametrize("is_asked", [False, True], ids=["due", "asked"])
@@ -57,14 +62,14 @@ def test_what_could_not_be_done_is_tried_again_in_a_minute_and_holds_up_nothing(
     timer: RotationTimer, clock: Clock, is_asked: bool
 ) -> None:
     timer.take(is_silent=True)
-    turn = Turn.ALL if is_asked else Turn.DUE
+    rotation = ForcedRotation.ALL if is_asked else ForcedRotation.DUE
 
-    timer.again(turn)
+    timer.again(rotation)
 
-    assert timer.take(is_silent=True) is Turn.NONE
+    assert timer.take(is_silent=True) is ForcedRotation.NONE
     clock.now += 60 * SECOND
-    assert timer.take(is_silent=not is_asked) is turn
-    assert timer.take(is_silent=True) is Turn.NONE
+    assert timer.take(is_silent=not is_asked) is rotation
+    assert timer.take(is_silent=True) is ForcedRotation.NONE
 
 
 def test_the_clock_is_looked_at_again_within_a_minute_and_never_at_once(
@@ -83,4 +88,4 @@ def test_without_periods_the_clock_closes_nothing_ever(clock: Clock) -> None:
 
     clock.now += 1000 * 365 * 24 * HOUR
 
-    assert timer.take(is_silent=True) is Turn.NONE
+    assert timer.take(is_silent=True) is ForcedRotation.NONE

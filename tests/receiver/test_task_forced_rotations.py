@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from receiver.consume import task
-from receiver.consume.assignment import Destination, Done, Turn
+from receiver.consume.assignment import Destination, Done, ForcedRotation
 from receiver.faults import IN_TURN
 from receiver.storage.retention import Order, Retention
 from tests.receiver.partition import Partition
@@ -36,8 +36,8 @@ def with_lines(partition: Partition) -> dict[str, bytes]:
 
 
 def test_asked_for_every_file_that_has_lines_is_turned_once(partition: Partition) -> None:
-    done = partition.turn(4)
-    again = partition.turn(4)
+    done = partition.rotate(4)
+    again = partition.rotate(4)
 
     assert isinstance(done, Done)
     assert isinstance(again, Done)
@@ -53,7 +53,7 @@ def test_what_stands_in_the_place_of_a_file_does_not_hold_up_the_others(
     (partition.output / "web01.log").unlink()
     (partition.output / "web01.log").mkdir()
 
-    done = partition.turn(4)
+    done = partition.rotate(4)
 
     assert isinstance(done, Done)
     assert sorted(done.closed) == ["cache.log.000001", "db.example.net.log.000001"]
@@ -64,22 +64,22 @@ def test_by_the_clock_files_of_an_earlier_period_are_turned(partition: Partition
     partition.sql("UPDATE files SET last_line = ? WHERE host = 'cache'", yesterday)
     daily = Destination(partition.output, partition.state, 0, (partition.url,), timedelta(days=1))
 
-    done = task.run(replace(partition.assignment(4), turn=Turn.DUE), daily).done
+    done = task.run(replace(partition.assignment(4), rotation=ForcedRotation.DUE), daily).done
 
     assert isinstance(done, Done)
     assert done.closed == ("cache.log.000001",)
 
 
 @pytest.mark.parametrize("point", ["announced", "closed", "rotated", "files_synced", *IN_TURN])
-@pytest.mark.parametrize("then", ["turn", "receive"])
+@pytest.mark.parametrize("then", ["rotation", "receive"])
 def test_killed_at_any_point_it_is_undone_or_done(
     partition: Partition, point: str, then: str
 ) -> None:
-    killed = partition.run_apart(4, fault=point, turn=Turn.ALL)
+    killed = partition.run_apart(4, fault=point, rotation=ForcedRotation.ALL)
     assert killed.returncode == -9
 
-    if then == "turn":
-        partition.turn(4)
+    if then == "rotation":
+        partition.rotate(4)
         assert with_lines(partition) == TURNED
     else:
         partition.receive(4)
@@ -92,7 +92,7 @@ def test_killed_at_any_point_it_is_undone_or_done(
 def test_what_was_turned_is_compressed_by_the_next_look_though_no_batch_follows(
     partition: Partition,
 ) -> None:
-    partition.run_apart(4, fault="turned", turn=Turn.ALL)
+    partition.run_apart(4, fault="turned", rotation=ForcedRotation.ALL)
 
     Retention(Order(partition.output, partition.state, "zstd"), lambda: 0).tidy(lambda: False)
 
@@ -100,7 +100,7 @@ def test_what_was_turned_is_compressed_by_the_next_look_though_no_batch_follows(
 
 
 def test_the_batch_after_a_turn_is_undone_without_the_turn(partition: Partition) -> None:
-    partition.turn(4)
+    partition.rotate(4)
     partition.lines("web01", b"next")
     assert partition.run_apart(4, fault="stored").returncode == -9
 
