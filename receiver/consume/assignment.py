@@ -114,7 +114,7 @@ class Assignment:
     `first` is where the driver believes the offset to be; KV knows better when an attempt of the same task, or a session whose
     report was lost, has moved it on. How far a batch goes, its `until`, is decided by what the task finds. On the subject
     `leave` the driver asks to be given the slot back at the next end of a batch. With a `rotation` files are
-    turned and nothing is read.
+    closed and nothing is read.
     """
 
     partition: int

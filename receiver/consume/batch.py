@@ -68,7 +68,8 @@ class Batch:
         self._most_of_many = assignment.limit + assignment.pull  # of a batch that is not compressed
         self._last: Delivery | None = None
         self._files: dict[str, set[str]] = {}  # by host, where each has one of its own
-        self._is_full = False
+        self.is_full = False
+        """Whether the batch takes no more messages."""
         self._left: set[str] = set()  # hosts that go to another partition behind this batch
         self._ack = ""
 
@@ -83,7 +84,7 @@ class Batch:
         for delivery, message in chunk.messages:
             headers = message.headers if has_ours(message.head) else None
             if (self._last or count) and follows(message):
-                self._is_full = True  # such a message begins a batch
+                self.is_full = True  # such a message begins a batch
                 break
             try:
                 self._sort(delivery, message, headers, pieces)
@@ -96,8 +97,8 @@ class Batch:
             if held > (self._most_of_many if len(pieces) > _FEW else _MOST_HELD):
                 self._append(pieces)
             count += 1
-            self._is_full |= len(self._judge.findings) >= _MOST_FINDINGS
-            if self._is_full:
+            self.is_full |= len(self._judge.findings) >= _MOST_FINDINGS
+            if self.is_full:
                 break
         if len(pieces) <= _FEW:
             self._append(pieces)
@@ -109,7 +110,7 @@ class Batch:
         partition = leaves_for(message)
         if partition not in {None, self._assignment.partition}:
             self._left.add(host_of(message.subject))
-            self._is_full = True  # other clients' lines behind it go elsewhere
+            self.is_full = True  # other clients' lines behind it go elsewhere
 
     def _pass(self, chunk: Chunk) -> None:
         self._tally.messages += len(chunk.messages)
@@ -148,7 +149,7 @@ class Batch:
             for piece in found:
                 files = self._files.setdefault(piece.host, set())
                 files.add(piece.file)
-                self._is_full |= len(files) >= _MOST_FILES
+                self.is_full |= len(files) >= _MOST_FILES
 
     def finish(self) -> Done:
         """Bring everything to disk and return what was done; raises OSError."""

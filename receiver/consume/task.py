@@ -325,7 +325,7 @@ def _written(batch: Batch, chunks: Iterator[Chunk], reading: PartitionReader) ->
         count = batch.write(chunk)
         if number == 0:
             fault("appended")
-        if count < len(chunk.messages):
+        if batch.is_full:  # also where the chunk ends with the message that filled it
             reading.end_batch(chunk.behind(count))
     return batch.finish()
 

@@ -25,6 +25,7 @@ from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume import task
 from receiver.consume.assignment import (
+    LARGEST_PULL,
     Assignment,
     Blocked,
     Cause,
@@ -70,6 +71,7 @@ class Partition:
     rotate_every: timedelta = timedelta()
     template: str = "{host}.log"
     partitions: int = 0
+    pull: int = LARGEST_PULL
 
     @property
     def output(self) -> Path:
@@ -142,7 +144,7 @@ class Partition:
     def assignment(
         self, first: int = 1, epoch: int = 1, session: SessionLimits = ONE_BATCH
     ) -> Assignment:
-        return Assignment(self.number, first, epoch, self.limit, session=session)
+        return Assignment(self.number, first, epoch, self.limit, pull=self.pull, session=session)
 
     def offset(self) -> Offset:
         """Return what KV says."""

@@ -13,8 +13,9 @@ from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
-from receiver.consume import fetch, task
+from receiver.consume import task
 from receiver.consume.assignment import (
+    LARGEST_PULL,
     Assignment,
     Blocked,
     Cause,
@@ -135,11 +136,11 @@ class Tended:
                 epoch,
                 self.chance.choice([1, 300, 10**6]),
                 rotation,
+                self.chance.choice([1, 1000, LARGEST_PULL]),
             ),
             session=SessionLimits(60.0) if long else SessionLimits(),
         )
         self.clean[partition] = False
-        fetch._PULL_MESSAGES = self.chance.choice([1, 3, 100])
         try:
             with disk.plugged_in() if disk else nullcontext():
                 report = task.run(assignment, self.destination)

@@ -125,12 +125,11 @@ def test_a_stream_that_is_gone_blocks(partition: Partition) -> None:
 
 @pytest.mark.parametrize(("telling", "batches"), [(0.0, 1), (60.0, 3)])
 def test_a_stay_that_is_behind_lasts_only_until_it_has_told_how_far_it_is(
-    partition: Partition, monkeypatch: pytest.MonkeyPatch, telling: float, batches: int
+    partition: Partition, telling: float, batches: int
 ) -> None:
-    monkeypatch.setattr("receiver.consume.fetch._PULL_MESSAGES", 1)
     partition.lines("web01", b"one", b"two", b"three")
 
-    report = replace(partition, limit=1).session(SessionLimits(60, 0.1, telling=telling))
+    report = replace(partition, limit=1, pull=1).session(SessionLimits(60, 0.1, telling=telling))
 
     assert report.batches == batches
     assert report.ended is (Ending.TIME if telling == 0.0 else Ending.SILENCE)

@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from receiver.consume import task
-from receiver.consume.assignment import Cause, Destination, Done, Ending, SessionLimits
+from receiver.consume.assignment import (
+    LARGEST_PULL,
+    Cause,
+    Destination,
+    Done,
+    Ending,
+    SessionLimits,
+)
 from receiver.permissions import Permissions
 from receiver.storage.layout import Layout
 from receiver.storage.retention import Limits, Order, Retention
@@ -220,8 +227,9 @@ def test_a_path_that_is_too_long_for_a_file_system_is_cut_and_written(
     assert sorted(tree(partition).values()) == [b"0\n", b"1\n", b"2\n", b"of another\n"]
 
 
+@pytest.mark.parametrize("pull", [LARGEST_PULL, 1], ids=["at once", "one by one"])
 def test_many_files_of_one_host_hold_up_no_other_and_are_written_once(
-    partition: Partition,
+    partition: Partition, pull: int
 ) -> None:
     def flood(turn: int) -> list[tuple[str, bytes, dict[str, str]]]:
         return [
@@ -232,7 +240,7 @@ def test_many_files_of_one_host_hold_up_no_other_and_are_written_once(
     partition.publish(
         *(ours("web01", "a", 0, b"0\n"), *flood(0), ours("web01", "a", 2, b"1\n"), *flood(1))
     )
-    session = replace(partition.assignment(), session=SessionLimits(30, 0.2))
+    session = replace(partition.assignment(), session=SessionLimits(30, 0.2), pull=pull)
 
     report = task.run(session, replace(partition.destination, path_template=BY_FILE))
 

@@ -8,7 +8,7 @@ import pytest
 
 from broker.client.connection import Connection
 from broker.wire.message import Followed, Origin, encode_origin
-from receiver.consume.assignment import Cause, Done
+from receiver.consume.assignment import LARGEST_PULL, Cause, Done
 from receiver.faults import IN_BATCH
 from tests.partitions import add_subjects, change_partitions
 from tests.receiver.partition import Partition, blocked, lines_of, message
@@ -223,12 +223,13 @@ def test_lines_that_were_shipped_again_are_dropped(moved: tuple[Partition, Parti
     assert received(new) == b"".join(lines(0, 25))
 
 
+@pytest.mark.parametrize("pull", [LARGEST_PULL, 1], ids=["at once", "one by one"])
 def test_lines_of_another_client_go_to_a_marked_file_where_the_host_is_not(
-    moved: tuple[Partition, Partition],
+    moved: tuple[Partition, Partition], pull: int
 ) -> None:
     old, new = moved
     old.lines(HOST, b"from somebody\n")
-    old.receive()
+    replace(old, pull=pull).receive()
     new.receive()
 
     assert received(new) == b"".join(lines(0, 20))
