@@ -73,7 +73,8 @@ class _Metrics:
             except ConfigurationError as error:  # an entry of LOGS_CONFIG, which a person may mend
                 self._seen = Observed(self._connection.servers, _now(), trouble=str(error))
             now = time.monotonic()
-            if self._seen.status is not None and now - self._hosts_at >= _HOSTS_EVERY:
+            is_due = not self._hosts or now - self._hosts_at >= _HOSTS_EVERY
+            if self._seen.status is not None and is_due:
                 with suppress(Rejected, ConnectionLost, TimeoutError, ConfigurationError):
                     await self._count_hosts(now)
             await asyncio.sleep(_STATUS_EVERY)

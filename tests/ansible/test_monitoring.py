@@ -123,6 +123,12 @@ def watched(processes: Processes, folder: Path) -> Scraped:
 
     for name in ("logshipper_lines_total", "logreceiver_lines_total"):
         wait_until(name, holds(name, 1000), 150, [broker, shipper, receiver])
+    wait_until(
+        "the broker has seen a host",
+        lambda: any(one.name == "logbroker_host_messages_per_second" for one in scrape()),
+        90,
+        [broker],
+    )
     well = scrape()
     assert broker.stop() == 0
     with log.open("ab") as file:
