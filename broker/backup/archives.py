@@ -2,7 +2,7 @@
 
 The buckets of offsets and positions are taken before the streams of lines: an entry can then lag behind the archived lines,
 which costs reading again what the files or the stream have, and never point beyond them, which would skip lines. The
-numbers of partitions and streams come last.
+numbers of partitions and streams come last. An archive is nats-server's own format and opaque here.
 """
 
 import asyncio
@@ -10,27 +10,45 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import nats.errors
+
 from broker.app.exits import OperatorError
-from broker.app.files import Folder, open_folder, replacing
+from broker.app.files import Folder, open_folder, write_for_owner
 from broker.app.progress import Advance, progress
-from broker.app.units import format_size
 from broker.backup.directory import NAME, Archive, Backup
-from broker.backup.transfer import SnapshotFailed, described, take
-from broker.client.connection import Connection, ConnectionLost
+from broker.client.connection import Connection, ConnectionLost, RawMessage, Rejected
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
-__all__ = ["BUCKETS", "back_up", "check", "lines_in", "stream_of"]
+__all__ = [
+    "BUCKETS",
+    "CHUNK",
+    "PATIENCE",
+    "WINDOW",
+    "back_up",
+    "check",
+    "described",
+    "lines_in",
+    "stream_of",
+]
 
 BUCKETS = tuple(f"KV_{name}" for name in (OFFSETS_BUCKET, POSITIONS_BUCKET, CONFIG_BUCKET))
 
+CHUNK, WINDOW = 128 * 1024, 2 * 1024 * 1024
+"""The bytes of a chunk of an archive, and how many are under way at a time: memory stays flat whatever the archive's size."""
+PATIENCE = 30.0
+"""Seconds without a word from a server that is alive."""
+
+_STREAM_NOT_FOUND = 10059
 _MODE = 0o600  # it holds everybody's log lines
-_SYNC_EVERY = 32 * 1024 * 1024  # bytes
-_READ = 1024 * 1024  # bytes
+_SYNC_EVERY = (
+    32 * 1024 * 1024
+)  # bytes; to sync all at the end would hold up a broker on the same disk
 _LINES = re.compile(rf"{STREAM}(_[0-9]+)?")
 
 
@@ -43,6 +61,16 @@ async def lines_in(connection: Connection) -> tuple[str, ...]:
     """Return the names of the streams of lines that a broker has; raises `Rejected`, `ConnectionLost`."""
     names = (await connection.api("STREAM.NAMES")).get("streams") or []
     return tuple(sorted(name for name in names if _LINES.fullmatch(name)))
+
+
+async def described(connection: Connection, stream: str) -> Mapping[str, Any] | None:
+    """Return the description of a stream, None where there is none; raises `Rejected`, `ConnectionLost`."""
+    try:
+        return await connection.api(f"STREAM.INFO.{stream}")
+    except Rejected as error:
+        if error.error != _STREAM_NOT_FOUND:
+            raise
+        return None
 
 
 async def back_up(
@@ -63,18 +91,13 @@ async def back_up(
         server_version=f"{version.major}.{version.minor}.{version.patch}",
         archives=tuple(archives),
     )
-    await asyncio.to_thread(_conclude, folder, backup)
+    await asyncio.to_thread(write_for_owner, folder, NAME, backup.encode(), _MODE)
     return backup
 
 
 def _order(stream: str) -> int:
     """Return when a stream is archived: offsets and positions first, then lines, then the numbers of partitions and streams."""
     return {BUCKETS[0]: 0, BUCKETS[1]: 0, BUCKETS[2]: 2}.get(stream, 1)
-
-
-def _conclude(folder: Folder, backup: Backup) -> None:
-    with replacing(folder, NAME, _MODE) as half:
-        half.file.write(backup.encode())
 
 
 def _stamp(now: datetime) -> str:
@@ -89,13 +112,13 @@ async def _archive(connection: Connection, stream: str, folder: Folder) -> Archi
         )
     name = f"{stream}.nats"
     try:
-        with (
-            progress(f"backing up {stream}", int(info["state"]["bytes"])) as advance,
-            _Sink(folder, name, advance) as sink,
-        ):
-            answer = await take(connection, stream, sink.write)
-            await asyncio.to_thread(sink.finish)
-    except (SnapshotFailed, ConnectionLost) as error:
+        with progress(f"backing up {stream}", int(info["state"]["bytes"])) as advance:
+            file = _File(folder, name, advance)
+            try:
+                answer = await _take(connection, stream, file)
+            finally:
+                file.close()
+    except ConnectionLost as error:
         raise OperatorError(
             f"the archive of {stream} was broken off: {error}; take the backup again"
         ) from None
@@ -104,8 +127,8 @@ async def _archive(connection: Connection, stream: str, folder: Folder) -> Archi
     return Archive(
         stream=stream,
         file=name,
-        size=sink.size,
-        sha256=sink.digest,
+        size=file.size,
+        sha256=file.hash.hexdigest(),
         created=info["created"],
         config=answer["config"],
         state=answer["state"],
@@ -121,69 +144,87 @@ async def _info(connection: Connection, stream: str) -> Mapping[str, Any]:
     return info
 
 
-class _Sink:
-    """A file that is written once, readable by its owner alone, with its size in bytes and its SHA-256 on the way.
-
-    It is synced now and then: all of it at the end would hold up a broker on the same disk.
-    """
+class _File:
+    """A file that is written once, readable by its owner alone, with its size in bytes and its SHA-256 on the way."""
 
     def __init__(self, folder: Folder, name: str, advance: Advance) -> None:
-        self._file = folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+        opened = folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+        self._file = os.fdopen(opened, "wb", buffering=0)
         self._advance = advance
-        self._hash = hashlib.sha256()
-        self._unsynced = 0
+        self._synced = 0
+        self.hash = hashlib.sha256()
         self.size = 0
 
-    @property
-    def digest(self) -> str:
-        return self._hash.hexdigest()
-
-    def __enter__(self) -> "_Sink":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._file)
-
-    def write(self, chunks: Sequence[bytes]) -> None:
-        """Append; raises OSError."""
+    def write(self, chunks: Sequence[bytes], *, is_last: bool) -> None:
         for chunk in chunks:
             rest = memoryview(chunk)
             while rest:
-                rest = rest[os.write(self._file, rest) :]
-            self._hash.update(chunk)
-        size = sum(map(len, chunks))
-        self.size += size
-        self._unsynced += size
-        self._advance(size)
-        if self._unsynced >= _SYNC_EVERY:
-            self._unsynced = 0
-            os.fdatasync(self._file)
+                rest = rest[self._file.write(rest) or 0 :]
+            self.hash.update(chunk)
+            self.size += len(chunk)
+            self._advance(len(chunk))
+        if is_last or self.size - self._synced >= _SYNC_EVERY:
+            self._synced = self.size
+            os.fsync(self._file.fileno())
 
-    def finish(self) -> None:
-        """Have it on disk; raises OSError."""
-        os.fsync(self._file)
+    def close(self) -> None:
+        self._file.close()
+
+
+async def _take(connection: Connection, stream: str, file: _File) -> Mapping[str, Any]:
+    """Have a stream's archive written to a file, and return the answer with its `config` and `state`.
+
+    What is stored while this goes on is not in it. A chunk is acknowledged once it is written: the slower end sets the pace.
+    """
+    await connection.once()
+    arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
+    inbox = connection.new_inbox()
+    subscription = await connection.tap(inbox, arrived.put_nowait)
+    body = {
+        "deliver_subject": inbox,
+        "no_consumers": False,
+        "chunk_size": CHUNK,
+        "window_size": WINDOW,
+    }
+    try:
+        answer = await connection.api(f"STREAM.SNAPSHOT.{stream}", body, patience=PATIENCE)
+        while not await _write_what_came(connection, arrived, file):
+            pass
+    finally:
+        with suppress(nats.errors.Error):  # gone with its client
+            await subscription.unsubscribe()
+    return answer
+
+
+async def _write_what_came(
+    connection: Connection, arrived: "asyncio.Queue[RawMessage]", file: _File
+) -> bool:
+    """Write and acknowledge the chunks that are there; return whether that was the end."""
+    chunks = [await connection.guard(arrived.get(), PATIENCE)]
+    while not arrived.empty():
+        chunks.append(arrived.get_nowait())
+    # the last message carries nothing, or a status and nothing
+    last = chunks.pop() if not chunks[-1].data else None
+    headers = (last.headers if last else None) or {}
+    if headers.get("Status", "204") != "204":
+        raise ConnectionLost(headers.get("Description") or f"status {headers['Status']}")
+    data = [chunk.data for chunk in chunks]
+    await asyncio.to_thread(file.write, data, is_last=last is not None)
+    for chunk in filter(lambda one: one.reply, chunks):
+        await connection.publish(chunk.reply)
+    return last is not None
 
 
 def check(folder: Path, archive: Archive) -> None:
     """Compare an archive with what its manifest says of it; raises `OperatorError` for one that is not as it was written."""
     path = folder / archive.file
-    digest, size = hashlib.sha256(), 0
     try:
         with (
             open_folder(folder) as opened,
             os.fdopen(opened.open(archive.file, os.O_RDONLY), "rb") as file,
-            progress(f"checking {archive.stream}", archive.size) as advance,
         ):
-            while data := file.read(_READ):
-                digest.update(data)
-                size += len(data)
-                advance(len(data))
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise OperatorError(f"cannot read {path}: {error.strerror}") from None
-    if size != archive.size:
-        raise OperatorError(
-            f"{path} has {format_size(size)}, not the {format_size(archive.size)} ({archive.size} bytes) that were "
-            "written: it is damaged, take another backup"
-        )
-    if digest.hexdigest() != archive.sha256:
+    if digest != archive.sha256:
         raise OperatorError(f"{path} is damaged: its SHA-256 is another; take another backup")

@@ -25,7 +25,6 @@ __all__ = ["NAME", "Archive", "Backup", "find", "load", "name_of", "new_backup",
 
 NAME = "backup.json"
 _PART = ".part"
-_MODE, _OTHERS = 0o700, 0o077
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
 
 
@@ -64,6 +63,10 @@ class Archive(_Value):
         """What they take in a store, in bytes."""
         return int(self.state.get("bytes", 0))
 
+    def time(self, name: str) -> datetime:
+        """Return a time of its state: `first_ts` or `last_ts`."""
+        return datetime.fromisoformat(self.state[name])
+
     @property
     def until(self) -> int:
         """The first sequence that it does not hold any more."""
@@ -97,18 +100,18 @@ def new_backup(directory: Path, now: datetime) -> Iterator[Folder]:
     `now` in UTC. Raises `OperatorError` while another one is under way there, where the folder cannot be used, and where
     others may enter it.
     """
+    whole = name_of(directory, now).name
+    part = f"{whole}{_PART}"
     try:
-        with make_folder(directory, _MODE) as folder, _lock(folder):
-            _refuse_open(folder)
-            _sweep(folder)
-            whole = name_of(directory, now).name
-            part = f"{whole}{_PART}"
-            os.mkdir(part, _MODE, dir_fd=folder.descriptor)
+        with make_folder(directory, 0o700) as folder:
+            _take_over(folder)
+            folder.make(part, 0o700).close()
             try:
                 with folder.enter(part) as opened:
                     yield opened
                     opened.sync()
-                _settle(folder, part, whole)
+                folder.rename(part, whole)
+                folder.sync()
             except BaseException:
                 _remove(folder, part)
                 raise
@@ -123,44 +126,23 @@ def name_of(directory: Path, now: datetime) -> Path:
     return directory / f"{now:%Y-%m-%dT%H%M%SZ}"
 
 
-def _refuse_open(folder: Folder) -> None:
+def _take_over(folder: Folder) -> None:
+    """Lock the folder until it is closed, and remove what a crash has left."""
     mode = stat.S_IMODE(os.fstat(folder.descriptor).st_mode)
-    if os.geteuid() == 0 and folder.owner.user != 0:
+    if mode & 0o077 or (os.geteuid() == 0 and folder.owner.user != 0):
         raise OperatorError(
-            f"{folder.path} belongs to another user, who could put another backup in the place of this one: run this as "
-            "that user, or name a folder of root's own"
+            f"{folder.path} may be entered by others (owner {folder.owner.user}, mode {mode:04o}), and a backup holds all lines in "
+            f"the clear: `chmod 700 {folder.path}`, and run this as its owner"
         )
-    if mode & _OTHERS:
-        raise OperatorError(
-            f"{folder.path} may be entered by others (mode {mode:04o}), and a backup holds all lines in the clear: "
-            f"`chmod 700 {folder.path}`, or name a folder that is not there yet, which is made for you alone"
-        )
-
-
-def _settle(folder: Folder, part: str, whole: str) -> None:
-    if whole in folder.names():
-        raise OperatorError(
-            f"{folder.path / whole} is there already, of this very second; try again"
-        )
-    folder.rename(part, whole)
-    folder.sync()
-
-
-@contextmanager
-def _lock(directory: Folder) -> Iterator[None]:
     try:
-        fcntl.flock(directory.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(folder.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise OperatorError(
-            f"another backup to {directory.path} is under way; wait for its end"
+            f"another backup to {folder.path} is under way; wait for its end"
         ) from None
-    yield
-
-
-def _sweep(directory: Folder) -> None:
-    for name in directory.names():
+    for name in folder.names():
         if name.endswith(_PART) and _NAME.fullmatch(name.removesuffix(_PART)):
-            _remove(directory, name)
+            _remove(folder, name)
 
 
 def _remove(directory: Folder, name: str) -> None:

@@ -14,8 +14,7 @@ from broker.app.untrusted import printable
 from broker.backup import directory
 from broker.backup.archives import BUCKETS, back_up, check, lines_in, stream_of
 from broker.backup.directory import Archive, Backup
-from broker.backup.preview import Preview, RestoreOptions, preview
-from broker.backup.restore import present
+from broker.backup.restore import Preview, RestoreOptions, present, preview
 from broker.backup.restore import restore as put_back
 from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, asking, length, now, with_settings
@@ -188,13 +187,6 @@ def _refuse(seen: Preview, *, replace: bool) -> None:
 async def _preview(
     connection: Connection, kept: Backup, archives: tuple[Archive, ...], wanted: RestoreOptions
 ) -> Preview:
-    version = (await connection.once()).connected_server_version
-    theirs = tuple(int(part) for part in kept.server_version.split(".")[:2] if part.isdigit())
-    if (version.major, version.minor) < (2, 15) <= theirs:
-        raise OperatorError(
-            f"the archives are of nats-server {kept.server_version}, and {version.major}.{version.minor} cannot read "
-            "them; nothing was changed"
-        )
     lines = await lines_in(connection)
     backed_up = {archive.stream for archive in kept.archives}
     others = sorted(set(lines) - backed_up)

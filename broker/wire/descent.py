@@ -6,8 +6,7 @@ one is the same place in the other, up to where the backup ends.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = [
     "Ancestor",
@@ -22,12 +21,10 @@ __all__ = [
 _FROM = "logship.restored_from"
 _RESTORING = "logship.restoring"
 _CLOSED = "logship.restoring."
-_WORDS = "not whole; run `logbroker restore` again"
 _REMEMBERED = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Ancestor:
+class Ancestor(NamedTuple):
     """A stream, by its time of creation (RFC 3339), with which a restored one has the sequences below `until` in common."""
 
     created: str
@@ -35,8 +32,8 @@ class Ancestor:
 
 
 def ancestors(config: Mapping[str, Any]) -> tuple[Ancestor, ...]:
-    """Return what a stream descends from, oldest first; nothing where it was never restored, or does not say so in our words."""
-    text = _metadata(config).get(_FROM, "")
+    """Return what a stream descends from, oldest first; nothing where it was never restored."""
+    text = (config.get("metadata") or {}).get(_FROM, "[]")
     try:
         return tuple(Ancestor(str(created), int(until)) for created, until in json.loads(text))
     except (ValueError, TypeError):
@@ -45,35 +42,29 @@ def ancestors(config: Mapping[str, Any]) -> tuple[Ancestor, ...]:
 
 def is_being_restored(config: Mapping[str, Any]) -> bool:
     """Whether a stream, or one beside it, holds only a part of its archive: nobody may write to it or rely on it."""
-    return _RESTORING in _metadata(config)
+    return _RESTORING in (config.get("metadata") or {})
 
 
 def is_closed(config: Mapping[str, Any]) -> bool:
-    """Whether a stream is being restored and nobody can have written to it since: it holds nothing but its archive's."""
+    """Whether a stream is being restored and holds nothing but its archive's: nobody can have written to it since."""
     subjects = config.get("subjects") or ()
     return is_being_restored(config) and all(name.startswith(_CLOSED) for name in subjects)
 
 
 def restoring(config: Mapping[str, Any], ancestor: Ancestor) -> dict[str, Any]:
-    """Return the configuration of a stream while its archive is read in: no subject that anybody publishes to is its own.
+    """Return the configuration of a stream while its archive is read in: it has no subject that anybody publishes to.
 
     `ancestor` is the stream that was archived.
     """
-    descent = [
-        *(Ancestor(one.created, min(one.until, ancestor.until)) for one in ancestors(config)),
-        ancestor,
-    ]
-    metadata = _own(config) | {
-        _FROM: json.dumps([[one.created, one.until] for one in descent[-_REMEMBERED:]]),
-        _RESTORING: _WORDS,
-    }
+    shared = [Ancestor(made, min(until, ancestor.until)) for made, until in ancestors(config)]
+    descent = {_FROM: json.dumps([*shared, ancestor][-_REMEMBERED:])}
     subjects = {"subjects": [f"{_CLOSED}{config['name']}"]} if "subjects" in config else {}
-    return {**config, **subjects, "metadata": metadata}
+    return marked({**config, **subjects, "metadata": {**(config.get("metadata") or {}), **descent}})
 
 
 def marked(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of a stream that stays, while others beside it are being restored."""
-    return {**config, "metadata": _own(config) | {_RESTORING: _WORDS}}
+    return {**config, "metadata": {**_own(config), _RESTORING: "run `logbroker restore` again"}}
 
 
 def opened(closed: Mapping[str, Any], archived: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,9 +75,6 @@ def opened(closed: Mapping[str, Any], archived: Mapping[str, Any]) -> dict[str, 
 
 
 def _own(config: Mapping[str, Any]) -> dict[str, str]:
-    # what begins so is the server's to write, and it refuses to be told
-    return {key: value for key, value in _metadata(config).items() if not key.startswith("_nats.")}
-
-
-def _metadata(config: Mapping[str, Any]) -> Mapping[str, str]:
-    return config.get("metadata") or {}
+    # metadata that begins so is the server's to write, and it refuses to be told
+    found = (config.get("metadata") or {}).items()
+    return {key: value for key, value in found if not key.startswith("_nats.")}

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from broker.backup.directory import Archive
-from broker.backup.preview import RestoreOptions, closed_config, limit_of, preview
-from broker.wire.descent import Ancestor, ancestors, restoring
+from broker.backup.restore import RestoreOptions, preview
+from broker.wire.descent import Ancestor, ancestors, opened, restoring
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = 86_400_000_000_000
@@ -84,59 +84,30 @@ def test_what_is_deleted_is_named(there: dict[str, Any], deleted: list[str]) -> 
     assert seen.refusals == ()
 
 
-def test_it_is_said_how_much_is_deleted_and_from_when() -> None:
-    seen = preview(ALL, {"LOGS": info("LOGS", 4, num_subjects=1)}, KEEP, NOW)
-
-    assert "3 messages (2.0 KiB)" in seen.deletes["LOGS"]
-    assert "2026-11-20T11:00:00Z to 2026-11-21T11:00:00Z" in seen.deletes["LOGS"]
-
-
-def test_a_backup_whose_lines_have_all_expired_is_refused_unless_they_are_kept_longer() -> None:
+def test_what_expires_at_once_is_said_and_refused_where_it_is_all() -> None:
     old = archive("LOGS", "2026-11-18T00:00:00Z", "2026-11-19T00:00:00Z", max_age=DAY)
+    partly = archive("LOGS", "2026-11-19T00:00:00Z", max_age=DAY)
+    longer = RestoreOptions(max_age=timedelta(days=7))
 
-    refused = preview([old], {}, KEEP, NOW)
-    kept = preview([old], {}, RestoreOptions(max_age=timedelta(days=7)), NOW)
+    seen = [preview([one], {}, options, NOW) for one in (old, partly) for options in (KEEP, longer)]
 
-    assert "older than its max_age of 1d" in refused.refusals[0]
-    assert "--max-age" in refused.refusals[0]
-    assert (kept.refusals, kept.notes) == ((), ())
-
-
-def test_it_is_said_what_expires_at_once() -> None:
-    older = archive("LOGS", "2026-11-19T00:00:00Z", max_age=DAY)
-
-    seen = preview([older], {}, KEEP, NOW)
-
-    assert seen.refusals == ()
-    assert "before 2026-11-20T12:00:00Z" in seen.notes[0]
+    assert [(len(one.refusals), len(one.notes)) for one in seen] == [(1, 0), (0, 0), (0, 1), (0, 0)]
 
 
-def test_it_comes_back_as_it_was_but_for_what_was_asked() -> None:
-    one = archive("LOGS", subjects=["logs.>"], num_replicas=3, max_age=DAY, max_bytes=100)
-
-    closed = closed_config(one, RestoreOptions(1, timedelta(days=2)), None)
-
-    assert (closed["num_replicas"], closed["max_age"]) == (1, 2 * DAY)
-    assert ancestors(closed) == (Ancestor("then", 10),)
-
-
-def test_its_limit_is_that_of_the_present_stream_and_none_while_it_is_closed() -> None:
+@pytest.mark.parametrize(("there", "refusals"), [(7, 1), (500, 0), (-1, 0)])
+def test_a_stream_that_is_too_small_for_its_archive_is_refused(there: int, refusals: int) -> None:
     one = archive("LOGS", subjects=["logs.>"], max_bytes=100)
 
-    assert closed_config(one, KEEP, None)["max_bytes"] == -1
-    assert limit_of(one, None) == 100
-    assert limit_of(one, info("LOGS", 0, max_bytes=7)) == 7
-    assert limit_of(one, info("LOGS", 4) | {"config": HALF | {"max_bytes": -1}}) == 100
+    seen = preview([one], {"LOGS": info("LOGS", 0, max_bytes=there)}, KEEP, NOW)
+
+    assert len(seen.refusals) == refusals
 
 
-def test_it_is_stored_where_the_broker_stores_it_now() -> None:
-    one = archive("LOGS", subjects=["logs.>"], storage="file")
+def test_of_a_stream_that_was_restored_twice_both_ancestors_are_known() -> None:
+    archived = {"name": "LOGS", "subjects": ["logs.>"], "metadata": {"_nats.level": "1"}}
+    once = opened(restoring(archived, Ancestor("first", 100)), archived)
+    twice = opened(restoring(once, Ancestor("second", 70)), archived)
 
-    assert closed_config(one, KEEP, info("LOGS", 0, storage="memory"))["storage"] == "memory"
-    assert closed_config(one, KEEP, None)["storage"] == "file"
-
-
-def test_other_streams_keep_their_age() -> None:
-    bucket = archive("KV_LOGS_OFFSETS", max_age=0)
-
-    assert closed_config(bucket, RestoreOptions(max_age=timedelta(days=2)), None)["max_age"] == 0
+    assert twice["subjects"] == archived["subjects"]
+    assert ancestors(twice) == (Ancestor("first", 70), Ancestor("second", 70))
+    assert ancestors(archived) == ancestors({"metadata": {"logship.restored_from": "7"}}) == ()
