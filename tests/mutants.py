@@ -147,8 +147,8 @@ MUTANTS = (
     Mutant(
         "what another durable consumer has not acknowledged stays",
         "broker/retention/committed.py",
-        'int(info["ack_floor"]["stream_seq"]) + 1)',
-        'int(info["ack_floor"]["stream_seq"]) + 1000)',
+        'int(consumer["ack_floor"]["stream_seq"]) + 1',
+        'int(consumer["ack_floor"]["stream_seq"]) + 1000',
         "tests/broker/retention",
     ),
     Mutant(

@@ -117,7 +117,7 @@ def rm(
 ) -> None:
     """Remove one message and overwrite it in the store, after showing it: one or more lines."""
 
-    async def look_at(connection: Connection) -> tuple[str, StoredMessage, list[str]]:
+    async def look_at(connection: Connection) -> tuple[str, StoredMessage, str]:
         name = await stream_named(connection, stream)
         message = await get_message(connection, name, seq)
         return name, message, await consequences(connection, name, message)
@@ -127,8 +127,7 @@ def rm(
         raise OperatorError(f"message {seq} is of host {message.host}; nothing was removed")
     sys.stdout.buffer.write(message_text(message) + b"\n")
     sys.stdout.flush()
-    for line in words:
-        click.echo(line)
+    click.echo(words)
     if dry_run:
         return
     if not yes:

@@ -8,31 +8,27 @@ the snapshot is the old one or the completed one, and the messages are still the
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from broker.client import bucket
 from broker.client.connection import Connection, Rejected
-from broker.retention.headers import LAST_OF_EACH, read_headers
-from broker.wire.message import MalformedMessage, Origin, decode_origin
+from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence
 from broker.wire.positions import Positions, PositionsUnreadable
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
-from broker.wire.subjects import InvalidHost, InvalidSubject, Subject, host_filter
+from broker.wire.subjects import host_filter
 
 __all__ = ["complete_snapshots"]
 
-_AT_ONCE = 32  # snapshots that are read or written
-_HOSTS = 200  # whose headers are read together
+_AT_ONCE = 200  # snapshots that are read, and completed by one reader
 _TRIES = 3
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Snapshot:
-    """The snapshot of a host: its positions and its revision, 0 where there is none."""
+    """The snapshot of a host: its positions, and its revision, 0 where there is none."""
 
-    host: str
     positions: Positions
     revision: int
 
@@ -45,98 +41,72 @@ class _Snapshot:
 async def complete_snapshots(connection: Connection, stream: str, until: int) -> None:
     """Return once the snapshots cover all messages of shippers below sequence `until`; raises `Rejected`, `ConnectionLost`.
 
-    A snapshot that is written each time before it can be completed stays as its host wrote it.
+    A snapshot that is written each time before it can be completed stays as its host wrote it: such a host must not keep
+    the streams of all hosts full.
     """
-    hosts = await _hosts(connection, stream)
+    last = int((await connection.api(f"STREAM.INFO.{stream}"))["state"]["last_seq"])
+    hosts: dict[str, int] = {}
+    reader = MessageReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
+    async with aclosing(reader.read_all(last)) as messages:
+        async for one in messages:
+            if one.origin and one.subject:
+                hosts[one.host] = max(one.sequence, hosts.get(one.host, 0))
     for _ in range(_TRIES):
-        gate = asyncio.Semaphore(_AT_ONCE)
-        found = await asyncio.gather(*(_read(connection, gate, stream, host) for host in hosts))
-        behind = [one for one in found if one.covers(stream) < min(hosts[one.host], until - 1)]
-        behind.sort(key=lambda one: one.covers(stream))
-        again: set[str] = set()
-        for begin in range(0, len(behind), _HOSTS):
-            part = behind[begin : begin + _HOSTS]
-            completed = await _completed(connection, stream, part, until)
-            writes = (_write(connection, gate, one) for one in completed)
-            again |= {host for host in await asyncio.gather(*writes) if host}
-        if not again:
-            return
-        hosts = {host: last for host, last in hosts.items() if host in again}
-    # a host that writes its snapshot without a pause must not keep the streams of all hosts full
-    logger.warning(
-        "snapshots of %d hosts are written again and again, and were not completed: %s",
-        *(len(hosts), ", ".join(sorted(hosts)[:10])),
-    )
+        names = sorted(hosts)
+        again = [
+            await _complete(
+                connection, stream, {name: hosts[name] for name in names[n : n + _AT_ONCE]}, until
+            )
+            for n in range(0, len(names), _AT_ONCE)
+        ]
+        hosts = {host: hosts[host] for part in again for host in part}
+    for host in hosts:
+        logger.warning("the snapshot of %s is written again and again: not completed", host)
 
 
-async def _hosts(connection: Connection, stream: str) -> dict[str, int]:
-    """Return the hosts whose last message is a shipper's, with the sequence of that message."""
-    found: dict[str, int] = {}
-    async with aclosing(read_headers(connection, stream, LAST_OF_EACH, [">"])) as heads:
-        async for head in heads:
-            if _origin(head.headers) and (host := _host(head.subject)):
-                found[host] = max(head.sequence, found.get(host, 0))
-    return found
+async def _complete(
+    connection: Connection, stream: str, hosts: dict[str, int], until: int
+) -> list[str]:
+    """Complete the snapshots of some hosts, given by their last sequences; return those that were written meanwhile."""
+    read = await asyncio.gather(*(_read(connection, stream, host) for host in hosts))
+    found = dict(zip(hosts, read, strict=True))
+    behind = {
+        host: one for host, one in found.items() if one.covers(stream) < min(hosts[host], until - 1)
+    }
+    if not behind:
+        return []
+    start = at_sequence(min(one.covers(stream) for one in behind.values()) + 1)
+    filters = [host_filter(host) for host in behind]
+    reader = MessageReader(connection, stream, start, filters, headers_only=True)
+    changed: set[str] = set()
+    async with aclosing(reader.read_all(until - 1)) as messages:
+        async for message in messages:
+            snapshot = behind.get(message.host)
+            if snapshot and message.origin and message.sequence > snapshot.covers(stream):
+                snapshot.positions = snapshot.positions.advance(
+                    [message.origin], message.sequence, stream
+                )
+                changed.add(message.host)
+    written = await asyncio.gather(*(_write(connection, host, behind[host]) for host in changed))
+    return [host for host, is_done in zip(changed, written, strict=True) if not is_done]
 
 
-async def _read(
-    connection: Connection, gate: asyncio.Semaphore, stream: str, host: str
-) -> _Snapshot:
-    async with gate:
-        entry = await bucket.read(connection, POSITIONS_BUCKET, positions_key(host))
+async def _read(connection: Connection, stream: str, host: str) -> _Snapshot:
+    entry = await bucket.read(connection, POSITIONS_BUCKET, positions_key(host))
     try:
         positions = Positions.decode(entry.value) if entry else Positions(stream=stream)
     except PositionsUnreadable:
         positions = Positions(stream=stream)
-    return _Snapshot(host, positions, entry.revision if entry else 0)
+    return _Snapshot(positions, entry.revision if entry else 0)
 
 
-async def _completed(
-    connection: Connection, stream: str, snapshots: list[_Snapshot], until: int
-) -> list[_Snapshot]:
-    """Return those of the snapshots, the oldest first, that cover more by what the headers below `until` say."""
-    found: dict[str, _Snapshot] = {}
-    known = {one.host: one for one in snapshots}
-    start = {
-        "deliver_policy": "by_start_sequence",
-        "opt_start_seq": snapshots[0].covers(stream) + 1,
-    }
-    filters = [host_filter(host) for host in known]
-    async with aclosing(read_headers(connection, stream, start, filters)) as heads:
-        async for head in heads:
-            if head.sequence >= until:
-                break
-            host, origin = _host(head.subject), _origin(head.headers)
-            if host in known and origin and head.sequence > known[host].covers(stream):
-                before = found.get(host, known[host])
-                positions = before.positions.advance([origin], head.sequence, stream)
-                found[host] = replace(before, positions=positions)
-    return list(found.values())
-
-
-async def _write(connection: Connection, gate: asyncio.Semaphore, snapshot: _Snapshot) -> str:
-    """Write a completed snapshot; return its host where the shipper wrote one meanwhile, else nothing."""
-    key, value = positions_key(snapshot.host), snapshot.positions.encode()
+async def _write(connection: Connection, host: str, snapshot: _Snapshot) -> bool:
+    """Write a completed snapshot; return whether nobody wrote it meanwhile."""
+    key, value = positions_key(host), snapshot.positions.encode()
     try:
-        async with gate:
-            await bucket.write(connection, POSITIONS_BUCKET, key, value, snapshot.revision)
+        await bucket.write(connection, POSITIONS_BUCKET, key, value, snapshot.revision)
     except bucket.Conflict:
-        return snapshot.host
+        return False
     except Rejected as error:  # too large, as it is for the shipper itself
-        logger.warning("cannot complete the snapshot of %s: %s", snapshot.host, error)
-    return ""
-
-
-def _host(subject: str) -> str:
-    """Return the host of a subject; empty for what no shipper of ours publishes to."""
-    try:
-        return Subject.parse(subject).host
-    except (InvalidSubject, InvalidHost):
-        return ""
-
-
-def _origin(headers: Mapping[str, str]) -> Origin | None:
-    try:
-        return decode_origin(headers)
-    except MalformedMessage:
-        return None
+        logger.warning("cannot complete the snapshot of %s: %s", host, error)
+    return True

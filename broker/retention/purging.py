@@ -3,23 +3,22 @@
 Killed in the middle, some of it is gone and some is not: the same command again takes the rest.
 """
 
-from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from broker.app.exits import OperatorError
 from broker.app.selection import LineSelection
 from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection
-from broker.inspect.ask import get_message
-from broker.inspect.message import StoredMessage
+from broker.inspect.ask import get_message, subjects_in
+from broker.inspect.message import StoredMessage, subject_of
+from broker.inspect.reader import MessageReader, at_time
 from broker.retention.committed import committed_until, needed
 from broker.retention.completing import complete_snapshots
-from broker.retention.headers import LAST_OF_EACH, read_headers
 from broker.wire.streams import stream_of
-from broker.wire.subjects import InvalidHost, InvalidSubject, Subject, partition_filter
+from broker.wire.subjects import partition_filter
 
 __all__ = ["Choice", "Purge", "PurgePart", "choose", "consequences", "erase", "purge"]
 
@@ -72,7 +71,10 @@ async def _choose(
     connection: Connection, stream: str, choice: Choice, partitions: list[int]
 ) -> Purge:
     info = await connection.api(f"STREAM.INFO.{stream}")
-    end = await _end(connection, info, choice)
+    last = int(info["state"]["last_seq"])
+    end = min(last + 1, last + 1 if choice.until is None else choice.until)
+    if choice.before is not None:
+        end = min(end, await _first_since(connection, stream, choice.before, last))
     wants = await needed(connection, info, partitions)
     is_all = not (choice.hosts or choice.partitions)
     if choice.received and is_all:
@@ -81,30 +83,22 @@ async def _choose(
     for subject_filter, partition in await _filters(connection, stream, choice, partitions):
         unreceived_from = wants.get(f"partition {partition}", end)
         until = min(end, unreceived_from) if choice.received else end
-        from_there = await _count(connection, stream, subject_filter, until)
-        messages = await _count(connection, stream, subject_filter, 1) - from_there
+        kept = await _count(connection, stream, subject_filter, until)
+        messages = await _count(connection, stream, subject_filter, 1) - kept
         unreceived = 0
         if unreceived_from < until:
-            left = await _count(connection, stream, subject_filter, unreceived_from)
-            unreceived = left - from_there
+            unreceived = await _count(connection, stream, subject_filter, unreceived_from) - kept
         if messages:
             parts.append(PurgePart(subject_filter, until, messages, unreceived))
     return Purge(stream, info["created"], tuple(parts), end if is_all else None)
 
 
-async def _end(connection: Connection, info: Mapping[str, Any], choice: Choice) -> int:
-    end = int(info["state"]["last_seq"]) + 1
-    if choice.until is not None:
-        end = min(end, choice.until)
-    if choice.before is None:
-        return end
-    moment = choice.before.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    start = {"deliver_policy": "by_start_time", "opt_start_time": moment}
-    heads = read_headers(connection, info["config"]["name"], start, [">"])
-    async with aclosing(heads):
-        async for head in heads:
-            return min(end, head.sequence)
-    return end
+async def _first_since(connection: Connection, stream: str, time: datetime, last: int) -> int:
+    reader = MessageReader(connection, stream, at_time(time), headers_only=True)
+    async with aclosing(reader.read_all(last)) as messages:
+        async for message in messages:
+            return message.sequence
+    return last + 1
 
 
 async def _filters(
@@ -114,16 +108,14 @@ async def _filters(
     chosen = [n for n in partitions if not choice.partitions or n in choice.partitions]
     if not choice.hosts:
         return [(partition_filter(n), n) for n in chosen]
-    wanted, found = LineSelection(choice.hosts), []
-    async with aclosing(read_headers(connection, stream, LAST_OF_EACH, [">"])) as heads:
-        async for head in heads:
-            try:
-                subject = Subject.parse(head.subject)
-            except (InvalidSubject, InvalidHost):
-                continue  # of no host that a glob could mean
-            if subject.partition in chosen and wanted.wants_host(subject.host):
-                found.append((head.subject, subject.partition))
-    return sorted(found)
+    wanted = LineSelection(choice.hosts)
+    return sorted(
+        (name, subject.partition)
+        for name in await subjects_in(connection, [stream])
+        if (subject := subject_of(name))  # of no host that a glob could mean
+        and subject.partition in chosen
+        and wanted.wants_host(subject.host)
+    )
 
 
 async def _count(connection: Connection, stream: str, subject_filter: str, first: int) -> int:
@@ -155,28 +147,19 @@ async def purge(connection: Connection, chosen: Purge) -> int:
     bodies: list[dict[str, Any]] = [{"seq": chosen.until}]
     if chosen.until is None:
         bodies = [{"filter": part.filter, "seq": part.until} for part in chosen.parts]
-    gone = 0
-    for body in bodies:
-        answer = await connection.api(f"STREAM.PURGE.{stream}", body, patience=_PATIENCE)
-        gone += int(answer["purged"])
-    return gone
+    call = f"STREAM.PURGE.{stream}"
+    gone = [await connection.api(call, body, patience=_PATIENCE) for body in bodies]
+    return sum(int(answer["purged"]) for answer in gone)
 
 
-async def consequences(connection: Connection, stream: str, message: StoredMessage) -> list[str]:
+async def consequences(connection: Connection, stream: str, message: StoredMessage) -> str:
     """Return what is to be known before a message is erased; raises `Rejected`, `ConnectionLost`."""
     info = await connection.api(f"STREAM.INFO.{stream}")
     partition = message.subject.partition if message.subject else None
     until = 0 if partition is None else await committed_until(connection, info, partition)
-    newest = await connection.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": message.name})
-    words = ["no receiver has it yet: they will name its lines as missing"]
     if message.sequence < until:
-        words = ["receivers have it: their files, and what was made of them, are not touched"]
-    if int(newest["message"]["seq"]) == message.sequence:
-        words.append(
-            "it is the newest of its host: a shipper whose snapshot of positions is lost as well ships these lines again, as "
-            "long as its file has them"
-        )
-    return words
+        return "receivers have it: their files, and what was made of them, are not touched"
+    return "no receiver has it yet: they will name its lines as missing"
 
 
 async def erase(connection: Connection, stream: str, message: StoredMessage) -> None:

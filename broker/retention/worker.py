@@ -16,7 +16,6 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any
 
 from broker.app.exits import OperatorError
@@ -25,34 +24,27 @@ from broker.client.config import existing_partitions
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.retention.committed import needed
 from broker.retention.completing import complete_snapshots
-from broker.retention.space import Disk, excess, is_near, limit_for
+from broker.retention.space import Disk, excess, limit_for
 from broker.server.context import ServerContext
 from broker.server.resolve import own_name, space_kept_free
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import stream_of
 
-__all__ = ["SpaceState", "StreamRetention", "retain"]
+__all__ = ["StreamRetention", "retain"]
 
-_OFTEN, _SELDOM = 0.1, 0.5  # seconds between looks
+_OFTEN, _SELDOM = 0.1, 0.5  # seconds between looks, the first while something is purged
 _SHARE = 3  # how many times as long as a purge the pause behind it is
 _PATIENCE = 60.0  # seconds for a purge
+_OK, _PURGING = "ok", "purging"
+_FULL = {"new": "hosts wait", "old": "oldest lines are dropped"}
 logger = logging.getLogger(__name__)
-
-
-class SpaceState(StrEnum):
-    """How a stream is, as operators are told."""
-
-    OK = "ok"
-    PURGING = "purging"
-    WAITING = "hosts wait"
-    DROPPING = "oldest lines are dropped"
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSpace:
     """A stream: its state since when (RFC 3339), who needs its first messages, and what this broker has purged of it."""
 
-    state: SpaceState = SpaceState.OK
+    state: str = _OK
     since: str | None = None
     needed_by: tuple[str, ...] = ()
     purged_messages: int = 0
@@ -68,7 +60,6 @@ class StreamRetention:
         server: str,
         streams: Callable[[], Sequence[str]],
         disk: Callable[[], Disk | None] = lambda: None,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),  # noqa: TID251 - the one that is patched nowhere
     ) -> None:
         """Do nothing yet. `server` is the own server's name; what is called is called again for each look.
 
@@ -77,18 +68,12 @@ class StreamRetention:
         self.spaces: dict[str, StreamSpace] = {}
         self._connection = connection
         self._server = server
-        self._streams, self._disk, self._clock = streams, disk, clock
+        self._streams, self._disk = streams, disk
         self._troubles: dict[str, str] = {}
 
     def as_json(self) -> dict[str, Any]:
         """Return what is reported, by stream; the keys stay."""
         return {name: asdict(space) for name, space in self.spaces.items()}
-
-    async def run(self) -> None:
-        """Work until cancelled."""
-        while True:
-            pause = await self.look()
-            await asyncio.sleep(pause)
 
     async def look(self) -> float:
         """Look at each stream once, and return the seconds until the next look; a broker that is away is no error."""
@@ -109,24 +94,21 @@ class StreamRetention:
     async def _look(self, stream: str) -> float:
         began = asyncio.get_running_loop().time()
         info = await self._connection.api(f"STREAM.INFO.{stream}")
-        if not self._leads(info) or is_being_restored(info["config"]):
-            self._enter(stream, SpaceState.OK)
+        cluster = info.get("cluster") or {}
+        # a server on its own has no name of a cluster, and is the leader of all that it holds
+        leads = not cluster.get("name") or cluster.get("leader") == self._server
+        if not leads or is_being_restored(info["config"]):
+            self._enter(stream, _OK)
             return _SELDOM
         disk = self._disk()
         if config := limit_for(info, disk):
             await self._set_limit(info, config, disk)
-        missing = disk.reserve - disk.free if disk is not None and disk.is_short else 0
-        share = excess(info, missing)
+        share = excess(info, disk)
         if not share:
-            self._enter(stream, SpaceState.OK)
-            return _OFTEN if is_near(info) else _SELDOM
+            self._enter(stream, _OK)
+            return _SELDOM
         await self._purge(info, share)
         return max(_OFTEN, _SHARE * (asyncio.get_running_loop().time() - began))
-
-    def _leads(self, info: Mapping[str, Any]) -> bool:
-        # a server on its own has no name of a cluster, and is the leader of all that it holds
-        cluster = info.get("cluster") or {}
-        return not cluster.get("name") or cluster.get("leader") == self._server
 
     async def _set_limit(
         self, info: Mapping[str, Any], config: Mapping[str, Any], disk: Disk | None
@@ -149,9 +131,9 @@ class StreamRetention:
         """Purge about a share of a stream, as far as receivers have it."""
         state, stream = info["state"], info["config"]["name"]
         first, end = int(state["first_seq"]), int(state["last_seq"]) + 1
-        names = list(self._streams())
+        count = len(self._streams())
         existing = range(await existing_partitions(self._connection))
-        partitions = [n for n in existing if stream_of(n, len(names)) == stream]
+        partitions = [n for n in existing if stream_of(n, count) == stream]
         wants = await needed(self._connection, info, partitions)
         until = min([first + math.ceil(share * (end - first)), *wants.values()])
         if until <= first:
@@ -166,74 +148,57 @@ class StreamRetention:
             f"STREAM.PURGE.{stream}", {"seq": until}, patience=_PATIENCE
         )
         left = await self._connection.api(f"STREAM.INFO.{stream}")
-        size = max(int(now["state"]["bytes"]) - int(left["state"]["bytes"]), 0)
-        self._purged(info, int(answer["purged"]), size)
-
-    def _purged(self, info: Mapping[str, Any], messages: int, size: int) -> None:
-        stream = info["config"]["name"]
-        if self.spaces.get(stream, StreamSpace()).state is SpaceState.OK:
+        if self.spaces.get(stream, StreamSpace()).state == _OK:
             logger.info(
                 "stream %s holds %s in %d messages: purging what every receiver has committed, oldest first",
-                *(stream, format_size(int(info["state"]["bytes"])), info["state"]["messages"]),
+                *(stream, format_size(int(state["bytes"])), state["messages"]),
             )
-        self._enter(stream, SpaceState.PURGING)
+        self._enter(stream, _PURGING)
         space = self.spaces[stream]
+        size = max(int(now["state"]["bytes"]) - int(left["state"]["bytes"]), 0)
         self.spaces[stream] = replace(
             space,
-            purged_messages=space.purged_messages + messages,
+            purged_messages=space.purged_messages + int(answer["purged"]),
             purged_bytes=space.purged_bytes + size,
         )
 
     def _blocked(self, info: Mapping[str, Any], wants: Mapping[str, int]) -> None:
         stream, first = info["config"]["name"], min(wants.values(), default=0)
         needed_by = tuple(sorted(name for name, sequence in wants.items() if sequence == first))
-        drops = info["config"].get("discard") == "old"
-        if self._enter(stream, SpaceState.DROPPING if drops else SpaceState.WAITING, needed_by):
+        state = _FULL[info["config"].get("discard", "old")]
+        if self._enter(stream, state, needed_by):
             logger.warning(
                 "stream %s is full, and %s: %s still needs its oldest message, %d; start that receiver, or give the "
                 "stream more space (--max-bytes)",
-                stream,
-                "nats-server drops the oldest lines (--discard old)" if drops else "hosts wait",
-                " and ".join(needed_by) or "nobody",
-                first,
+                *(stream, state, " and ".join(needed_by) or "nobody", first),
             )
 
-    def _enter(self, stream: str, state: SpaceState, needed_by: tuple[str, ...] = ()) -> bool:
+    def _enter(self, stream: str, state: str, needed_by: tuple[str, ...] = ()) -> bool:
         """Note a stream's state; return whether that is news."""
         before = self.spaces.get(stream, StreamSpace())
-        is_news = (before.state, before.needed_by) != (state, needed_by)
-        if (
-            is_news
-            and state is SpaceState.OK
-            and before.state in {SpaceState.WAITING, SpaceState.DROPPING}
-        ):
+        if state == _OK and before.state in _FULL.values():
             logger.info("stream %s has space again", stream)
-        since = before.since if before.state is state else self._clock().isoformat("T", "seconds")
-        self.spaces[stream] = replace(
-            before,
-            state=state,
-            needed_by=needed_by,
-            since=None if state is SpaceState.OK else since,
-        )
-        return is_news
+        since = before.since
+        if before.state != state:
+            now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
+            since = None if state == _OK else now.isoformat("T", "seconds")
+        self.spaces[stream] = replace(before, state=state, needed_by=needed_by, since=since)
+        return (before.state, before.needed_by) != (state, needed_by)
 
 
 async def retain(context: ServerContext) -> None:
     """Keep space in the streams of a broker that is ready, until cancelled."""
-    worker = StreamRetention(
-        context.connection,
-        own_name(context.settings),
-        lambda: context.resolved.topology.names,
-        lambda: _disk(context),
-    )
+
+    def disk() -> Disk | None:
+        settings = context.settings
+        if settings.max_store is not None and settings.reserve is None:
+            return None  # a person has said how much the store may take, and nothing else
+        usage = shutil.disk_usage(context.folder)
+        return Disk(usage.free, space_kept_free(settings, usage.total))
+
+    name, connection = own_name(context.settings), context.connection
+    worker = StreamRetention(connection, name, lambda: context.resolved.topology.names, disk)
     context.report_parts["retention"] = worker.as_json
-    await worker.run()
-
-
-def _disk(context: ServerContext) -> Disk | None:
-    """Measure the disk; None where a person has said by --max-store alone how much the store may take."""
-    settings = context.settings
-    if settings.max_store is not None and settings.reserve is None:
-        return None
-    usage = shutil.disk_usage(context.folder)
-    return Disk(usage.free, space_kept_free(settings, usage.total))
+    while True:
+        pause = await worker.look()
+        await asyncio.sleep(pause)

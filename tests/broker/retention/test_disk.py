@@ -17,7 +17,7 @@ SHORT, BETWEEN, WELL = Disk(49, 100), Disk(60, 100), Disk(100, 100)
 MIB = 1024 * 1024
 
 
-def info(limit: int, note: str = "", discard: str = "new") -> dict[str, Any]:
+def info(limit: int, note: str, discard: str = "new") -> dict[str, Any]:
     metadata = {"owner": "ops", **({"logship.held_down": note} if note else {})}
     config = {"name": STREAM, "max_bytes": limit, "discard": discard, "metadata": metadata}
     return {"config": config, "state": {"bytes": 500}}
@@ -47,10 +47,7 @@ def test_the_limit_follows_the_disk(
     found = config and (config["max_bytes"], config["metadata"].get("logship.held_down"))
     assert found == wanted
     assert config is None or config["metadata"]["owner"] == "ops"
-
-
-def test_a_stream_that_discards_old_is_not_held_down_as_it_would_drop_lines() -> None:
-    assert limit_for(info(1000, discard="old"), SHORT) is None
+    assert limit_for(info(1000, "", discard="old"), disk) is None  # it would drop lines
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,7 @@ import pytest
 
 from broker.client import bucket
 from broker.client.connection import Connection, Rejected
-from broker.provision.apply import apply
 from broker.report import SUBJECT
-from broker.retention.worker import SpaceState, StreamRetention
-from broker.topology import Topology
 from broker.wire.message import Identity, Origin, Section, Span, encode_origin
 from broker.wire.offset import Offset
 from broker.wire.positions import Positions
@@ -202,21 +199,6 @@ async def test_a_snapshot_is_completed_before_messages_go_that_it_does_not_cover
     (cursor,) = positions.files.values()
     assert cursor.offset == (first - there[0]) * len(LINES)
     assert await bucket.read(stream.connection, POSITIONS_BUCKET, "db") is None
-
-
-async def test_a_stream_that_is_full_at_the_first_look_is_purged_by_it(fresh_url: str) -> None:
-    connection = Connection([fresh_url], "tests")
-    await apply(connection, Topology(partitions=1, max_bytes=LIMIT))
-    stream = Stream(connection)
-    there = await stream.fill(ONE)
-    await stream.commit(0, there[-1] + 1)
-    worker = StreamRetention(connection, "", lambda: [STREAM])
-
-    await worker.look()
-
-    assert worker.spaces[STREAM].state is SpaceState.PURGING
-    assert worker.spaces[STREAM].purged_messages > 0
-    await connection.close()
 
 
 async def test_a_partition_that_is_not_received_keeps_no_other_stream_from_being_purged(
