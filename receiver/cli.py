@@ -1,7 +1,6 @@
 """The command line of logreceiver: options in, exit codes out; decides nothing."""
 
 import os
-import shlex
 import signal
 import sys
 from datetime import UTC, datetime
@@ -74,15 +73,13 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
 
 @logreceiver.command()
 def prepare() -> None:
-    """Keep Spark's classes in a file, so that later starts of this Java take half as long; say how plain Spark finds it."""
-    from receiver.spark.java import find_java, home_for_launcher
+    """Keep Spark's classes in a file, so that later starts of this Java take half as long."""
+    from receiver.spark.java import find_java
     from receiver.spark.session import prepare as write_class_data
 
     java = find_java(os.environ)
     path = write_class_data(java)
     click.echo(f"wrote {path} for Java {java.version} ({java.origin})")
-    home = shlex.quote(str(home_for_launcher(java, path.parent)))
-    click.echo(f"for pyspark and spark-submit: export JAVA_HOME={home}")
 
 
 @logreceiver.command()

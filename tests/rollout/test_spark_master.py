@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from receiver.spark.java import launched
+from tests.receiver.cluster import launched
 from tests.rollout.field import LOGS, MARKS, WHEELHOUSE, laid_out, played, received
 from tests.support.oracle import Verdict, judge_host
 from tests.support.processes import wait_until

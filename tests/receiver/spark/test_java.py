@@ -20,13 +20,6 @@ def make_java(home: Path, version: str) -> Path:
     return launcher
 
 
-def make_java_without_release_file(home: Path, version: str) -> Path:
-    launcher = make_java(home, version)
-    (home / "release").unlink()
-    launcher.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2026-01-01' >&2\n")
-    return launcher
-
-
 def test_java_home_goes_before_the_path(tmp_path: Path) -> None:
     home = make_java(tmp_path / "home", "21.0.2")
     on_path = make_java(tmp_path / "other", "17.0.15")
@@ -56,19 +49,12 @@ def test_an_unfit_java_is_passed_over_for_the_next_one(tmp_path: Path, version: 
     assert java.executable == on_path
 
 
-def make_no_java(home: Path) -> None:
-    """Make what has a launcher that ends with an error, and tells no version."""
-    make_java(home, "")
-
-
 def make_no_launcher(home: Path) -> None:
     """Make what only says to be a Java."""
     make_java(home, "21.0.2").unlink()
 
 
-@pytest.mark.parametrize(
-    "make", [lambda _: None, Path.mkdir, Path.touch, make_no_java, make_no_launcher]
-)
+@pytest.mark.parametrize("make", [lambda _: None, Path.mkdir, Path.touch, make_no_launcher])
 def test_a_java_home_that_holds_no_java_is_refused_by_name(
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
@@ -77,12 +63,6 @@ def test_a_java_home_that_holds_no_java_is_refused_by_name(
 
     with pytest.raises(ConfigurationError, match=f"^JAVA_HOME is {home}, and .* no working Java"):
         find_java({"JAVA_HOME": str(home), "PATH": os.environ["PATH"]})
-
-
-def test_a_java_without_a_release_file_is_asked_for_its_version(tmp_path: Path) -> None:
-    launcher = make_java_without_release_file(tmp_path, "21.0.4")
-
-    assert find_java({"PATH": str(launcher.parent)}) == Java(launcher, "21.0.4", "PATH")
 
 
 def test_without_any_fit_java_one_line_says_what_was_seen_and_what_to_do(

@@ -3,16 +3,13 @@
 import json
 import socket
 import struct
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from receiver.spark.session import spark_configuration
 from tests.descriptors import held_by
-from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = pytest.mark.spark
@@ -36,18 +33,6 @@ with spark_context("local[1]") as sc:
     settings = dict(sc.getConf().getAll())
     print(json.dumps(told | {"secrets": secrets, "settings": settings}), flush=True)
     time.sleep(600)
-"""
-
-PAGE = """
-import sys, threading, time, urllib.request
-from receiver.spark.session import spark_context
-conf = {"spark.ui.enabled": "true", "spark.ui.port": sys.argv[1]}
-with spark_context("local[1]", conf=conf) as sc:
-    work = lambda: sc.parallelize([1], 1).foreach(lambda n: time.sleep(600))
-    threading.Thread(target=work, daemon=True).start()
-    while "Active Jobs (1)" not in (page := urllib.request.urlopen(sc.uiWebUrl).read().decode()):
-        time.sleep(0.1)
-    print(page)
 """
 
 
@@ -116,33 +101,3 @@ def test_no_secret_of_a_local_spark_stands_in_a_command_line_or_in_its_settings(
         assert len(secret) >= 32
         assert not [line for line in lines if secret in line]
         assert secret not in str(told["settings"])
-
-
-def test_nobody_can_end_a_job_on_sparks_own_pages() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-c", PAGE, str(free_port())],
-        capture_output=True,
-        text=True,
-        timeout=_START,
-        check=True,
-    )
-
-    assert "Active Jobs (1)" in shown.stdout
-    assert "/jobs/job/kill" not in shown.stdout
-
-
-@pytest.mark.parametrize(
-    ("master", "asked", "expected"),
-    [
-        ("local[2]", {}, "true"),
-        ("local[2]", {"spark.authenticate": "false"}, "false"),
-        ("spark://central:7077", {}, None),
-        ("spark://central:7077", {"spark.authenticate": "true"}, "true"),
-    ],
-)
-def test_a_cluster_and_its_operator_say_themselves_who_needs_a_secret(
-    master: str, asked: dict[str, str], expected: str | None, tmp_path: Path
-) -> None:
-    made = spark_configuration(master, "tests", 2, tmp_path, asked)
-
-    assert made.get("spark.authenticate") == expected

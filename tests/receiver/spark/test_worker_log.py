@@ -12,11 +12,11 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from broker.app.logs import JsonLines
-from receiver.spark.worker_log import worker_environment
+from receiver.spark.session import worker_environment
 
 SPEAKS = """
 import logging, os
-from receiver.spark.worker_log import set_up_log
+from receiver.spark.worker_daemon import set_up_log
 set_up_log(os.environ)
 logging.getLogger("somebody").info("not asked for")
 logging.getLogger("somebody").warning("broker away: %s", "\\u2028")
