@@ -5,8 +5,7 @@ certificate and its key stand in one file, so that a new pair takes the place of
 finds a certificate with another's key. Nothing here is sent anywhere.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from ipaddress import ip_address
@@ -18,33 +17,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.files import Folder, make_folder, open_folder, read_file, write_for_owner
+from broker.app.files import make_folder, open_folder, read_file, write_for_owner
 
-__all__ = [
-    "Authority",
-    "CertificateEnd",
-    "Issued",
-    "Pki",
-    "UnusableAuthority",
-    "ends_of",
-    "names_in",
-    "read_authority",
-]
+__all__ = ["Authority", "CertificateEnd", "Pki", "ends_of", "names_in", "read_authority"]
 
 _SKEW = timedelta(hours=1)  # machines whose clock is behind must be able to connect at once
 _LONGEST_COMMON_NAME = 64  # RFC 5280, ub-common-name
-
-
-class UnusableAuthority(ValueError):
-    """Bytes that are not a certificate of an authority with its key."""
-
-
-@dataclass(frozen=True, slots=True)
-class Issued:
-    """A certificate and its key, both PEM; the key is not locked."""
-
-    certificate: bytes
-    key: bytes = field(repr=False)
+_VALID = timedelta(days=365)
+_AUTHORITY_VALID = timedelta(days=3650)
+_OPEN, _SECRET = 0o644, 0o600
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,82 +35,67 @@ class Authority:
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey = field(repr=False)
 
-    @classmethod
-    def found(cls, name: str, now: datetime, valid: timedelta) -> "Authority":
-        """Return a new authority, valid from `now` on."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = _subject(name)
-        certificate = (
-            _begun(subject, subject, key.public_key(), now, now + valid)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(_key_usage(signs_certificates=True), critical=True)
-            .sign(key, hashes.SHA256())
-        )
-        return cls(certificate, key)
+    def issue(self, names: Sequence[str], now: datetime) -> bytes:
+        """Return a certificate for `names` (DNS names and IP addresses, the first one is the subject), with a new key: PEM.
 
-    @classmethod
-    def read(cls, certificate: bytes, key: bytes) -> "Authority":
-        """Return the authority that two PEM texts hold; raises `UnusableAuthority`."""
-        try:
-            parsed = x509.load_pem_x509_certificate(certificate)
-            secret = serialization.load_pem_private_key(key, None)
-        except (ValueError, TypeError):
-            raise UnusableAuthority("no certificate with an unlocked key") from None
-        if not isinstance(secret, ec.EllipticCurvePrivateKey):
-            raise UnusableAuthority("its key is not an ECDSA key")
-        if parsed.public_key() != secret.public_key():
-            raise UnusableAuthority("its key belongs to another certificate")
-        return cls(parsed, secret)
-
-    def issue(self, names: Iterable[str], now: datetime, valid: timedelta) -> Issued:
-        """Return a certificate for `names` (DNS names and IP addresses, the first one is the subject), with a new key.
-
-        It is for a broker, which is server to clients and client to other brokers. It never outlives the authority's own. Raises ValueError for a name that no certificate can hold.
+        It is for a broker, which is server to clients and client to other brokers. It never outlives the authority's own.
+        Raises ValueError for a name that no certificate can hold.
         """
-        wanted = tuple(names)
         key = ec.generate_private_key(ec.SECP256R1())
-        until = min(now + valid, self.certificate.not_valid_after_utc)
+        until = min(now + _VALID, self.certificate.not_valid_after_utc)
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
         certificate = (
-            _begun(_subject(wanted[0]), self.certificate.subject, key.public_key(), now, until)
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_key_usage(signs_certificates=False), critical=True)
+            _begun(
+                _subject(names[0]), self.certificate.subject, key, now, until, is_authority=False
+            )
             .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-            .add_extension(x509.SubjectAlternativeName(map(_general, wanted)), critical=False)
+            .add_extension(x509.SubjectAlternativeName(map(_general, names)), critical=False)
+            .add_extension(signer, critical=False)
             .sign(self.key, hashes.SHA256())
         )
-        return Issued(_pem(certificate), _key_pem(key))
-
-    def as_issued(self) -> Issued:
-        """Return the authority's own certificate and key as PEM."""
-        return Issued(_pem(self.certificate), _key_pem(self.key))
+        return certificate.public_bytes(serialization.Encoding.PEM) + _pem_of(key)
 
 
-def names_in(certificate: bytes) -> tuple[str, ...]:
-    """Return the DNS names and addresses that a PEM certificate is for, in its order; raises ValueError."""
-    parsed = x509.load_pem_x509_certificate(certificate)
-    try:
-        san = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return ()
-    return tuple(str(name.value) for name in san if isinstance(name, x509.DNSName | x509.IPAddress))
+def _founded(name: str, now: datetime) -> Authority:
+    """Return a new authority, valid from `now` on."""
+    key, subject = ec.generate_private_key(ec.SECP256R1()), _subject(name)
+    begun = _begun(subject, subject, key, now, now + _AUTHORITY_VALID, is_authority=True)
+    return Authority(begun.sign(key, hashes.SHA256()), key)
 
 
 def _begun(
     subject: x509.Name,
     issuer: x509.Name,
-    public: ec.EllipticCurvePublicKey,
+    key: ec.EllipticCurvePrivateKey,
     now: datetime,
     until: datetime,
+    *,
+    is_authority: bool,
 ) -> x509.CertificateBuilder:
+    usage = x509.KeyUsage(
+        digital_signature=not is_authority,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    path = 0 if is_authority else None
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(public)
+        .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _SKEW)
         .not_valid_after(until)
+        .add_extension(x509.BasicConstraints(ca=is_authority, path_length=path), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
 
 
@@ -144,25 +110,7 @@ def _general(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -170,9 +118,14 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     )
 
 
-_VALID = timedelta(days=365)
-_AUTHORITY_VALID = timedelta(days=3650)
-_OPEN, _SECRET = 0o644, 0o600
+def names_in(certificate: bytes) -> tuple[str, ...]:
+    """Return the DNS names and addresses that a PEM certificate is for, in its order; raises ValueError."""
+    parsed = x509.load_pem_x509_certificate(certificate)
+    try:
+        san = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    return tuple(str(name.value) for name in san if isinstance(name, x509.DNSName | x509.IPAddress))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +136,47 @@ class CertificateEnd:
     name: str
     not_after: datetime
     names: tuple[str, ...] = ()
+
+
+def ends_of(files: Iterable[Path]) -> tuple[CertificateEnd, ...]:
+    """Return when the certificates end that stand first in each file, the soonest first; passes over what holds none."""
+    found = []
+    for path in files:
+        try:
+            content = read_file(path)
+            certificate = x509.load_pem_x509_certificate(content)
+            names = names_in(content)
+        except (OSError, ValueError):
+            continue
+        subject = certificate.subject.rfc4514_string()
+        found.append(CertificateEnd(str(path), subject, certificate.not_valid_after_utc, names))
+    return tuple(sorted(found, key=lambda end: (end.not_after, end.path)))
+
+
+def read_authority(certificate: Path, key: Path) -> Authority:
+    """Return the authority of two files that an operator names; raises `ConfigurationError`."""
+    return _authority(_read(certificate), _read(key), f"{certificate} and {key}")
+
+
+def _authority(certificate: bytes, key: bytes, files: str) -> Authority:
+    reason = "no certificate with an unlocked key"
+    try:
+        parsed = x509.load_pem_x509_certificate(certificate)
+        secret = serialization.load_pem_private_key(key, None)
+    except (ValueError, TypeError):
+        secret = None
+    if isinstance(secret, ec.EllipticCurvePrivateKey):
+        if parsed.public_key() == secret.public_key():
+            return Authority(parsed, secret)
+        reason = "its key belongs to another certificate"
+    raise ConfigurationError(f"{files} are not an authority of `logbroker tls init`: {reason}")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_file(path)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,61 +218,27 @@ class Pki:
                     f"{path} is there already, and what it signed would be worth nothing without it; "
                     "`logbroker tls renew` makes new certificates"
                 )
-        self._make_folder()
-        authority = Authority.found(name, now, _AUTHORITY_VALID)
-        own = authority.as_issued()
-        self._write(self.authority_key, own.key, _SECRET)
-        self._write(self.authority, own.certificate, _OPEN)
+        authority = _founded(name, now)
+        self._write(self.authority_key, _pem_of(authority.key), _SECRET)
+        self.adopt(authority)
         return authority
 
     def adopt(self, authority: Authority) -> None:
-        """Take on an authority that was made elsewhere, without its key; raises `OperatorError`."""
-        certificate = authority.as_issued().certificate
+        """Take on an authority's certificate, without its key; raises `OperatorError`."""
+        certificate = authority.certificate.public_bytes(serialization.Encoding.PEM)
         if self.authority.exists() and self.read_certificate() != certificate:
             raise OperatorError(f"{self.authority} is another authority already")
-        self._make_folder()
         self._write(self.authority, certificate, _OPEN)
 
     def sign(self, authority: Authority, names: Sequence[str], now: datetime) -> None:
         """Write the certificate of a broker that is reached by `names`, new or anew: then TLS is on. Raises `OperatorError`."""
         try:
-            issued = authority.issue(names, now, _VALID)
+            issued = authority.issue(names, now)
         except ValueError as error:
             raise ConfigurationError(
                 f"{', '.join(names)} cannot stand in a certificate: {error}"
             ) from None
-        self._write(self.broker, issued.certificate + issued.key, _SECRET)
-
-    def _make_folder(self) -> None:
-        with self._usable(), make_folder(self.folder.parent) as store:
-            store.make(self.folder.name).close()
-
-    def _write(self, path: Path, content: bytes, mode: int) -> None:
-        """Write a file for the owner of the folder: root makes certificates, and the broker's user reads them."""
-        with self._usable(), self._opened() as folder:
-            write_for_owner(folder, path.name, content, mode)
-
-    @contextmanager
-    def _opened(self) -> Iterator[Folder]:
-        # the store belongs to the broker's user, who could put a link in the place of this folder
-        with open_folder(self.folder.parent) as store, store.enter(self.folder.name) as folder:
-            yield folder
-
-    def _read(self, path: Path) -> bytes:
-        try:
-            with self._opened() as folder:
-                return folder.read(path.name)
-        except OSError as error:
-            raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
-
-    @contextmanager
-    def _usable(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise OperatorError(
-                f"cannot use {self.folder}: {error.strerror}; check --store-dir and its owner"
-            ) from None
+        self._write(self.broker, issued, _SECRET)
 
     def names(self) -> tuple[str, ...]:
         """Return the names that the broker's certificate is for; raises `ConfigurationError`."""
@@ -294,42 +254,23 @@ class Pki:
     def read_authority(self, key: Path | None = None) -> Authority:
         """Return the authority, whose key may be kept elsewhere; raises `ConfigurationError` when it cannot be used."""
         secret = _read(key) if key else self._read(self.authority_key)
-        return _authority(
-            self._read(self.authority), secret, f"{self.authority} and {key or self.authority_key}"
-        )
+        files = f"{self.authority} and {key or self.authority_key}"
+        return _authority(self._read(self.authority), secret, files)
 
-
-def read_authority(certificate: Path, key: Path) -> Authority:
-    """Return the authority of two files that an operator names; raises `ConfigurationError`."""
-    return _authority(_read(certificate), _read(key), f"{certificate} and {key}")
-
-
-def _authority(certificate: bytes, key: bytes, files: str) -> Authority:
-    try:
-        return Authority.read(certificate, key)
-    except UnusableAuthority as error:
-        raise ConfigurationError(
-            f"{files} are not an authority of `logbroker tls init`: {error}"
-        ) from None
-
-
-def ends_of(files: Iterable[Path]) -> tuple[CertificateEnd, ...]:
-    """Return when the certificates end that stand first in each file, the soonest first; passes over what holds none."""
-    found = []
-    for path in files:
+    def _write(self, path: Path, content: bytes, mode: int) -> None:
+        """Write a file for the owner of the folder: root makes certificates, and the broker's user reads them."""
         try:
-            content = read_file(path)
-            certificate = x509.load_pem_x509_certificate(content)
-            names = names_in(content)
-        except (OSError, ValueError):
-            continue
-        subject = certificate.subject.rfc4514_string()
-        found.append(CertificateEnd(str(path), subject, certificate.not_valid_after_utc, names))
-    return tuple(sorted(found, key=lambda end: (end.not_after, end.path)))
+            with make_folder(self.folder.parent) as store, store.make(self.folder.name) as folder:
+                write_for_owner(folder, path.name, content, mode)
+        except OSError as error:
+            raise OperatorError(
+                f"cannot use {self.folder}: {error.strerror}; check --store-dir and its owner"
+            ) from None
 
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_file(path)
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
+    def _read(self, path: Path) -> bytes:
+        try:
+            # the store belongs to the broker's user, who could put a link in the place of this folder
+            with open_folder(self.folder.parent) as store, store.enter(self.folder.name) as folder:
+                return folder.read(path.name)
+        except OSError as error:
+            raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None

@@ -41,21 +41,18 @@ class CredentialFile:
         kind, name = self.credential.holder
         return f"{kind.value}.toml" if name == kind.value else f"{kind.value}-{name}.toml"
 
-    def settings(self) -> Mapping[str, Any]:
-        """Return the settings for the program of this kind, by name."""
-        return {
+    def as_toml(self, file: str) -> str:
+        """Return the text of a file of settings named `file`: those for the program of this kind."""
+        settings = {
             **({"server": list(self.servers)} if self.servers else {}),
             **_own_settings(self.credential),
             **({"tls_ca_pem": self.authority} if self.authority else {}),
             "nkey_seed": self.seed,
         }
-
-    def as_toml(self, file: str) -> str:
-        """Return the text of a file of settings named `file`."""
         lines = [
             f"# {self.credential.holder}: whoever has this file gets in as that, so nobody else may read it",
             f"# {self.hint(file)}",
-            *(f"{key} = {_toml(value)}" for key, value in self.settings().items()),
+            *(f"{key} = {_toml(value)}" for key, value in settings.items()),
         ]
         return "\n".join(lines) + "\n"
 
@@ -105,8 +102,7 @@ def _own_settings(credential: Credential) -> dict[str, Any]:
 
 
 def _toml(value: Any) -> str:
-    if (
+    is_pem = (
         isinstance(value, str) and "\n" in value
-    ):  # PEM, which holds nothing that TOML reads otherwise
-        return f'"""\n{value}"""'
-    return json.dumps(value, ensure_ascii=False)
+    )  # which holds nothing that TOML reads otherwise
+    return f'"""\n{value}"""' if is_pem else json.dumps(value, ensure_ascii=False)

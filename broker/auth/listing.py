@@ -7,33 +7,29 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from broker.app.table import aligned
 from broker.auth.store import Credential, CredentialStore
 
-__all__ = ["connections_at", "rows", "table"]
+__all__ = ["HEAD", "cells", "connections_at", "rows"]
 
-_PAGE = 1024
+HEAD = ("KIND", "NAME", "PARTITIONS", "SINCE", "ROTATED", "OLD UNTIL", "CONNECTED")
+"""The columns of the table, of which `cells` returns the rows."""
+
+_MOST = 1_000_000  # connections; nats-server gives 1,024 unless told otherwise
 _TIMEOUT = 5.0  # seconds
-_HEAD = ("KIND", "NAME", "PARTITIONS", "SINCE", "ROTATED", "OLD UNTIL", "CONNECTED")
 
 
 def connections_at(monitoring: str | None) -> Counter[str] | None:
     """Return how many connections use each key, as the monitoring at an address tells; None where nothing tells."""
     if not monitoring:
         return None
-    found: Counter[str] = Counter()
-    offset = 0
-    while True:
-        url = f"{monitoring}/connz?auth=1&limit={_PAGE}&offset={offset}"
-        try:
-            with urllib.request.urlopen(url, timeout=_TIMEOUT) as answer:  # our own broker's
-                page = json.loads(answer.read()).get("connections") or []
-        except (OSError, ValueError):
-            return None
-        found.update(str(one.get("authorized_user", "")) for one in page)
-        offset += len(page)
-        if len(page) < _PAGE:
-            return found
+    try:
+        with urllib.request.urlopen(
+            f"{monitoring}/connz?auth=1&limit={_MOST}", timeout=_TIMEOUT
+        ) as answer:  # our own broker's
+            found = json.loads(answer.read()).get("connections") or []
+    except (OSError, ValueError):
+        return None
+    return Counter(str(one.get("authorized_user", "")) for one in found)
 
 
 def rows(
@@ -43,32 +39,30 @@ def rows(
     return [_row(one, now, connections) for one in store.credentials]
 
 
-def table(found: Iterable[dict[str, Any]]) -> str:
-    """Return rows for people."""
-    return aligned(_HEAD, list(map(_cells, found)), left=range(len(_HEAD)))
-
-
 def _row(one: Credential, now: datetime, connections: Counter[str] | None) -> dict[str, Any]:
     keys = one.accepted_keys(now)
-    told = one.as_json()
-    former = [old["until"] for old in told.pop("former", []) if old["nkey"] in keys]
-    return {
-        **told,
-        "rotated": told.get("rotated"),
-        "old_until": max(former, default=None),
-        "connections": None if connections is None else sum(connections[key] for key in keys),
-    }
+    row = one.model_dump(mode="json", exclude={"former"})
+    former = [old["until"] for old in one.model_dump(mode="json")["former"] if old["nkey"] in keys]
+    count = None if connections is None else sum(connections[key] for key in keys)
+    return {**row, "old_until": max(former, default=None), "connections": count}
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    partitions = ",".join(map(str, row.get("partitions", ()))) or "all"
-    return (
-        row["kind"],
-        row["name"],
-        partitions if row["kind"] == "receiver" else "-",
-        *(_short(row[key]) for key in ("since", "rotated", "old_until")),
-        "-" if row["connections"] is None else str(row["connections"]),
-    )
+def cells(found: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """Return rows for people."""
+    return [
+        (
+            row["kind"],
+            row["name"],
+            _partitions(row),
+            *(_short(row[key]) for key in ("since", "rotated", "old_until")),
+            "-" if row["connections"] is None else str(row["connections"]),
+        )
+        for row in found
+    ]
+
+
+def _partitions(row: dict[str, Any]) -> str:
+    return ",".join(map(str, row["partitions"])) or "all" if row["kind"] == "receiver" else "-"
 
 
 def _short(moment: str | None) -> str:

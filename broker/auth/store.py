@@ -4,11 +4,9 @@ It never holds a secret: an nkey here is the public half. A store that was ever 
 credential: nobody gets in then, and only a person who says so opens the broker again.
 """
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -35,7 +33,6 @@ __all__ = [
     "CredentialStore",
     "Holder",
     "InvalidStore",
-    "StoreDifference",
     "parse_store",
     "summary_of",
 ]
@@ -119,26 +116,9 @@ class Credential(_Model):
         """Who has it."""
         return Holder(self.kind, self.name)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it as plain values, without what does not apply."""
-        return self.model_dump(mode="json", exclude_defaults=True)
-
     def accepted_keys(self, now: datetime) -> tuple[str, ...]:
         """Return the keys that are accepted at `now`, the newest first."""
         return (self.nkey, *(one.nkey for one in self.former if one.until > now))
-
-    def rotated_to(
-        self, nkey: str, now: datetime, grace: timedelta, partitions: tuple[int, ...] | None
-    ) -> "Credential":
-        """Return it with a new key; all older ones are accepted for `grace` at most. Other `partitions` are those of all."""
-        end = now + grace
-        kept = (one for one in self.former if one.until > now)
-        former = [FormerKey(nkey=one.nkey, until=min(one.until, end)) for one in kept]
-        if grace:
-            former.insert(0, FormerKey(nkey=self.nkey, until=end))
-        share = self.partitions if partitions is None else partitions
-        changes = {"nkey": nkey, "rotated": now, "former": tuple(former), "partitions": share}
-        return _checked(Credential, {**dict(self), **changes})
 
 
 def summary_of(holders: Sequence[Holder]) -> str:
@@ -150,18 +130,6 @@ def summary_of(holders: Sequence[Holder]) -> str:
 def _refuse_twice(holders: Sequence[Holder]) -> None:
     if twice := [holder for holder, count in Counter(holders).items() if count > 1]:
         raise ValueError(f"{summary_of(twice)} is there twice")
-
-
-@dataclass(frozen=True, slots=True)
-class StoreDifference:
-    """What tells one credential store from another."""
-
-    added: tuple[Holder, ...]
-    gone: tuple[Holder, ...]
-    changed: tuple[Holder, ...]
-
-    def __str__(self) -> str:
-        return f"{len(self.added)} new, {len(self.gone)} gone, {len(self.changed)} changed"
 
 
 class CredentialStore(_Model):
@@ -223,12 +191,25 @@ class CredentialStore(_Model):
         grace: timedelta,
         partitions: tuple[int, ...] | None = None,
     ) -> "CredentialStore":
-        """Return the store with new keys, as `Credential.rotated_to`; raises `InvalidStore`."""
+        """Return the store with new keys; all older ones are accepted for `grace` at most. Raises `InvalidStore`.
+
+        `partitions`, where they are given, are those of all these receivers from now on.
+        """
         self.found(list(keys))
-        return self._with(
-            one.rotated_to(keys[one.holder], now, grace, partitions) if one.holder in keys else one
-            for one in self.credentials
-        )
+        end = now + grace
+
+        def changed(one: Credential) -> Credential:
+            older = [(one.nkey, end), *((old.nkey, old.until) for old in one.former)]
+            former = [(nkey, min(until, end)) for nkey, until in older if min(until, end) > now]
+            changes = {
+                "nkey": keys[one.holder],
+                "rotated": now,
+                "former": tuple(FormerKey(nkey=nkey, until=until) for nkey, until in former),
+                "partitions": one.partitions if partitions is None else partitions,
+            }
+            return _checked(Credential, {**dict(one), **changes})
+
+        return self._with(changed(one) if one.holder in keys else one for one in self.credentials)
 
     def revoked(self, holders: Sequence[Holder]) -> "CredentialStore":
         """Return the store without some credentials; it stays secured. Raises `InvalidStore`."""
@@ -264,20 +245,9 @@ class CredentialStore(_Model):
             )
         return other
 
-    def compared(self, after: "CredentialStore") -> StoreDifference:
-        """Return what another store changes."""
-        old, new = ({one.holder: one for one in store.credentials} for store in (self, after))
-        return StoreDifference(
-            tuple(holder for holder in new if holder not in old),
-            tuple(holder for holder in old if holder not in new),
-            tuple(holder for holder in new if holder in old and new[holder] != old[holder]),
-        )
-
     def as_json(self) -> str:
         """Return the text of the file."""
-        told = {"version": self.version, "revision": self.revision, "secured": self.secured}
-        found = [one.as_json() for one in self.credentials]
-        return json.dumps({**told, "credentials": found}, indent=2, ensure_ascii=False) + "\n"
+        return self.model_dump_json(indent=2) + "\n"
 
     def _with(self, credentials: Iterable[Credential]) -> "CredentialStore":
         changes = {"version": 1, "revision": self.revision + 1, "secured": True}
@@ -293,24 +263,17 @@ def parse_store(text: str) -> CredentialStore:
     try:
         return CredentialStore.model_validate_json(text)
     except ValidationError as error:
-        raise InvalidStore(
-            f"is damaged, or of a newer logship: {_reason(error, with_place=True)}"
-        ) from None
+        raise InvalidStore(f"is damaged, or of a newer logship: {_reason(error)}") from None
 
 
 def _checked(model: type[Model], values: Mapping[str, Any]) -> Model:
     try:
         return model(**values)
     except ValidationError as error:
-        raise InvalidStore(_reason(error, with_place=False)) from None
+        raise InvalidStore(_reason(error)) from None
 
 
-def _reason(error: ValidationError, *, with_place: bool) -> str:
+def _reason(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    words = first["msg"].removeprefix("Value error, ")
-    return (
-        f"{place}: {words}"
-        if place and (with_place or "Value error" not in first["msg"])
-        else words
-    )
+    field, words = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
+    return f"{field}: {words}" if field else words

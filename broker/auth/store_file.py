@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError, OperatorError
@@ -57,17 +58,16 @@ def _unreadable(path: Path, error: OSError) -> ConfigurationError:
     )
 
 
+@dataclass(slots=True)
 class HeldCredentials:
     """A credential store that nobody else changes meanwhile."""
 
-    def __init__(self, folder: Folder) -> None:
-        """Read it; raises `ConfigurationError`."""
-        self.store = _read(folder)
-        self._folder = folder
+    folder: Folder
+    store: CredentialStore
 
     def write(self, store: CredentialStore) -> None:
         """Put a changed store in place; raises `OperatorError`. Where root writes it, the owner of the directory gets it."""
-        write_for_owner(self._folder, CREDENTIALS, store.as_json())
+        write_for_owner(self.folder, CREDENTIALS, store.as_json())
         self.store = store
 
 
@@ -89,7 +89,7 @@ def held_credentials(folder: Path, patience: float = _PATIENCE) -> Iterator[Held
         stack.callback(os.close, descriptor)
         give(descriptor, opened.owner)
         _lock(descriptor, folder, patience)
-        yield HeldCredentials(opened)
+        yield HeldCredentials(opened, _read(opened))
 
 
 def _lock(descriptor: int, folder: Path, patience: float) -> None:

@@ -9,8 +9,9 @@ import click
 
 from broker.app.command_line import YES, PlainGroup, ask
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.table import aligned
 from broker.app.units import format_duration
-from broker.auth.listing import connections_at, rows, table
+from broker.auth.listing import HEAD, cells, connections_at, rows
 from broker.auth.store import CredentialKind, CredentialStore, Holder, parse_store, summary_of
 from broker.auth.store_file import load_credentials
 from broker.commands.credential_change import (
@@ -209,10 +210,11 @@ def import_store(settings: BrokerSettings, file: TextIO, force: bool, yes: bool)
 
     def taken(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
         new = store.succeeded_by(theirs, force=force)
-        difference = store.compared(new)
-        change.say(str(difference))
-        if difference.gone and not yes:
-            ask(f"Revoke {summary_of(difference.gone)}?")
+        kept = {one.holder for one in new.credentials}
+        gone = [one.holder for one in store.credentials if one.holder not in kept]
+        change.say(f"{len(kept)} credentials, {len(gone)} of this broker revoked")
+        if gone and not yes:
+            ask(f"Revoke {summary_of(gone)}?")
         return new, {}
 
     change.make(taken)
@@ -232,7 +234,7 @@ def list_all(settings: BrokerSettings, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"secured": store.secured, "credentials": found}, indent=2))
     elif found:
-        click.echo(table(found))
+        click.echo(aligned(HEAD, cells(found), left=range(len(HEAD))))
     else:
         click.echo(
             "nobody has a credential, and nobody gets in"

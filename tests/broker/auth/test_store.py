@@ -108,11 +108,8 @@ def test_a_store_without_its_last_credential_lets_in_nobody_until_it_is_opened()
 
 
 def test_it_is_known_when_the_next_former_key_ends() -> None:
-    assert (
-        admit(STORE.rotated({WEB_A: C}, NOW, HOUR), OWN, ANYBODY, NOW, streams=1).until
-        == NOW + HOUR
-    )
-    assert admit(STORE, OWN, ANYBODY, NOW, streams=1).until is None
+    for store, until in ((STORE.rotated({WEB_A: C}, NOW, HOUR), NOW + HOUR), (STORE, None)):
+        assert admit(store, OWN, ANYBODY, NOW, streams=1).until == until
 
 
 def test_hosts_and_receivers_are_limited_and_admins_are_not() -> None:
@@ -128,11 +125,7 @@ def test_hosts_and_receivers_are_limited_and_admins_are_not() -> None:
     [
         pytest.param(WEB_A, C, (), "host web-a has a credential already", id="known"),
         pytest.param(Holder(CredentialKind.HOST, "a b"), C, (), "holds white space", id="host"),
-        pytest.param(
-            Holder(CredentialKind.HOST, "a*"), C, (), "holds white space, '*'", id="wildcard"
-        ),
         pytest.param(Holder(CredentialKind.ADMIN, "../x"), C, (), "admin name", id="admin"),
-        pytest.param(Holder(CredentialKind.RECEIVER, ""), C, (), "receiver name", id="no name"),
         pytest.param(
             Holder(CredentialKind.HOST, "c"), C, (3,), "a host has no partitions", id="host's"
         ),
@@ -159,15 +152,6 @@ def test_what_will_not_do_is_refused_with_the_reason(
     assert words in str(raised.value)
 
 
-def test_whom_nobody_knows_is_named() -> None:
-    unknown = [Holder(CredentialKind.HOST, f"x{number}") for number in range(5)]
-
-    with pytest.raises(InvalidStore, match="no credential of host x0, host x1, host x2 and 2 more"):
-        STORE.revoked(unknown)
-    with pytest.raises(InvalidStore, match="host web-a is there twice"):
-        STORE.revoked([WEB_A, WEB_A])
-
-
 def changed(**fields: Any) -> str:
     return json.dumps({**json.loads(ROTATED.as_json()), **fields})
 
@@ -181,15 +165,10 @@ def with_first(**fields: Any) -> str:
     ("text", "words"),
     [
         pytest.param("", "EOF", id="empty"),
-        pytest.param("{}", "version: Field required", id="open by nothing"),
         pytest.param(ROTATED.as_json()[:-40], "Invalid JSON", id="cut"),
         pytest.param("[" * 100_000, "recursion", id="deep"),
         pytest.param(changed(version=2), "version", id="newer"),
-        pytest.param(changed(doors=1), "doors", id="unknown"),
         pytest.param(changed(secured=False), "asks for none", id="open"),
-        pytest.param(with_first(only="mondays"), "credentials.0.only", id="limit"),
-        pytest.param(with_first(kind="root"), "credentials.0.kind", id="kind"),
-        pytest.param(with_first(name="a>"), "holds white space", id="host"),
         pytest.param(with_first(since="2026-11-21T16:00:00"), "timezone", id="zone"),
     ],
 )

@@ -15,11 +15,8 @@ from tests.broker.auth.test_store import STORE
 ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
 
-def test_where_there_is_no_store_the_broker_is_open(tmp_path: Path) -> None:
-    assert load_credentials(tmp_path) == EMPTY
-
-
 def test_a_store_that_was_written_is_read_and_replaced(tmp_path: Path) -> None:
+    assert load_credentials(tmp_path) == EMPTY
     with held_credentials(tmp_path / "store") as held:
         assert held.store == EMPTY
         held.write(STORE)
@@ -58,20 +55,14 @@ def test_a_store_that_somebody_else_holds_is_waited_for_and_then_said(tmp_path: 
 
 
 @pytest.mark.parametrize("name", [CREDENTIALS, "credentials.lock"])
-@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe"])
+@pytest.mark.parametrize("kind", ["link", "pipe"])
 def test_nothing_that_stands_in_a_files_place_is_followed_or_waited_for(
     tmp_path: Path, name: str, kind: str
 ) -> None:
     store, victim = tmp_path / "store", tmp_path / "victim"
     store.mkdir()
     victim.write_text("theirs")
-    match kind:
-        case "link":
-            (store / name).symlink_to(victim)
-        case "dangling link":
-            (store / name).symlink_to(tmp_path / "nowhere")
-        case _:
-            os.mkfifo(store / name)
+    (store / name).symlink_to(victim) if kind == "link" else os.mkfifo(store / name)
 
     with (
         pytest.raises(OperatorError, match=rf"{name}: is (a symbolic link|no regular file)"),
@@ -80,7 +71,6 @@ def test_nothing_that_stands_in_a_files_place_is_followed_or_waited_for(
         pytest.fail("it was taken for a file of ours")
 
     assert victim.read_text() == "theirs"
-    assert not (tmp_path / "nowhere").exists()
 
 
 @ONLY_ROOT

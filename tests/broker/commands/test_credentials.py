@@ -211,7 +211,7 @@ def test_the_store_of_another_broker_is_taken_over(call: Call) -> None:
 
     said = done(call("import", str(theirs)))
 
-    assert "2 new, 0 gone, 0 changed" in said
+    assert "2 credentials, 0 of this broker" in said
     assert Path("store/credentials.json").read_bytes() == theirs.read_bytes()
     assert "0 new, 0 gone, 0 changed" in done(call("import", "-", given=theirs.read_text()))
     assert Path("store/credentials.json").read_bytes() == theirs.read_bytes()
@@ -229,7 +229,7 @@ def test_an_older_store_is_taken_over_only_by_force_and_nobody_is_left_out_unask
     )
     assert "no terminal" in refused(call("import", "-", "--force", given=older))
     assert names() == ["host a", "host b"]
-    assert "1 gone" in done(call("import", "-", "--force", "--yes", given=older))
+    assert "1 of this broker" in done(call("import", "-", "--force", "--yes", given=older))
 
     assert names() == ["host a"]
     assert load_credentials(Path("store")).revision == 3

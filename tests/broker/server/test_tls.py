@@ -27,8 +27,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pki = Pki(folder / "tls")
     authority = pki.found("ours", NOW)
     pki.sign(authority, ["broker1.example.net"], NOW)  # not for 127.0.0.1
-    client = authority.issue(["web01"], NOW, timedelta(days=1))
-    (folder / "web01.pem").write_bytes(client.certificate + client.key)
+    client = authority.issue(["web01"], NOW)
+    (folder / "web01.pem").write_bytes(client)
     return folder
 
 
