@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         "the number of partitions is written last",
         "broker/provision/plan.py",
-        "_consumers(StreamLayout(desired.all_partitions, desired.stream_count), actual),",
+        "*_consumers(StreamLayout(desired.all_partitions, desired.stream_count), actual),",
         "",
         "tests/broker/provision",
     ),

@@ -1,7 +1,7 @@
 """Lets the stream of a test take lines on more subjects than those of its partitions."""
 
 from broker.client.connection import Connection
-from broker.provision.apply import carry_out, look_at_partitions, refuse
+from broker.provision.apply import carry_out, look_at_partitions
 from broker.provision.plan import plan_partitions
 from broker.wire.streams import STREAM
 
@@ -18,5 +18,4 @@ async def add_subjects(connection: Connection, *subjects: str) -> None:
 async def change_partitions(connection: Connection, partitions: int) -> None:
     """Spread hosts over so many partitions, as `logbroker partitions` does."""
     made = plan_partitions(partitions, await look_at_partitions(connection))
-    refuse(made)
     await carry_out(connection, made)

@@ -21,13 +21,18 @@ from broker.commands.shared import DRY_RUN, JSON, asking, with_settings
 from broker.inspect.ask import streams_of, subjects_in
 from broker.inspect.message import subject_of
 from broker.inspect.status import short_duration
-from broker.provision.apply import carry_out, look, look_at_partitions, refuse, refuse_half
-from broker.provision.difference import as_json, cautions, describe
+from broker.provision.apply import (
+    carry_out,
+    cautions,
+    look,
+    look_at_partitions,
+    losses_of,
+    refuse_half,
+)
 from broker.provision.exchange import MalformedFile, parse, plan_import
 from broker.provision.exchange import export as export_all
-from broker.provision.losses import losses_of
 from broker.provision.plan import COPIED_BUCKETS, Actual, plan, plan_partitions, plan_promotion
-from broker.provision.steps import Plan, Wanted
+from broker.provision.steps import Step, as_json, describe
 from broker.retention.space import asked_for
 from broker.settings import APPLY_FIELDS, BrokerSettings
 from broker.topology import mirrored_site
@@ -59,10 +64,9 @@ def apply(settings: BrokerSettings, dry_run: bool, as_json: bool, yes: bool) -> 
 
 
 async def _propose(
-    connection: Connection, made: Plan, dry_run: bool, in_json: bool, yes: bool
+    connection: Connection, made: tuple[Step, ...], dry_run: bool, in_json: bool, yes: bool
 ) -> None:
     """Show a plan, ask where it deletes something, and carry it out."""
-    refuse(made)
     losses = await losses_of(connection, made)
     click.echo(json.dumps(as_json(made, losses), indent=2) if in_json else describe(made, losses))
     if dry_run:
@@ -82,8 +86,7 @@ def partitions(settings: BrokerSettings, number: int, yes: bool) -> None:
     async def work(connection: Connection) -> None:
         actual = await look_at_partitions(connection)
         made = plan_partitions(number, actual)
-        refuse(made)
-        if not made.steps:
+        if not made:
             click.echo(f"hosts are spread over {_counted(number)} already; nothing to do")
             return
         subjects = await subjects_in(connection, await streams_of(connection))
@@ -184,7 +187,7 @@ def _files(paths: tuple[Path, ...]) -> list[Path]:
     return found
 
 
-def _read(path: Path) -> Wanted:
+def _read(path: Path) -> Step:
     try:
         content = sys.stdin.read() if path == _STDIN else path.read_text("utf-8")
         return parse(path.name, content)
@@ -216,7 +219,6 @@ async def _promote(connection: Connection, *, yes: bool) -> None:
     configs = {name: info["config"] for name, info in infos.items()}
     refuse_half(configs)
     made = plan_promotion(configs, layout)
-    refuse(made)
     for name in layout.names:
         site = mirrored_site(configs[name])
         if site is None:

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from broker.app.exits import ConfigurationError, OperatorError
@@ -12,10 +13,8 @@ from broker.app.untrusted import printable
 from broker.client import bucket
 from broker.client.answer import is_certain
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.provision.difference import cautions
-from broker.provision.losses import losses_of, without
 from broker.provision.plan import Actual, plan
-from broker.provision.steps import Plan, ResourceKind, Step
+from broker.provision.steps import Loss, ResourceKind, Step, losses_in, without
 from broker.topology import Topology, mirrored_site
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import (
@@ -32,13 +31,13 @@ __all__ = [
     "Refused",
     "apply",
     "carry_out",
+    "cautions",
     "consumers_of",
     "look",
     "look_at_partitions",
+    "losses_of",
     "pages",
-    "refuse",
     "refuse_half",
-    "stream_names_at",
 ]
 
 STREAM_NOT_FOUND = 10059
@@ -49,7 +48,6 @@ _WAYS = {  # what to do about an answer that does not say it
     10047: "; the store has no room for so much: lower --max-bytes, or raise --max-store",
     10026: "; raise max_consumers of the stream (nats stream edit): each partition needs a consumer",
 }
-_STAGES = 5
 _AT_ONCE = 64  # requests under way; thousands of partitions would otherwise wait for thousands of round trips
 _PATIENCE = 60.0  # seconds for a step: nats-server takes those under way one by one, and syncs each to a disk that may be slow
 logger = logging.getLogger(__name__)
@@ -59,41 +57,54 @@ class Refused(ConfigurationError):
     """The server does not take a configuration; of a cluster one may that comes up later, or leads by then."""
 
 
-async def apply(connection: Connection, desired: Topology, patience: float = _PATIENCE) -> Plan:
+async def apply(
+    connection: Connection, desired: Topology, patience: float = _PATIENCE
+) -> tuple[Step, ...]:
     """Bring the broker to what is declared and return what was done.
 
     Raises `ConfigurationError` for a refusal, and `OperatorError` where the server failed, by its disk or for a while.
-    Nobody can be asked here, so whatever deletes stored lines, or a position, is held back and said. Each step may take
-    `patience` seconds.
+    Nobody can be asked here, so whatever deletes stored lines is held back and said. Each step may take `patience` seconds.
     """
     for words in cautions(desired):
         logger.warning("%s", words)
     actual = await look(connection, desired)
-    for name, config in actual.streams.items():
-        if is_being_restored(config):
-            logger.warning(
-                "stream %s holds a part of a backup, closed to everybody: wait for `logbroker restore`, or run it again",
-                name,
-            )
+    if half := sorted(n for n, config in actual.streams.items() if is_being_restored(config)):
+        logger.warning(
+            "%s: a part of a backup, closed to everybody: wait for `logbroker restore`, or run it again",
+            ", ".join(half),
+        )
     made = plan(desired, actual)
-    refuse(made)
     losses = await losses_of(connection, made)
     for loss in losses:
         logger.warning(
             "%s keeps its %s, since the change %s; `logbroker apply` with the same settings asks, and does it",
-            loss.step.name,
-            " and ".join(loss.fields) or "place",
-            loss.reason,
+            *(loss.step.name, " and ".join(loss.fields), loss.reason),
         )
     safe = without(made, losses)
     await carry_out(connection, safe, patience)
     return safe
 
 
-def refuse(made: Plan) -> None:
-    """Raise `ConfigurationError` with all reasons of a plan that refuses."""
-    if made.refusals:
-        raise ConfigurationError("; also: ".join(made.refusals))
+def cautions(topology: Topology) -> list[str]:
+    """Return which promises a declaration breaks that we keep otherwise: allowed, and logged."""
+    found = []
+    if topology.discard == "old":
+        found.append(
+            "discard = old: a full stream lets its oldest lines go, received or not; receivers report the gaps"
+        )
+    if topology.replicas in (2, 4):
+        fewer = topology.replicas - 1
+        found.append(f"replicas = {fewer + 1}: no more servers may fail than with {fewer}")
+    return found
+
+
+async def losses_of(connection: Connection, steps: Iterable[Step]) -> list[Loss]:
+    """Return what the steps of a plan would delete now; raises `Rejected`, `ConnectionLost`."""
+    found: list[Loss] = []
+    for step in steps:
+        if step.kind is ResourceKind.STREAM and step.changes:
+            found += losses_in(step, await connection.api(f"STREAM.INFO.{step.name}"))
+    return found
 
 
 def refuse_half(streams: Mapping[str, Mapping[str, Any]]) -> None:
@@ -107,7 +118,7 @@ def refuse_half(streams: Mapping[str, Mapping[str, Any]]) -> None:
 async def look(connection: Connection, desired: Topology) -> Actual:
     """Return what is there of that which is declared, and what the partitions' number would touch.
 
-    Where there are streams already, their number counts, and not the one that is declared.
+    Where there are streams already, their number counts, and not the one that is declared. Raises `Rejected`, `ConnectionLost`.
     """
     entry, count = await _stream_count(connection)
     if count is not None:
@@ -149,27 +160,16 @@ async def look_at_partitions(connection: Connection) -> Actual:
 
 async def _stream_count(connection: Connection) -> tuple[str | None, int | None]:
     """Return the entry of the number of streams, and that number: by the entry, or else by the streams that are there."""
-    try:
-        names = await stream_names_at(connection)
-    except Rejected as error:
-        raise OperatorError(
-            f"{connection.servers} does not tell about its streams: {error.description}; "
-            "is JetStream on, and may this user see them?"
-        ) from None
-    config = f"KV_{CONFIG_BUCKET}"
-    entry = await _entry(connection, STREAMS_KEY) if config in names else None
+    names = frozenset(await pages(connection, "STREAM.NAMES", "streams"))
+    has_config = f"KV_{CONFIG_BUCKET}" in names
+    entry = await _entry(connection, STREAMS_KEY) if has_config else None
     if (number := streams_in(entry)) is not None:
         return entry, number
     count = streams_among(names)
-    if count > 1 and config in names:  # a replica that lags may have no entry yet
+    if count > 1 and has_config:  # a replica that lags may have no entry yet
         with suppress(Rejected):  # the bucket is another site's, and takes no question of ours
             await bucket.confirm(connection, CONFIG_BUCKET, STREAMS_KEY, None)
     return entry, count or None
-
-
-async def stream_names_at(connection: Connection) -> frozenset[str]:
-    """Return the names of all streams that a broker has; raises `Rejected`, `ConnectionLost`."""
-    return frozenset(await pages(connection, "STREAM.NAMES", "streams"))
 
 
 async def pages(connection: Connection, request: str, key: str) -> list[Any]:
@@ -189,46 +189,47 @@ async def pages(connection: Connection, request: str, key: str) -> list[Any]:
             return found
 
 
+async def consumers_of(connection: Connection, stream: str) -> list[dict[str, Any]]:
+    """Return what the server tells of every consumer of a stream; raises as `pages`."""
+    return await pages(connection, f"CONSUMER.LIST.{stream}", "consumers")
+
+
 async def _stream(connection: Connection, name: str) -> dict[str, Any] | None:
     try:
         info = await connection.api(f"STREAM.INFO.{name}")
     except Rejected as error:
         if error.error == STREAM_NOT_FOUND:
             return None
-        raise OperatorError(
-            f"{connection.servers} does not tell about stream {name}: {error.description}; "
-            "is JetStream on, and may this user see it?"
-        ) from None
+        raise
     if not is_certain(info):  # a stream that seems empty would let the number of partitions change
         raise ConnectionLost(f"stream {name} has no leader that is sure of it")
     return info
 
 
-async def consumers_of(connection: Connection, stream: str) -> list[dict[str, Any]]:
-    """Return what the server tells of every consumer of a stream; raises as `pages`."""
-    return await pages(connection, f"CONSUMER.LIST.{stream}", "consumers")
-
-
 async def _entry(connection: Connection, key: str) -> str | None:
     entry = await bucket.read(connection, CONFIG_BUCKET, key)
-    return None if entry is None else _text(entry)
+    return None if entry is None else entry.value.decode("utf-8", "replace")
 
 
-def _text(entry: bucket.Entry) -> str:
-    return entry.value.decode("utf-8", "replace")
-
-
-async def carry_out(connection: Connection, made: Plan, patience: float = _PATIENCE) -> None:
+async def carry_out(
+    connection: Connection, steps: Sequence[Step], patience: float = _PATIENCE
+) -> None:
     """Take the steps of a plan, each for at most `patience` seconds: one stage after the other, at once within a stage."""
-    for stage in range(_STAGES):
-        steps = [step for step in made.steps if _stage(step) == stage]
-        await _together(steps, connection, patience)
+    gate = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(step: Step) -> None:
+        async with gate:
+            await _take(step, connection, patience)
+
+    for _, stage in groupby(sorted(steps, key=_stage), _stage):
+        await asyncio.gather(*map(one, stage))
 
 
 def _stage(step: Step) -> int:
     """Return when a step is taken: the number of streams, which needs its bucket, comes before all streams.
 
-    So a start that dies among them is completed by the next one, with the same number.
+    So a start that dies among them is completed by the next one, with the same number. The number of partitions comes last:
+    shippers and receivers wait for that entry and then rely on the rest.
     """
     match step.kind, step.name:
         case ResourceKind.STREAM, name if name == f"KV_{CONFIG_BUCKET}":
@@ -240,22 +241,22 @@ def _stage(step: Step) -> int:
         case ResourceKind.CONSUMER, _:
             return 3
         case _:
-            return _STAGES - 1
-
-
-async def _together(steps: Sequence[Step], connection: Connection, patience: float) -> None:
-    gate = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(step: Step) -> None:
-        async with gate:
-            await _take(step, connection, patience)
-
-    await asyncio.gather(*map(one, steps))
+            return 4
 
 
 async def _take(step: Step, connection: Connection, patience: float) -> None:
+    what = f"{step.action} {step.kind.value} {step.name}"
     try:
-        await _call(step, connection, patience)
+        match step.kind:
+            case ResourceKind.ENTRY:
+                await _write_entry(connection, step)
+            case ResourceKind.STREAM:
+                call = f"STREAM.{step.action.upper()}.{step.name}"
+                await connection.api(call, step.config, patience)
+            case ResourceKind.CONSUMER:
+                body = {"stream_name": step.stream, "config": step.config, "action": step.action}
+                call = f"CONSUMER.CREATE.{step.stream}.{step.name}"
+                await connection.api(call, body, patience)
     except bucket.Conflict:
         raise OperatorError(
             f"{step.name} was changed by somebody else meanwhile; try again"
@@ -263,34 +264,20 @@ async def _take(step: Step, connection: Connection, patience: float) -> None:
     except Rejected as error:
         if error.is_of_server:
             raise OperatorError(
-                f"{connection.servers} failed to {step.action.value} {step.kind.value} {step.name}: "
-                f"{error.description}; check the disk of its store and its log, then try again"
+                f"{connection.servers} failed to {what}: {error.description}; check the disk of its store and its log, "
+                "then try again"
             ) from None
         raise Refused(
-            f"{connection.servers} refuses to {step.action.value} {step.kind.value} {step.name}: "
-            f"{error.description}{_WAYS.get(error.error, '')}"
+            f"{connection.servers} refuses to {what}: {error.description}{_WAYS.get(error.error, '')}"
         ) from None
-
-
-def _call(step: Step, connection: Connection, patience: float) -> Coroutine[Any, Any, object]:
-    verb = step.action.value
-    match step.kind:
-        case ResourceKind.ENTRY:
-            return _write_entry(connection, step)
-        case ResourceKind.STREAM:
-            return connection.api(f"STREAM.{verb.upper()}.{step.name}", step.config, patience)
-        case ResourceKind.CONSUMER:
-            body = {"stream_name": step.stream, "config": step.config, "action": verb}
-            return connection.api(f"CONSUMER.CREATE.{step.stream}.{step.name}", body, patience)
 
 
 async def _write_entry(connection: Connection, step: Step) -> None:
     """Write the entry, if it is still as the plan found it."""
     key = step.name.rpartition("/")[2]
     entry = await bucket.read(connection, CONFIG_BUCKET, key)
-    found = None if entry is None else printable(_text(entry))
+    found = None if entry is None else printable(entry.value.decode("utf-8", "replace"))
     if found != (step.changes[0].before if step.changes else None):
         raise bucket.Conflict(f"{step.name} is no longer as it was")
     revision = entry.revision if entry else 0
-    value = step.config["value"].encode()
-    await bucket.write(connection, CONFIG_BUCKET, key, value, revision)
+    await bucket.write(connection, CONFIG_BUCKET, key, step.config["value"].encode(), revision)

@@ -12,7 +12,7 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.provision.apply import STREAM_NOT_FOUND, Refused, apply
-from broker.provision.steps import Plan
+from broker.provision.steps import Step
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET
 
@@ -25,7 +25,7 @@ _STEP = 5.0  # seconds for a change: without a leader nobody answers, and what w
 
 async def join(
     connection: Connection, server: str, desired: Topology, tell: Callable[[str], None]
-) -> Plan:
+) -> tuple[Step, ...]:
     """Return what was done, once the cluster has a leader and is as declared, however long that takes.
 
     The stream gets what it may have on the smallest of the servers, `server` being ours. `tell` is told what is waited
@@ -34,11 +34,10 @@ async def join(
     while True:
         try:
             done = await _attempt(connection, server, desired)
-        except (ConnectionLost, Rejected, Refused, bucket.Conflict) as error:
-            tell(str(error))
-        except ConfigurationError:
-            raise
-        except OperatorError as error:  # another one was quicker, nobody leads, or a disk fails
+        # another one was quicker, nobody leads, or a disk fails
+        except (ConnectionLost, Rejected, bucket.Conflict, OperatorError) as error:
+            if isinstance(error, ConfigurationError) and not isinstance(error, Refused):
+                raise
             tell(str(error))
         else:
             tell("")
@@ -46,13 +45,14 @@ async def join(
         await asyncio.sleep(_PAUSE)
 
 
-async def _attempt(connection: Connection, server: str, desired: Topology) -> Plan:
+async def _attempt(connection: Connection, server: str, desired: Topology) -> tuple[Step, ...]:
     # nobody answers while there is no leader, so that is asked often rather than for long
     await connection.api("STREAM.NAMES", patience=_SHORT)
     own = desired.bound
     if own is None or own <= 0:
         return await apply(connection, desired, _STEP)
-    room, done = 0, Plan(())
+    room: int = 0
+    done: tuple[Step, ...] = ()
     while room != (room := await _smallest(connection, server, own)):
         done = await apply(connection, replace(desired, room=room), _STEP)
         # told only now, where there was no bucket before; whoever was smaller meanwhile is seen by the next look

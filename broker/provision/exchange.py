@@ -4,12 +4,13 @@ import asyncio
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.provision.apply import consumers_of, pages, refuse_half
-from broker.provision.steps import Plan, ResourceKind, Wanted, compare_all
+from broker.provision.steps import ResourceKind, Step, compare
 from broker.wire.streams import existing_in
 
 __all__ = ["MalformedFile", "export", "parse", "plan_import"]
@@ -46,7 +47,7 @@ async def export(
     return {name: json.dumps(_cleaned(config), indent=2) + "\n" for name, config in files.items()}
 
 
-def parse(name: str, text: str) -> Wanted:
+def parse(name: str, text: str) -> Step:
     """Read a file by its name and text: of `export`, or what `nats stream info --json` or `nats consumer info --json` show.
 
     The server itself refuses fields that it does not know. Raises `MalformedFile`.
@@ -62,10 +63,10 @@ def parse(name: str, text: str) -> Wanted:
         if not isinstance(config.get(field) or kind(), kind):
             raise MalformedFile(f"{field} is no {'list' if kind is list else 'JSON object'}")
     if not _OF_CONSUMERS & config.keys():
-        return Wanted(ResourceKind.STREAM, _name(config.get("name"), "stream"), _cleaned(config))
+        return Step(ResourceKind.STREAM, _name(config.get("name"), "stream"), _cleaned(config))
     consumer = _name(config.get("durable_name") or config.get("name"), "consumer")
     stream = found.get("stream_name") or name.removesuffix(".json").removesuffix(f".{consumer}")
-    return Wanted(ResourceKind.CONSUMER, consumer, _cleaned(config), _name(stream, "stream"))
+    return Step(ResourceKind.CONSUMER, consumer, _cleaned(config), _name(stream, "stream"))
 
 
 def _name(value: Any, kind: str) -> str:
@@ -85,7 +86,7 @@ def _cleaned(config: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-async def plan_import(connection: Connection, wanted: Iterable[Wanted]) -> Plan:
+async def plan_import(connection: Connection, wanted: Iterable[Step]) -> tuple[Step, ...]:
     """Return what makes streams and consumers as wanted; all others stay.
 
     Raises `ConfigurationError` while a backup is restored, `Rejected`, `ConnectionLost`.
@@ -98,12 +99,13 @@ async def plan_import(connection: Connection, wanted: Iterable[Wanted]) -> Plan:
         for name in {one.stream for one in everything if one.stream} & streams.keys()
         for info in await consumers_of(connection, name)
     }
-    return compare_all(
-        (one, consumers.get((one.stream, one.name)))
+    found = (
+        compare(one, consumers.get((one.stream, one.name)))
         if one.stream
-        else (_with_partitions(one, streams.get(one.name)), streams.get(one.name))
+        else compare(_with_partitions(one, streams.get(one.name)), streams.get(one.name))
         for one in everything
     )
+    return tuple(chain(*found))
 
 
 async def _streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
@@ -111,7 +113,7 @@ async def _streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
     return {info["config"]["name"]: info["config"] for info in infos}
 
 
-def _with_partitions(wanted: Wanted, found: Mapping[str, Any] | None) -> Wanted:
+def _with_partitions(wanted: Step, found: Mapping[str, Any] | None) -> Step:
     """Return a stream that keeps the subjects of the partitions that exist: those that hosts have left as well."""
     asked, there = wanted.config.get("subjects"), (found or {}).get("subjects")
     if not asked or not there:

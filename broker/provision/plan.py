@@ -5,19 +5,12 @@ Only fields that we declare are compared; a server adds defaults of its own.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
+from broker.app.exits import ConfigurationError
 from broker.app.untrusted import printable
-from broker.provision.steps import (
-    Action,
-    Change,
-    Plan,
-    ResourceKind,
-    Step,
-    Wanted,
-    compare_all,
-    join_plans,
-)
+from broker.provision.steps import Change, ResourceKind, Step, compare
 from broker.topology import Topology, mirrored_site
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import (
@@ -38,6 +31,7 @@ __all__ = ["COPIED_BUCKETS", "Actual", "plan", "plan_partitions", "plan_promotio
 
 COPIED_BUCKETS = {f"KV_{name}": f"$KV.{name}.>" for name in (CONFIG_BUCKET, POSITIONS_BUCKET)}
 """The buckets that a site copies from another one besides the streams, each with its subject."""
+Steps = tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,60 +63,63 @@ class Actual:
     @property
     def existing(self) -> int:
         """The number below which all partitions are that have a consumer or a subject of a stream."""
-        subjects = [
-            subject
-            for name in self.names
-            for subject in self.streams.get(name, {}).get("subjects") or ()
-        ]
-        return existing_in([*self.consumers, *subjects])
+        subjects = (self.streams.get(name, {}).get("subjects") or () for name in self.names)
+        return existing_in([*self.consumers, *chain(*subjects)])
 
 
-def plan(desired: Topology, actual: Actual) -> Plan:
-    """Return what to create and update, in order: the number of streams, streams, consumers, the number of partitions.
+def plan(desired: Topology, actual: Actual) -> Steps:
+    """Return what to create and update; raises `ConfigurationError` for what cannot be changed under stored lines.
 
-    The number of streams comes first: whatever becomes of the rest, the next start goes on with that number. The number of
-    partitions comes last, since shippers and receivers wait for that entry and then rely on the rest. Partitions that hosts have
-    left stay. While something is being restored nothing is to be done: to give a stream its subjects would open it with a part of
-    its lines.
+    Partitions that hosts have left stay. While something is being restored nothing is to be done: to give a stream its subjects
+    would open it with a part of its lines.
     """
     if any(is_being_restored(config) for config in actual.streams.values()):
-        return Plan(())
+        return ()
     desired = desired.following(actual.number, actual.stream_count)
-    number = _streams_entry(desired.stream_count, actual)
-    if number.refusals:
-        return number
     desired = replace(desired, existing=actual.existing)
-    if desired.mirror is None:  # only who says so ends a copy
-        desired = replace(desired, mirror=_site_of(actual))
-    streams = [Wanted(ResourceKind.STREAM, config["name"], config) for config in desired.streams()]
-    return join_plans(
-        (
-            Plan(()) if desired.mirror else number,
-            compare_all((one, actual.streams.get(one.name)) for one in streams),
-            _consumers(StreamLayout(desired.all_partitions, desired.stream_count), actual),
-            _copied_entry(desired, actual)
-            if desired.mirror
-            else _partitions_entry(desired, actual),
+    count = actual.stream_count
+    if count not in {None, desired.stream_count}:
+        raise ConfigurationError(
+            f"the number of streams is {count} and not {desired.stream_count}: it is fixed at the first start; give --streams "
+            f"{count}, or leave it out. For another number have receivers receive all that there is, "
+            "`logbroker backup`, start on a new --store-dir, and restore KV_LOGS_POSITIONS there (README, Streams)"
         )
+    if desired.mirror is None:  # only who says so ends a copy
+        there = [actual.streams[name] for name in actual.names if name in actual.streams]
+        desired = replace(desired, mirror=mirrored_site(there[0]) if there else None)
+    streams = (
+        compare(Step(ResourceKind.STREAM, name, config), actual.streams.get(name))
+        for config in desired.streams()
+        for name in [config["name"]]
+    )
+    return (
+        *_streams_entry(desired, actual),
+        *chain(*streams),
+        *_consumers(StreamLayout(desired.all_partitions, desired.stream_count), actual),
+        *_partitions_entry(desired, actual),
     )
 
 
-def plan_partitions(partitions: int, actual: Actual) -> Plan:
+def plan_partitions(partitions: int, actual: Actual) -> Steps:
     """Return what spreads hosts over another number of partitions, whatever the stream holds: nothing is removed.
 
     The entry comes last: from then on shippers go over to their host's new subject, and say on the old one that they did.
     """
     layout = StreamLayout(max(partitions, actual.existing), len(actual.names))
-    streams = compare_all(
-        (Wanted(ResourceKind.STREAM, name, {"subjects": _subjects(name, layout, found)}), found)
-        for name in actual.names
-        if (found := actual.streams[name])
+    return (
+        *chain(*(_with_subjects(actual.streams[name], layout) for name in actual.names)),
+        *_consumers(layout, actual),
+        *_entry(PARTITIONS_KEY, actual.partitions, str(partitions)),
     )
-    entry = _entry(PARTITIONS_KEY, actual.partitions, str(partitions))
-    return join_plans((streams, _consumers(layout, actual), entry))
 
 
-def plan_promotion(configs: Mapping[str, Mapping[str, Any]], layout: StreamLayout) -> Plan:
+def _with_subjects(config: Mapping[str, Any], layout: StreamLayout) -> Steps:
+    name, taken = config["name"], config.get("subjects") or ()
+    subjects = list(dict.fromkeys((*taken, *subjects_in(name, layout))))
+    return compare(Step(ResourceKind.STREAM, name, {"subjects": subjects}), config)
+
+
+def plan_promotion(configs: Mapping[str, Mapping[str, Any]], layout: StreamLayout) -> Steps:
     """Return what makes streams of the copies of another site's among `configs`; what is no copy stays.
 
     The sequences go on where the copy ended, so that shippers and receivers that come over go on by compare-and-set as if
@@ -132,86 +129,48 @@ def plan_promotion(configs: Mapping[str, Mapping[str, Any]], layout: StreamLayou
     subjects = {name: list(subjects_in(name, layout)) for name in layout.names}
     subjects |= {name: [subject] for name, subject in COPIED_BUCKETS.items()}
     own = {"mirror": None, "mirror_direct": False}
-    return compare_all(
-        (Wanted(ResourceKind.STREAM, name, {"subjects": subjects[name], **own}), configs[name])
-        for name in subjects
-        if name in configs
+    wanted = (
+        Step(ResourceKind.STREAM, name, {"subjects": subjects[name], **own}) for name in subjects
     )
+    return tuple(chain(*(compare(one, configs[one.name]) for one in wanted if one.name in configs)))
 
 
-def _subjects(name: str, layout: StreamLayout, found: Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys((*(found.get("subjects") or ()), *subjects_in(name, layout))))
-
-
-def _site_of(actual: Actual) -> str | None:
-    """Return the site of which the streams that are there are copies, if any."""
-    there = [actual.streams[name] for name in actual.names if name in actual.streams]
-    return mirrored_site(there[0]) if there else None
-
-
-def _consumers(layout: StreamLayout, actual: Actual) -> Plan:
-    return compare_all(
-        (
-            Wanted(ResourceKind.CONSUMER, name, consumer_config(number), layout.stream_of(number)),
-            actual.consumers.get(name),
-        )
-        for number in range(layout.partitions)
-        if (name := consumer_name(number))
+def _consumers(layout: StreamLayout, actual: Actual) -> Steps:
+    wanted = (
+        Step(ResourceKind.CONSUMER, consumer_name(n), consumer_config(n), layout.stream_of(n))
+        for n in range(layout.partitions)
     )
+    return tuple(chain(*(compare(one, actual.consumers.get(one.name)) for one in wanted)))
 
 
-def _partitions_entry(desired: Topology, actual: Actual) -> Plan:
+def _streams_entry(desired: Topology, actual: Actual) -> Steps:
+    if desired.mirror:
+        return ()  # it comes from the other site
+    return _entry(STREAMS_KEY, actual.streams_entry, str(desired.stream_count))
+
+
+def _partitions_entry(desired: Topology, actual: Actual) -> Steps:
     """Return what to do about the number of partitions: under stored lines or offsets only a command of its own changes it."""
     said, after = partitions_in(actual.partitions), desired.partitions
+    if desired.mirror:
+        if said in {None, after}:
+            return ()  # it comes from the other site, sooner or later
+        raise ConfigurationError(
+            f"site {desired.mirror} has {said} partitions, so its copy cannot have {after}; give --partitions {said}"
+        )
     # where the entry is gone the number may have been smaller than how many exist
     agrees = after == said if said else after <= (actual.number or after)
     if (actual.messages or actual.offsets) and not agrees:
-        return Plan((), (_moved_hosts(after, actual),))
+        raise ConfigurationError(
+            f"the number of partitions is {actual.number} and not {after}: {', '.join(actual.names)} have {actual.messages} "
+            f"messages and {actual.offsets} partitions have offsets, so only `logbroker partitions {after}` changes it, while "
+            f"the broker runs; else leave --partitions out, or make it {actual.number}"
+        )
     return _entry(PARTITIONS_KEY, actual.partitions, str(after))
 
 
-def _streams_entry(streams: int, actual: Actual) -> Plan:
-    """Return what to do about the number of streams: it is written once, and never changes."""
-    count = actual.stream_count
-    if count in {None, streams}:
-        return _entry(STREAMS_KEY, actual.streams_entry, str(streams))
-    refusal = (
-        f"the number of streams is {count} and not {streams}: it is fixed at the first start; give --streams "
-        f"{count}, or leave it out. For another number have receivers receive all that there is, "
-        "`logbroker backup`, start on a new --store-dir, and restore KV_LOGS_POSITIONS there (README, Streams)"
-    )
-    return Plan((), (refusal,))
-
-
-def _entry(key: str, before: str | None, after: str) -> Plan:
-    name, value = f"{CONFIG_BUCKET}/{key}", {"value": after}
+def _entry(key: str, before: str | None, after: str) -> Steps:
     if before == after:
-        return Plan(())
-    if before is None:
-        return Plan((Step(Action.CREATE, ResourceKind.ENTRY, name, value),))
-    change = Change("value", printable(before), after)
-    return Plan((Step(Action.UPDATE, ResourceKind.ENTRY, name, value, (change,)),))
-
-
-def _copied_entry(desired: Topology, actual: Actual) -> Plan:
-    """Return what to do about the number of partitions of a copy: it comes from the other site, sooner or later."""
-    there = partitions_in(actual.partitions)
-    if there in {None, desired.partitions}:
-        return Plan(())
-    refusal = (
-        f"site {desired.mirror} has {there} partitions, so its copy cannot have {desired.partitions}; "
-        f"give --partitions {there}"
-    )
-    return Plan((), (refusal,))
-
-
-def _moved_hosts(after: int, actual: Actual) -> str:
-    is_said = partitions_in(actual.partitions) is not None
-    told = "" if is_said else ", as consumers and subjects show; its entry says none,"
-    names = actual.names
-    held = f"{names[0]} holds" if len(names) == 1 else f"{len(names)} streams hold"
-    return (
-        f"the number of partitions is {actual.number}{told} and not {after}: {held} {actual.messages} messages and "
-        f"{actual.offsets} partitions have offsets, so only `logbroker partitions {after}` changes it, while the broker runs; "
-        f"else leave --partitions out, or make it {actual.number}"
-    )
+        return ()
+    changes = () if before is None else (Change("value", printable(before), after),)
+    return (Step(ResourceKind.ENTRY, f"{CONFIG_BUCKET}/{key}", {"value": after}, changes=changes),)

@@ -1,39 +1,42 @@
-"""What a plan is made of, and how it comes about: a configuration that is wanted, compared with the one that is there.
+"""Steps: what makes a configuration that is there as it is wanted, what that would delete, and how people read it. Decides only.
 
-What a server takes as an update was tried with nats-server 2.15.1, field by field. Decides only.
+What nats-server (2.15.1) deletes when a limit is lowered was tried: what is too old and what a host has too much in any case,
+messages and bytes beyond a limit only where the stream discards old ones. What it cannot change in place it refuses itself.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from broker.app.units import format_duration, format_size
+from broker.app.untrusted import printable
+
 __all__ = [
-    "Action",
     "Change",
     "Loss",
-    "Plan",
     "ResourceKind",
     "Step",
-    "Wanted",
+    "as_json",
     "compare",
-    "compare_all",
-    "join_plans",
+    "describe",
+    "losses_in",
+    "shown",
+    "visible",
+    "without",
 ]
 
-_MOVE = "back it up (logbroker backup), start on an empty store with the new setting, and restore it (logbroker restore)"
-
-_NO_MIRROR = "leave --mirror out where it was promoted; to make a copy of it, remove the stream and apply again"
-_FIXED_OF_CONSUMERS = frozenset(
-    {
-        *("deliver_policy", "opt_start_seq", "opt_start_time", "ack_policy", "replay_policy"),
-        *("idle_heartbeat", "flow_control", "deliver_subject", "max_waiting", "mem_storage"),
-    }
-)
 _UNBOUNDED = frozenset(
     {"max_age", "max_bytes", "max_msgs", "max_msg_size", "max_msgs_per_subject", "max_consumers"}
     | {"max_deliver", "max_ack_pending"}
 )
+_LENGTHS = frozenset(
+    {"max_age", "duplicate_window", "ack_wait", "inactive_threshold", "max_expires"}
+    | {"subject_delete_marker_ttl", "idle_heartbeat", "priority_timeout"}
+)
+_SIZES = frozenset({"max_bytes", "max_msg_size"})
+_SHOWN = 10  # of a list, such as the subjects of all partitions
 
 
 class ResourceKind(Enum):
@@ -42,13 +45,6 @@ class ResourceKind(Enum):
     STREAM = "stream"
     CONSUMER = "consumer"
     ENTRY = "entry"
-
-
-class Action(Enum):
-    """What a step does."""
-
-    CREATE = "create"
-    UPDATE = "update"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +58,21 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to do; `config` is whole, as the server takes it.
+    """One thing to create, or, where `changes` say how, to update; `config` is whole, as the server takes it.
 
     `stream` is the one that a consumer belongs to.
     """
 
-    action: Action
     kind: ResourceKind
     name: str
     config: Mapping[str, Any]
-    changes: tuple[Change, ...] = ()
     stream: str = ""
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def action(self) -> str:
+        """What the step does: `create` or `update`."""
+        return "update" if self.changes else "create"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,63 +84,22 @@ class Loss:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Steps in the order to take them; with any refusal, none may be taken."""
-
-    steps: tuple[Step, ...]
-    refusals: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What should be there: a stream, a bucket's stream, or the consumer of a stream."""
-
-    kind: ResourceKind
-    name: str
-    config: Mapping[str, Any]
-    stream: str = ""
-
-
-def compare(wanted: Wanted, found: Mapping[str, Any] | None) -> Plan:
+def compare(wanted: Step, found: Mapping[str, Any] | None) -> tuple[Step, ...]:
     """Return what makes `found` as wanted; only fields that are wanted are compared, all others stay."""
     if found is None:
-        step = Step(Action.CREATE, wanted.kind, wanted.name, wanted.config, stream=wanted.stream)
-        return Plan((step,))
-    pairs = ((field, found.get(field), value) for field, value in wanted.config.items())
-    merged = (
-        Change(field, before, _merged(field, before, after)) for field, before, after in pairs
-    )
-    changes = tuple(one for one in merged if not _is_same(one))
-    refusals = tuple(text for change in changes if (text := _refusal(wanted, change)))
-    if refusals or not changes:
-        return Plan((), refusals)
+        return (wanted,)
+    changes = []
+    for field, value in wanted.config.items():
+        before = found.get(field)
+        # of metadata, which several may write to, only the names that are given are ours
+        after = {**(before or {}), **(value or {})} if field == "metadata" else value
+        if _normal(field, before) != _normal(field, after):
+            changes.append(Change(field, before, after))
+    if not changes:
+        return ()
     config = {**found, **{change.field: change.after for change in changes}}
     kept = {field: value for field, value in config.items() if value not in (None, {})}
-    return Plan((Step(Action.UPDATE, wanted.kind, wanted.name, kept, changes, wanted.stream),))
-
-
-def compare_all(pairs: Iterable[tuple[Wanted, Mapping[str, Any] | None]]) -> Plan:
-    """Return the plan that makes each thing that is there as it is wanted."""
-    return join_plans(compare(wanted, found) for wanted, found in pairs)
-
-
-def join_plans(plans: Iterable[Plan]) -> Plan:
-    """Return one plan of several, in their order."""
-    made = list(plans)
-    return Plan(
-        tuple(step for one in made for step in one.steps),
-        tuple(text for one in made for text in one.refusals),
-    )
-
-
-def _merged(field: str, before: Any, after: Any) -> Any:
-    """Return what a field becomes: of metadata, which several may write to, only the names that are given are ours."""
-    return {**(before or {}), **(after or {})} if field == "metadata" else after
-
-
-def _is_same(change: Change) -> bool:
-    return bool(_normal(change.field, change.before) == _normal(change.field, change.after))
+    return (replace(wanted, config=kept, changes=tuple(changes)),)
 
 
 def _normal(field: str, value: Any) -> Any:
@@ -151,21 +110,89 @@ def _normal(field: str, value: Any) -> Any:
     return value or None  # a server leaves out what is false, empty or nothing
 
 
-def _refusal(wanted: Wanted, change: Change) -> str | None:
-    """Return why a field cannot be changed, with the way round; other fields that no server changes it refuses itself."""
-    match wanted.kind, change.field:
-        case ResourceKind.STREAM, "storage":
-            way = _MOVE
-        case ResourceKind.STREAM, "mirror" if (
-            change.after
-        ):  # a mirror becomes a stream of its own, and never the other way
-            way = _NO_MIRROR
-        case ResourceKind.CONSUMER, field if field in _FIXED_OF_CONSUMERS:
-            way = f"stop its receiver, remove the consumer ({wanted.name}) and apply again: a receiver's offset is kept"
-        case _:
-            return None
-    before = "not set" if change.before is None else change.before
-    return (
-        f"{wanted.kind.value} {wanted.name}: {change.field} is {before}, should be {change.after}, "
-        f"and cannot be changed in place; {way}"
-    )
+def losses_in(step: Step, info: Mapping[str, Any]) -> Iterator[Loss]:
+    """Yield what the update of a stream would delete now; `info` is the answer to STREAM.INFO."""
+    state, changed = info["state"], {change.field for change in step.changes}
+    if not state["messages"]:
+        return
+    if "max_age" in changed and (age := int(step.config.get("max_age") or 0)) > 0:
+        # the server's own clock decides what expires
+        begin = datetime.fromisoformat(info["ts"]) - timedelta(microseconds=age // 1000)
+        if datetime.fromisoformat(state["first_ts"]) < begin:
+            yield Loss(
+                step, ("max_age",), f"deletes what is from before {begin:%Y-%m-%dT%H:%M:%SZ}"
+            )
+    limits = [("max_msgs_per_subject", state["messages"])]
+    if step.config.get("discard", "old") == "old":
+        limits += [("max_msgs", state["messages"]), ("max_bytes", state["bytes"])]
+    for field, held in limits:
+        limit = int(step.config.get(field) or 0)
+        fields = tuple(sorted(changed & {field, "discard"}, reverse=True))
+        if fields and 0 < limit < held:
+            there, most = shown(field, held), shown(field, limit)
+            yield Loss(step, fields, f"deletes the oldest beyond {field} {most}: {there} are there")
+
+
+def without(steps: Iterable[Step], losses: Sequence[Loss]) -> tuple[Step, ...]:
+    """Return the steps without what would delete something: those fields stay."""
+    kept = []
+    for step in steps:
+        held = {field for loss in losses if loss.step == step for field in loss.fields}
+        changes = tuple(change for change in step.changes if change.field not in held)
+        before = {change.field: change.before for change in step.changes if change.field in held}
+        config = {name: one for name, one in {**step.config, **before}.items() if one is not None}
+        if changes or not held:
+            kept.append(replace(step, config=config, changes=changes))
+    return tuple(kept)
+
+
+def describe(steps: Iterable[Step], losses: Sequence[Loss] = ()) -> str:
+    """Return a plan as text: a line for each step, and what differs and what it would delete below it."""
+    lines = []
+    for step in steps:
+        sign = "~" if step.changes else "+"
+        lines.append(f"{sign} {step.action} {step.kind.value} {step.name}")
+        for field, before, after in visible(step):
+            lines.append(f"    - {field}: {before}  + {field}: {after}")
+        lines += [f"    ! {loss.reason}" for loss in losses if loss.step == step]
+    return "\n".join(map(printable, lines)) or "nothing to do"
+
+
+def as_json(steps: Iterable[Step], losses: Sequence[Loss] = ()) -> list[dict[str, Any]]:
+    """Return a plan for programs."""
+    return [
+        {
+            "action": step.action,
+            "kind": step.kind.value,
+            "name": step.name,
+            "stream": step.stream or None,
+            "changes": {
+                one.field: {"before": one.before, "after": one.after} for one in step.changes
+            },
+            "deletes": [loss.reason for loss in losses if loss.step == step],
+        }
+        for step in steps
+    ]
+
+
+def visible(step: Step) -> Iterator[tuple[str, str, str]]:
+    """Yield each field that people see a difference of, before and after: not metadata that logbroker keeps for itself."""
+    for change in step.changes:
+        before, after = (shown(change.field, value) for value in (change.before, change.after))
+        if before != after:
+            yield change.field, before, after
+
+
+def shown(field: str, value: Any) -> str:
+    """Return the value of a field in people's units."""
+    if field in _LENGTHS and isinstance(value, int):
+        return format_duration(timedelta(microseconds=value // 1000))
+    if field in _SIZES and isinstance(value, int) and value > 0:
+        return format_size(value)
+    if isinstance(value, dict):
+        own = (name for name in value if not name.startswith(("_nats.", "logship.")))
+        value = ", ".join(f"{name}={shown(name, value[name])}" for name in own)
+    if isinstance(value, list):
+        more = len(value) - _SHOWN
+        value = ",".join(map(str, value[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
+    return "not set" if value in (None, "") else str(value)

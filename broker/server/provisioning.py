@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.client.config import read_streams
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.provision.apply import apply, stream_names_at
+from broker.provision.apply import apply, pages
 from broker.provision.cluster import join
-from broker.provision.difference import is_shown, shown
-from broker.provision.steps import Plan
+from broker.provision.steps import visible
 from broker.server.resolve import Resolved
 from broker.topology import mirrored_site
 from broker.wire.streams import stream_names
@@ -50,7 +49,11 @@ async def provision(
     count = len(names)
     if count != resolved.topology.stream_count:  # the rights of receivers are made for that number
         raise ConfigurationError(f"the broker has {count} streams; give --streams {count}")
-    _log(done)
+    for step in done:
+        for field, before, after in visible(step):
+            logger.info(
+                "%s %s: %s is now %s, was %s", step.kind.value, step.name, field, after, before
+            )
     return Provisioned(
         f"stream {names[0]}" if count == 1 else f"{count} streams",
         sum(info["state"]["messages"] for info in infos),
@@ -62,10 +65,10 @@ async def provision(
 async def refuse_lost_streams(connection: Connection, stored: frozenset[str]) -> None:
     """Raise `OperatorError` where the server goes on without a stream that its store has: it would be begun anew."""
     try:
-        known = await stream_names_at(connection)
+        known = await pages(connection, "STREAM.NAMES", "streams")
     except (ConnectionLost, Rejected) as error:
         raise _unexpected(connection, error) from None
-    if lost := sorted(stored - known):
+    if lost := sorted(stored.difference(known)):
         raise OperatorError(
             f"nats-server could not recover {', '.join(lost)}, see its log above; nothing was changed: mend the "
             "store, or start with an empty one and `logbroker restore` a backup"
@@ -76,16 +79,3 @@ def _unexpected(connection: Connection, error: Exception) -> OperatorError:
     return OperatorError(
         f"nats-server at {connection.servers} does not answer as it should: {error}"
     )
-
-
-def _log(done: Plan) -> None:
-    for step in done.steps:
-        for change in filter(is_shown, step.changes):
-            logger.info(
-                "%s %s: %s is now %s, was %s",
-                step.kind.value,
-                step.name,
-                change.field,
-                shown(change.field, change.after),
-                shown(change.field, change.before),
-            )

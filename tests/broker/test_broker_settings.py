@@ -137,7 +137,7 @@ def test_settings_that_are_taken_are_applied_or_refused_in_words(
         except ConfigurationError as error:
             return str(error)
         else:
-            return "not stable" if again.steps else ""
+            return "not stable" if again else ""
         finally:
             for stream in declared.streams():
                 with suppress(Rejected):

@@ -181,7 +181,7 @@ def test_what_deletes_is_asked_about_and_refused_where_nobody_can_answer(
     dry, refused, done = (logbroker(*options, *more) for more in (["--dry-run"], [], ["--yes"]))
 
     assert [one.returncode for one in (dry, refused, done)] == [0, 2, 0]
-    assert "    ! deletes the oldest 2 of 3 messages" in dry.stdout
+    assert "    ! deletes the oldest beyond max_msgs 1: 3 are there" in dry.stdout
     assert refused.stdout == done.stdout
     assert "--yes" in refused.stderr
 

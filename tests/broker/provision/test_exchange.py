@@ -11,7 +11,7 @@ from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.provision.apply import Refused, apply, carry_out
 from broker.provision.exchange import MalformedFile, export, parse, plan_import
-from broker.provision.steps import Plan, ResourceKind, Wanted
+from broker.provision.steps import ResourceKind, Step
 from broker.topology import Topology
 from broker.wire.descent import marked
 
@@ -32,7 +32,7 @@ async def other(own_server: Any) -> AsyncIterator[Connection]:
     await connection.close()
 
 
-async def planned(connection: Connection, files: dict[str, str]) -> Plan:
+async def planned(connection: Connection, files: dict[str, str]) -> tuple[Step, ...]:
     return await plan_import(connection, [parse(*file) for file in files.items()])
 
 
@@ -46,9 +46,9 @@ async def test_what_was_exported_gives_an_empty_broker_the_same_configuration(
     await carry_out(other, await planned(other, exported))
 
     assert await export(other, (), dict) == exported
-    assert not (await planned(other, exported)).steps
-    assert not (await planned(connection, exported)).steps
-    left = (await apply(other, TOPOLOGY)).steps
+    assert not (await planned(other, exported))
+    assert not (await planned(connection, exported))
+    left = await apply(other, TOPOLOGY)
     assert {one.name for one in left} == {"LOGS_CONFIG/partitions", "LOGS_CONFIG/streams"}
 
 
@@ -61,7 +61,7 @@ async def test_a_stream_of_any_kind_can_be_exported_alone(connection: Connection
     exported = await export(connection, {"COPY"}, dict)
 
     assert list(exported) == ["COPY.json"]
-    assert not (await planned(connection, exported)).steps
+    assert not (await planned(connection, exported))
     with pytest.raises(ConfigurationError, match="no such stream: NONE"):
         await export(connection, {"NONE", "LOGS"}, dict)
 
@@ -75,8 +75,8 @@ async def test_only_what_a_file_names_is_changed_and_the_server_refuses_what_it_
     made = await planned(connection, {"x": '{"name": "LOGS", "max_msgs": 9000000}'})
     await carry_out(connection, made)
 
-    assert [change.field for step in made.steps for change in step.changes] == ["max_msgs"]
-    assert (await apply(connection, replace(TOPOLOGY, max_msgs=9_000_000))).steps == ()
+    assert [change.field for step in made for change in step.changes] == ["max_msgs"]
+    assert (await apply(connection, replace(TOPOLOGY, max_msgs=9_000_000))) == ()
     with pytest.raises(Refused, match="shape"):
         await carry_out(
             connection, await planned(connection, {"x": '{"name": "LOGS", "shape": 1}'})
@@ -104,26 +104,26 @@ CONSUMER = {"durable_name": "c", "ack_policy": "all", "filter_subject": None}
         (
             "S.json",
             STREAM,
-            Wanted(ResourceKind.STREAM, "S", {**STREAM, "metadata": {"owner": "ops"}}),
+            Step(ResourceKind.STREAM, "S", {**STREAM, "metadata": {"owner": "ops"}}),
         ),
         (
             "-",
             {"config": {"name": "S"}, "state": {}},
-            Wanted(ResourceKind.STREAM, "S", {"name": "S"}),
+            Step(ResourceKind.STREAM, "S", {"name": "S"}),
         ),
         (
             "S.c.json",
             CONSUMER,
-            Wanted(ResourceKind.CONSUMER, "c", {"durable_name": "c", "ack_policy": "all"}, "S"),
+            Step(ResourceKind.CONSUMER, "c", {"durable_name": "c", "ack_policy": "all"}, "S"),
         ),
         (
             "-",
             {"stream_name": "S", "config": CONSUMER},
-            Wanted(ResourceKind.CONSUMER, "c", {"durable_name": "c", "ack_policy": "all"}, "S"),
+            Step(ResourceKind.CONSUMER, "c", {"durable_name": "c", "ack_policy": "all"}, "S"),
         ),
     ],
 )
-def test_each_form_of_the_nats_cli_is_read(name: str, content: object, wanted: Wanted) -> None:
+def test_each_form_of_the_nats_cli_is_read(name: str, content: object, wanted: Step) -> None:
     assert parse(name, json.dumps(content)) == wanted
 
 

@@ -9,8 +9,7 @@ from datetime import timedelta
 import pytest
 
 from broker.client.connection import Connection
-from broker.provision.apply import apply, carry_out, look
-from broker.provision.losses import losses_of
+from broker.provision.apply import apply, carry_out, look, losses_of
 from broker.provision.plan import plan
 from broker.topology import Topology
 
@@ -58,7 +57,7 @@ async def test_messages_go_exactly_where_a_plan_says_so(
 
     assert bool(losses) == bool(gone)
     assert await held(connection) == 10 - gone
-    assert not plan(after, await look(connection, after)).steps
+    assert not plan(after, await look(connection, after))
 
 
 async def test_messages_that_are_too_old_are_known_by_the_servers_clock(
@@ -102,4 +101,4 @@ async def test_a_limit_that_can_hold_what_is_there_is_applied_at_a_start(
 
     await apply(connection, after)
 
-    assert not plan(after, await look(connection, after)).steps
+    assert not plan(after, await look(connection, after))
