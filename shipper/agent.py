@@ -11,41 +11,38 @@ Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write
 
 import asyncio
 import logging
+import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from broker.app.exits import Exit, FencedError, OperatorError, leading
-from broker.app.pages import Page, PageServer, health_page
+from broker.app.files import make_folder
+from broker.app.pages import PageServer, health_page
 from broker.app.program import log_to_stderr
 from broker.app.service import Notifier, Supervisor
 from broker.app.shutdown import Shutdown
 from broker.client.connection import BrokerAway
 from broker.wire.positions import Positions
+from shipper.line_filter import Rules
 from shipper.once import require_files
 from shipper.publish.publisher import SessionLost
 from shipper.publish.rounds import NEARBY_SIZE, Round
-from shipper.session import (
-    SNAPSHOT_EVERY,
-    Session,
-    Sessions,
-    follower_for,
-    keep_positions,
-    loop_options,
-    spool_for,
-)
-from shipper.settings import ShipperSettings, reload
+from shipper.session import SNAPSHOT_EVERY, Session, Sessions, keep_positions
+from shipper.settings import ShipperSettings, default_state_dir, expression, reload
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import PATH, Spool
 from shipper.status.live import status_socket
 from shipper.status.meter import AgentMeter
 from shipper.status.report import AgentView
 from shipper.tail.follower import Follower
+from shipper.tail.open_files import most_open_files
 from shipper.tail.paths import Selection
 
-__all__ = ["Agent"]
+__all__ = ["Agent", "loop_options"]
 
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # and for what is under way when none is, or the broker is known to be away
@@ -84,13 +81,13 @@ class Agent:
         settings: ShipperSettings,
         host: str,
         clock: Callable[[], int],
-        options: Callable[[ShipperSettings], LoopOptions] = loop_options,
+        options: Callable[[ShipperSettings], LoopOptions] | None = None,
     ) -> None:
         """Remember what to do; `clock` is nanoseconds since the epoch."""
         self._settings = settings
         self._host = host
         self._clock = clock
-        self._options = options
+        self._options = options or loop_options
         self._meter = AgentMeter(clock)
         self._sessions = Sessions(settings, host, clock)
         connection, waiting = self._sessions.connection, self._sessions.waiting
@@ -124,12 +121,10 @@ class Agent:
         if address := self._settings.listen:
             from shipper.status.metrics import AgentMetrics  # a library that nobody else needs
 
-            pages = {"/metrics": AgentMetrics(self._view).page, "/healthz": self._health}
-            yield PageServer(address, pages)
+            view = self._view
+            health = lambda: health_page(view.health(), view.paused or "ok")  # noqa: E731
+            yield PageServer(address, {"/metrics": AgentMetrics(view).page, "/healthz": health})
         yield status_socket(self._host, self._view.report)
-
-    def _health(self) -> Page:
-        return health_page(self._view.health(), self._view.paused or "ok")
 
     async def work(self) -> None:
         """Ship as `run` does, without a service manager, status or signals; it ends when it is cancelled."""
@@ -175,9 +170,7 @@ class Agent:
 
     async def _work(self) -> None:
         if self._settings.file == (PATH,):
-            self._spool = self._view.spool = await asyncio.to_thread(
-                spool_for, self._settings, self._host, self._sessions.new_file, self._clock
-            )
+            self._spool = self._view.spool = await asyncio.to_thread(self._make_spool)
         if self._patience is not None:
             if self._spool is None:  # before the subject is claimed, which ends another agent
                 await asyncio.to_thread(require_files, self._settings.selection)
@@ -239,23 +232,43 @@ class Agent:
     async def _follower_at(self, session: Session) -> Follower:
         """Return the follower at the positions of a session; it keeps its open files where that can be."""
         before = self._follower
+        settings = self._settings
+        block_size, max_line = map(session.most_bytes, (NEARBY_SIZE, settings.max_line))
         if before is not None:
             if await before.rewind(session.positions.files):
-                before.resize(
-                    session.most_bytes(NEARBY_SIZE), session.most_bytes(self._settings.max_line)
-                )
+                before.resize(block_size, max_line)
                 return before
             await before.close()
-        selection = self._settings.selection
+        selection = settings.selection
         if self._spool is not None:
             selection = Selection(())  # until the spool turns the follower to a segment
         elif before is not None:
             # what comes while the subject is claimed anew came after the start
             selection = replace(selection, from_end=False)
-        self._follower = follower_for(
-            session, self._settings, selection, self._sessions.new_file, self._clock
+        self._follower = Follower(
+            selection,
+            session.positions.files.values(),
+            new_id=self._sessions.new_file,
+            clock=self._clock,
+            block_size=block_size,
+            max_line=max_line,
+            grace=settings.grace.total_seconds(),
+            hold=settings.hold_deleted.total_seconds(),
+            open_files=most_open_files(),
+            poll_every=settings.poll_every.total_seconds(),
+            listen=settings.watch,
         )
         return self._follower
+
+    def _make_spool(self) -> Spool:
+        path = self._settings.state_dir or default_state_dir(os.environ, Path.home())
+        try:
+            with make_folder(path, 0o700) as folder:
+                return Spool(folder.make(self._host, 0o700), self._sessions.new_file, self._clock)
+        except OSError as error:
+            raise OperatorError(
+                f"cannot spool standard input: {error.filename}: {error.strerror}; check --state-dir"
+            ) from None
 
     async def _ship(self, session: Session, follower: Follower) -> None:
         stopping = self._ending.asked
@@ -332,3 +345,19 @@ class Agent:
             if self._spool is None:
                 await self._follower.retarget(done.settings.selection)
         logger.info("settings reloaded; %s", done)
+
+
+def loop_options(settings: ShipperSettings) -> LoopOptions:
+    """Return the sizes and intervals of the shipping loop."""
+    spools = settings.file == (PATH,)
+    return LoopOptions(
+        settings.round_size,
+        settings.compression,
+        settings.once and not spools,  # its end is that of the input
+        scan_after=0.02 if spools else 0.2,  # a spool has few files, one after another
+        cover_every=0.2 if spools else 5.0,  # and each waits for the one before to be acknowledged
+        rules=Rules(
+            tuple(map(expression, settings.include_lines)),
+            tuple(map(expression, settings.exclude_lines)),
+        ),
+    )

@@ -1,4 +1,4 @@
-"""What an agent works with from one claim to the loss of it: its id, where it publishes, the positions, what it reads."""
+"""What an agent works with from one claim to the loss of it: its id, where it publishes, the positions."""
 
 import asyncio
 import itertools
@@ -8,41 +8,29 @@ import random
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
-from broker.app.exits import OperatorError
-from broker.app.files import make_folder
 from broker.client.connection import Connection, Denied, Rejected
 from broker.client.credentials import verify
 from broker.wire.positions import Cursor, Positions
 from broker.wire.subjects import inbox_of
-from shipper.line_filter import Rules
 from shipper.publish.claim import Claimant
 from shipper.publish.config import BrokerConfig
-from shipper.publish.messages import HostMessages
-from shipper.publish.publisher import Publisher, UnacknowledgedPublisher
-from shipper.publish.rounds import NEARBY_SIZE, Round
+from shipper.publish.messages import AgentId, HostMessages
+from shipper.publish.publisher import Publisher
+from shipper.publish.rounds import Round
 from shipper.publish.snapshots import Snapshots
-from shipper.publish.stored import AgentId
-from shipper.publish.waiting import Waiting, reason_of, wrong_credential
-from shipper.settings import ShipperSettings, default_state_dir, expression
-from shipper.shipping import LoopOptions, Shipping
-from shipper.spool import PATH, Spool
+from shipper.publish.waiting import Waiting, reason_of
+from shipper.settings import ShipperSettings
+from shipper.shipping import Shipping
 from shipper.status.live import require_alone
-from shipper.tail.follower import Follower
-from shipper.tail.open_files import most_open_files
-from shipper.tail.paths import Selection
 
 __all__ = [
     "SNAPSHOT_EVERY",
     "Session",
     "Sessions",
     "connection_for",
-    "follower_for",
     "keep_positions",
-    "loop_options",
     "reasons_for",
-    "spool_for",
 ]
 
 SNAPSHOT_EVERY = 60.0
@@ -60,17 +48,17 @@ def connection_for(settings: ShipperSettings, host: str) -> Connection:
     return Connection(settings.server, f"logshipper {host}", inboxes, settings.access)
 
 
-def reasons_for(
-    settings: ShipperSettings, host: str, connection: Connection
-) -> Callable[[Rejected], str]:
+def reasons_for(settings: ShipperSettings, host: str) -> Callable[[Rejected], str]:
     """Return what says why the broker refuses something to the shipper of a host: a credential may be another host's."""
-    named = str(settings.from_file.get("host", ""))
+    owner = str(settings.from_file.get("host", ""))
 
     def explain(error: Rejected) -> str:
-        mistake = ""
-        if isinstance(error, Denied):
-            mistake = wrong_credential(host, named, error, connection.permissions)
-        return mistake or reason_of(error)
+        if isinstance(error, Denied) and owner not in {"", host}:
+            return (
+                f"the credential is for host {owner}, but --host is {host}: "
+                f"use the credential of {host}, or --host {owner}"
+            )
+        return reason_of(error)
 
     return explain
 
@@ -95,7 +83,7 @@ class Sessions:
     def __init__(self, settings: ShipperSettings, host: str, clock: Callable[[], int]) -> None:
         """Open none yet; `clock` is nanoseconds since the epoch."""
         self.connection = connection = connection_for(settings, host)
-        self.waiting = waiting = Waiting(reasons_for(settings, host, connection))
+        self.waiting = waiting = Waiting(reasons_for(settings, host))
         self.snapshots = Snapshots(connection, host)
         self.config = config = BrokerConfig(connection, host, clock)
         self._settings = settings
@@ -104,9 +92,10 @@ class Sessions:
         self._numbers = itertools.count(1)
         self._messages, tag = HostMessages(connection, host, 1), self._run.tag
         self._claimant = Claimant(self._messages, self.snapshots, waiting, tag, clock)
-        kind = Publisher if settings.ack else UnacknowledgedPublisher
-        self._publisher = kind(connection, config, waiting)
-        self.publish: Callable[[Round], Awaitable[int]] = self._publisher.publish
+        self._publisher = publisher = Publisher(connection, config, waiting)
+        self.publish: Callable[[Round], Awaitable[int]] = (
+            publisher.publish if settings.ack else publisher.publish_unacknowledged
+        )
 
     def new_file(self) -> str:
         """Return an id for a file that was never followed."""
@@ -118,78 +107,24 @@ class Sessions:
         `known` are the positions of the session before. Raises `OperatorError` before the first claim when another agent of
         the host lives on this machine, `FencedError` when a newer one does anywhere.
         """
-        await self.waiting.until_answered(self.config.read)
-        while self._settings.ack and self.config.pause:  # else rounds wait, but files are followed
-            await self.config.until_resumed()
-            await self.waiting.until_answered(self.config.read)
-        broker = self.config.partitions.time
+        config, waiting, settings = self.config, self.waiting, self._settings
+        await waiting.until_answered(config.read)
+        while settings.ack and config.pause:  # else rounds wait, but files are followed
+            await config.until_resumed()
+            await waiting.until_answered(config.read)
+        broker = config.partitions.time
         is_next = bool(known.files or known.sequence)
-        if not (self._settings.take_over or is_next):
+        if not (settings.take_over or is_next):
             await require_alone(self._host, broker)
-        publisher = self._publisher
-        max_payload = await publisher.largest()
-        if isinstance(publisher, UnacknowledgedPublisher):
-            saved = await self.waiting.until_answered(self.snapshots.read)
-            positions = known if is_next else saved or known
+        max_payload = await self._publisher.largest()
+        if not settings.ack:
+            positions = known if is_next else await waiting.until_answered(self.snapshots.read)
             return Session(self._run, positions, max_payload, broker)
-        self._messages.streams = self.config.streams
-        owned = await self._claimant.claim(self.config.subject, known)
-        publisher.begin(owned.subject, owned.last)
+        self._messages.streams = config.streams
+        owned = await self._claimant.claim(config.subject, known)
+        self._publisher.begin(owned.subject, owned.last)
         logger.info("agent %s ships on %s", owned.agent, owned.subject)
         return Session(owned.agent, owned.positions, max_payload, broker)
-
-
-def follower_for(
-    session: Session,
-    settings: ShipperSettings,
-    selection: Selection,
-    new_file: Callable[[], str],
-    clock: Callable[[], int],
-) -> Follower:
-    """Return a follower of a selection that starts at the session's positions, with blocks that the broker takes."""
-    return Follower(
-        selection,
-        session.positions.files.values(),
-        new_id=new_file,
-        clock=clock,
-        block_size=session.most_bytes(NEARBY_SIZE),
-        max_line=session.most_bytes(settings.max_line),
-        grace=settings.grace.total_seconds(),
-        hold=settings.hold_deleted.total_seconds(),
-        open_files=most_open_files(),
-        poll_every=settings.poll_every.total_seconds(),
-        listen=settings.watch,
-    )
-
-
-def spool_for(
-    settings: ShipperSettings, host: str, new_file: Callable[[], str], clock: Callable[[], int]
-) -> Spool:
-    """Return the spool of standard input; raises `OperatorError` where it cannot be kept."""
-    path = settings.state_dir or default_state_dir(os.environ, Path.home())
-    try:
-        with make_folder(path, 0o700) as folder:
-            return Spool(folder.make(host, 0o700), new_file, clock)
-    except OSError as error:
-        raise OperatorError(
-            f"cannot spool standard input: {error.filename}: {error.strerror}; check --state-dir"
-        ) from None
-
-
-def loop_options(settings: ShipperSettings) -> LoopOptions:
-    """Return the sizes and intervals of the shipping loop."""
-    spools = settings.file == (PATH,)
-    return LoopOptions(
-        settings.round_size,
-        settings.compression,
-        settings.once and not spools,  # its end is that of the input
-        scan_after=0.02 if spools else 0.2,  # a spool has few files, one after another
-        cover_every=0.2 if spools else 5.0,  # and each waits for the one before to be acknowledged
-        rules=Rules(
-            tuple(map(expression, settings.include_lines)),
-            tuple(map(expression, settings.exclude_lines)),
-        ),
-    )
 
 
 async def keep_positions(

@@ -14,9 +14,8 @@ from broker.client.connection import ConnectionLost, Rejected
 from broker.wire.message import Followed
 from broker.wire.positions import Covered, Positions
 from broker.wire.subjects import InvalidSubject, Subject
-from shipper.publish.messages import HostMessages
+from shipper.publish.messages import AgentId, HostMessage, HostMessages, Rebuilt, fenced_by
 from shipper.publish.snapshots import Snapshots
-from shipper.publish.stored import AgentId, HostMessage, fenced_by
 from shipper.publish.waiting import Waiting
 
 __all__ = ["Claimant", "Ownership"]
@@ -54,9 +53,8 @@ class Claimant:
         self._tag = tag
         self._clock = clock
         self._stream, self._first = "", 0  # the place of the first claim
-        self._is_open = False
         self._before: Subject | None = None  # the subject of the session before
-        self._is_stranger_named = False
+        self._named: set[str] = set()
 
     async def claim(self, subject: Subject, known: Positions) -> Ownership:
         """Claim all subjects of the host, this one for its lines, and rebuild the positions, however long the broker takes.
@@ -64,54 +62,37 @@ class Claimant:
         `known` are the positions of the session before; where there are none the snapshot counts. Raises `FencedError`.
         """
         owned = await self._waiting.until_answered(lambda: self._attempt(subject, known))
-        self._is_open, self._before = True, subject
+        self._before = subject
         return owned
 
     async def _attempt(self, subject: Subject, known: Positions) -> Ownership:
         agent, claim = await self._claim(subject)
         fault("claimed")
-        follows, left = await self._leave_others(subject, agent, claim)
-        if follows:
+        ends = await self._leave_others(subject, agent, claim)
+        if ends:
             fault("left")
+            follows = tuple(Followed(other.partition, end.sequence) for other, end in ends.items())
             claim = await self._messages.claim(subject, agent, self._clock(), follows=follows)
         own = self._messages.stream_of(subject)
+        left = self._last_of_streams(ends, own)
         is_next = bool(known.sequence)
-        saved = Positions() if is_next else await self._saved()
+        saved = Positions() if is_next else await self._snapshots.read()
         start = (known if is_next else saved).in_stream(own)
         unread = [name for name, last in left.items() if start.covered(name) != last]
         rebuilt = await self._messages.rebuild(start, str(agent), unread)
         fault("rebuilt")
         _require_read(rebuilt.positions, {own: Covered(claim, str(agent)), **left})
         if is_next:  # behind the stream: retention completes the snapshot, and purges then
-            saved = await self._saved()
-        others = rebuilt.others.values()
-        strongest = self._strongest_before(agent, others, rebuilt.began) or self._saved_before(
-            agent, saved
-        )
-        if strongest:
-            self.agent = AgentId.following(strongest, agent.start, self._tag)
+            saved = await self._snapshots.read()
+        if ahead := self._ahead_of(agent, rebuilt, saved):
+            self.agent = AgentId.following(ahead, agent.start, self._tag)
             return await self._attempt(subject, known)
-        if self._is_open:
-            self._name(subject, [one for one in others if not _is_covered(one, start)])
+        if self._before is not None:
+            self._name(rebuilt.others.values(), start)
         positions = rebuilt.positions.joined(saved)
-        if not self._is_open or positions.files != known.files:
+        if self._before is None or positions.files != known.files:
             await self._snapshots.begin(positions)
         return Ownership(agent, subject, rebuilt.last[str(subject)], positions)
-
-    async def _saved(self) -> Positions:
-        return await self._snapshots.read() or Positions()
-
-    def _saved_before(self, agent: AgentId, saved: Positions) -> AgentId | None:
-        """Return the newer agent of the snapshot, whose messages may have been purged; None where it is no newer one.
-
-        Raises `FencedError` where it wrote the snapshot later than this agent's first session began.
-        """
-        rival = AgentId.parse(saved.agent)
-        if rival is None or rival <= agent:
-            return None
-        if self._is_open:
-            raise fenced_by(rival, "by its snapshot")
-        return rival
 
     async def _claim(self, subject: Subject) -> tuple[AgentId, int]:
         """Claim the subject for its lines, above the agent of its last message; raises `FencedError` where that one came later.
@@ -119,26 +100,23 @@ class Claimant:
         A replica that lags may not show the last message: what is rebuilt behind the claim does.
         """
         newest = await self._messages.newest(subject)
-        if self.agent is None:
-            now = self._clock() // _MILLISECOND
-            agent = AgentId.following(newest.agent if newest else None, now, self._tag)
-        else:
-            agent = self.agent
-            self._strongest_before(agent, [newest] if newest else [])
+        if (agent := self.agent) is not None:
+            self._newest_of(agent, [newest] if newest else [])
+            return agent, await self._messages.claim(subject, agent, self._clock())
+        now = self._clock() // _MILLISECOND
+        agent = AgentId.following(newest.agent if newest else None, now, self._tag)
         claim = await self._messages.claim(subject, agent, self._clock())
-        if self.agent is None:
-            self.agent, self._first = agent, claim
-            self._stream = self._messages.stream_of(subject)
+        self.agent, self._first = agent, claim
+        self._stream = self._messages.stream_of(subject)
         return agent, claim
 
     async def _leave_others(
         self, subject: Subject, agent: AgentId, claim: int
-    ) -> tuple[tuple[Followed, ...], dict[str, Covered]]:
+    ) -> dict[Subject, Covered]:
         """Claim the subjects that the host had with other numbers of partitions, and say on each that its lines have moved.
 
-        An older agent may still publish there. Returns where the host's lines end in these partitions, and in the other
-        streams: the receiver of this partition writes nothing before they are received. Of the subject of the session
-        before retention may have removed all.
+        An older agent may still publish there. Returns where the host's lines end on each: the receiver of this partition
+        writes nothing before they are received. Of the subject of the session before retention may have removed all.
         """
         own = self._messages.stream_of(subject)
         heads = await self._messages.heads()
@@ -147,33 +125,43 @@ class Claimant:
         there = {other: head for head in heads if (other := _subject_of(head)) is not None}
         ends: dict[Subject, Covered] = {}
         for other, head in there.items():
-            if other == subject:
-                continue
-            if head.origin is None or head.origin.moved != subject.partition:
-                ends[other] = await self._leave(other, agent, subject)
-            else:
+            if head.origin is not None and head.origin.moved == subject.partition:
                 ends[other] = head.covered
+            elif other != subject:
+                ends[other] = await self._leave(other, agent, subject)
         before = self._before
         if before is not None and before != subject and before not in there:
             with suppress(Rejected):  # that's fine: the stream was made anew, with fewer subjects
                 ends[before] = await self._leave(before, agent, subject)
-        follows = tuple(Followed(other.partition, end.sequence) for other, end in ends.items())
-        return follows, self._last_of_streams(ends, own)
-
-    def _last_of_streams(self, ends: Mapping[Subject, Covered], own: str) -> dict[str, Covered]:
-        left: dict[str, Covered] = {}
-        for other, end in ends.items():
-            stream = self._messages.stream_of(other)
-            if stream != own and (stream not in left or left[stream].sequence < end.sequence):
-                left[stream] = end
-        return left
+        return ends
 
     async def _leave(self, other: Subject, agent: AgentId, subject: Subject) -> Covered:
         moved = subject.partition
         end = await self._messages.claim(other, agent, self._clock(), moved=moved)
         return Covered(end, str(agent))
 
-    def _strongest_before(
+    def _last_of_streams(self, ends: Mapping[Subject, Covered], own: str) -> dict[str, Covered]:
+        left: dict[str, Covered] = {}
+        for other, end in sorted(ends.items(), key=lambda one: one[1].sequence):
+            if (stream := self._messages.stream_of(other)) != own:
+                left[stream] = end
+        return left
+
+    def _ahead_of(self, agent: AgentId, rebuilt: Rebuilt, saved: Positions) -> AgentId | None:
+        """Return a newer agent that was there before, by its messages or, where those were purged, by its snapshot.
+
+        Raises `FencedError` where it came later than this one.
+        """
+        if ahead := self._newest_of(agent, rebuilt.others.values(), rebuilt.began):
+            return ahead
+        rival = AgentId.parse(saved.agent)
+        if rival is None or rival <= agent:
+            return None
+        if self._before is not None:
+            raise fenced_by(rival, "by its snapshot")
+        return rival
+
+    def _newest_of(
         self, agent: AgentId, others: Iterable[HostMessage], began: int = 0
     ) -> AgentId | None:
         """Return the newest of the newer agents, which were there before and had clocks that ran ahead; None where none was.
@@ -187,31 +175,24 @@ class Claimant:
         return max((other.agent for other in newer if other.agent is not None), default=None)
 
     def _is_later(self, other: HostMessage, began: int) -> bool:
-        if self._is_open:
+        if self._before is not None:
             return True
         if other.stream == self._stream:
             return other.sequence > self._first
         return other.stored_at > began
 
-    def _name(self, subject: Subject, others: Iterable[HostMessage]) -> None:
-        """Say who wrote to the host's subjects, for which the session before was lost; a plain client once."""
+    def _name(self, others: Iterable[HostMessage], known: Positions) -> None:
+        """Say once of each who else wrote to the host's subjects, for which the session before was lost."""
         for other in others:
-            if other.agent is not None:
+            covered, who = known.covered(other.stream), str(other.agent or "no agent")
+            is_news = covered is None or other.sequence > covered.sequence
+            if is_news and who not in self._named and _subject_of(other) is not None:
+                self._named.add(who)
                 logger.warning(
-                    "agent %s, which is older, came late and wrote to %s at sequence %d: claimed again",
-                    other.agent,
-                    other.subject,
-                    other.sequence,
-                )
-            elif other.subject == str(subject) and not self._is_stranger_named:
-                self._is_stranger_named = True
-                logger.warning(
-                    "%s wrote to %s, which is for this host's shipper only, at sequence %d: it is claimed again for that; "
+                    "another client (%s) wrote to %s, which is for this host's shipper only, at sequence %d: claimed again; "
                     "find that client, and give it a subject of its own or take its right to this one",
-                    f"client {other.origin.agent!r}"
-                    if other.origin
-                    else "a client without our headers",
-                    subject,
+                    who,
+                    other.subject,
                     other.sequence,
                 )
 
@@ -221,11 +202,6 @@ def _require_read(positions: Positions, ends: Mapping[str, Covered]) -> None:
         covered = positions.covered(stream)
         if covered is None or covered.sequence < end.sequence:
             raise ConnectionLost(f"stream {stream} did not give back all of the own lines")
-
-
-def _is_covered(message: HostMessage, known: Positions) -> bool:
-    covered = known.covered(message.stream)
-    return covered is not None and message.sequence <= covered.sequence
 
 
 def _subject_of(head: HostMessage) -> Subject | None:

@@ -16,7 +16,7 @@ from broker.app.exits import ConfigurationError
 from broker.client import bucket
 from broker.client.client import BrokerClient
 from broker.client.config import Partitions, read_partitions, read_streams
-from broker.client.connection import Connection, ConnectionLost, Denied, Message, Rejected
+from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 from broker.wire.pause import (
     PAUSE_KEY,
     PAUSE_SUBJECT,
@@ -54,7 +54,6 @@ class BrokerConfig:
         self._value = b""
         self._pauses: tuple[Pause, ...] = ()
         self._heard = 0
-        self._is_deaf = False
         self._may_publish = asyncio.Event()
         self._may_publish.set()
         self._end: asyncio.TimerHandle | None = None
@@ -69,15 +68,25 @@ class BrokerConfig:
     async def read(self) -> None:
         """Read all entries; raises `Rejected`, `ConnectionLost`, and `ConfigurationError` for what is no number."""
         self.streams = await read_streams(self._connection)
-        await self._read_pause()
-        await self._read_partitions()
+        await self._read()
+
+    async def _read(self) -> None:
+        heard = self._heard
+        entry = await bucket.read(self._connection, CONFIG_BUCKET, PAUSE_KEY)
+        if heard == self._heard:  # else what was heard meanwhile is newer
+            self._take(entry.value if entry else b"")
+        found = await read_partitions(self._connection)
+        if found is None:
+            raise Rejected(503, 0, "the number of partitions is not set")
+        # a replica that lags tells what was; who believed it would go back and forth
+        if found.revision > self.partitions.revision:
+            self.partitions = found
 
     async def look(self) -> None:
-        """Read what may change; where it cannot be read, nothing has changed."""
+        """Read what may change; where that cannot be read, nothing has changed."""
         self._looked_at = asyncio.get_running_loop().time()
         try:
-            await self._read_pause()
-            await self._read_partitions()
+            await self._read()
         except (ConnectionLost, Rejected, ConfigurationError) as error:
             logger.debug("the configuration is as it was: %s", error)
 
@@ -109,28 +118,6 @@ class BrokerConfig:
             await asyncio.wait({client.lost}, timeout=every * random.uniform(0.75, 1.0))
             every = min(2 * every, _READ_EVERY)
 
-    async def _read_partitions(self) -> None:
-        found = await read_partitions(self._connection)
-        if found is None:
-            raise Rejected(503, 0, "the number of partitions is not set")
-        # a replica that lags tells what was; who believed it would go back and forth
-        if found.revision > self.partitions.revision:
-            self.partitions = found
-
-    async def _read_pause(self) -> None:
-        heard = self._heard
-        try:
-            entry = await bucket.read(self._connection, CONFIG_BUCKET, PAUSE_KEY)
-        except Denied as error:
-            if not error.subject.endswith(PAUSE_KEY):
-                raise  # no answer at all may be heard
-            if not self._is_deaf:
-                logger.warning("this host cannot be paused: %s", error)
-            self._is_deaf = True
-            return
-        if heard == self._heard:  # else what was heard meanwhile is newer
-            self._take(entry.value if entry else b"")
-
     async def _hear(self, message: Message) -> None:
         self._heard += 1
         self._take(message.data)
@@ -142,12 +129,8 @@ class BrokerConfig:
         try:
             self._pauses = decode_pauses(value)
         except UnreadablePauses as error:
-            logger.warning(
-                "the entry %s/%s cannot be read, so nothing is paused: %s",
-                CONFIG_BUCKET,
-                PAUSE_KEY,
-                error,
-            )
+            entry = f"{CONFIG_BUCKET}/{PAUSE_KEY}"
+            logger.warning("%s cannot be read, so nothing is paused: %s", entry, error)
             self._pauses = ()
         self._judge()
 

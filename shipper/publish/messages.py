@@ -6,14 +6,16 @@ it from each other. Whoever did not get every message that the consumer gave out
 
 import asyncio
 import json
-import logging
+import re
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import nats.errors
 
+from broker.app.exits import FencedError
 from broker.client.answer import stored_at
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 from broker.wire.delivery import parse
@@ -27,9 +29,8 @@ from broker.wire.message import (
 from broker.wire.positions import Covered, Positions
 from broker.wire.streams import stream_names, stream_of
 from broker.wire.subjects import Subject, host_filter, registry_consumer
-from shipper.publish.stored import AgentId, HostMessage, Rebuilt
 
-__all__ = ["HostMessages"]
+__all__ = ["AgentId", "HostMessage", "HostMessages", "Rebuilt", "fenced_by"]
 
 _PAGE = 2000  # messages
 _PATIENCE, _PATIENCE_AMONG = 10.0, 4.0  # seconds; the second where the consumer's server may die
@@ -37,7 +38,89 @@ _SHORT = 1.0  # seconds for what may never be answered
 _NO_MESSAGE = "404"
 _END = {"404", "408"}
 _EXISTS = {10013, 10148}  # a consumer of that name, or one that is about to go
-logger = logging.getLogger(__name__)
+_FORM = re.compile(r"([0-9]{1,15})-([0-9a-f]{8})")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AgentId:
+    """When a run started, in milliseconds since the epoch, and eight random hex digits that settle a tie."""
+
+    start: int
+    tag: str
+
+    def __str__(self) -> str:
+        return f"{self.start}-{self.tag}"
+
+    @classmethod
+    def parse(cls, text: str) -> "AgentId | None":
+        """Read what `str()` made; None for anything else, which no shipper of ours wrote."""
+        found = _FORM.fullmatch(text)
+        return cls(int(found[1]), found[2]) if found else None
+
+    @classmethod
+    def following(cls, last: "AgentId | None", now: int, tag: str) -> "AgentId":
+        """Return an id above the last one, though the clock (milliseconds) may have been set back."""
+        return cls(max(now, last.start + 1 if last else 0), tag)
+
+
+@dataclass(frozen=True, slots=True)
+class HostMessage:
+    """A message of the host as the stream has it; `origin` is None where another client wrote it."""
+
+    sequence: int
+    origin: Origin | None
+    subject: str
+    stream: str
+    stored_at: int = 0  # in nanoseconds since the epoch, 0 where that was not asked
+
+    @property
+    def agent(self) -> AgentId | None:
+        """The agent that wrote it; None for any other client."""
+        return AgentId.parse(self.origin.agent) if self.origin else None
+
+    @property
+    def covered(self) -> Covered:
+        """Return what positions cover that end with this message."""
+        return Covered(self.sequence, self.origin.agent if self.origin else "")
+
+
+def fenced_by(rival: AgentId | None, subject: str) -> FencedError:
+    """Return the error of an agent that another one has taken over from."""
+    return FencedError(
+        f"agent {rival} ships for the same host since then ({subject}); "
+        "this one ends: run one shipper per host, or give each its own --host"
+    )
+
+
+class Rebuilt:
+    """Positions as the stream has them, and who else wrote to the host's subjects behind those that were known.
+
+    `last` is the last sequence of each subject; `others` are the last message of each writer but `agent`, by its name, which
+    is empty for whoever wrote without our headers. `began` is when the first message of `agent` itself was stored, in
+    nanoseconds since the epoch, 0 for none.
+    """
+
+    def __init__(self, known: Positions, agent: str = "") -> None:
+        """Begin at the positions that are known."""
+        self.positions = known
+        self.last: dict[str, int] = {}
+        self.others: dict[str, HostMessage] = {}
+        self.began = 0
+        self._agent = agent
+
+    def take(self, page: Sequence[HostMessage]) -> None:
+        """Go on behind messages that follow those that were taken of their stream."""
+        ours = [message for message in page if message.origin is not None]
+        if ours:
+            origins = [message.origin for message in ours if message.origin is not None]
+            self.positions = self.positions.advance(origins, ours[-1].sequence, ours[-1].stream)
+        for message in page:
+            self.last[message.subject] = message.sequence
+            writer = message.origin.agent if message.origin else ""
+            if writer != self._agent:
+                self.others[writer] = message
+            elif writer:
+                self.began = min(self.began or message.stored_at, message.stored_at)
 
 
 class HostMessages:
@@ -53,13 +136,13 @@ class HostMessages:
         self._filter = host_filter(host)
         self._consumer = registry_consumer(host)
 
-    async def newest(self, subject: Subject) -> HostMessage | None:
-        """Return the last message of a subject, None when there is none (any more)."""
-        return await self._last(self.stream_of(subject), str(subject))
-
     def stream_of(self, subject: Subject) -> str:
         """Return the stream that a subject is in."""
         return stream_of(subject.partition, self.streams)
+
+    async def newest(self, subject: Subject) -> HostMessage | None:
+        """Return the last message of a subject, None when there is none (any more)."""
+        return await self._last(self.stream_of(subject), str(subject))
 
     async def _last(self, stream: str, subjects: str) -> HostMessage | None:
         answer = await self._connection.call(f"DIRECT.GET.{stream}.{subjects}")
@@ -96,19 +179,15 @@ class HostMessages:
 
     async def heads(self) -> list[HostMessage]:
         """Return the last message of each subject, in whatever stream it is."""
-        found: list[HostMessage] = []
-        for stream in await self._where():
-            async for page in self._read(stream, {"deliver_policy": "last_per_subject"}):
-                found += page
-        return found
-
-    async def _where(self) -> list[str]:
-        """Return the streams that have something of the host."""
         names = stream_names(self.streams)
-        if len(names) == 1:
-            return [*names]
         last = await asyncio.gather(*(self._last(name, self._filter) for name in names))
-        return [message.stream for message in last if message is not None]
+        return [
+            head
+            for one in last
+            if one is not None
+            async for page in self._read(one.stream, {"deliver_policy": "last_per_subject"})
+            for head in page
+        ]
 
     async def rebuild(self, known: Positions, agent: str = "", left: Iterable[str] = ()) -> Rebuilt:
         """Return the positions as the streams have them by now: the own one, and those that the host has `left`.
@@ -118,14 +197,9 @@ class HostMessages:
         rebuilt = Rebuilt(known, agent)
         for stream in dict.fromkeys((known.stream, *left)):
             covered = known.covered(stream)
-            if covered is not None:
-                if await self._replay(rebuilt, stream, covered.sequence) == covered:
-                    continue
-                logger.info(
-                    "stream %s does not have the last message that the positions cover; reading all that it has",
-                    stream,
-                )
-            await self._replay(rebuilt, stream, 1)
+            if covered is None or await self._replay(rebuilt, stream, covered.sequence) != covered:
+                # nothing is covered, or the stream has lost the last message that is
+                await self._replay(rebuilt, stream, 1)
         return rebuilt
 
     async def _replay(self, rebuilt: Rebuilt, stream: str, first: int) -> Covered | None:
@@ -140,8 +214,24 @@ class HostMessages:
     async def _read(
         self, stream: str, start: Mapping[str, Any]
     ) -> AsyncIterator[list[HostMessage]]:
-        config = {**self._config(), **start, "description": secrets.token_hex(8)}
-        made = (await self._take(stream, config))["created"]
+        config = {
+            "name": self._consumer,
+            "description": secrets.token_hex(8),  # tells it from another agent's
+            "ack_policy": "none",
+            "filter_subject": self._filter,
+            "headers_only": True,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": 30_000_000_000,
+            **start,
+        }
+        try:  # mostly there is none, and a way to the broker and back is saved
+            made = (await self._create(stream, config))["created"]
+        except Rejected as error:
+            if error.error not in _EXISTS:
+                raise
+            await self._remove(stream)
+            made = (await self._create(stream, config))["created"]
         count, is_last = 0, False
         while not is_last:
             page = await self._pull(stream)
@@ -152,16 +242,6 @@ class HostMessages:
         if now["created"] != made or now["delivered"]["consumer_seq"] != count:
             raise ConnectionLost("another agent of this host reads its lines back, too")
         await self._remove(stream)
-
-    async def _take(self, stream: str, config: Mapping[str, Any]) -> dict[str, Any]:
-        # mostly there is none, and a way to the broker and back is saved
-        try:
-            return await self._create(stream, config)
-        except Rejected as error:
-            if error.error not in _EXISTS:
-                raise
-        await self._remove(stream)
-        return await self._create(stream, config)
 
     async def _create(self, stream: str, config: Mapping[str, Any]) -> dict[str, Any]:
         return await self._connection.api(
@@ -174,28 +254,11 @@ class HostMessages:
     def _patience(self) -> float:
         return _PATIENCE_AMONG if self._connection.has_choice else _PATIENCE
 
-    def _config(self) -> dict[str, Any]:
-        return {
-            "name": self._consumer,
-            "ack_policy": "none",
-            "filter_subject": self._filter,
-            "headers_only": True,
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": 30_000_000_000,
-        }
-
     async def _remove(self, stream: str) -> None:
-        # who would answer for it may have died with its server
-        among = self._connection.has_choice
-        removal = f"CONSUMER.DELETE.{stream}.{self._consumer}"
-        try:
-            await self._connection.api(removal, patience=_SHORT if among else None)
-        except Rejected:
-            return
-        except ConnectionLost:
-            if not among:
-                raise
+        # who would answer for it may have died with its server; it ends by itself when nobody pulls
+        with suppress(Rejected, ConnectionLost):
+            removal = f"CONSUMER.DELETE.{stream}.{self._consumer}"
+            await self._connection.api(removal, patience=_SHORT)
 
     async def _pull(self, stream: str) -> list[HostMessage]:
         answers: asyncio.Queue[Message] = asyncio.Queue()

@@ -5,11 +5,7 @@ stream can say what became of the round. Never sends a round while another one i
 """
 
 import asyncio
-import logging
 import random
-import re
-import sys
-from collections.abc import Mapping
 
 from nats.aio.client import Client
 
@@ -24,17 +20,15 @@ from shipper.publish.config import BrokerConfig
 from shipper.publish.rounds import Round
 from shipper.publish.waiting import Waiting
 
-__all__ = ["Publisher", "SessionLost", "UnacknowledgedPublisher", "largest_payload"]
+__all__ = ["Publisher", "SessionLost", "largest_payload"]
 
 _LEAST_PATIENCE = 30.0  # seconds
 _SLOWEST = 20_000  # bytes a second, of a line that still takes a round
 _DUE = 5.0  # seconds for an answer by a server of several, once it has read a round
 _NEXT_TRY = 0.01  # seconds, while another write of the subject is under way
 _MOST_TRIES = 300  # before that is logged, and longer waited for
-_LAST = re.compile(r"wrong last sequence: (\d+)")
 _MESSAGE_TOO_LARGE = 10054
 _LEAST_PAYLOAD = 1024
-logger = logging.getLogger(__name__)
 
 
 class SessionLost(Exception):
@@ -46,52 +40,17 @@ async def largest_payload(connection: Connection) -> int:
     return largest_in((await connection.client()).max_payload)
 
 
-def _patience_for(size: int) -> float:
-    """Return the seconds in which so many bytes get through, however slow the line is; a dead one is noticed by pings."""
-    return _LEAST_PATIENCE + size / _SLOWEST
-
-
-class _RoundPublisher:
-    """What both publishers do: nothing in a pause, and they give a round up that is too large by now."""
-
-    def __init__(self, connection: Connection, config: BrokerConfig, waiting: Waiting) -> None:
-        self._connection = connection
-        self._config = config
-        self._waiting = waiting
-        self._largest = sys.maxsize
-
-    async def largest(self) -> int:
-        """Return how many bytes the broker takes at a time; raises `ConfigurationError` where that is too few for a round."""
-        most = min(self._largest, await largest_payload(self._connection))
-        if most < _LEAST_PAYLOAD:
-            raise ConfigurationError(
-                f"the broker takes {most} bytes at a time, too few for a round; raise its max_payload"
-            )
-        return most
-
-    async def _until_open(self, round_: Round) -> Subject:
-        """Return the host's subject when a round may be sent; raises `SessionLost` where it is too large by now."""
-        await self._config.until_resumed()
-        self._config.look_soon()
-        if len(round_.payload) > (most := await self.largest()):
-            raise SessionLost(f"the broker takes {most} bytes at a time now")
-        return self._config.subject
-
-    async def _hand_over(
-        self, subject: str, payload: bytes, reply: str, headers: Mapping[str, str]
-    ) -> None:
-        """Return once all but what the sockets hold is on its way; raises `ConnectionLost`, `Denied`."""
-        # waits for ever when nobody reads at the line's other end, so it is guarded
-        sending = self._connection.publish(subject, payload, reply, dict(headers))
-        await self._connection.guard(sending, _patience_for(len(payload)), subject)
-
-
-class Publisher(_RoundPublisher):
+class Publisher:
     """Publishes the rounds of an agent, for one session after the other."""
 
     def __init__(self, connection: Connection, config: BrokerConfig, waiting: Waiting) -> None:
         """Own nothing before `begin`."""
-        super().__init__(connection, config, waiting)
+        self._connection = connection
+        self._config = config
+        self._waiting = waiting
+        self._largest: int | None = (
+            None  # that the stream takes, where it is less than the server does
+        )
         self._subject: Subject | None = None
         self._last = self._tries = 0
         self._client: Client | None = None
@@ -103,13 +62,25 @@ class Publisher(_RoundPublisher):
         """Publish behind a claim from now on: to `subject`, whose last sequence is `last`."""
         self._subject, self._last = subject, last
 
+    async def largest(self) -> int:
+        """Return how many bytes the broker takes at a time; raises `ConfigurationError` where that is too few for a round."""
+        most = await largest_payload(self._connection)
+        most = min(most, self._largest or most)
+        if most < _LEAST_PAYLOAD:
+            raise ConfigurationError(
+                f"the broker takes {most} bytes at a time, too few for a round; raise its max_payload "
+                "and the stream's max_msg_size"
+            )
+        return most
+
     async def publish(self, round_: Round) -> int:
         """Return the stream sequence of the round's message once it is on disk, however long that takes.
 
-        Raises `SessionLost`, or `ConfigurationError` for a message that the broker will never take.
+        Raises `SessionLost`, `ConfigurationError` where the broker takes no round at all.
         """
         while True:
-            if await self._until_open(round_) != self._subject:
+            await self._until_open(round_)
+            if self._config.subject != self._subject:
                 raise SessionLost("the number of partitions changed")
             try:
                 self._last = await self._store(round_)
@@ -123,22 +94,48 @@ class Publisher(_RoundPublisher):
                 self._waiting.over()
                 return self._last
 
+    async def publish_unacknowledged(self, round_: Round) -> int:
+        """Return 0 once the broker has read the round; what was under way when a connection broke is sent again."""
+        await self._waiting.until_answered(lambda: self._send(round_))
+        return 0
+
+    async def _until_open(self, round_: Round) -> None:
+        """Return when a round may be sent; raises `SessionLost` where it is too large by now."""
+        await self._config.until_resumed()
+        self._config.look_soon()
+        if len(round_.payload) > (most := await self.largest()):
+            raise SessionLost(f"the broker takes {most} bytes at a time now")
+
+    async def _send(self, round_: Round) -> None:
+        await self._until_open(round_)
+        client, subject = await self._connection.client(), str(self._config.subject)
+        patience = _LEAST_PATIENCE + len(round_.payload) / _SLOWEST
+        sending = self._connection.publish(subject, round_.payload, "", round_.headers)
+        await self._connection.guard(sending, patience, subject)
+        await self._connection.guard(client.flush(int(patience)), patience, subject)
+
     async def _store(self, round_: Round) -> int:
         """Send a round and return its sequence; raises `ConnectionLost`, `Rejected`."""
         headers = round_.headers | {EXPECTED_SEQUENCE: str(self._last)}
-        clock = asyncio.get_running_loop().time
+        connection, subject, clock = (
+            self._connection,
+            str(self._subject),
+            asyncio.get_running_loop().time,
+        )
+        # so many bytes get through in it, however slow the line is; a dead line is noticed by pings
+        patience = _LEAST_PATIENCE + len(round_.payload) / _SLOWEST
         client, answer = await self._expect()
         fault("sending")
-        await self._hand_over(str(self._subject), round_.payload, self._reply, headers)
+        sending = connection.publish(subject, round_.payload, self._reply, headers)
+        await connection.guard(sending, patience, subject)
         fault("sent")
-        began, patience = clock(), _patience_for(len(round_.payload))
-        waiting = self._answered(client, answer, patience)
+        began = clock()
         try:
-            await self._connection.guard(waiting, patience, str(self._subject))
+            await connection.guard(self._answered(client, answer, patience), patience, subject)
         except (ConnectionLost, Rejected) as error:
-            self._connection.judge(clock() - began, error)
+            connection.judge(clock() - began, error)
             raise
-        self._connection.judge(0.0, None)
+        connection.judge(0.0, None)
         sequence = stored_at(answer_of(answer.result()))
         fault("stored")
         return sequence
@@ -159,9 +156,8 @@ class Publisher(_RoundPublisher):
     ) -> None:
         """Wait for the answer. What is sent on to a leader that died is never answered: of several servers another one is asked then."""
         if self._connection.has_choice:
-            await client.flush(
-                int(patience)
-            )  # the server has read it all, however slow the line is
+            # the server has read it all then, however slow the line is
+            await client.flush(int(patience))
             await asyncio.wait({answer}, timeout=_DUE)
             if not answer.done():
                 raise ConnectionLost(f"no answer in {_DUE:g} s")
@@ -178,50 +174,15 @@ class Publisher(_RoundPublisher):
 
     async def _refused(self, error: Rejected, size: int) -> None:
         if error.is_wrong_sequence:
-            raise SessionLost(self._reason(error)) from None
+            raise SessionLost(
+                f"{self._subject} does not end at sequence {self._last} any more ({error.description})"
+            ) from None
         if error.is_write_under_way and self._tries < _MOST_TRIES:
             # nothing was stored, and it is over at once; was it this round, sent before, the next try is refused as stored
             self._tries += 1
             await asyncio.sleep(_NEXT_TRY * random.uniform(0.5, 1.5))
             return
         if error.error == _MESSAGE_TOO_LARGE:
-            if size <= _LEAST_PAYLOAD:
-                raise ConfigurationError(
-                    f"the stream refuses a message of {size} bytes: {error}; raise its max_msg_size"
-                ) from None
             self._largest = size // 2
             raise SessionLost("the stream takes no message as large") from None
         await self._waiting.refused(error)
-
-    def _reason(self, refusal: Rejected) -> str:
-        """Return why the session is lost; warns of a stream of which the last messages are gone.
-
-        By the word of the stream's leader: what answers a question may lag behind.
-        """
-        found = _LAST.search(refusal.description)
-        if found is not None and 0 < int(found[1]) < self._last:
-            logger.warning(
-                "%s ends at sequence %s now, and ended at %d: the broker was set back to a backup, or lines were removed "
-                "there; receivers name those that they miss",
-                self._subject,
-                found[1],
-                self._last,
-            )
-        now = f", but at {found[1]}" if found else ""
-        return f"{self._subject} does not end at sequence {self._last} any more{now}"
-
-
-class UnacknowledgedPublisher(_RoundPublisher):
-    """Hands rounds to the broker, and knows no more of them."""
-
-    async def publish(self, round_: Round) -> int:
-        """Return 0 once the broker has read the round; what was under way when a connection broke is sent again."""
-        await self._waiting.until_answered(lambda: self._send(round_))
-        return 0
-
-    async def _send(self, round_: Round) -> None:
-        subject = str(await self._until_open(round_))
-        client = await self._connection.client()
-        await self._hand_over(subject, round_.payload, "", round_.headers)
-        patience = _patience_for(len(round_.payload))
-        await self._connection.guard(client.flush(int(patience)), patience, subject)

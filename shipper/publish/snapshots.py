@@ -12,8 +12,8 @@ from broker.client.bucket import Conflict
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.positions import Positions, PositionsUnreadable
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
+from shipper.publish.messages import AgentId, fenced_by
 from shipper.publish.publisher import largest_payload
-from shipper.publish.stored import AgentId, fenced_by
 
 __all__ = ["Snapshots"]
 
@@ -31,10 +31,9 @@ class Snapshots:
         self._written: Positions | None = None
         self._found = Positions()  # what was written meanwhile, by retention or an older agent
         self._writing = asyncio.Lock()
-        self._is_refused = False
 
-    async def read(self) -> Positions | None:
-        """Return the positions of the snapshot; None where there is none, or where it cannot be read, which is logged.
+    async def read(self) -> Positions:
+        """Return the positions of the snapshot; none where there is no snapshot, or where it cannot be read, which is logged.
 
         Raises `Rejected` where there is no such bucket, `ConnectionLost`.
         """
@@ -42,7 +41,7 @@ class Snapshots:
         self._written = None
         self._revision = entry.revision if entry else 0
         try:
-            return Positions.decode(entry.value) if entry else None
+            return Positions.decode(entry.value) if entry else Positions()
         except PositionsUnreadable as error:
             logger.warning(
                 "the snapshot %s/%s cannot be read: %s; reading the headers of the whole stream",
@@ -50,18 +49,12 @@ class Snapshots:
                 self._key,
                 error,
             )
-            return None
+            return Positions()
 
     async def begin(self, positions: Positions) -> None:
         """Write the first snapshot of a session; raises `ConnectionLost` where the one that was read was not the last one."""
         self._found = Positions()
-        await self._begin(positions)
-
-    async def _begin(self, positions: Positions) -> None:
-        try:
-            await self._write(positions)
-        except Conflict:
-            raise ConnectionLost("the snapshot of the positions was written meanwhile") from None
+        await self._write_first(positions)
 
     async def write(self, positions: Positions) -> None:
         """Write the positions, unless they are those last written.
@@ -76,9 +69,11 @@ class Snapshots:
             except Conflict:
                 # an older agent's came late, our own was not heard of, or retention has completed it with a round whose
                 # acknowledgement was lost: that counts until the next claim, as the message may be purged
-                self._found = await self.read() or Positions()
-                self._require_older(self._found, positions)
-                await self._begin(positions)
+                self._found = await self.read()
+                own, rival = AgentId.parse(positions.agent), AgentId.parse(self._found.agent)
+                if own and rival and rival > own:
+                    raise fenced_by(rival, f"{POSITIONS_BUCKET}/{self._key}") from None
+                await self._write_first(positions)
 
     async def try_write(self, positions: Positions) -> None:
         """Write the positions if the broker takes them; a snapshot that cannot be written costs a longer start, and no line.
@@ -88,28 +83,24 @@ class Snapshots:
         try:
             await self.write(positions)
         except (ConnectionLost, Rejected) as error:
-            if not self._is_refused:
-                logger.warning(
-                    "cannot write the snapshot of the positions: %s; a restart reads them back from the stream",
-                    error,
-                )
-            self._is_refused = True
-        else:
-            self._is_refused = False
+            logger.warning(
+                "cannot write the snapshot of the positions: %s; a restart reads them back from the stream",
+                error,
+            )
 
-    def _require_older(self, found: Positions, positions: Positions) -> None:
-        own, rival = AgentId.parse(positions.agent), AgentId.parse(found.agent)
-        if own is not None and rival is not None and rival > own:
-            raise fenced_by(rival, f"{POSITIONS_BUCKET}/{self._key}")
+    async def _write_first(self, positions: Positions) -> None:
+        try:
+            await self._write(positions)
+        except Conflict:
+            raise ConnectionLost("the snapshot of the positions was written meanwhile") from None
 
     async def _write(self, positions: Positions) -> None:
         value = positions.joined(self._found).encode()
         if len(value) > await largest_payload(self._connection):
-            files = len(positions.files)
             raise Rejected(
                 413,
                 0,
-                f"the snapshot of {files} files has {len(value)} bytes, which is larger than the broker takes; "
+                f"the snapshot of {len(positions.files)} files has {len(value)} bytes, which is larger than the broker takes; "
                 "raise its max_payload, or ship fewer files",
             )
         fault("snapshot_sending")

@@ -18,7 +18,7 @@ from prometheus_client.core import (
 
 from broker.app.pages import metrics_page
 from broker.app.untrusted import printable
-from shipper.publish.waiting import RetryCause
+from shipper.publish.waiting import RETRY_CAUSES
 from shipper.status.report import AgentView, HostReport
 
 __all__ = ["FILES_SHOWN", "AgentMetrics"]
@@ -57,7 +57,7 @@ class AgentMetrics:
             ("rounds", "Rounds that are acknowledged.", meter.rounds),
         ):
             yield CounterMetricFamily(f"logshipper_{name}", text, value)
-        retries = {cause.value: waiting.retries[cause] for cause in RetryCause}
+        retries = {cause: waiting.retries[cause] for cause in RETRY_CAUSES}
         yield _by_reason("retries", "What was tried again, by reason.", retries)
         lost = {**dict.fromkeys(_LOSSES, 0), **meter.lost}
         yield _by_reason(

@@ -36,7 +36,7 @@ async def connected(settings: ShipperSettings, host: str) -> AsyncIterator[Conne
     except ConnectionLost as error:
         raise OperatorError(f"the broker at {connection.servers} did not answer: {error}") from None
     except Rejected as error:
-        raise OperatorError(reasons_for(settings, host, connection)(error)) from None
+        raise OperatorError(reasons_for(settings, host)(error)) from None
     finally:
         await connection.close()
 

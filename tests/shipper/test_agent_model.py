@@ -25,8 +25,7 @@ from broker.client.connection import Connection, ConnectionLost, Message
 from broker.topology import Topology
 from broker.wire.message import decode_origin
 from broker.wire.subjects import Subject
-from shipper.agent import Agent
-from shipper.session import loop_options
+from shipper.agent import Agent, loop_options
 from shipper.settings import ShipperSettings
 from shipper.shipping import LoopOptions
 from shipper.tail.reader import Block

@@ -15,8 +15,7 @@ from receiver.consume.fetch import PartitionReader
 from receiver.consume.wake import Wake
 from receiver.source.ranges import Range
 from receiver.source.reading import read
-from shipper.publish.messages import HostMessages
-from shipper.publish.stored import HostMessage
+from shipper.publish.messages import HostMessage, HostMessages
 from tests import secured
 from tests.receiver.partition import Partition
 from tests.support.processes import Processes

@@ -7,11 +7,10 @@ from broker.wire.positions import Positions
 from broker.wire.subjects import Subject
 from shipper.publish.claim import Claimant, Ownership
 from shipper.publish.config import BrokerConfig
-from shipper.publish.messages import HostMessages
+from shipper.publish.messages import AgentId, HostMessages
 from shipper.publish.publisher import Publisher, SessionLost
 from shipper.publish.rounds import Round
 from shipper.publish.snapshots import Snapshots
-from shipper.publish.stored import AgentId
 from shipper.publish.waiting import Waiting
 
 __all__ = ["NOW", "PublishingAgent"]

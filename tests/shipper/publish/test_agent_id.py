@@ -1,6 +1,6 @@
 """Agents are ordered by their start."""
 
-from shipper.publish.stored import AgentId
+from shipper.publish.messages import AgentId
 
 
 def test_what_str_writes_parse_reads() -> None:

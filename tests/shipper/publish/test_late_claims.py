@@ -8,10 +8,9 @@ import pytest
 from broker.app.exits import FencedError
 from broker.client.connection import Connection
 from broker.wire.subjects import Subject
-from shipper.publish.messages import HostMessages
+from shipper.publish.messages import AgentId, HostMessages
 from shipper.publish.publisher import SessionLost
 from shipper.publish.rounds import Round
-from shipper.publish.stored import AgentId
 from tests.partitions import add_subjects
 from tests.shipper.publish.agents import NOW, PublishingAgent
 

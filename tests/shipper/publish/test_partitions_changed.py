@@ -10,9 +10,8 @@ from broker.client.connection import Connection
 from broker.wire.message import Followed
 from broker.wire.streams import StreamLayout, subjects_in
 from broker.wire.subjects import Subject
-from shipper.publish.messages import HostMessages
+from shipper.publish.messages import AgentId, HostMessages
 from shipper.publish.rounds import Round
-from shipper.publish.stored import AgentId
 from tests.partitions import add_subjects, change_partitions
 from tests.shipper.publish.agents import NOW, PublishingAgent
 from tests.shipper.saved import put

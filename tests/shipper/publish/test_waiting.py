@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from broker.client.connection import ConnectionLost, Rejected
-from shipper.publish.waiting import RetryCause, Waiting
+from shipper.publish.waiting import Waiting
 
 
 async def test_nobody_listening_is_said_only_when_it_lasts(
@@ -14,16 +14,16 @@ async def test_nobody_listening_is_said_only_when_it_lasts(
     waiting = Waiting()
 
     with caplog.at_level(logging.INFO):
-        await waiting.pause("nobody listens", RetryCause.MISSING)
+        await waiting.pause("nobody listens", "missing")
         waiting.over()
         quiet = list(caplog.messages)
         for _ in range(3):
-            await waiting.pause("nobody listens", RetryCause.MISSING)
+            await waiting.pause("nobody listens", "missing")
         waiting.over()
 
     assert quiet == []
     assert caplog.messages == ["waiting: nobody listens", "resumed"]
-    assert waiting.retries == {RetryCause.MISSING: 4}
+    assert waiting.retries == {"missing": 4}
 
 
 async def test_it_asks_until_there_is_an_answer_and_waits_for_nothing_then(
