@@ -4,6 +4,7 @@ Spark's own launcher is gone round: it costs a second JVM, and asks for a module
 The JVM lives as long as the pipe to its stdin: when this process dies, however it dies, JVM and workers end too.
 """
 
+import fcntl
 import importlib.util
 import os
 import re
@@ -290,17 +291,16 @@ def _end(process: "subprocess.Popen[bytes]", patience: float) -> None:
 def scratch_folder() -> Iterator[Path]:
     """Make a folder in TMPDIR, or in /tmp where that path is too long for sockets; raises `OperatorError`.
 
-    Its name holds our process id; the folders of processes that are gone are removed.
+    It is locked while this process lives. Those that are not locked any more are removed: process ids would not tell, since
+    containers may share the folder.
     """
     parent = Path(tempfile.gettempdir()).absolute()
     if len(os.fsencode(parent)) > _LONGEST:
         parent = Path("/tmp")
-    for left in parent.glob(f"{_PREFIX}*"):
-        owner = left.name.removeprefix(_PREFIX).partition("-")[0]
-        if owner.isdigit() and not _lives(int(owner)):
-            shutil.rmtree(left, ignore_errors=True)
     try:
-        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=parent))
+        for left in parent.glob(f"{_PREFIX}*"):
+            _remove_unless_locked(left)
+        folder, lock = _locked_folder(parent)
     except OSError as error:
         raise OperatorError(
             f"cannot make Spark's scratch folder in {parent}: {error.strerror}; set TMPDIR to a folder with room"
@@ -309,12 +309,25 @@ def scratch_folder() -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
 
 
-def _lives(pid: int) -> bool:
-    with suppress(PermissionError):  # another user's
+def _locked_folder(parent: Path) -> tuple[Path, int]:
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+        with suppress(FileNotFoundError):  # somebody has removed it before it was locked
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if folder.exists():
+                return folder, lock
+            os.close(lock)
+
+
+def _remove_unless_locked(folder: Path) -> None:
+    with suppress(OSError):  # another user's, or locked
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-    return True
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(lock)
