@@ -3,6 +3,7 @@
 Imports what talks to the broker only when it is needed: `logshipper --help` is quick.
 """
 
+import json
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ from broker.app.command_line import SectionedGroup, given, settings_options, spr
 from broker.app.exits import ConfigurationError, Exit
 from broker.app.program import log_to_stderr, run
 from broker.app.service import notifier_from
+from broker.app.untrusted import printable
 from broker.client.access_settings import ACCESS
 from broker.wire.subjects import InvalidHost, validate_host
 from shipper.settings import ShipperSettings
@@ -64,16 +66,21 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
     """Show how far each file is shipped; works whether or not an agent runs."""
     import asyncio
 
+    from broker.app.table import show
     from shipper.status.live import ask
-    from shipper.status.show import render, render_json, stored
+    from shipper.status.show import shown, stored
 
     settings = given(ShipperSettings, _merged(context, options))
-    answers = asyncio.run(ask(settings.host))
-    for sentence in (*answers.broken, *answers.not_asked):
-        click.echo(sentence, err=True)
-    hosts = answers.reports or [asyncio.run(stored(settings, _host(settings)))]
-    click.echo(render_json(hosts) if as_json else render(hosts))
-    return Exit.FAILED if answers.broken else Exit.DONE
+    hosts, silent = asyncio.run(ask(settings.host))
+    for process in silent:
+        text = f"the agent with pid {process.pid} does not answer; ask as its user or as root"
+        click.echo(text, err=True)
+    hosts = hosts or [asyncio.run(stored(settings, _host(settings)))]
+    if as_json:
+        click.echo(json.dumps([host.document() for host in hosts], indent=2))
+    else:
+        show(*(part for host in hosts for part in shown(host)))
+    return Exit.FAILED if silent else Exit.DONE
 
 
 @logshipper.command("check")
@@ -87,9 +94,9 @@ def _check(context: click.Context, /, **options: Any) -> int:
 
     settings = _settings(_merged(context, options))
     findings = asyncio.run(check(settings, _host(settings)))
-    for finding in findings:
-        click.echo(str(finding))
-    return Exit.FAILED if any(one.level is CheckLevel.BAD for one in findings) else Exit.DONE
+    for level, text in findings:
+        click.echo(f"{level} {printable(text)}")
+    return Exit.FAILED if CheckLevel.BAD in dict(findings) else Exit.DONE
 
 
 def _merged(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:
@@ -106,7 +113,12 @@ def _settings(options: dict[str, Any]) -> ShipperSettings:
             "--file is required (or LOGSHIPPER_FILE, or file in the --config file)"
         )
     if settings.file == ("-",):
-        _require_input(settings)
+        if sys.stdin is None:
+            raise click.UsageError("--file -: standard input is closed")
+        if settings.exclude or settings.ignore_older is not None or settings.from_ == "end":
+            raise click.UsageError(
+                "--from, --exclude and --ignore-older are for files; standard input is read as it comes"
+            )
     return settings
 
 
@@ -115,18 +127,6 @@ def _reread(options: dict[str, Any]) -> ShipperSettings:
         return _settings(options)
     except click.UsageError as error:
         raise ConfigurationError(error.format_message()) from None
-
-
-def _require_input(settings: ShipperSettings) -> None:
-    if sys.stdin is None:
-        raise click.UsageError("--file -: standard input is closed")
-    for name, is_given in (
-        ("--from", settings.from_ == "end"),
-        ("--exclude", bool(settings.exclude)),
-        ("--ignore-older", settings.ignore_older is not None),
-    ):
-        if is_given:
-            raise click.UsageError(f"{name} is for files; standard input is read as it comes")
 
 
 def _host(settings: ShipperSettings) -> str:

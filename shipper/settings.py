@@ -18,13 +18,7 @@ from broker.client.access_settings import AccessSettings, Servers
 from broker.wire.subjects import validate_host
 from shipper.tail.paths import Selection
 
-__all__ = [
-    "Compression",
-    "ShipperSettings",
-    "default_state_dir",
-    "expression",
-    "reload",
-]
+__all__ = ["Compression", "ShipperSettings", "default_state_dir", "expression", "reload"]
 
 Compression = Literal["auto", "zstd", "none"]
 SHARED_STATE = Path("/var/lib/logshipper")
@@ -40,10 +34,6 @@ def _alone(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
-def _one_per_line(value: object) -> object:
-    return tuple(value.splitlines()) if isinstance(value, str) else value
-
-
 def expression(text: str) -> re.Pattern[bytes]:
     """Compile a regular expression over bytes; raises ValueError that names it.
 
@@ -55,15 +45,14 @@ def expression(text: str) -> re.Pattern[bytes]:
         raise ValueError(f"{text!r} is not a regular expression: {error}") from None
 
 
-def _check_expressions(value: tuple[str, ...]) -> tuple[str, ...]:
-    for text in value:
-        expression(text)
-    return value
+def _expressions(value: object) -> object:
+    lines = tuple(value.splitlines()) if isinstance(value, str) else value
+    for text in lines if isinstance(lines, tuple | list) else ():
+        expression(str(text))
+    return lines
 
 
-Lines = Annotated[
-    tuple[str, ...], BeforeValidator(_one_per_line), AfterValidator(_check_expressions)
-]
+Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
 """Regular expressions: an option given several times, a list in TOML, one per line in the environment."""
 
 
@@ -207,25 +196,18 @@ def default_state_dir(
     return shared if os.access(folder, os.W_OK) else home / ".local/state/logship"
 
 
-_AT_ONCE = frozenset(
-    {
-        "compression",
-        "exclude",
-        "exclude_lines",
-        "file",
-        "from_",
-        "grace",
-        "hold_deleted",
-        "ignore_older",
-        "include_lines",
-        "log_format",
-        "log_level",
-        "round_size",
-    }
-)
+_FILES_AT_ONCE = {"file", "exclude", "from_", "ignore_older", "hold_deleted", "grace"}
+_AT_ONCE = {
+    "include_lines",
+    "exclude_lines",
+    "round_size",
+    "compression",
+    "log_level",
+    "log_format",
+}
 
 
 def reload(old: ShipperSettings, new: ShipperSettings) -> Reload[ShipperSettings]:
     """Return what to do about settings that were read again."""
-    standard_input = "-" in (*old.file, *new.file)
-    return differences(old, new, _AT_ONCE - {"file"} if standard_input else _AT_ONCE)
+    standard_input = {"file"} if "-" in (*old.file, *new.file) else set()
+    return differences(old, new, (_FILES_AT_ONCE | _AT_ONCE) - standard_input)

@@ -58,6 +58,12 @@ class _Segment:
     acknowledged: int = 0
     is_closed: bool = False
 
+    def append(self, data: bytes) -> int:
+        """Write some of this at the end, and return how many bytes; raises OSError."""
+        written = os.pwrite(self.descriptor, data, self.size)
+        self.size += written
+        return written
+
     def ends(self) -> bool:
         """Whether no line is unfinished."""
         return not self.size or os.pread(self.descriptor, 1, self.size - 1) == b"\n"
@@ -98,6 +104,22 @@ class Spool:
         self._disk = threading.Lock()
         self._take_up()
 
+    def _take_up(self) -> None:
+        found = [match for name in self._folder.names() if (match := _NAME.fullmatch(name))]
+        for match in sorted(found, key=lambda match: int(match[1])):
+            self._number = int(match[1])
+            descriptor = self._folder.open(match[0], os.O_RDWR)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                continue  # another shipper, which is about to end, or ships to another broker
+            size = os.fstat(descriptor).st_size
+            segment = _Segment(match[0], match[2], descriptor, size, is_closed=True)
+            self._segments.append(segment)
+            if not segment.ends():
+                segment.append(b"\n")  # a run was killed there: that was the end of its input
+
     @property
     def is_done(self) -> bool:
         """Whether the input has ended, and all of it is acknowledged."""
@@ -114,9 +136,8 @@ class Spool:
         return sum(segment.size - segment.acknowledged for segment in self._segments)
 
     @property
-    def ahead(self) -> int:
-        """Bytes behind the segment that is read now."""
-        return sum(segment.size for segment in self._segments[1:])
+    def _has_ended(self) -> bool:
+        return self._is_over and not self._unwritten
 
     async def run(self, follower: Follower, shipping: Shipping) -> None:
         """Copy the input, and have it followed, until its end is acknowledged; raises `OperatorError` when reading fails."""
@@ -134,52 +155,32 @@ class Spool:
                 os.close(segment.descriptor)
             self._folder.close()
 
-    @property
-    def _has_ended(self) -> bool:
-        return self._is_over and not self._unwritten
-
-    async def _fill(self, moved: asyncio.Event) -> None:
-        while not self._has_ended:
-            if self.behind >= self._most:
-                await asyncio.sleep(_PAUSE)
-                continue
-            try:
-                copied = await asyncio.to_thread(self._copy)
-            except OSError as error:
-                self._report(f"cannot write {error.filename}: {error.strerror}")
-                await asyncio.sleep(_RETRY)
-                continue
-            self._report("")
-            moved.set()
-            if copied < _CHUNK // 2:
-                await asyncio.sleep(_PAUSE)
-
     async def _follow(self, follower: Follower, shipping: Shipping) -> None:
-        while (segment := await self._next(shipping)) is not None:
-            cursor = await asyncio.to_thread(self._cursor, segment, shipping)
-            await follower.turn_to(Selection.of([glob.escape(self._path(segment))]), cursor)
-            # the follower would say of a segment that it follows that it is gone
-            await asyncio.to_thread(self._remove_before, segment)
-            while not self._is_acknowledged(segment, shipping):
-                await _wait(shipping.moved)
+        followed: _Segment | None = None
+        while (left := self._left(shipping)) or not self._has_ended:
+            if left and left[0].size and left[0] is not followed:
+                followed = left[0]
+                path = glob.escape(str(self._folder.path / followed.name))
+                cursor = await asyncio.to_thread(self._cursor, followed, shipping)
+                await follower.turn_to(Selection.of([path]), cursor)
+                # the follower would say of a segment that it follows that it is gone
+                await asyncio.to_thread(self._remove_before, followed)
+            else:
+                await shipping.moved.wait()
+                shipping.moved.clear()
         await asyncio.to_thread(self._remove_before, None)
 
-    async def _next(self, shipping: Shipping) -> _Segment | None:
-        """Return the first segment that is not acknowledged; an empty one has nothing yet to be recognised by."""
-        while True:
-            # a copy: a removal that was cancelled with the session before goes on in its thread
-            segments = tuple(self._segments)
-            left = [s for s in segments if not self._is_acknowledged(s, shipping)]
-            if left and left[0].size:
-                return left[0]
-            if self._has_ended:
-                return None
-            await _wait(shipping.moved)
-
-    def _is_acknowledged(self, segment: _Segment, shipping: Shipping) -> bool:
-        segment.acknowledged = shipping.position(segment.file)
-        is_closed = segment.is_closed or self._has_ended
-        return is_closed and segment.acknowledged >= segment.size
+    def _left(self, shipping: Shipping) -> list[_Segment]:
+        """Return the segments that are not acknowledged, or may still grow."""
+        # a copy: a removal that was cancelled with the session before goes on in its thread
+        segments = tuple(self._segments)
+        for segment in segments:
+            segment.acknowledged = shipping.position(segment.file)
+        return [
+            segment
+            for segment in segments
+            if segment.acknowledged < segment.size or not (segment.is_closed or self._has_ended)
+        ]
 
     def _cursor(self, segment: _Segment, shipping: Shipping) -> Cursor:
         inode = os.fstat(segment.descriptor).st_ino
@@ -196,94 +197,21 @@ class Spool:
                     self._folder.remove(done.name)
                 os.close(done.descriptor)
 
-    def _copy(self) -> int:
-        """Copy what can be read soon, and return how many bytes; raises OSError when the disk takes no more, and `OperatorError`."""
-        with self._disk:  # a copying that was cancelled goes on to its end
-            if not (self._unwritten or self._ready.poll(_PATIENCE)):
-                return 0
-            copied = size = self._move()
-            while size and copied < _CHUNK and self._ready.poll(0):
-                size = self._move()
-                copied += size
-            return copied
-
-    def _move(self) -> int:
-        """Move bytes from the input to a segment; none at the end."""
-        segment = self._open()
-        # a full segment closes where its last line ends, so that one is copied by the byte, unless it is very long
-        over = segment.size - self._segment_size
-        most = -over if over < 0 else 1 if over < _BY_THE_BYTE else _CHUNK
-        try:
-            size = 0 if self._unwritten else self._splice(segment, most)
-            if not size:
-                self._unwritten = self._unwritten or self._read(most)
-                size = os.pwrite(segment.descriptor, self._unwritten, segment.size)
-                self._unwritten = self._unwritten[size:]
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, self._path(segment)) from None
-        segment.size += size
-        segment.is_closed = segment.size >= self._segment_size and segment.ends()
-        return size
-
-    def _splice(self, segment: _Segment, most: int) -> int:
-        """Have the kernel copy from a pipe, and return how many bytes; 0 where it cannot."""
-        if not self._is_pipe:
-            return 0
-        try:
-            return os.splice(self._input, segment.descriptor, most, offset_dst=segment.size)
-        except OSError as error:
-            if error.errno not in {errno.EINVAL, errno.ENOSYS, errno.EAGAIN}:
-                raise
-            # another file system, or kernel, may not know how
-            self._is_pipe = error.errno == errno.EAGAIN
-            return 0
-
-    def _read(self, most: int) -> bytes:
-        try:
-            data = os.read(self._input, min(most, _CHUNK))
-        except BlockingIOError:
-            return b""
-        except OSError as error:
-            raise OperatorError(f"cannot read standard input: {error.strerror}") from None
-        if data:
-            return data
-        self._is_over = True
-        return b"" if self._segments[-1].ends() else b"\n"
-
-    def _path(self, segment: _Segment) -> str:
-        return str(self._folder.path / segment.name)
-
-    def _open(self) -> _Segment:
-        """Return the last segment, or another one if it is closed."""
-        if self._segments and not self._segments[-1].is_closed:
-            return self._segments[-1]
-        file = self._new_id()
-        name = f"stdin-{self._number + 1:08}-{file}"
-        descriptor = self._folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        self._number += 1
-        self._segments.append(_Segment(name, file, descriptor))
-        return self._segments[-1]
-
-    def _take_up(self) -> None:
-        found = [match for name in self._folder.names() if (match := _NAME.fullmatch(name))]
-        for match in sorted(found, key=lambda match: int(match[1])):
-            self._number = int(match[1])
-            descriptor = self._folder.open(match[0], os.O_RDWR)
+    async def _fill(self, moved: asyncio.Event) -> None:
+        while not self._has_ended:
+            if self.behind >= self._most:
+                await asyncio.sleep(_PAUSE)
+                continue
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(descriptor)
-                continue  # another shipper, which is about to end, or ships to another broker
-            size = os.fstat(descriptor).st_size
-            segment = _Segment(match[0], match[2], descriptor, size, is_closed=True)
-            self._segments.append(segment)
-        for segment in [one for one in self._segments if not one.ends()]:
-            # a run was killed or stopped there: that was the end of its input
-            if segment is self._segments[-1]:
-                segment.is_closed, self._unwritten = False, b"\n"  # as soon as there is room for it
-            else:
-                segment.size += os.pwrite(segment.descriptor, b"\n", segment.size)
+                copied = await asyncio.to_thread(self._copy)
+            except OSError as error:
+                self._report(f"cannot write to {self._folder.path}: {error.strerror}")
+                await asyncio.sleep(_RETRY)
+                continue
+            self._report("")
+            moved.set()
+            if copied < _CHUNK // 2:
+                await asyncio.sleep(_PAUSE)
 
     def _report(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
@@ -292,7 +220,62 @@ class Spool:
             logger.info("standard input is read again")
         self.trouble = trouble
 
+    def _copy(self) -> int:
+        """Copy what can be read soon, and return how many bytes; raises OSError when the disk takes no more, and `OperatorError`."""
+        copied = 0
+        with self._disk:  # a copying that was cancelled goes on to its end
+            while copied < _CHUNK and (
+                self._unwritten or self._ready.poll(0 if copied else _PATIENCE)
+            ):
+                if not (size := self._move()):
+                    break
+                copied += size
+        return copied
 
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
-    event.clear()
+    def _move(self) -> int:
+        """Move bytes from the input to a segment; none at the end."""
+        segment = self._open()
+        # a full segment closes where its last line ends, so that one is copied by the byte, unless it is very long
+        over = segment.size - self._segment_size
+        most = -over if over < 0 else 1 if over < _BY_THE_BYTE else _CHUNK
+        size = 0 if self._unwritten else self._splice(segment, most)
+        if not size:
+            self._unwritten = self._unwritten or self._read(most)
+            size = segment.append(self._unwritten)
+            self._unwritten = self._unwritten[size:]
+        segment.is_closed = segment.size >= self._segment_size and segment.ends()
+        return size
+
+    def _open(self) -> _Segment:
+        """Return the last segment, or another one if it is closed."""
+        if not self._segments or self._segments[-1].is_closed:
+            file = self._new_id()
+            name = f"stdin-{self._number + 1:08}-{file}"
+            descriptor = self._folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._number += 1
+            self._segments.append(_Segment(name, file, descriptor))
+        return self._segments[-1]
+
+    def _splice(self, segment: _Segment, most: int) -> int:
+        """Have the kernel copy from a pipe, and return how many bytes; 0 at the end, and where it cannot."""
+        size = 0
+        try:
+            if self._is_pipe:
+                size = os.splice(self._input, segment.descriptor, most, offset_dst=segment.size)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            self._is_pipe = False  # this file system does not know how
+        segment.size += size
+        return size
+
+    def _read(self, most: int) -> bytes:
+        try:
+            data = os.read(self._input, min(most, _CHUNK))
+        except OSError as error:
+            raise OperatorError(f"cannot read standard input: {error.strerror}") from None
+        if data:
+            return data
+        self._is_over = True
+        return b"" if self._segments[-1].ends() else b"\n"

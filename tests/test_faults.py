@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import receiver.faults
-import shipper.faults
 from broker.app.faults import VARIABLE
+from tests.shipper import points as shipper_points
 
 ROOT = Path(__file__).parents[1]
-POINTS = {"receiver": receiver.faults.POINTS, "shipper": shipper.faults.POINTS}
+POINTS = {"receiver": receiver.faults.POINTS, "shipper": shipper_points.POINTS}
 
 
 @pytest.mark.parametrize("package", POINTS)

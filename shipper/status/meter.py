@@ -9,7 +9,6 @@ from shipper.tail.notices import Notice, NoticeKind
 __all__ = ["AgentMeter"]
 
 _SECOND = 1_000_000_000
-_CAUSES = {NoticeKind.GONE: "deleted"}
 
 
 class AgentMeter:
@@ -52,7 +51,8 @@ class AgentMeter:
         """Count the bytes that were lost, by cause."""
         for notice in notices:
             if notice.lost:
-                self.lost[_CAUSES.get(notice.kind, notice.kind.value)] += notice.lost
+                cause = "deleted" if notice.kind is NoticeKind.GONE else notice.kind.value
+                self.lost[cause] += notice.lost
 
     def unacknowledged(self) -> dict[str, int]:
         """Return when the oldest round that is gathered and not acknowledged was read, by file id."""

@@ -3,10 +3,8 @@
 Imported only with `--listen`. Names follow the conventions of Prometheus: base units, `_total` for what only grows.
 """
 
-import platform
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from importlib.metadata import version
+from collections.abc import Iterator
 
 from prometheus_client import Histogram, disable_created_metrics
 from prometheus_client.core import (
@@ -17,6 +15,7 @@ from prometheus_client.core import (
 )
 
 from broker.app.pages import metrics_page
+from broker.app.program import version_of
 from broker.app.untrusted import printable
 from shipper.publish.waiting import RETRY_CAUSES
 from shipper.status.report import AgentView, HostReport
@@ -24,19 +23,16 @@ from shipper.status.report import AgentView, HostReport
 __all__ = ["FILES_SHOWN", "AgentMetrics"]
 
 FILES_SHOWN = 100
-"""The most files that have a series of their own: those that are furthest behind. Ten thousand would cost the scraper more than the shipper."""
+"""The most files that have a series of their own: those furthest behind. Ten thousand would cost the scraper more than us."""
 
 _BOUNDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)  # seconds
-_LOSSES = ("deleted", "truncated")
-_SECOND = 1_000_000_000
 
 
 class AgentMetrics:
-    """The metrics of the agent that a view shows."""
+    """The metrics of the agent that a view shows; `page` returns the page of `/metrics`."""
 
     def __init__(self, view: AgentView) -> None:
-        """Prepare `page`, which returns the page of `/metrics`."""
-        self._view = view
+        """Have the meter of the view observe how long acknowledgements take."""
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._latency = Histogram(
             "logshipper_ack_latency_seconds",
@@ -44,70 +40,48 @@ class AgentMetrics:
             buckets=_BOUNDS,
             registry=None,
         )
+        self._view = view
         view.meter.observe = self._latency.observe
-        self.page = metrics_page(self.collect)
+        self.page = metrics_page(self._collect)
 
-    def collect(self) -> Iterator[Metric]:
-        """Return the families."""
-        meter, waiting = self._view.meter, self._view.waiting
-        for name, text, value in (
-            ("lines", "Lines that are acknowledged.", meter.lines),
-            ("bytes", "Bytes of files that are acknowledged.", meter.bytes),
-            ("sent_bytes", "Bytes of payload that are acknowledged, compressed.", meter.sent),
-            ("rounds", "Rounds that are acknowledged.", meter.rounds),
-        ):
-            yield CounterMetricFamily(f"logshipper_{name}", text, value)
-        retries = {cause: waiting.retries[cause] for cause in RETRY_CAUSES}
-        yield _by_reason("retries", "What was tried again, by reason.", retries)
-        lost = {**dict.fromkeys(_LOSSES, 0), **meter.lost}
-        yield _by_reason(
-            "lost_bytes", "Bytes that were lost before they were read, by reason.", lost
-        )
-        yield from self._gauges(self._view.report())
-        yield from self._latency.collect()
-        build = {"version": version("nats-logship"), "python": platform.python_version()}
-        yield InfoMetricFamily("logshipper_build", "Version of the shipper and of Python.", build)
-
-    def _gauges(self, report: HostReport) -> Iterator[Metric]:
+    def _collect(self) -> Iterator[Metric]:
+        meter, report, source = self._view.meter, self._view.report(), self._view.source
         oldest = max((file.oldest_unshipped_seconds or 0.0 for file in report.files), default=0.0)
-        last_ack = (self._view.meter.last_ack or 0) / _SECOND
-        open_files = self._view.source.open_files if self._view.source else 0
-        for name, text, value in (
-            ("behind_bytes", "Bytes that are there and not acknowledged.", report.behind_bytes),
-            (
-                "oldest_unshipped_seconds",
-                "Age of the oldest line that is not acknowledged.",
-                oldest,
-            ),
-            ("last_ack_timestamp_seconds", "When a round was acknowledged last, or 0.", last_ack),
-            ("followed_files", "Files that are followed.", len(report.files)),
-            ("open_files", "Files that are open.", open_files),
-            ("troubled_paths", "Paths that are asked for and not followed.", len(report.troubles)),
-            ("paused", "1 while an operator has paused the host.", int(bool(report.paused))),
-            ("waiting", "1 while it waits for the broker.", int(bool(report.waiting_for))),
+        counter, gauge = CounterMetricFamily, GaugeMetricFamily
+        for kind, name, text, value in (
+            (counter, "lines", "Acknowledged lines.", meter.lines),
+            (counter, "bytes", "Acknowledged bytes of files.", meter.bytes),
+            (counter, "sent_bytes", "Acknowledged bytes of payload.", meter.sent),
+            (counter, "rounds", "Acknowledged rounds.", meter.rounds),
+            (gauge, "behind_bytes", "Bytes that are not acknowledged.", report.behind_bytes),
+            (gauge, "oldest_unshipped_seconds", "Age of the oldest unshipped line.", oldest),
+            (gauge, "last_ack_timestamp_seconds", "Last ack, or 0.", (meter.last_ack or 0) / 1e9),
+            (gauge, "followed_files", "Files that are followed.", len(report.files)),
+            (gauge, "open_files", "Files that are open.", source.open_files if source else 0),
+            (gauge, "troubled_paths", "Paths that are not followed.", len(report.troubles)),
+            (gauge, "paused", "1 while an operator has paused the host.", bool(report.paused)),
+            (gauge, "waiting", "1 while the broker is waited for.", bool(report.waiting_for)),
         ):
-            yield GaugeMetricFamily(f"logshipper_{name}", text, value)
-        yield _behind(report)
+            yield kind(f"logshipper_{name}", text, value)
+        yield from self._labelled(report)
+        yield from self._latency.collect()
+        version = {"version": version_of("nats-logship")}
+        yield InfoMetricFamily("logshipper_build", "Version of the shipper.", version)
 
-
-def _by_reason(name: str, text: str, values: Mapping[str, int]) -> Metric:
-    family = CounterMetricFamily(f"logshipper_{name}", text, labels=["reason"])
-    for reason, value in values.items():
-        family.add_metric([reason], value)
-    return family
-
-
-def _behind(report: HostReport) -> Metric:
-    # two files may have been followed at one path: a deleted one and its successor
-    behind: Counter[str] = Counter()
-    for file in report.files:
-        if file.behind_bytes:
-            behind[printable(file.path)] += file.behind_bytes
-    family = GaugeMetricFamily(
-        "logshipper_file_behind_bytes",
-        f"Bytes that are there and not acknowledged, of the {FILES_SHOWN} files furthest behind.",
-        labels=["path"],
-    )
-    for path, size in behind.most_common(FILES_SHOWN):
-        family.add_metric([path], size)
-    return family
+    def _labelled(self, report: HostReport) -> Iterator[Metric]:
+        behind: Counter[str] = Counter()  # a deleted file and its successor have the same path
+        for file in report.files:
+            behind[printable(file.path)] += file.behind_bytes or 0
+        retries = {cause: self._view.waiting.retries[cause] for cause in RETRY_CAUSES}
+        lost = {"deleted": 0, "truncated": 0} | self._view.meter.lost
+        files = {path: size for path, size in behind.most_common(FILES_SHOWN) if size}
+        counter, gauge = CounterMetricFamily, GaugeMetricFamily
+        for kind, name, text, label, values in (
+            (counter, "retries", "Rounds that were tried again.", "reason", retries),
+            (counter, "lost_bytes", "Bytes lost before they were read.", "reason", lost),
+            (gauge, "file_behind_bytes", "Bytes that are not acknowledged.", "path", files),
+        ):
+            family = kind(f"logshipper_{name}", text, labels=[label])
+            for value, number in values.items():
+                family.add_metric([value], number)
+            yield family

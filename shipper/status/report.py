@@ -6,12 +6,12 @@ Units are in the names, times are RFC 3339 in UTC, None is a value that cannot b
 import asyncio
 import json
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
 from broker.app.units import format_size
 from broker.client.connection import Connection
@@ -27,13 +27,10 @@ from shipper.tail.tailer import FileState, Stage
 if TYPE_CHECKING:
     from shipper.session import Session
 
-__all__ = ["AgentView", "FileStatus", "HostReport", "Trouble", "reason_for"]
+__all__ = ["AgentView", "FileStatus", "HostReport"]
 
 _LONG = 60.0  # seconds
 _SECOND = 1_000_000_000
-_MOST = 2**63
-Count = Annotated[int, Field(ge=0, le=_MOST)]
-Number = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,50 +41,35 @@ class FileStatus:
     """
 
     path: str
-    file: str
     state: str
     reason: str
-    size_bytes: Count | None
-    position_bytes: Count
-    behind_bytes: Count | None
-    oldest_unshipped_seconds: Number | None = None
-    last_read: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """A path that is asked for and not followed, and why."""
-
-    path: str
-    reason: str
+    size_bytes: int | None
+    position_bytes: int
+    behind_bytes: int | None
+    oldest_unshipped_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """A host; `running` tells the report of an agent from one of the positions in the broker.
+    """A host; `running` tells the report of an agent from one of the positions in the broker, which were saved at `saved`.
 
-    `broker` is what tells the broker from others. `sequence` is the stream's, of the last acknowledged round; `passed_over`
-    are paths that --ignore-older keeps from being followed; `lost_bytes` are counted since `up_since`, by cause. `paused` says
-    until when an operator has paused the host, by whom and why; `unhealthy` why the agent does not ship, or will not for long.
+    `broker` is what tells the broker from others, `troubles` say which paths are asked for and not followed, and why.
+    `paused` says until when an operator has paused the host, by whom and why; `unhealthy` why the agent does not ship, or
+    will not for long.
     """
 
     host: str
-    agent: str
-    sequence: Count
     running: bool
     files: tuple[FileStatus, ...]
     broker: str = ""
     saved: str | None = None
     pid: int | None = None
-    user: str | None = None
     up_since: str | None = None
     last_ack: str | None = None
     waiting_for: str = ""
     paused: str = ""
-    lost_bytes: Mapping[str, Count] = field(default_factory=dict)
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[str, ...] = ()
     unhealthy: str = ""
-    passed_over: tuple[str, ...] = ()
 
     @property
     def behind_bytes(self) -> int:
@@ -100,45 +82,20 @@ class HostReport:
         count = f"{len(self.files)} file{'' if len(self.files) == 1 else 's'}"
         return f"{count}, {format_size(self.behind_bytes)} behind"
 
-    @property
-    def status_line(self) -> str:
-        """One line for the service manager."""
-        parts = [
-            self.summary if self.files or not self.unhealthy else "",
-            self.paused,
-            self.unhealthy,
-        ]
-        return ", ".join(filter(None, parts))
-
     def document(self) -> dict[str, Any]:
-        """Return plain values; the keys are the field names, and stay."""
+        """Return plain values; the keys are the field names."""
         document: dict[str, Any] = _adapter().dump_python(self)
         return document
 
     @classmethod
     def decode(cls, data: bytes) -> "HostReport":
-        """Read a document in JSON, perhaps that of another version; raises `ValueError` for anything else."""
-        try:
-            return _adapter().validate_python(json.loads(data))
-        except RecursionError:
-            raise ValueError("too deep") from None
+        """Read a document in JSON; raises `ValueError` for anything else."""
+        return _adapter().validate_python(json.loads(data))
 
 
 @cache
 def _adapter() -> TypeAdapter[HostReport]:
     return TypeAdapter(HostReport)
-
-
-def reason_for(state: FileState, position: int, obstacle: str) -> str:
-    """Return why a position does not move; empty where there is nothing to ship, or nothing that hinders it."""
-    behind = max(0, state.size - position)
-    if state.note:
-        return state.note
-    if state.stage is Stage.DOUBTFUL:
-        return "truncated or replaced, to be looked at"
-    if behind and state.held == behind:
-        return "waits for the rest of its last line"
-    return obstacle if behind else ""
 
 
 class AgentView:
@@ -177,19 +134,14 @@ class AgentView:
         self.session = self.source = self.shipping = None
 
     @property
-    def waiting_for(self) -> str:
-        """What the agent waits for, empty while all goes well."""
-        return self._connection.away or self.waiting.reason
-
-    @property
     def paused(self) -> str:
         """Until when an operator has paused the host, by whom and why; empty where nobody has."""
         return str(self._config.pause or "")
 
     @property
     def obstacle(self) -> str:
-        """Why nothing is published now; empty where that is not known."""
-        return self.paused or self.waiting_for
+        """Why nothing is published now: the pause, or what is waited for; empty while all goes well."""
+        return self.paused or self._waiting_for
 
     @property
     def is_ready(self) -> bool:
@@ -198,7 +150,6 @@ class AgentView:
 
     def news(self) -> object:
         """Return a value that is equal as long as the status line is the same; None where that cannot be known."""
-        # while nothing is shipped, and neither paused nor waiting, the sizes of all files need not be added up
         return None if self.obstacle or not self._is_following else self.meter.rounds
 
     def is_moving(self, most: float) -> bool:
@@ -207,49 +158,19 @@ class AgentView:
 
     def status(self) -> str:
         """Return one line on the status."""
-        return self.report().status_line
+        report = self.report()
+        summary = report.summary if report.files or not report.unhealthy else ""
+        return ", ".join(filter(None, (summary, report.paused, report.unhealthy)))
 
     def health(self) -> str:
         """Return why the agent is unhealthy, or nothing, without the work of looking at every file."""
-        return self._without_files().unhealthy
-
-    def report(self) -> HostReport:
-        """Return the status as it is now."""
-        read = self.meter.unacknowledged()
-        states = self.source.states() if self.source else []
-        files = tuple(self._file(state, read.get(state.file)) for state in states)
-        return replace(self._without_files(), files=files)
-
-    def _without_files(self) -> HostReport:
-        source, spool, last_ack = self.source, self.spool, self.meter.last_ack
-        troubles = [Trouble(one.path, one.text) for one in (source.troubles() if source else ())]
-        if spool and spool.trouble:
-            troubles.append(Trouble(PATH, spool.trouble))
-        return HostReport(
-            host=self._host,
-            agent=str(self.session.agent) if self.session else "",
-            sequence=self.shipping.positions.sequence if self.shipping else 0,
-            running=True,
-            files=(),
-            broker=self.session.broker if self.session else "",
-            pid=os.getpid(),
-            up_since=rfc3339(self.meter.since),
-            last_ack=rfc3339(last_ack) if last_ack else None,
-            waiting_for=self.waiting_for,
-            paused=self.paused,
-            lost_bytes=dict(self.meter.lost),
-            troubles=tuple(troubles),
-            unhealthy=self._unhealthy(),
-            passed_over=tuple(source.passed_over() if source else ()),
-        )
-
-    def _unhealthy(self) -> str:
+        trouble = self.spool.trouble if self.spool else ""
         if self._reading_seconds > _LONG:
             return "a file or a directory cannot be read; its file system may be gone"
-        if (self.spool and self.spool.trouble) or self.paused:
-            return self.spool.trouble if self.spool else ""
-        if self.waiting_for:
-            return f"waiting for the broker: {self.waiting_for}"
+        if trouble or self.paused:
+            return trouble
+        if self._waiting_for:
+            return f"waiting for the broker: {self._waiting_for}"
         if not self._is_following:
             return "starting: the positions are being read back"
         age = self._age(min(self.meter.unacknowledged().values(), default=None)) or 0.0
@@ -257,32 +178,66 @@ class AgentView:
             return f"nothing was acknowledged for {age:.0f} s although there is something to ship"
         return ""
 
+    def report(self) -> HostReport:
+        """Return the status as it is now."""
+        read, last_ack = self.meter.unacknowledged(), self.meter.last_ack
+        troubles = (
+            [f"{one.path}: {one.text}" for one in self.source.troubles()] if self.source else []
+        )
+        if self.spool and self.spool.trouble:
+            troubles.append(f"{PATH}: {self.spool.trouble}")
+        states = self.source.states() if self.source else []
+        return HostReport(
+            host=self._host,
+            running=True,
+            files=tuple(self._file(state, read.get(state.file)) for state in states),
+            broker=self.session.broker if self.session else "",
+            pid=os.getpid(),
+            up_since=rfc3339(self.meter.since),
+            last_ack=rfc3339(last_ack) if last_ack else None,
+            waiting_for=self._waiting_for,
+            paused=self.paused,
+            troubles=tuple(troubles),
+            unhealthy=self.health(),
+        )
+
+    @property
+    def _waiting_for(self) -> str:
+        return self._connection.away or self.waiting.reason
+
     @property
     def _is_following(self) -> bool:
         return self.shipping is not None and self.shipping.has_scanned
 
     @property
     def _reading_seconds(self) -> float:
-        """How long the scan or the reading takes that is under way; 0 where none is."""
         since = self.shipping.reading_since if self.shipping else None
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     def _file(self, state: FileState, read: int | None) -> FileStatus:
-        if self.spool:
-            state = replace(state, size=state.size + self.spool.ahead)
         position = self.shipping.position(state.file) if self.shipping else 0
+        size = position + self.spool.behind if self.spool else state.size
         known = [since for since in (state.since, read) if since is not None]
         return FileStatus(
             path=state.path,
-            file=state.file,
             state=state.stage.value,
-            reason=reason_for(state, position, self.obstacle),
-            size_bytes=state.size,
+            reason=self._reason(state, position),
+            size_bytes=size,
             position_bytes=position,
-            behind_bytes=max(0, state.size - position),
+            behind_bytes=max(0, size - position),
             oldest_unshipped_seconds=self._age(min(known, default=None)),
-            last_read=rfc3339(state.seen) if state.seen else None,
         )
+
+    def _reason(self, state: FileState, position: int) -> str:
+        """Return why a position does not move; empty where there is nothing to ship, or nothing that hinders it."""
+        behind = max(0, state.size - position)
+        if state.note:
+            return state.note
+        if state.stage is Stage.DOUBTFUL:
+            return "truncated or replaced, to be looked at"
+        if behind and state.held == behind:
+            return "waits for the rest of its last line"
+        return self.obstacle if behind else ""
 
     def _age(self, moment: int | None) -> float | None:
         return None if moment is None else round(max(0, self._clock() - moment) / _SECOND, 3)

@@ -1,15 +1,15 @@
-"""`logshipper status`: the positions that the broker has of a host while no agent runs, and reports as a table or JSON."""
+"""`logshipper status`: the positions that the broker has of a host while no agent runs, and reports as a table."""
 
-import json
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
+from rich.console import RenderableType
+
 from broker.app.exits import OperatorError
-from broker.app.table import aligned
+from broker.app.table import table
 from broker.app.units import format_duration, format_size
-from broker.app.untrusted import printable
 from broker.client.bucket import read
 from broker.client.config import read_streams
 from broker.client.connection import Connection, ConnectionLost, Rejected
@@ -19,11 +19,8 @@ from shipper.publish.messages import HostMessages
 from shipper.session import connection_for, reasons_for
 from shipper.settings import ShipperSettings
 from shipper.status.report import FileStatus, HostReport
-from shipper.tail.notices import rfc3339
 
-__all__ = ["connected", "render", "render_json", "stored"]
-
-_HEADS = ("size", "position", "behind", "waits", "state", "path")
+__all__ = ["connected", "shown", "stored"]
 
 
 @asynccontextmanager
@@ -48,29 +45,19 @@ async def stored(settings: ShipperSettings, host: str) -> HostReport:
     """
     try:
         async with connected(settings, host) as connection:
-            return await _stored(connection, host)
-    except OperatorError as error:
-        raise type(error)(f"no agent of {host} runs here, and {error}") from None
-
-
-async def _stored(connection: Connection, host: str) -> HostReport:
-    entry = await read(connection, POSITIONS_BUCKET, positions_key(host))
-    if entry is None:
-        raise OperatorError("the broker has no positions of it; check --host")
-    try:
-        saved = Positions.decode(entry.value)
-        messages = HostMessages(connection, host, await read_streams(connection))
-        rebuilt = await messages.rebuild(saved, left=saved.left)
-    except PositionsUnreadable as error:
+            entry = await read(connection, POSITIONS_BUCKET, positions_key(host))
+            saved = Positions.decode(entry.value) if entry else Positions()
+            messages = HostMessages(connection, host, await read_streams(connection))
+            found = (await messages.rebuild(saved, left=saved.left)).positions
+    except (OperatorError, PositionsUnreadable) as error:
+        unread = "its snapshot cannot be read: " if isinstance(error, PositionsUnreadable) else ""
+        raise OperatorError(f"no agent of {host} runs here, and {unread}{error}") from None
+    if entry is None and not found.files:
         raise OperatorError(
-            f"the snapshot {POSITIONS_BUCKET}/{positions_key(host)} cannot be read: {error}; "
-            "the next start of the shipper rebuilds it from the stream"
-        ) from None
-    positions = rebuilt.positions
-    files = tuple(map(_file, positions.files.values()))
-    return HostReport(
-        host, positions.agent, positions.sequence, running=False, files=files, saved=entry.time
-    )
+            f"no agent of {host} runs here, and the broker has no positions of it; check --host"
+        )
+    files = tuple(map(_file, found.files.values()))
+    return HostReport(host, running=False, files=files, saved=entry.time if entry else None)
 
 
 def _file(cursor: Cursor) -> FileStatus:
@@ -82,71 +69,39 @@ def _file(cursor: Cursor) -> FileStatus:
         pass  # deleted, or not ours to see: the position is shown all the same
     return FileStatus(
         path=cursor.path,
-        file=cursor.file,
         state="gone" if size is None else "saved",
         reason="not running",
         size_bytes=size,
         position_bytes=cursor.offset,
         behind_bytes=None if size is None else max(0, size - cursor.offset),
-        last_read=rfc3339(cursor.seen),
     )
 
 
-def render_json(hosts: Sequence[HostReport]) -> str:
-    """Return the reports as JSON: a list with an object per host."""
-    return json.dumps([host.document() for host in hosts], indent=2)
-
-
-def render(hosts: Sequence[HostReport]) -> str:
-    """Return the reports as a table per host, the files that are furthest behind first."""
-    return "\n\n".join(map(_table, hosts))
-
-
-def _table(host: HostReport) -> str:
+def shown(host: HostReport) -> list[RenderableType]:
+    """Return a report as lines and a table, the files that are furthest behind first."""
     files = sorted(host.files, key=lambda file: (-(file.behind_bytes or 0), file.path))
     rows = [_row(file, host) for file in files]
-    troubles = [f"not followed: {one.path}: {one.reason}" for one in host.troubles]
-    if passed := len(host.passed_over):
-        troubles.append(f"not followed: {passed} files that were not written for --ignore-older")
-    table = aligned(_HEADS, rows, left=(4, 5)).splitlines()
-    lines = [*_head(host), *table, *troubles]
-    return "\n".join(map(printable, lines))
-
-
-def _head(host: HostReport) -> list[str]:
-    agent = f"agent {host.agent or '-'}, sequence {host.sequence}"
-    if not host.running:
-        return [f"host {host.host}: not running; {agent}, saved {host.saved}; {host.summary}"]
-    since = f"up since {host.up_since}, last ack {host.last_ack or 'none yet'}"
-    process = f"pid {host.pid} of user {host.user}"
-    head = [f"host {host.host}: running, {process}, {since}; {agent}; {host.summary}"]
-    if host.paused:
-        head.append(host.paused)
-    if host.unhealthy:
-        head.append(f"unhealthy: {host.unhealthy}")
-    if host.lost_bytes:
-        lost = (f"{format_size(size)} ({cause})" for cause, size in host.lost_bytes.items())
-        head.append(f"lost since then: {', '.join(lost)}")
-    return head
+    head = f"host {host.host}: not running, saved {host.saved or 'never'}; {host.summary}"
+    if host.running:
+        since = f"up since {host.up_since}, last ack {host.last_ack or 'none yet'}"
+        head = f"host {host.host}: running, pid {host.pid}, {since}; {host.summary}"
+    unhealthy = f"unhealthy: {host.unhealthy}" if host.unhealthy else ""
+    return [
+        *filter(None, (head, host.paused, unhealthy)),
+        table(("size", "position", "behind", "waits", "state", "path"), rows, left=(4, 5)),
+        *(f"not followed: {trouble}" for trouble in host.troubles),
+    ]
 
 
 def _row(file: FileStatus, host: HostReport) -> tuple[str, ...]:
     # what all files wait for is in the head
-    is_said = file.reason in {host.waiting_for, host.paused}
-    reason = "" if is_said or not host.running else file.reason
+    is_said = file.reason in {"", host.waiting_for, host.paused} or not host.running
+    waits = file.oldest_unshipped_seconds
     return (
         "gone" if file.size_bytes is None else format_size(file.size_bytes),
         str(file.position_bytes),
         "?" if file.behind_bytes is None else format_size(file.behind_bytes),
-        _age(file.oldest_unshipped_seconds),
+        "-" if waits is None else format_duration(timedelta(seconds=round(waits))),
         file.state,
-        f"{file.path} ({reason})" if reason else file.path,
-    )
-
-
-def _age(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return format_duration(
-        timedelta(seconds=round(seconds / 60) * 60 if seconds > 3600 else round(seconds))
+        file.path if is_said else f"{file.path} ({file.reason})",
     )

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import shipper.faults
 from broker.app.faults import VARIABLE
 from broker.client.connection import Connection
 from receiver.faults import IN_BATCH, IN_DRIVER, IN_TURN, IN_UNDO
@@ -21,6 +20,7 @@ from receiver.storage.tables import GAP_REPORTS
 from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
 from tests.receiver.partition import ask, ours
+from tests.shipper import points as shipper_points
 from tests.support.oracle import Verdict, judge
 from tests.support.processes import Processes
 from tests.support.received import read_received
@@ -189,8 +189,8 @@ def test_whatever_point_it_is_killed_at_no_line_is_lost_repeated_or_reordered(
 
 
 def kill_shipper(stage: Stage) -> None:
-    for point in shipper.faults.POINTS:
-        if point in shipper.faults.IN_MOVE:
+    for point in shipper_points.POINTS:
+        if point in shipper_points.IN_MOVE:
             continue
         armed = stage.arm("shipper", point)
         if point in {"claimed", "rebuilt"}:  # at a start

@@ -366,7 +366,7 @@ def test_status_tells_what_the_agent_says_and_without_one_what_the_broker_has(
     assert running.returncode == 0, running.stderr
     assert f"host {own_host}: running, pid {process.pid}" in running.stdout
     assert snapshot.offset == 0  # the headers behind it tell the rest
-    assert f"host {own_host}: not running; agent " in shown.stdout
+    assert f"host {own_host}: not running, saved " in shown.stdout
     (host,) = json.loads(document.stdout)
     (file,) = host["files"]
     assert (file["position_bytes"], file["behind_bytes"]) == (len(lines(0, 200)), 5)

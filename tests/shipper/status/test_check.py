@@ -8,13 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from shipper.status.check import CheckLevel, check_files
-from shipper.tail.paths import Selection
-from tests.shipper.children import run_child
 from tests.support.processes import Processes, wait_until
 
 ROOT = Path(__file__).parents[3]
-SECOND = 1_000_000_000
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -79,39 +75,23 @@ def test_a_user_without_the_right_to_publish_is_told_before_it_tries(
     assert "BAD this user may not publish to logs.p" in done.stdout
 
 
-def test_files_are_left_out_for_a_reason_that_is_named(tmp_path: Path) -> None:
+def test_files_are_left_out_for_a_reason_that_is_named_beside_all_else_that_is_wrong(
+    check: Call, tmp_path: Path
+) -> None:
     for name in ("a.log", "old.log", "secret.log"):
         (tmp_path / name).write_text("line\n")
     os.utime(tmp_path / "old.log", (1, 1))
     os.mkfifo(tmp_path / "pipe.log")
-    selection = Selection(
-        (str(tmp_path / "*.log"), str(tmp_path / "missing")),
-        (str(tmp_path / "secret*"),),
-        ignore_older=3600 * SECOND,
-    )
-    now = (tmp_path / "a.log").stat().st_mtime_ns
+    options = ("--exclude", tmp_path / "secret*", "--ignore-older", "1h")
+    files = ("--file", tmp_path / "*.log", tmp_path / "missing")
 
-    found = {finding.text: finding.level for finding in check_files(selection, now)}
+    done = check(*files, *options, "--server", "nats://127.0.0.1:1")
 
-    assert found[f"{tmp_path}/a.log: 5 bytes"] is CheckLevel.FINE
-    assert found[f"{tmp_path}/secret.log: left out by --exclude"] is CheckLevel.LEFT_OUT
-    assert found[f"{tmp_path}/missing: is not there yet"] is CheckLevel.BAD
-    (old,) = [text for text in found if "--ignore-older" in text]
-    assert (old.split(":")[0], found[old]) == (f"{tmp_path}/old.log", CheckLevel.LEFT_OUT)
-    (pipe,) = [text for text in found if "pipe.log" in text]
-    assert found[pipe] is CheckLevel.LEFT_OUT
-
-
-def test_what_permissions_forbid_is_named(open_folder: Path) -> None:
-    run_child("told_without_rights", open_folder)
-
-
-def test_a_check_says_all_that_is_wrong_at_once_in_lines_on_stdout(
-    check: Call, tmp_path: Path
-) -> None:
-    done = check("--file", tmp_path / "missing", "--server", "nats://127.0.0.1:1")
-
-    assert done.returncode == 1
-    assert all(line[:4] in {"ok  ", "-- ", "BAD "} for line in done.stdout.splitlines())
-    assert done.stdout.count("BAD ") == 2
-    assert done.stderr == ""
+    found = {line[4:].partition(":")[0]: line for line in done.stdout.splitlines()}
+    assert found.pop(f"{tmp_path}/a.log") == f"ok  {tmp_path}/a.log: 5 bytes"
+    assert found.pop(f"{tmp_path}/secret.log").endswith("secret.log: left out by --exclude")
+    assert found.pop(f"{tmp_path}/missing") == f"BAD {tmp_path}/missing: is not there yet"
+    assert "--ignore-older" in found.pop(f"{tmp_path}/old.log")
+    assert found.pop(f"{tmp_path}/pipe.log").startswith("-- ")
+    assert [line[:4] for line in found.values()] == ["BAD "]  # the broker
+    assert (done.returncode, done.stderr) == (1, "")

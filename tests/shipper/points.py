@@ -6,14 +6,6 @@ IN_MOVE = ("left",)
 """Those of a start behind another number of partitions."""
 
 POINTS = (
-    "claimed",
-    *IN_MOVE,
-    "rebuilt",
-    "gathered",
-    "sending",
-    "sent",
-    "stored",
-    "advanced",
-    "snapshot_sending",
-    "snapshot_written",
+    *("claimed", *IN_MOVE, "rebuilt", "gathered", "sending", "sent", "stored", "advanced"),
+    *("snapshot_sending", "snapshot_written"),
 )
