@@ -1,6 +1,5 @@
 """The settings of logreceiver: every option, environment variable (LOGRECEIVER_…) and key of the TOML file."""
 
-import re
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -33,14 +32,13 @@ __all__ = [
     "ReceiverSettings",
     "ReplaySettings",
     "VerifySettings",
-    "read_speed",
 ]
 
 ASKING = ACCESS | {"server", "log_level", "log_format"}
 """The names of the settings of commands that ask the broker."""
 
 REPLAY_FIELDS = ASKING | {
-    *("since", "until", "host", "file", "partition", "speed", "prefix", "output"),
+    *("since", "until", "host", "file", "partition", "speed", "output"),
     *("rotate_size", "rotate_every", "time_zone", "compress", "path_template"),
 }
 VERIFY_FIELDS = ASKING | {
@@ -289,25 +287,6 @@ class ReceiverSettings(AccessSettings):
         return numbers
 
 
-_TIMES = re.compile(r"([0-9]+(?:\.[0-9]+)?)x")
-
-
-def read_speed(text: str) -> float:
-    """Return how many times faster than it was: 0 for as fast as it goes. Raises ValueError."""
-    word = text.strip().lower().replace("\N{MULTIPLICATION SIGN}", "x")
-    if word in {"instant", "original"}:
-        return 0.0 if word == "instant" else 1.0
-    found = _TIMES.fullmatch(word)
-    if found is None or not float(found[1]):
-        raise ValueError(f"{text!r} is no speed: give instant, original, or a factor such as 10x")
-    return float(found[1])
-
-
-def _checked_speed(text: str) -> str:
-    read_speed(text)
-    return text
-
-
 class StreamSettings(ReceiverSettings):
     """The settings of commands that read the streams again: of which partitions and hosts."""
 
@@ -348,13 +327,10 @@ class ReplaySettings(StreamSettings):
         ),
         json_schema_extra={"metavar": "GLOB"},
     )
-    speed: Annotated[str, AfterValidator(_checked_speed)] = Field(
+    speed: Literal["instant", "original"] = Field(
         "instant",
-        description="How fast: instant, original (as lines were stored), or a factor such as 10x.",
-        json_schema_extra={"metavar": "instant|original|Nx"},
-    )
-    prefix: bool = Field(
-        False, description="With --output -: begin every line with its host and file."
+        description="How fast: instant, or original (as lines were stored).",
+        json_schema_extra={"metavar": "instant|original"},
     )
     output: Path = Field(
         description="Folder for the files, empty or new; - for one stream of all lines on standard output.",

@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from heapq import merge
-from itertools import chain, takewhile
 
 import click
 
@@ -27,7 +26,6 @@ from receiver.status.status import partitions_there
 from receiver.zones import named_zone
 
 __all__ = [
-    "Counts",
     "LineReader",
     "LineRun",
     "RefusedMessage",
@@ -36,10 +34,10 @@ __all__ = [
     "find_span",
     "hosts_that_moved",
     "moment_of",
+    "nanoseconds",
 ]
 
-_MOST_HELD = MAX_LINES_BYTES
-"""Bytes of lines that a run holds before it ends: a few KiB of zstd may decompress to a thousand times as much."""
+_MOST_MESSAGES = 2000  # of a run
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,7 @@ class StreamSpan:
     stream: str
     first: int
     until: int
-    earliest: int
+    earliest: int = 1
     gone: str = ""
 
     @property
@@ -73,11 +71,6 @@ class ReplaySpan:
         """How many sequences there are in all."""
         return sum(one.length for one in self.streams) if self.partitions else 0
 
-    @property
-    def gone(self) -> str:
-        """What of the time asked for the streams no longer hold, empty for nothing."""
-        return "; ".join(one.gone for one in self.streams if one.gone)
-
 
 def moment_of(option: str, text: str, now: datetime, zone: str) -> Moment:
     """Return the place in the stream that an option names; raises click.UsageError."""
@@ -89,7 +82,7 @@ def moment_of(option: str, text: str, now: datetime, zone: str) -> Moment:
 
 async def find_span(
     connection: Connection,
-    partitions: tuple[int, ...] | None,
+    partitions: Iterable[int] | None,
     since: Moment,
     until: Moment | None = None,
 ) -> ReplaySpan:
@@ -104,18 +97,35 @@ async def find_span(
         raise click.UsageError(
             f"a sequence is a place in one stream, and there are {len(names)}; give a time"
         )
-    streams = [await _stream(connection, name, since, until) for name in names]
-    return ReplaySpan(_chosen(partitions, number), tuple(streams))
+    chosen = tuple(sorted(range(number) if partitions is None else partitions))
+    if beyond := [one for one in chosen if one >= number]:
+        raise ConfigurationError(
+            f"partition {beyond[0]} does not exist: the broker has {number}, 0 to {number - 1}; give another --partition, or all"
+        )
+    return ReplaySpan(
+        chosen, tuple([await _stream(connection, name, since, until) for name in names])
+    )
 
 
 async def _stream(
     connection: Connection, name: str, since: Moment, until: Moment | None
 ) -> StreamSpan:
     ends = await look(connection, name)
-    first = await _sequence(connection, since, ends)
-    end = await _sequence(connection, until, ends)
-    gone = _gone(since, ends, first)
-    return StreamSpan(*(name, max(first, ends.first), min(end, ends.until), ends.first), gone=gone)
+    first, end = [await _sequence(connection, moment, ends) for moment in (since, until)]
+    gone = ""
+    if not isinstance(since, int):
+        if first <= ends.first and ends.first > 1:
+            gone = f"what was stored since {since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} and before sequence {ends.first}"
+    elif 0 < since < ends.first:
+        gone = f"sequences {since} to {ends.first - 1}"
+    return StreamSpan(name, max(first, ends.first), min(end, ends.until), ends.first, gone)
+
+
+async def _sequence(connection: Connection, moment: Moment | None, ends: StreamEnds) -> int:
+    if isinstance(moment, int):
+        return moment
+    found = None if moment is None else await sequence_at(connection, ends.name, moment)
+    return ends.until if found is None else found
 
 
 async def hosts_that_moved(connection: Connection, streams: Iterable[str]) -> frozenset[str]:
@@ -135,49 +145,6 @@ async def hosts_that_moved(connection: Connection, streams: Iterable[str]) -> fr
     return frozenset(host for host, count in partitions.items() if count > 1)
 
 
-async def _sequence(connection: Connection, moment: Moment | None, ends: StreamEnds) -> int:
-    if isinstance(moment, int):
-        return moment
-    found = None if moment is None else await sequence_at(connection, ends.name, moment)
-    return ends.until if found is None else found
-
-
-def _chosen(wanted: tuple[int, ...] | None, number: int) -> tuple[int, ...]:
-    chosen = tuple(range(number)) if wanted is None else tuple(sorted(set(wanted)))
-    if beyond := [one for one in chosen if one >= number]:
-        raise ConfigurationError(
-            f"partition {beyond[0]} does not exist: the broker has {number}, 0 to {number - 1}; give another --partition, or all"
-        )
-    return chosen
-
-
-def _gone(since: Moment, ends: StreamEnds, first: int) -> str:
-    if isinstance(since, int):
-        return f"sequences {max(since, 1)} to {ends.first - 1}" if 0 < since < ends.first else ""
-    if first <= ends.first and ends.first > 1:
-        return f"what was stored since {since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ} and before sequence {ends.first}"
-    return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """What was read: `size` in bytes of lines, `refused` messages without lines, `findings` gaps and repeats of files."""
-
-    lines: int = 0
-    size: int = 0
-    refused: int = 0
-    findings: int = 0
-
-    def __add__(self, other: "Counts") -> "Counts":
-        """Return both together."""
-        return Counts(
-            self.lines + other.lines,
-            self.size + other.size,
-            self.refused + other.refused,
-            self.findings + other.findings,
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class RefusedMessage:
     """A message that holds no lines that could be written, and why."""
@@ -185,139 +152,81 @@ class RefusedMessage:
     message: SourceMessage
     reason: str
 
-    @property
-    def partition(self) -> int:
-        """The partition that its subject names."""
-        return int(_partition_of(self.message).removeprefix("p"))
 
-    @property
-    def stored_at(self) -> int:
-        """When it was stored, in nanoseconds since the epoch."""
-        return _nanoseconds(self.message)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LineRun:
-    """Lines in their order, and the messages among them that were refused; `passed` is how many sequences these were."""
+    """Lines in the order in which the broker stored them; `findings` counts gaps and repeats of files in them."""
 
-    passed: int
-    pieces: tuple[Piece, ...]
-    refused: tuple[RefusedMessage, ...]
-    findings: int
-
-    @property
-    def counts(self) -> Counts:
-        """What it holds."""
-        lines = sum(piece.payload.count(b"\n") for piece in self.pieces)
-        size = sum(len(piece.payload) for piece in self.pieces)
-        return Counts(lines, size, len(self.refused), self.findings)
-
-    @property
-    def newest(self) -> int:
-        """When the youngest of its lines was stored, 0 for none."""
-        return max((piece.stored_at for piece in self.pieces), default=0)
-
-    def cut(self, until: int) -> "tuple[LineRun, LineRun | None]":
-        """Return its beginning, as far as nothing in it is younger than a time, and the rest, None for nothing."""
-        early = tuple(takewhile(lambda piece: piece.stored_at <= until, self.pieces))
-        late = self.pieces[len(early) :]
-        return replace(self, pieces=early), LineRun(0, late, (), 0) if late else None
+    pieces: list[Piece] = field(default_factory=list)
+    refused: list[RefusedMessage] = field(default_factory=list)
+    findings: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LineReader:
-    """How to reach the stream, and which hosts and files are wanted of it."""
+    """How to reach the streams, and which hosts and files are wanted of them."""
 
     servers: tuple[str, ...]
     access: Access
     selection: LineSelection
 
-    def span(self, span: ReplaySpan) -> Iterator[LineRun]:
-        """Yield the lines of a span in the order in which the broker stored them.
+    def span(self, span: ReplaySpan, advance: Callable[[int], None]) -> Iterator[LineRun]:
+        """Yield the lines of a span in the order of storage, in runs of at most 16 MiB and a message more.
 
-        A run is of about 8 MiB as stored or 16 MiB of lines. What retention has removed is left out. Raises what
-        `reread.read` raises.
+        What retention has removed is left out. `advance` is told how many sequences were read. Raises what
+        `reading.read` raises.
         """
         wanted = {f"p{number}" for number in span.partitions}
         subject = partition_filter(span.partitions[0]) if len(wanted) == 1 else "logs.>"
-        streams = [
-            self._runs(one, subject, lambda message: _partition_of(message) in wanted)
-            for one in span.streams
-            if one.length
-        ]
-        return streams[0] if len(streams) == 1 else _merged(streams)
+        streams = [self._messages(subject, one, advance) for one in span.streams if one.length]
+        return self._runs(
+            one
+            for one in merge(*streams, key=nanoseconds)
+            if one.subject.split(".", 2)[1] in wanted
+        )
 
     def host(self, partition: int, host: str, span: StreamSpan) -> Iterator[LineRun]:
         """Yield the lines of a host in a partition, as `span` does: the broker sends no others."""
-        return self._runs(span, f"logs.p{partition}.{host}", lambda _: True)
+        return self._runs(self._messages(f"logs.p{partition}.{host}", span, lambda _: None))
 
-    def _runs(
-        self, span: StreamSpan, subject: str, wants: Callable[[SourceMessage], bool]
-    ) -> Iterator[LineRun]:
-        connection = background.connection(self.servers, self.access)
+    def _messages(
+        self, subject: str, span: StreamSpan, advance: Callable[[int], None]
+    ) -> Iterator[SourceMessage]:
+        connection, passed = background.connection(self.servers, self.access), span.first
+        for messages in read(connection, Range(subject, span.first, span.until, span.stream)):
+            yield from messages
+            advance(messages[-1].sequence + 1 - passed)
+            passed = messages[-1].sequence + 1
+
+    def _runs(self, messages: Iterable[SourceMessage]) -> Iterator[LineRun]:
         judge = Judge(wants=self.selection.wants_file)
-        item = Range(subject, span.first, span.until, span.stream)
-        passed = span.first
-        for messages in read(connection, item):
-            pieces: list[Piece] = []
-            refused: list[RefusedMessage] = []
-            size, before = 0, judge.found
-            for message in messages:
-                if wants(message) and self.selection.wants_host(_host_of(message)):
-                    try:
-                        found = _pieces(judge, message)
-                    except (MalformedMessage, InvalidHost, InvalidSubject) as error:
-                        refused.append(RefusedMessage(message, str(error)))
-                    else:
-                        pieces += found
-                        size += sum(len(piece.payload) for piece in found)
-                if size >= _MOST_HELD or message is messages[-1]:
-                    findings, until = judge.found - before, message.sequence + 1
-                    yield LineRun(until - passed, tuple(pieces), tuple(refused), findings)
-                    pieces, refused = [], []
-                    size, before, passed = 0, judge.found, until
-                    judge.forget_findings()
+        run, size = LineRun(), 0
+        for count, message in enumerate(messages, 1):
+            if self.selection.wants_host(message.subject.split(".", 2)[-1]):
+                try:
+                    found = judge.take(
+                        *(message.subject, message.headers, message.payload, message.sequence),
+                        nanoseconds(message),
+                    )
+                except (MalformedMessage, InvalidHost, InvalidSubject) as error:
+                    run.refused.append(RefusedMessage(message, str(error)))
+                else:
+                    run.pieces += found
+                    size += sum(len(piece.payload) for piece in found)
+            if size >= MAX_LINES_BYTES or not count % _MOST_MESSAGES:
+                yield _counted(run, judge)
+                run, size = LineRun(), 0
+        yield _counted(run, judge)
 
 
-def _merged(streams: Iterable[Iterator[LineRun]]) -> Iterator[LineRun]:
-    """Yield the runs of several streams as those of one, by when the broker stored what is in them."""
-    heads = [(runs, run) for runs in streams if (run := next(runs, None))]
-    while heads:
-        until = min(run.newest for _, run in heads)
-        early, left = [], []
-        for runs, run in heads:
-            before, behind = run.cut(until)
-            early.append(before)
-            if following := behind or next(runs, None):
-                left.append((runs, following))
-        heads = left
-        yield LineRun(
-            sum(run.passed for run in early),
-            tuple(merge(*(run.pieces for run in early), key=lambda piece: piece.stored_at)),
-            tuple(chain.from_iterable(run.refused for run in early)),
-            sum(run.findings for run in early),
-        )
+def _counted(run: LineRun, judge: Judge) -> LineRun:
+    run.findings, judge.found = judge.found, 0
+    judge.forget_findings()
+    return run
 
 
-def _pieces(judge: Judge, message: SourceMessage) -> list[Piece]:
-    return judge.take(
-        message.subject,
-        message.headers,
-        message.payload,
-        message.sequence,
-        _nanoseconds(message),
-    )
-
-
-def _host_of(message: SourceMessage) -> str:
-    return message.subject.split(".", 2)[-1]
-
-
-def _partition_of(message: SourceMessage) -> str:
-    return message.subject.split(".", 2)[1]
-
-
-def _nanoseconds(message: SourceMessage) -> int:
+def nanoseconds(message: SourceMessage) -> int:
+    """Return when a message was stored, in nanoseconds since the epoch."""
     second, _, fraction = message.time.removesuffix("Z").partition(".")
     return _second(second) * 1_000_000_000 + int(fraction.ljust(9, "0"))
 

@@ -1,4 +1,4 @@
-"""`logreceiver replay`: what of the streams is wanted, and where its lines go.
+"""`logreceiver replay`: lines of the streams once more, into the files that a receiver would have written, or to standard output.
 
 One process reads and writes: it takes hundreds of megabytes a second, less time than Spark needs to start for most replays.
 """
@@ -6,40 +6,59 @@ One process reads and writes: it takes hundreds of megabytes a second, less time
 import json
 import logging
 import os
-import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
-from broker.app.exits import OperatorError
+from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.progress import progress
 from broker.app.selection import LineSelection
-from broker.app.untrusted import printable
+from broker.client.connection import Message
+from broker.wire.delivery import Delivery
 from receiver.consume.judging import Endings, Piece
-from receiver.replay.files import FileSettings, HostFiles, finish, prepare
 from receiver.replay.reading import (
-    Counts,
     LineReader,
     RefusedMessage,
     ReplaySpan,
     find_span,
     moment_of,
+    nanoseconds,
 )
-from receiver.settings import ReplaySettings, read_speed
+from receiver.settings import ReplaySettings
 from receiver.status.status import ask
+from receiver.storage import plan
+from receiver.storage.disk import sync_folder
+from receiver.storage.folders import make_folder
+from receiver.storage.layout import Days, Layout
+from receiver.storage.names import Names
+from receiver.storage.output import Output
+from receiver.storage.quarantine import Quarantine
+from receiver.storage.retention import compress_segment
+from receiver.storage.rotation import Calendar
+from receiver.storage.store import Store
+from receiver.zones import named_zone
 
-__all__ = ["Pacing", "Sink", "Standard", "Summary", "play", "replay"]
+__all__ = ["Counts", "Pacing", "Summary", "replay"]
 
-_TOGETHER = 1024 * 1024  # bytes that are written at a time, and a part of a piece more
-_MOST_SHOWN = 256  # characters of a path, which a host may make of 4,096 bytes
+_UNFINISHED = ".unfinished"
 _SOON = 0.01  # seconds; lines that are due so close to one another go together
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was written: `size` in bytes of lines, `refused` messages without lines, `findings` gaps and repeats of files."""
+
+    lines: int = 0
+    size: int = 0
+    refused: int = 0
+    findings: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +69,10 @@ class Summary:
     counts: Counts
     gone: str
 
-    def as_dict(self) -> dict[str, object]:
-        """Return it as it stands in JSON."""
-        streams = {one.stream: [one.first, max(one.first, one.until)] for one in self.span.streams}
-        return {"streams": streams, **asdict(self.counts), "gone": self.gone}
-
     def as_json(self) -> str:
         """Write it for programs."""
-        return json.dumps(self.as_dict())
+        streams = {one.stream: [one.first, max(one.first, one.until)] for one in self.span.streams}
+        return json.dumps({"streams": streams, **asdict(self.counts), "gone": self.gone})
 
     def as_text(self) -> str:
         """Write it for people."""
@@ -74,7 +89,7 @@ class Summary:
 def replay(settings: ReplaySettings) -> Summary:
     """Replay what the settings ask for and return what was done; raises OperatorError kinds, click.UsageError.
 
-    Killed at any moment it leaves a folder that says so, and that the same command begins anew.
+    Killed at any moment it leaves a folder with a file `.unfinished` in it.
     """
     os.umask(0o027)
     try:
@@ -82,63 +97,32 @@ def replay(settings: ReplaySettings) -> Summary:
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         raise OperatorError(
-            f"{name}{error.strerror or error}; the same command begins anew when that is mended"
+            f"{name}{error.strerror or error}; mend that, and replay into an empty folder"
         ) from None
 
 
 def _replay(settings: ReplaySettings) -> Summary:
-    span = _span(settings)
-    if span.gone:
-        logger.warning("%s: no longer in the stream", span.gone)
-    is_piped = str(settings.output) == "-"
-    order = _order(settings)
-    if not is_piped:
-        prepare(order.output)
-    counts, gone = Counts(), span.gone
+    span, counts = _span(settings), Counts()
+    gone = "; ".join(one.gone for one in span.streams if one.gone)
+    if gone:
+        logger.warning("%s: no longer in the stream", gone)
     if not span.length:
         logger.warning("nothing was stored in that time: nothing to replay")
-    else:
-        with _stopped_by_sigterm():
-            counts = _written(settings, span, None if is_piped else order)
-        gone = _removed_since(settings, span) or gone
-    summary = Summary(span, counts, gone)
-    if not is_piped:
-        finish(order.output, summary.as_dict())
-    return summary
-
-
-def _written(settings: ReplaySettings, span: ReplaySpan, order: FileSettings | None) -> Counts:
-    reader, speed = _reader(settings), read_speed(settings.speed)
-    if order is None:
-        return play(reader, span, speed, Standard(1, settings.prefix))
-    with HostFiles(order) as files:
-        counts = play(reader, span, speed, files)
-        files.finish()
-    return counts
-
-
-def _reader(settings: ReplaySettings) -> LineReader:
-    access = settings.access.absolute(Path.cwd())
-    return LineReader(settings.server, access, LineSelection(settings.host, settings.file))
-
-
-def _order(settings: ReplaySettings) -> FileSettings:
-    return FileSettings(
-        settings.output.absolute(),
-        int(settings.rotate_size),
-        settings.rotate_every,
-        settings.time_zone,
-        settings.compress,
-        settings.path_template,
-    )
+    with ExitStack() as stack, suppress(BrokenPipeError):  # whoever read the lines wanted no more
+        sink = _StandardOutput() if str(settings.output) == "-" else _Files(settings, stack)
+        if span.length:
+            _play(settings, span, sink, counts)
+            gone = _removed_since(settings, span) or gone
+        sink.finish()
+    return Summary(span, counts, gone)
 
 
 def _span(settings: ReplaySettings) -> ReplaySpan:
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
-    numbers = None if settings.numbers is None else tuple(settings.numbers)
     since = moment_of("since", settings.since, now, settings.time_zone)
     is_open = settings.until == "now"
     until = None if is_open else moment_of("until", settings.until, now, settings.time_zone)
+    numbers = settings.numbers
     return ask(settings, "logreceiver replay", lambda c: find_span(c, numbers, since, until))
 
 
@@ -155,19 +139,7 @@ def _removed_since(settings: ReplaySettings, span: ReplaySpan) -> str:
     return gone
 
 
-@contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    def stop(*_: object) -> None:
-        raise OperatorError("told to stop before the end; the same command begins anew")
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-class Sink(Protocol):
+class _Sink(Protocol):
     """A place for lines, in their order over all hosts."""
 
     def take(self, pieces: Sequence[Piece]) -> None:
@@ -176,103 +148,119 @@ class Sink(Protocol):
     def set_aside(self, refused: Iterable[RefusedMessage]) -> None:
         """Deal with messages that hold no lines."""
 
+    def finish(self) -> None:
+        """Bring everything to where it is to be; raises OSError."""
 
-def play(reader: LineReader, span: ReplaySpan, speed: float, sink: Sink) -> Counts:
-    """Bring the lines of a span to a sink, `speed` times as fast as they were stored, 0 at once; raises OSError and others."""
-    counts = Counts()
-    pacing = Pacing(speed, time.monotonic, time.sleep)
-    with progress("replaying", span.length) as advance, _until_nobody_reads():
-        for run in reader.span(span):
+
+def _play(settings: ReplaySettings, span: ReplaySpan, sink: _Sink, counts: Counts) -> None:
+    selection = LineSelection(settings.host, settings.file)
+    reader = LineReader(settings.server, settings.access.absolute(Path.cwd()), selection)
+    pacing = Pacing(time.monotonic, time.sleep)
+    with progress("replaying", span.length) as advance:
+        for run in reader.span(span, advance):
             sink.set_aside(run.refused)
-            pacing.pass_on(run.pieces, sink.take)
-            counts += run.counts
-            advance(run.passed)
-    return counts
-
-
-@contextmanager
-def _until_nobody_reads() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        logger.debug("whoever read the lines wanted no more")
+            is_paced = settings.speed == "original"
+            for pieces in pacing.groups(run.pieces) if is_paced else [run.pieces]:
+                sink.take(pieces)
+            counts.lines += sum(piece.payload.count(b"\n") for piece in run.pieces)
+            counts.size += sum(len(piece.payload) for piece in run.pieces)
+            counts.refused += len(run.refused)
+            counts.findings += run.findings
 
 
 class Pacing:
-    """Lets pieces pass in groups, each when it is due: so long after the first as it was stored, by the speed."""
+    """Lets pieces pass in groups, each when it is due: so long after the first as it was stored."""
 
-    def __init__(
-        self, speed: float, clock: Callable[[], float], sleep: Callable[[float], None]
-    ) -> None:
+    def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
         """`clock` and `sleep` are in seconds."""
-        self._speed = speed
         self._clock = clock
         self._sleep = sleep
-        self._began = 0.0
-        self._origin = 0  # when the first piece was stored
+        self._ahead: float | None = None  # of the clock before the time of storage
 
-    def pass_on(self, pieces: Sequence[Piece], take: Callable[[Sequence[Piece]], None]) -> None:
-        """Give all of `pieces` to `take`, in order, not before they are due."""
-        if not self._speed:
-            take(pieces)
-            return
+    def groups(self, pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+        """Yield all of `pieces`, in order, not before they are due."""
         group: list[Piece] = []
         for piece in pieces:
-            if not self._origin:
-                self._began, self._origin = self._clock(), piece.stored_at
-            left = self._due(piece) - self._clock()
+            stored = piece.stored_at / 1e9
+            if self._ahead is None:
+                self._ahead = self._clock() - stored
+            left = self._ahead + stored - self._clock()
             if left > _SOON:
-                take(group)
+                yield group
                 group = []
                 self._sleep(left)
             group.append(piece)
-        take(group)
-
-    def _due(self, piece: Piece) -> float:
-        return self._began + (piece.stored_at - self._origin) / 1e9 / self._speed
+        yield group
 
 
-class Standard:
-    """A descriptor that takes lines and nothing else."""
+class _StandardOutput:
+    """Lines and nothing else, on standard output; messages without lines are left where they are: in the stream."""
 
-    def __init__(self, descriptor: int, prefixed: bool) -> None:
-        """`prefixed` begins every line with host and file."""
-        self._descriptor = descriptor
+    def __init__(self) -> None:
         self._endings = Endings()
-        self._shape: Callable[[Piece], Iterable[bytes]] = _prefixed if prefixed else self._plain
 
     def take(self, pieces: Sequence[Piece]) -> None:
         """Write lines whole; raises BrokenPipeError when nobody reads any more."""
-        parts: list[bytes] = []
-        size = 0
-        for part in chain.from_iterable(map(self._shape, pieces)):
-            parts.append(part)
-            size += len(part)
-            if size >= _TOGETHER:
-                self._write(b"".join(parts))
-                parts, size = [], 0
-        self._write(b"".join(parts))
+        data = memoryview(b"".join(self._endings.joined("", piece) for piece in pieces))
+        while data:
+            data = data[os.write(sys.stdout.fileno(), data) :]
 
     def set_aside(self, refused: Iterable[RefusedMessage]) -> None:
-        """Leave messages without lines where they are: in the stream."""
+        """Do nothing."""
 
-    def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._descriptor, view) :]
-
-    def _plain(self, piece: Piece) -> Iterable[bytes]:
-        return (self._endings.joined("", piece),)
+    def finish(self) -> None:
+        """Do nothing: everything was written at once."""
 
 
-def _prefixed(piece: Piece) -> Iterator[bytes]:
-    """Yield the lines of a piece with host and file before each."""
-    path = _shown(printable(piece.file))
-    words = f"{printable(piece.host)}:{path}" if path else printable(piece.host)
-    mark = words.encode("utf-8", "replace") + b": "
-    for line in piece.payload.removesuffix(b"\n").split(b"\n"):
-        yield mark + line + b"\n"
+class _Files:
+    """The files of one folder that nobody else writes to; `.unfinished` lies in it until all is done."""
 
+    def __init__(self, settings: ReplaySettings, stack: ExitStack) -> None:
+        """Make the folder; raises OSError, and `ConfigurationError` where it holds anything."""
+        self._settings, self._folder = settings, settings.output.absolute()
+        make_folder(self._folder)
+        if next(self._folder.iterdir(), None):
+            raise ConfigurationError(
+                f"{self._folder} is not empty; a replay is written into a new or empty folder: give another --output"
+            )
+        (self._folder / _UNFINISHED).touch(0o644)
+        zone = named_zone(settings.time_zone)
+        self._names = Names(Store.in_memory(), Layout(settings.path_template), Days(zone))
+        self._calendar = Calendar(settings.rotate_every, zone)
+        size = int(settings.rotate_size)
+        self._output = Output(self._folder, self._names.store, self._names, size, self._calendar)
+        stack.push(self._output.__exit__)
+        self._endings = Endings()
+        self._quarantines: dict[int, Quarantine] = {}
 
-def _shown(path: str) -> str:
-    return path if len(path) <= _MOST_SHOWN else f"{path[:_MOST_SHOWN]}…"
+    def take(self, pieces: Sequence[Piece]) -> None:
+        """Append pieces to their hosts' files, each host's in their order; raises OSError."""
+        hosts: dict[str, list[plan.Run]] = {}
+        for piece in pieces:
+            live = self._names.live_name(piece.host, piece.file or None, piece.stored_at)
+            payload = self._endings.joined(live, piece)
+            plan.add_piece(hosts.setdefault(live, []), payload, piece.stored_at, self._calendar)
+        self._output.write(hosts)
+
+    def set_aside(self, refused: Iterable[RefusedMessage]) -> None:
+        """Set messages aside as a receiver does; raises OSError."""
+        for one in refused:
+            message, at = one.message, nanoseconds(one.message)
+            partition = int(message.subject.split(".", 2)[1].removeprefix("p"))
+            if partition not in self._quarantines:
+                self._quarantines[partition] = Quarantine(self._folder, partition)
+            self._quarantines[partition].set_aside(
+                Delivery(1, message.sequence, 0, at, 0),
+                Message(None, message.subject, data=message.payload, headers=message.headers),  # type: ignore[arg-type]
+                one.reason,
+            )
+
+    def finish(self) -> None:
+        """Bring everything to disk, and compress what was closed; raises OSError."""
+        self._output.sync()
+        for quarantine in self._quarantines.values():
+            quarantine.sync()
+        for name in self._output.closed:
+            compress_segment(self._folder / name, self._settings.compress, lambda: False)
+        sync_folder(self._folder)
+        (self._folder / _UNFINISHED).unlink()

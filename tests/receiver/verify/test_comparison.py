@@ -14,8 +14,7 @@ from receiver.consume import task
 from receiver.settings import VerifySettings
 from receiver.storage.layout import DEFAULT
 from receiver.storage.retention import Order, Retention
-from receiver.verify.comparison import ComparedFile, ComparedPartition
-from receiver.verify.verify import verify
+from receiver.verify.verify import ComparedFile, ComparedPartition, verify
 from tests.receiver.partition import Partition, lines_of, message, ours
 
 pytestmark = pytest.mark.nats
