@@ -39,8 +39,8 @@ from shipper.status.live import status_socket
 from shipper.status.meter import AgentMeter
 from shipper.status.report import AgentView
 from shipper.tail.follower import Follower
-from shipper.tail.open_files import most_open_files
 from shipper.tail.paths import Selection
+from shipper.tail.reader import most_open_files
 
 __all__ = ["Agent", "loop_options"]
 

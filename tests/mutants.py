@@ -119,15 +119,15 @@ MUTANTS = (
     Mutant(
         "a copy of lines that are read elsewhere is left alone",
         "shipper/tail/rules.py",
-        "return Ruling(Verdict.COPY, copy_of.cursor)",
-        "return Ruling(Verdict.BEGIN)",
+        "return Verdict.COPY, copy_of.cursor",
+        "return Verdict.BEGIN, None",
         "tests/shipper/tail",
     ),
     Mutant(
         "a copy of a truncated file takes over its unread rest",
         "shipper/tail/rules.py",
-        "return Ruling(Verdict.INHERIT, _best(candidate, heir_of))",
-        "return Ruling(Verdict.COPY, _best(candidate, heir_of).cursor if False else None)",
+        "return Verdict.INHERIT, _best(candidate, heir_of)",
+        "return Verdict.COPY, None",
         "tests/shipper/tail",
     ),
     Mutant(

@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from broker.wire.positions import Cursor, forgettable
-from shipper.tail.identity import Ask, Sample, identify, is_inside_line
+from shipper.tail.identity import Ask, Sample, fingerprint, identify, is_inside_line
 from shipper.tail.notices import Notice, NoticeKind
-from shipper.tail.paths import Selection, group_of
+from shipper.tail.paths import Selection, age, group_of
 from shipper.tail.rules import (
     Candidate,
-    Index,
-    Note,
-    Ruling,
+    FilePresence,
+    Known,
+    RotationGroup,
     Verdict,
     recognise,
     rule,
@@ -32,11 +32,31 @@ _GROWTH = 256
 
 
 @dataclass(frozen=True, slots=True)
-class _Remembered:
-    """A file that is not followed; `begun` is where its reading began."""
+class _Note:
+    """Why a file is not followed: its first `length` bytes have the hash `head`, `copy_of` is the id of its original."""
 
-    cursor: Cursor
-    begun: Cursor | None = None
+    entry: FileEntry
+    length: int
+    head: str
+    copy_of: str | None
+
+    @property
+    def is_ignored(self) -> bool:
+        """Whether it is not sampled until it changes or its original is read no longer; any other is after each scan."""
+        return self.entry.packing is not None or self.copy_of is None
+
+    def begins(self, head: bytes) -> bool:
+        """Whether a file that begins with `head` may be this one: its inode may be another's, and it may have grown."""
+        return len(head) >= self.length and fingerprint(head[: self.length]) == self.head
+
+    def is_unchanged(self, now: FileEntry | None) -> bool:
+        """Whether the file still is as it was when the note was taken."""
+        return now is not None and _traits(now) == _traits(self.entry)
+
+
+def _traits(entry: FileEntry) -> tuple[object, ...]:
+    stored = None if entry.packing is None else entry.stored
+    return entry.packing, stored, entry.modified, entry.wanted, entry.is_live
 
 
 class Catalogue:
@@ -52,10 +72,13 @@ class Catalogue:
         self.chains: dict[str, list[Tailer]] = {}
         self.lives: set[str] = set()
         self._new_id = new_id
-        self._remembered = {cursor.file: _Remembered(cursor) for cursor in known}
-        self._notes: dict[FileKey, Note] = {}
+        self._remembered = {cursor.file: cursor for cursor in known}
+        self._begun: dict[str, Cursor] = {}  # where the reading of remembered files began
+        self._by_group: Mapping[str, list[Cursor]] = {}
+        self._by_inode: Mapping[int, list[Cursor]] = {}
+        self._there: Collection[tuple[str, int]] = ()
+        self._notes: dict[FileKey, _Note] = {}
         self._files: dict[FileKey, FileEntry] = {}
-        self._index = Index()
         self._held: Collection[str] = ()
         self._scanned: int | None = None
         self._sorted = 0
@@ -107,9 +130,9 @@ class Catalogue:
     def leave(self, tailer: Tailer) -> None:
         """Stop following a file; its cursor is remembered, should it come back, unless nothing but an inode is known of it."""
         del self.tailers[tailer.entry.key]
-        start, cursor = tailer.start, tailer.start if tailer.is_unread else tailer.cursor
         if tailer.beginning:
-            self._remembered[tailer.file] = _Remembered(cursor, start)
+            self._remembered[tailer.file] = tailer.last
+            self._begun[tailer.file] = tailer.start
 
     def settle(
         self, samples: Mapping[FileKey, Sample], now: int, stored: Callable[[str], int]
@@ -121,10 +144,9 @@ class Catalogue:
         found = [self._candidate(key, seen) for key, seen in samples.items()]
         found = [candidate for candidate in found if candidate.entry.group not in self._held]
         truncated = self._check_followed(found, now)
-        notices = self._settle_groups(found, truncated, now) if found else []
+        notices = self._settle_groups(found, {t.file for t in truncated}, now) if found else []
         notices += [self._truncated_notice(tailer) for tailer in truncated]
         self._before = None
-        self._index = Index()  # what was sampled would take a kilobyte for each file
         if not self._held:  # or it would be their cursors that seem to be without a file
             there = self._files.keys() | self.tailers.keys()
             self._notes = {key: note for key, note in self._notes.items() if key in there}
@@ -147,7 +169,8 @@ class Catalogue:
 
     def turn_to(self, selection: Selection, known: Cursor) -> None:
         """Follow another selection, and know nothing of its files but this cursor."""
-        self._remembered = {known.file: _Remembered(known)}
+        self._remembered = {known.file: known}
+        self._begun.clear()
         self.lives.clear()
         self.tailers.clear()
         self._select(selection)
@@ -161,12 +184,11 @@ class Catalogue:
         known = followed | self._remembered.keys()
         if any(cursor.offset and cursor.file not in known for cursor in cursors.values()):
             return False
-        for key, tailer in self.tailers.items():
-            cursor = cursors.get(tailer.file, tailer.start)
-            if not tailer.is_at(cursor):
-                self.tailers[key] = tailer.rewound(cursor, now)
-        left = (cursor for file, cursor in cursors.items() if file not in followed)
-        self._remembered = {cursor.file: _Remembered(cursor) for cursor in left}
+        for tailer in self.tailers.values():
+            known_as = cursors.get(tailer.file, tailer.start)
+            tailer.rewind(replace(known_as, path=tailer.label), now)
+        self._remembered = {file: c for file, c in cursors.items() if file not in followed}
+        self._begun.clear()
         self.order()
         return True
 
@@ -185,7 +207,7 @@ class Catalogue:
 
     def _select(self, selection: Selection) -> None:
         self._selection = selection
-        paths = {*self.lives, *(known.cursor.path for known in self._remembered.values())}
+        paths = {*self.lives, *(cursor.path for cursor in self._remembered.values())}
         self.lives = {path for path in paths if selection.shows(path)}
         self.order()
 
@@ -195,18 +217,16 @@ class Catalogue:
         files, tailers, ignored = self._files, self.tailers, self._ignored(is_open)
         there = [tailer for key, tailer in tailers.items() if key in files]
         fresh = [e for key, e in files.items() if key not in tailers and key not in ignored]
-        fresh += [tailer.entry for tailer in there if tailer.suspect]
+        fresh += [t.entry for t in there if t.suspect or (t.entry.size and not t.beginning)]
+        if not fresh:
+            return []
         groups = {entry.group for entry in fresh}
         # a candidate may be the copy of any file of its group that was truncated, as no compressed one is
-        known = [t.entry for t in there if t.entry.group in groups and t.entry.packed is None]
-        known += [t.entry for t in there if t.is_strange]
-        if not fresh and not known:
-            return []
+        fresh += [t.entry for t in there if t.entry.group in groups and t.entry.packing is None]
         is_first = self._scanned is None or self._before is not None
         from_end = self._selection.from_end and is_first
-        near = self._new_index().near
-        asked = dict.fromkeys([*fresh, *known])
-        return [Ask(entry, near(entry), from_end) for entry in asked]
+        self._sort_known()
+        return [Ask(entry, self._near(entry), from_end) for entry in dict.fromkeys(fresh)]
 
     def _ignored(self, is_open: Callable[[FileKey], bool]) -> set[FileKey]:
         # a file that has just gone may have been truncated before; the next scan knows
@@ -219,13 +239,35 @@ class Catalogue:
         notes = ((k, n) for k, n in self._notes.items() if n.is_unchanged(self._files.get(k)))
         return {k for k, n in notes if n.is_ignored and n.copy_of in {None, *are_read}}
 
-    def _new_index(self) -> Index:
-        index = Index({(entry.group, key.inode) for key, entry in self._files.items()})
-        for key, tailer in self.tailers.items():
-            index.add_tailer(tailer, is_deleted=key not in self._files)
-        for known in self._remembered.values():
-            index.add_remembered(known.cursor, group_of(known.cursor.path, self.lives))
-        return index
+    def _sort_known(self) -> None:
+        by_group, by_inode = defaultdict(list), defaultdict(list)
+        for cursor in self._remembered.values():
+            by_group[group_of(cursor.path, self.lives)].append(cursor)
+            by_inode[cursor.identity.inode].append(cursor)
+        self._by_group, self._by_inode = by_group, by_inode
+        self._there = {(entry.group, key.inode) for key, entry in self._files.items()}
+        self.order()
+
+    def _near(self, entry: FileEntry) -> tuple[Cursor, ...]:
+        """Return the cursors that a file may belong to."""
+        near = [known.cursor for known in self._known(entry.group)]
+        return tuple({c.file: c for c in (*near, *self._by_inode[entry.key.inode])}.values())
+
+    def _known(self, group: str) -> list[Known]:
+        """Return the files that are known of a group."""
+        known = [
+            Known(tailer.cursor, FilePresence.FOLLOWED)
+            if tailer.entry.key in self._files
+            else Known(tailer.last, FilePresence.DELETED)
+            for tailer in self.chains.get(group, ())
+        ]
+        for cursor in self._by_group[group]:
+            if cursor.file in self._remembered:
+                is_there = (group, cursor.identity.inode) in self._there
+                known.append(
+                    Known(cursor, FilePresence.TRUNCATED if is_there else FilePresence.GONE)
+                )
+        return known
 
     # what the sampled files are
 
@@ -235,72 +277,94 @@ class Catalogue:
         return Candidate(replace(self._files[key], size=seen.size), seen, copy_of)
 
     def _check_followed(self, found: Iterable[Candidate], now: int) -> list[Tailer]:
-        # stop to follow, and return, those that were truncated or written anew
-        followed = [c for c in found if c.entry.key in self.tailers]
-        truncated = [self.tailers[c.entry.key] for c in followed if not self._is_same(c, now)]
-        for tailer in truncated:
-            self.leave(tailer)
+        """Stop to follow, and return, those that were truncated or written anew."""
+        truncated = []
+        for candidate in found:
+            tailer, seen = self.tailers.get(candidate.entry.key), candidate.seen
+            if tailer is None:
+                continue
+            if candidate.is_same(tailer.cursor) and seen.head.startswith(tailer.beginning):
+                tailer.recognised(seen, now)
+            else:
+                self.leave(tailer)
+                truncated.append(tailer)
         return truncated
 
-    def _is_same(self, candidate: Candidate, now: int) -> bool:
-        tailer, seen = self.tailers[candidate.entry.key], candidate.seen
-        moved = tailer.is_unread and 0 < tailer.offset < seen.begin
-        same = candidate.is_same(tailer.cursor) and seen.head.startswith(tailer.beginning)
-        if same and not moved:
-            tailer.recognised(seen, now)
-        return same and not moved
-
     def _settle_groups(
-        self, found: Iterable[Candidate], truncated: Iterable[Tailer], now: int
+        self, found: Iterable[Candidate], truncated: Collection[str], now: int
     ) -> list[Notice]:
-        notices = []
         groups = defaultdict(list)
-        self._index = self._new_index()
-        self._index.live = {c.entry.path: c for c in found if c.entry.is_live}
-        for tailer in truncated:  # the files on their inodes are others
-            same = self._index.by_inode[tailer.entry.key.inode]
-            same[:] = [cursor for cursor in same if cursor.file != tailer.file]
         for candidate in found:
-            if known := self.tailers.get(candidate.entry.key):
-                notices += self._skip_hole(known, candidate)
-            else:
+            if candidate.entry.key not in self.tailers:
                 groups[candidate.entry.group].append(candidate)
+        self._sort_known()
+        notices = []
         for name, candidates in groups.items():
-            notices += self._settle_group(name, candidates, now)
+            candidates.sort(key=lambda candidate: candidate.order)
+            rest = []
+            for each in candidates:
+                if (recognised := self._recognise(each, truncated, now)) is None:
+                    rest.append(each)
+                else:
+                    notices += recognised
+            notices += self._settle_group(name, rest, now)
         return notices
+
+    def _recognise(
+        self, candidate: Candidate, truncated: Collection[str], now: int
+    ) -> list[Notice] | None:
+        """Read on a file that has the inode of a remembered one; None where it has not."""
+        same = [
+            cursor
+            for cursor in self._by_inode[candidate.entry.key.inode]
+            # its inode alone may be another file's soon; and the file on that of a truncated one is another
+            if (cursor.offset or cursor.identity.head_length) and cursor.file not in truncated
+        ]
+        if not (cursors := recognise(candidate, same)):
+            return None
+        for other in cursors[1:]:
+            # an agent found the same file and read nothing of it: a copy would be taken for its file
+            if other.path == cursors[0].path and not other.offset:
+                self._remembered.pop(other.file, None)
+        return self._go_on(candidate, cursors[0], now)
 
     def _settle_group(self, name: str, found: Iterable[Candidate], now: int) -> list[Notice]:
-        notices: list[Notice] = []
-        rest = []
-        for each in sorted(found, key=lambda candidate: candidate.order):
-            if ruling := recognise(each, self._index.same_inode(each.entry)):
-                notices += self._act(each, ruling, now)
-            else:
-                rest.append(each)
-        group = self._index.group(name, self._scanned)
+        known = self._known(name)
+        rotated = (t.entry for t in self.chains.get(name, ()) if not t.entry.is_live)
+        oldest = min((age(entry.modified, entry.path) for entry in rotated), default=None)
+        group = RotationGroup(known, oldest, self._newest([one.cursor for one in known]))
         # what is new in a group that we know comes after lines that we shipped, or would have
-        is_known = bool(group.known) or (self._before is not None and self._before.shows(name))
-        for each in rest:
+        is_known = bool(known) or (self._before is not None and self._before.shows(name))
+        notices = []
+        for each in found:
             if is_known:
                 each = replace(each, seen=replace(each.seen, last=(0, b"")))
-            notices += self._act(each, rule(each, group), now)
-            if each.entry.key in self.tailers:
-                group.joined_by(each.entry)
+            notices += self._act(each, *rule(each, group), now)
+            entry = each.entry
+            if entry.key in self.tailers and not entry.is_live:
+                joined = age(entry.modified, entry.path)  # what is younger is new as well
+                group.oldest = joined if group.oldest is None else min(group.oldest, joined)
         return notices
 
-    def _act(self, candidate: Candidate, ruling: Ruling, now: int) -> list[Notice]:
+    def _newest(self, cursors: Collection[Cursor]) -> int | None:
+        # a backlog may be read long after its successor was written and rotated, but not before the last scan
+        times = [] if self._scanned is None else [self._scanned]
+        # nor before a file was found; that counts only when none was read, since a copy of its lines may be older
+        read = [c.seen for c in cursors if c.offset] or [c.seen for c in cursors]
+        return min([*times, max(read)] if read else times, default=None)
+
+    def _act(
+        self, candidate: Candidate, verdict: Verdict, cursor: Cursor | None, now: int
+    ) -> list[Notice]:
         entry, seen = candidate.entry, candidate.seen
         self._notes.pop(entry.key, None)
-        match ruling.verdict:
-            case Verdict.CONTINUE | Verdict.INHERIT if ruling.cursor is not None:
-                for same in ruling.others:
-                    self._remembered.pop(same.file, None)
-                    self._index.presence.pop(same.file, None)
-                return self._go_on(candidate, ruling.cursor, now)
+        match verdict:
+            case Verdict.INHERIT if cursor is not None:
+                return self._go_on(candidate, cursor, now)
             case Verdict.BEGIN:
                 return self._begin(candidate, now)
             case Verdict.COPY:
-                self._note_copy(candidate, ruling.cursor)
+                self._note_copy(candidate, cursor)
             case Verdict.OLD:
                 self._note(entry, seen.head)
             case Verdict.DAMAGED:
@@ -308,20 +372,20 @@ class Catalogue:
                 reached = len(seen.head) and entry.size
                 text = f"is damaged behind byte {reached} ({seen.damage}): what was not read before is lost"
                 return [Notice(NoticeKind.DAMAGED, entry.path, text)]
-            case Verdict.EMPTY if entry.packed is not None:
+            case Verdict.EMPTY if entry.packing is not None:
                 self._note(entry)
             case _:
                 pass  # an empty sibling is sampled again
         return []
 
     def _go_on(self, candidate: Candidate, cursor: Cursor, now: int) -> list[Notice]:
-        if (known := self._remembered.pop(cursor.file, None)) is None:
+        if self._remembered.pop(cursor.file, None) is None:
             return []  # another copy was first
-        self._index.presence.pop(cursor.file, None)
-        entry, seen = candidate.entry, candidate.seen
-        in_line = seen.held.get(cursor.file, False)
-        tailer = Tailer(cursor, entry, seen.head, now, in_line=in_line, begun=known.begun)
-        return self._follow(tailer, candidate, f"goes on at byte {cursor.offset}")
+        self._notes.pop(candidate.entry.key, None)
+        begun = self._begun.pop(cursor.file, None)
+        tailer = Tailer(cursor, candidate.entry, candidate.seen.head, now, begun)
+        is_in_line = candidate.seen.held.get(cursor.file, False)
+        return self._follow(tailer, is_in_line, now, f"goes on at byte {cursor.offset}")
 
     def _begin(self, candidate: Candidate, now: int) -> list[Notice]:
         entry, seen = candidate.entry, candidate.seen
@@ -333,44 +397,37 @@ class Catalogue:
         offset, tail = seen.last
         identity = identify(entry.key.inode, seen.head[:offset], tail)
         cursor = Cursor(self._new_id(), label, offset, identity, now)
-        tailer = Tailer(cursor, entry, seen.head, now, in_line=is_inside_line(tail))
-        place = f"byte {offset}, behind its last line" if offset else "its beginning"
-        return self._follow(tailer, candidate, f"is followed from {place}")
+        tailer = Tailer(cursor, entry, seen.head, now)
+        return self._follow(tailer, is_inside_line(tail), now, f"is followed from byte {offset}")
 
-    def _follow(self, tailer: Tailer, candidate: Candidate, text: str) -> list[Notice]:
+    def _follow(self, tailer: Tailer, is_in_line: bool, now: int, text: str) -> list[Notice]:
         entry = tailer.entry
+        tailer.line_began = now if is_in_line else None
         self.tailers[entry.key] = tailer
-        self._index.tailers[entry.group].append(tailer)
-        return self._skip_hole(tailer, candidate) or [Notice(NoticeKind.FOUND, entry.path, text)]
-
-    def _skip_hole(self, tailer: Tailer, candidate: Candidate) -> list[Notice]:
-        if tailer.offset or not (start := candidate.seen.begin):
-            return []
-        tailer.skip_hole(start)
-        text = f"begins with a hole of {start} bytes: its writer kept its offset when the file was truncated"
-        return [Notice(NoticeKind.FOUND, tailer.entry.path, f"{text}; it is followed from there")]
+        self.chains.setdefault(entry.group, []).append(tailer)
+        return [Notice(NoticeKind.FOUND, entry.path, text)]
 
     def _note_copy(self, candidate: Candidate, cursor: Cursor | None) -> None:
         entry, original = candidate.entry, cursor.file if cursor else None
-        if cursor is None and (live := self._index.live.get(entry.group)):
-            tailer = self.tailers.get(live.entry.key)
-            original = tailer.file if tailer else None
-        if entry.packed is None and candidate.copy_of is not None:
+        if cursor is None:
+            live = (t.file for t in self.chains.get(entry.group, ()) if t.entry.is_live)
+            original = next(live, None)
+        if entry.packing is None and candidate.copy_of is not None:
             original = candidate.copy_of  # which may have been truncated since
         if original is not None:
             self._note(entry, candidate.seen.head, original)
 
     def _note(self, entry: FileEntry, head: bytes = b"", copy_of: str | None = None) -> None:
-        self._notes[entry.key] = Note.of(entry, head, copy_of)
+        self._notes[entry.key] = _Note(entry, len(head), fingerprint(head), copy_of)
 
     # what is followed no longer
 
     def _truncated_notice(self, tailer: Tailer) -> Notice:
-        text, lost = "was truncated or written anew", tailer.unread
-        if copy := next(filter(tailer.is_read_on_in, self.tailers.values()), None):
-            text, lost = f"was truncated; its rest is read from {copy.entry.path}", 0
-        else:
-            text += f"; {lost} bytes were seen in it and not read"
+        lost = tailer.size - tailer.offset
+        text = f"was truncated or written anew; {lost} bytes were seen in it and not read"
+        for other in self.tailers.values():
+            if other.file == tailer.file:
+                text, lost = f"was truncated; its rest is read from {other.entry.path}", 0
         return Notice(NoticeKind.TRUNCATED, tailer.entry.path, text, lost)
 
     def _sort_out(self, now: int, stored: Callable[[str], int]) -> None:
@@ -378,12 +435,11 @@ class Catalogue:
         remembered = self._remembered
         if len(remembered) + len(self.lives) <= self._sorted + _GROWTH:
             return
-        gone = (known.cursor for known in remembered.values() if not stored(known.cursor.file))
-        for cursor in forgettable(gone, now):
+        for cursor in forgettable((c for c in remembered.values() if not stored(c.file)), now):
             del remembered[cursor.file]
+            self._begun.pop(cursor.file, None)
         there = {entry.path for entry in self._files.values() if entry.wanted}
-        there |= {tailer.entry.group for tailer in self.tailers.values()}
-        self.lives &= there | {known.cursor.path for known in remembered.values()}
+        self.lives &= there | self.chains.keys() | {known.path for known in remembered.values()}
         self._sorted = len(remembered) + len(self.lives)
 
 

@@ -4,19 +4,17 @@ Positions are those of the content. Blocks, so it runs in a thread; the descript
 """
 
 import bz2
-import errno
 import lzma
 import os
 import sys
 import zlib
-from collections.abc import Callable
 from typing import TypeAlias
 
 import zstandard
 
 from shipper.tail.paths import Packing
 
-__all__ = ["Decompressor", "gzip_ends_at"]
+__all__ = ["Decompressor"]
 
 _INPUT = 1024
 """Bytes that are decompressed at a time: zlib makes 1 MiB of them at the most, zstd 32 MiB."""
@@ -59,13 +57,9 @@ class Decompressor:
     reading stopped on its way to the bytes that it was asked for.
     """
 
-    def __init__(
-        self, descriptor: int, packing: Packing, is_over: Callable[[], bool] = lambda: False
-    ) -> None:
-        """Begin at the beginning; nothing is read yet. A reading ends with InterruptedError once `is_over`."""
+    def __init__(self, descriptor: int, packing: Packing) -> None:
         self._descriptor = descriptor
         self._packing = packing
-        self._is_over = is_over
         self._restart()
 
     def _restart(self) -> None:
@@ -117,8 +111,6 @@ class Decompressor:
         self._start += passed
 
     def _more(self) -> bool:
-        if self._is_over():
-            raise InterruptedError(errno.EINTR, "nobody waits for it any more")
         stream = self._stream
         is_busy = isinstance(stream, _Bounded) and not (stream.needs_input or stream.eof)
         if not self._input and not is_busy:
@@ -142,13 +134,3 @@ class Decompressor:
             self.damage = str(error) or type(error).__name__
             doubtful = min(_AHEAD, self.reached - self._begun, len(self._window))
             del self._window[len(self._window) - doubtful :]
-
-
-def gzip_ends_at(descriptor: int, position: int) -> bool:
-    """Whether a gzip file says, in its last four bytes, that its content ends at a position; raises OSError.
-
-    It says so modulo 4 GiB, and for its last member alone.
-    """
-    size = os.fstat(descriptor).st_size
-    length = os.pread(descriptor, 4, max(0, size - 4))
-    return int.from_bytes(length, "little") == position % (1 << 32)

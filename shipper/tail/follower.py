@@ -9,26 +9,20 @@ next scan.
 
 import asyncio
 import sys
-import threading
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TypeVar, TypeVarTuple
 
 from broker.wire.positions import Cursor
 from shipper.tail.catalogue import Catalogue
 from shipper.tail.changes import ChangeDetection
 from shipper.tail.identity import HEAD_BYTES, Ask, Sample, sample
-from shipper.tail.notices import Notice, NoticeKind, Troubles, rfc3339
-from shipper.tail.open_files import Handles
+from shipper.tail.notices import Notice, NoticeKind, rfc3339
 from shipper.tail.paths import Selection
-from shipper.tail.reader import Block, Reader, Reading, Request
-from shipper.tail.scan import FileKey, Scan, changed_since, scan
+from shipper.tail.reader import Block, Reader, Reading
+from shipper.tail.scan import FileKey, Scan, scan
 from shipper.tail.tailer import FileState, Tailer, Turns
 
 __all__ = ["Follower"]
-
-Arguments = TypeVarTuple("Arguments")
-Answer = TypeVar("Answer")
 
 _SECOND = 1_000_000_000
 
@@ -77,15 +71,15 @@ class Follower:
         self._selection = selection
         self._clock = clock
         self._most_files = min(_MOST_FILES, open_files)
-        self.change_limits(grace, hold)
-        self.resize(block_size, max_line)
         self._catalogue = Catalogue(selection, known, new_id)
-        self._handles = Handles(open_files, self._catalogue.tailers)
-        self._changes = ChangeDetection(self._handles, self._heard, poll_every, listen)
+        self._reader = Reader(open_files, self._catalogue.tailers)
+        self._changes = ChangeDetection(self._heard, self._reader.opened, poll_every, listen)
         self._turns = Turns()
-        self._troubles = Troubles()
+        self._troubles: set[Notice] = set()
         self._is_decompressing = False
         self._lock = asyncio.Lock()
+        self.change_limits(grace, hold)
+        self.resize(block_size, max_line)
 
     async def look(self) -> list[Notice]:
         """Look at the folders now; return what changed since the last look."""
@@ -124,12 +118,12 @@ class Follower:
 
     def troubles(self) -> list[Notice]:
         """Return what kept files from being read at the last look."""
-        return self._troubles.now()
+        return _sorted(self._troubles)
 
     @property
     def open_files(self) -> int:
         """How many files are open now."""
-        return len(self._handles)
+        return len(self._reader)
 
     def passed_over(self) -> list[str]:
         """Return the paths of the files that are not followed because they were not written for long."""
@@ -149,7 +143,7 @@ class Follower:
     def resize(self, block_size: int, max_line: int) -> None:
         """Read blocks and lines of these sizes from now on, in bytes; nothing may be gathering."""
         self._least_share = min(_LEAST_SHARE, block_size)
-        self._reader = Reader(block_size, max_line)
+        self._reader.resize(block_size, max_line)
 
     async def retarget(self, selection: Selection) -> None:
         """Follow another selection from the next look on, which is due then.
@@ -176,23 +170,21 @@ class Follower:
         async with self._lock:
             if not self._catalogue.rewind(cursors, self._clock()):
                 return False
-            self.is_oriented = False
-            self._turns.resume(self._catalogue.tailers.values())
-        self._call_to_look()
+            await self._select(self._selection)
         return True
 
     async def close(self) -> None:
         """Stop watching and close all files, but those that a thread hangs in."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING), self._lock:
-                await self._handles.close()
-        await self._changes.close()
+                await self._reader.close()
+        self._changes.close()
 
     async def _select(self, selection: Selection) -> None:
         self._selection = selection
         self.is_oriented = False
         self._turns.resume(self._catalogue.tailers.values())
-        await self._handles.trim()
+        await self._reader.trim()
         self._call_to_look()
 
     def _call_to_look(self) -> None:
@@ -208,11 +200,13 @@ class Follower:
         """Take note that there may be something to read in these files."""
         tailers = self._catalogue.tailers
         for tailer in [tailers[key] for key in files if key in tailers]:
-            if tailer.entry.packed is None:
+            if tailer.entry.packing is None:
                 tailer.mark_changed(self._clock())
                 self._turns.join([tailer.entry.group])
             else:
                 self.look_due = True  # a look decides whether to decompress it again
+
+    # looking
 
     async def _look(self) -> list[Notice]:
         async with self._lock:
@@ -223,40 +217,46 @@ class Follower:
         catalogue = self._catalogue
         try:
             shown = await asyncio.to_thread(scan, self._selection, tuple(catalogue.lives))
-            asks, notices = catalogue.scanned(shown.entries, now, self._handles.__contains__)
-            found = await _until_over(sample, asks) if asks else {}
+            asks, notices = catalogue.scanned(shown.entries, now, self._reader.__contains__)
+            found = await asyncio.to_thread(sample, asks) if asks else {}
             moved = await self._moved_groups(shown, asks, found)
         except OSError as error:  # nothing was seen, so nothing is known to be gone
             self.look_due = True
             text = f"cannot be listed now: {error.strerror}"
-            trouble = Notice(NoticeKind.UNREADABLE, str(error.filename), text)
-            return self._troubles.changes([trouble])
+            return self._told([Notice(NoticeKind.UNREADABLE, str(error.filename), text)])
         catalogue.hold(moved)
         self.is_oriented = not moved
         self.look_due |= bool(moved)
-        losses = self._take_losses()
-        gone = await self._let_go(now)
+        notices += self._losses()
+        notices += await self._let_go(now)
         samples = {key: seen for key, seen in found.items() if isinstance(seen, Sample)}
         refused = [seen for seen in found.values() if isinstance(seen, Notice)]
-        notices += self._troubles.changes((*shown.troubles, *refused))
-        notices += catalogue.settle(samples, now, self.stored) + gone + losses
-        await self._handles.open_early(self.stored)
-        await self._handles.trim()
+        notices = self._told([*shown.troubles, *refused]) + notices
+        notices += catalogue.settle(samples, now, self.stored)
+        await self._reader.open_early(self.stored)
+        await self._reader.trim()
         self._turns.join(catalogue.chains)
         notices += await self._changes.follow(shown.folders, catalogue.tailers, now)
         self._turns.resume(catalogue.tailers.values())
         return notices
+
+    def _told(self, troubles: Iterable[Notice]) -> list[Notice]:
+        """Return those of the troubles that the last look did not have."""
+        before, self._troubles = self._troubles, set(troubles)
+        return _sorted(self._troubles - before)
 
     async def _moved_groups(
         self, shown: Scan, asks: Sequence[Ask], found: Container[FileKey]
     ) -> set[str]:
         """Return the groups whose files moved on during the look, so that nothing can be decided about them."""
         moved = {ask.entry.group for ask in asks if ask.entry.key not in found}
-        if groups := self._catalogue.concerned(asks):
-            moved |= await asyncio.to_thread(changed_since, shown, groups, self._selection)
+        if concerned := self._catalogue.concerned(asks):
+            again = await asyncio.to_thread(scan, self._selection, tuple(self._catalogue.lives))
+            seen = {entry.key.inode for entry in shown.entries}
+            moved |= {e.group for e in again.entries if e.key.inode not in seen} & concerned
         return moved
 
-    def _take_losses(self) -> list[Notice]:
+    def _losses(self) -> list[Notice]:
         losses = []
         for tailer in self._catalogue.tailers.values():
             if tailer.loss is not None:
@@ -279,16 +279,15 @@ class Follower:
 
     async def _probe_deleted(self, tailer: Tailer) -> Reading | None:
         """Find out whether a deleted file still holds what was read of it; None where it is not open any more."""
-        descriptor = self._handles.opened(tailer.entry.key)
-        if descriptor is None:
+        if tailer.entry.key not in self._reader:
             return None
-        if tailer.entry.packed is not None:
+        if tailer.entry.packing is not None:
             return Reading(True, tailer.entry.size, tailer.entry.modified)
-        (reading,) = await self._reader.read([tailer.request(descriptor)], 1)
+        (reading,) = await self._reader.read([tailer], 0, 1)
         # truncated and then deleted: its rest may be in a copy
         tailer.suspect = not reading.intact
         if len(tailer.beginning) < HEAD_BYTES and not (tailer.suspect or reading.error):
-            tailer.saw(await self._handles.head(tailer))
+            tailer.saw(await self._reader.head(tailer))
         return reading
 
     def _departure(self, tailer: Tailer, reading: Reading | None, now: int) -> Notice | None:
@@ -297,7 +296,7 @@ class Follower:
         It goes once it is settled, and read and stored to its end, or holds other content than was read; in any case when
         it has been held too long, since its space on disk is taken meanwhile.
         """
-        how, lost, since = "is gone", tailer.unread, tailer.unseen_since
+        how, lost, since = "is gone", tailer.size - tailer.offset, tailer.unseen_since
         if reading is not None and not tailer.suspect:
             if since is not None and now - since > self._hold:
                 lost = max(lost, reading.size - tailer.offset)
@@ -312,40 +311,36 @@ class Follower:
     def _is_done(self, tailer: Tailer, now: int) -> bool:
         if tailer.dirty or tailer.held or not tailer.is_settled(now, self._grace):
             return False
-        return tailer.is_stored(self.stored(tailer.file))
+        return tailer.offset <= self.stored(tailer.file) or not tailer.offset
+
+    # gathering
 
     async def _gather(self, budget: int) -> list[Block]:
         async with self._lock:
             self._mark_changed(await self._changes.changed_files(self._catalogue.tailers))
-            return await self._gather_turns(budget)
+            blocks: list[Block] = []
+            self._is_decompressing = False
+            while budget > 0 and len(blocks) < _ENOUGH and (turn := await self._turn()):
+                share = max(self._least_share, budget // len(turn))
+                readings = await self._reader.read(turn, share, budget)
+                got = self._accept(turn, readings)
+                blocks += got
+                budget -= sum(len(reading.run) + len(reading.rest) for reading in readings)
+                self._is_decompressing = any(reading.is_underway for reading in readings)
+                if self._is_decompressing and not got:
+                    break  # so that it can be stopped
+            return blocks
 
-    async def _gather_turns(self, budget: int) -> list[Block]:
-        blocks: list[Block] = []
-        self._is_decompressing = False
-        while budget > 0 and len(blocks) < _ENOUGH and (turn := await self._turn(budget)):
-            readings = await self._reader.read(list(turn.values()), budget)
-            got = self._accept(turn, readings)
-            blocks += got
-            budget -= sum(len(reading.run) + len(reading.rest) for reading in readings)
-            self._is_decompressing = any(reading.is_underway for reading in readings)
-            if self._is_decompressing and not got:
-                break  # so that it can be stopped
-        return blocks
-
-    async def _turn(self, budget: int) -> dict[Tailer, Request]:
-        """Return what to read next; a file that cannot be opened is left to the next look, with its group."""
+    async def _turn(self) -> list[Tailer]:
+        """Return the files to read next; one that cannot be opened is left to the next look, with its group."""
         now, most = self._clock(), self._most_files
         tailers = self._turns.next(self._catalogue.chains, now, self._grace, most)
-        await self._handles.open(tailers)
-        share = max(self._least_share, budget // max(1, len(tailers)))
-        turn = {}
+        await self._reader.open(tailers)
         for tailer in tailers:
-            if (descriptor := self._handles.opened(tailer.entry.key)) is None:
+            if tailer.entry.key not in self._reader:
                 self._turns.leave(tailer.entry.group)
                 self.look_due = True
-                continue
-            turn[tailer] = tailer.request(descriptor, share, self._handles.decompressor(tailer))
-        return turn
+        return [tailer for tailer in tailers if tailer.entry.key in self._reader]
 
     def _accept(self, turn: Iterable[Tailer], readings: Iterable[Reading]) -> list[Block]:
         now = self._clock()
@@ -360,12 +355,5 @@ class Follower:
         return blocks
 
 
-async def _until_over(
-    function: Callable[[*Arguments, Callable[[], bool]], Answer], *arguments: *Arguments
-) -> Answer:
-    """Call a function in a thread, with what tells it that nobody waits for its answer any more."""
-    over = threading.Event()
-    try:
-        return await asyncio.to_thread(function, *arguments, over.is_set)
-    finally:
-        over.set()
+def _sorted(notices: Iterable[Notice]) -> list[Notice]:
+    return sorted(notices, key=lambda notice: (notice.path, notice.text))

@@ -1,4 +1,4 @@
-"""What the tail side has to tell a person: values for the log, said once per change."""
+"""What the tail side has to tell a person: values for the log."""
 
 import logging
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 
-__all__ = ["Notice", "NoticeKind", "Troubles", "announce", "rfc3339"]
+__all__ = ["Notice", "NoticeKind", "announce", "rfc3339"]
 
 
 class NoticeKind(Enum):
@@ -39,38 +39,17 @@ class Notice:
     lost: int = 0
 
 
-_WARNED = {NoticeKind.TRUNCATED, NoticeKind.GONE, NoticeKind.DAMAGED, NoticeKind.UNWATCHED}
+_INFORMED = {NoticeKind.FOUND, NoticeKind.ROTATED, NoticeKind.AGED}
 logger = logging.getLogger(__name__)
 
 
 def announce(notices: Iterable[Notice]) -> None:
     """Log each of these."""
     for notice in notices:
-        troubled = notice.kind.is_trouble or notice.kind in _WARNED or notice.lost
-        level = logging.WARNING if troubled else logging.INFO
+        level = logging.INFO if notice.kind in _INFORMED else logging.WARNING
         logger.log(level, "%s: %s", notice.path, notice.text)
-
-
-class Troubles:
-    """The troubles that last."""
-
-    def __init__(self) -> None:
-        self._now: set[Notice] = set()
-
-    def changes(self, troubles: Iterable[Notice]) -> list[Notice]:
-        """Take the troubles of a look; return those that the last look did not have."""
-        before, self._now = self._now, set(troubles)
-        return _sorted(self._now - before)
-
-    def now(self) -> list[Notice]:
-        """Return the troubles of the last look."""
-        return _sorted(self._now)
 
 
 def rfc3339(nanoseconds: int) -> str:
     """Write a moment in UTC, to the second."""
     return f"{datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-def _sorted(notices: Iterable[Notice]) -> list[Notice]:
-    return sorted(notices, key=lambda notice: (notice.path, notice.text))

@@ -1,18 +1,25 @@
-"""Reads whole lines from open files, and checks at the same time that each is still the file that was being read.
+"""Reads whole lines from files that it holds open, and checks at the same time that each is still the file that was being read.
 
 Reading blocks, so it is done in a thread, but for a few bytes that the kernel holds in memory.
 """
 
 import asyncio
+import errno
 import os
-from collections.abc import Sequence
+import resource
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from broker.wire.message import Identity, Section
+from broker.wire.message import Section
 from shipper.tail.decompress import Decompressor
-from shipper.tail.identity import TAIL_BYTES, fingerprint
+from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, close, fingerprint, open_read_only
+from shipper.tail.scan import FileKey
 
-__all__ = ["Block", "Reader", "Reading", "Request", "count_lines", "end_of_run"]
+if TYPE_CHECKING:
+    from shipper.tail.tailer import Tailer
+
+__all__ = ["Block", "Reader", "Reading", "count_lines", "end_of_run", "most_open_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +62,6 @@ def end_of_run(data: bytearray, start: int, end: int, most: int, max_line: int) 
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """Read about `limit` bytes from `offset` on; the file must still begin with `head` and be the `known` one at the offset.
-
-    A file of less than `least` bytes was truncated since it had that many. A compressed file is read by way of its
-    `decompressor`; all positions are those of its content.
-    """
-
-    descriptor: int
-    offset: int
-    limit: int
-    least: int
-    head: bytes
-    known: Identity
-    decompressor: Decompressor | None = None
-
-    def is_intact(self, tail: bytes | bytearray) -> bool:
-        """Whether the bytes before the offset are those that were read there."""
-        return fingerprint(tail) == self.known.tail_hash
-
-
-@dataclass(frozen=True, slots=True)
 class Reading:
     """What was read: a run of whole lines, the unfinished line behind them, and the bytes before them.
 
@@ -96,6 +82,8 @@ class Reading:
     is_underway: bool = False
 
 
+_TOO_MANY = {errno.EMFILE, errno.ENFILE}
+
 _AT_ONCE = 32 * 1024
 """Bytes of a file that are read without a thread: a few microseconds, where waking a thread and being woken takes a hundred."""
 
@@ -103,98 +91,209 @@ _MOST_DECOMPRESSED = 32 * 1024 * 1024
 """Bytes of a compressed file that are skipped in one visit: about a tenth of a second, with bzip2 a whole one."""
 
 
-class Reader:
-    """Serves one caller at a time; a run has `block_size` bytes at most, or one line of `max_line` bytes.
+def most_open_files() -> int:
+    """Return how many files may be held open: half of the descriptors that this process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 16_384 if soft == resource.RLIM_INFINITY else max(16, min(16_384, soft // 2))
 
-    A buffer that stays spares the kernel from clearing fresh memory for every read.
+
+class Reader:
+    """Reads the `followed` files, of which it holds `limit` open at most and closes the least recently read first.
+
+    An open file can be read to its end whatever becomes of its name, and its inode is not reused. Serves one caller at a time.
     """
 
-    def __init__(self, block_size: int, max_line: int) -> None:
+    def __init__(self, limit: int, followed: Mapping[FileKey, "Tailer"]) -> None:
+        self._limit = limit
+        self._followed = followed
+        self._open: dict[FileKey, int] = {}
+        self._decompressor: tuple[FileKey, Decompressor] | None = None
+
+    def resize(self, block_size: int, max_line: int) -> None:
+        """Read runs of `block_size` bytes at most, or one line of `max_line` bytes, from now on."""
         self._block_size = block_size
         self._max_line = max_line
         self._most = max(block_size, max_line)
+        # one that stays spares the kernel from clearing fresh memory for every read
         self._buffer = bytearray(TAIL_BYTES + self._most + 1)
 
-    async def read(self, requests: Sequence[Request], budget: int) -> list[Reading]:
-        """Return what was read, in the order of the requests, which ends once `budget` bytes were read."""
-        try:
-            return self._read_all(requests, budget, os.RWF_NOWAIT)
-        except OSError:
-            return await asyncio.to_thread(self._read_all, requests, budget, 0)
+    def __len__(self) -> int:
+        return len(self._open)
 
-    def _read_all(self, requests: Sequence[Request], budget: int, flags: int) -> list[Reading]:
+    def __contains__(self, key: FileKey) -> bool:
+        return key in self._open
+
+    def opened(self, key: FileKey) -> int | None:
+        """Return the descriptor of a file that is open."""
+        return self._open.get(key)
+
+    async def open(self, tailers: Iterable["Tailer"]) -> None:
+        """Open files, the most recently read from now on; the note of a tailer says why its file is not open after this."""
+        wanted = {tailer.entry.key: tailer for tailer in tailers}
+        again = [key for key in wanted if key in self._open]
+        self._open.update([(key, self._open.pop(key)) for key in again])
+        await self._open_files([tailer for key, tailer in wanted.items() if key not in self._open])
+        if len(self._open) > self._limit:
+            await self.trim(wanted)
+
+    async def open_early(self, stored: Callable[[str], int]) -> None:
+        """Open what has something to read, is written to, or is not stored as far as it was read, while there is room."""
+        wanted = [
+            tailer
+            for key, tailer in self._followed.items()
+            if key not in self._open
+            and (tailer.dirty or tailer.entry.is_live or tailer.offset > stored(tailer.file))
+        ]
+        wanted.sort(key=lambda tailer: not tailer.dirty)
+        await self._open_files(wanted[: max(0, self._limit - len(self._open))])
+
+    async def trim(self, wanted: Collection[FileKey] = (), limit: int | None = None) -> None:
+        """Close what is followed no longer and, above the limit, what is not wanted."""
+        followed = self._followed
+        gone = [key for key in self._open if key not in followed]
+        kept = [key for key in self._open if key in followed and key not in wanted]
+        # never a deleted one: it could not be opened again
+        named = [key for key in kept if followed[key].unseen_since is None]
+        most = self._limit if limit is None else limit
+        await self._close(gone + named[: max(0, len(self._open) - len(gone) - most)])
+
+    async def close(self) -> None:
+        """Close all files."""
+        await self._close(list(self._open))
+
+    async def _close(self, keys: Collection[FileKey]) -> None:
+        if self._decompressor is not None and self._decompressor[0] in keys:
+            self._decompressor = None
+        if keys:
+            await asyncio.to_thread(_close_all, [self._open.pop(key) for key in keys])
+
+    async def _open_files(self, tailers: Sequence["Tailer"]) -> None:
+        if not tailers:
+            return
+        opened = await asyncio.to_thread(_open_all, [(t.entry.path, t.entry.key) for t in tailers])
+        for tailer, one in zip(tailers, opened, strict=False):
+            match one:
+                case int():
+                    self._open[tailer.entry.key] = one
+                case None:
+                    tailer.note = "was moved since the last look"
+                case OSError():
+                    tailer.note = f"cannot be opened: {one.strerror}"
+        if isinstance(opened[-1], OSError) and opened[-1].errno in _TOO_MANY:
+            await self.trim(limit=len(self._open) // 2)  # others need some as well
+
+    async def read(self, tailers: Sequence["Tailer"], limit: int, budget: int) -> list[Reading]:
+        """Return about `limit` bytes of each of these open files, in order, which ends once `budget` bytes were read.
+
+        Without a limit nothing is read, to know whether what was read before is still there.
+        """
+        try:
+            return self._read_all(tailers, limit, budget, os.RWF_NOWAIT)
+        except OSError:
+            return await asyncio.to_thread(self._read_all, tailers, limit, budget, 0)
+
+    async def head(self, tailer: "Tailer") -> bytes:
+        """Return what an open file begins with now, wherever it is; nothing where that cannot be had."""
+        try:
+            return await asyncio.to_thread(os.pread, self._open[tailer.entry.key], HEAD_BYTES, 0)
+        except OSError:
+            return b""
+
+    def _read_all(
+        self, tailers: Sequence["Tailer"], limit: int, budget: int, flags: int
+    ) -> list[Reading]:
         """Read in a thread or, with RWF_NOWAIT, raise `OSError` where that would take long."""
         readings: list[Reading] = []
-        for request in requests:
+        for tailer in tailers:
             if budget <= 0:
                 break
-            readings.append(reading := self._read_one(request, flags))
+            readings.append(reading := self._read_one(tailer, limit, flags))
             budget -= len(reading.run) + len(reading.rest)
         return readings
 
-    def _read_one(self, request: Request, flags: int) -> Reading:
+    def _read_one(self, tailer: "Tailer", limit: int, flags: int) -> Reading:
+        descriptor = self._open[tailer.entry.key]
         try:
+            if tailer.entry.packing is None:
+                return self._read(descriptor, tailer, limit, flags)
             if flags:
-                _require_in_memory(request)
-            if request.decompressor is not None:
-                return self._decompress(request, request.decompressor)
-            return self._read(request, flags)
+                raise BlockingIOError
+            return self._decompress(descriptor, tailer, limit)
         except OSError as error:
             if flags:
                 raise
-            return Reading(True, request.offset, 0, error=error.strerror or str(error))
+            return Reading(True, tailer.offset, 0, error=error.strerror or str(error))
 
-    def _read(self, request: Request, flags: int) -> Reading:
-        status = os.fstat(request.descriptor)
-        if status.st_size < request.least:
+    def _read(self, descriptor: int, tailer: "Tailer", limit: int, flags: int) -> Reading:
+        if flags:
+            # the file system of another machine, which may be slow to tell even a size, does not know it (preadv2(2))
+            os.preadv(descriptor, [bytearray(1)], 0, flags)
+        status = os.fstat(descriptor)
+        if flags and status.st_size - tailer.offset > _AT_ONCE:
+            raise BlockingIOError
+        if status.st_size < tailer.size:
             return Reading(False, status.st_size, status.st_mtime_ns)
-        end = self._fill(request, status.st_size, flags)
+        start = tailer.identity.tail_length
+        end = self._fill(descriptor, tailer.offset - start, start, limit, status.st_size, flags)
         # a file that begins as it did after the reading was not truncated before or during it
-        head = os.pread(request.descriptor, len(request.head), 0)
-        after = os.fstat(request.descriptor)
+        head = os.pread(descriptor, len(tailer.beginning), 0)
+        after = os.fstat(descriptor)
         size, modified = after.st_size, after.st_mtime_ns
-        start = request.known.tail_length
-        same = request.is_intact(self._buffer[:start]) and head == request.head
-        if end < start or size < max(request.least, request.offset - start + end) or not same:
+        same = self._is_tail(tailer, self._buffer[:start]) and head == tailer.beginning
+        if end < start or size < max(tailer.size, tailer.offset - start + end) or not same:
             return Reading(False, size, modified)
-        if request.limit and end == start and status.st_size > request.offset:
+        if limit and end == start and status.st_size > tailer.offset:
             return Reading(True, size, modified, error="has fewer bytes than its size says")
         return Reading(True, size, modified, *self._split(start, end))
 
-    def _fill(self, request: Request, size: int, flags: int) -> int:
-        """Read the tail and what comes behind it into the buffer; up to the longest line where none ends within the limit."""
-        start = request.known.tail_length
-        for limit in (min(request.limit, self._block_size), self._max_line + 1):
-            wanted = start + min(limit, size - request.offset)
+    def _fill(
+        self, descriptor: int, begin: int, start: int, limit: int, size: int, flags: int
+    ) -> int:
+        """Read from `begin` into the buffer; up to the longest line where none ends within the limit behind `start`."""
+        for most in (min(limit, self._block_size), self._max_line + 1):
+            wanted = min(start + most, size - begin)
             with memoryview(self._buffer) as view:
-                end = os.preadv(request.descriptor, [view[:wanted]], request.offset - start, flags)
+                end = os.preadv(descriptor, [view[:wanted]], begin, flags)
             if flags and end < wanted:
                 raise BlockingIOError
-            if not limit or end - start < limit or self._buffer.find(b"\n", start, end) >= 0:
+            if not most or end - start < most or self._buffer.find(b"\n", start, end) >= 0:
                 break
         return end
 
-    def _decompress(self, request: Request, content: Decompressor) -> Reading:
-        start = request.known.tail_length
-        begin = request.offset - start
-        modified = os.fstat(request.descriptor).st_mtime_ns
-        for limit in (min(request.limit, self._block_size), self._max_line + 1):
-            data = content.read(begin, request.offset + limit, _MOST_DECOMPRESSED)
-            if len(data) - start < limit or data.find(b"\n", start) >= 0:
+    def _decompress(self, descriptor: int, tailer: "Tailer", limit: int) -> Reading:
+        content = self._decompressor_of(descriptor, tailer)
+        start = tailer.identity.tail_length
+        begin = tailer.offset - start
+        modified = os.fstat(descriptor).st_mtime_ns
+        for most in (min(limit, self._block_size), self._max_line + 1):
+            data = content.read(begin, tailer.offset + most, _MOST_DECOMPRESSED)
+            if len(data) - start < most or data.find(b"\n", start) >= 0:
                 break
         end = begin + len(data)
         ended = end == content.reached and content.is_at_end()
         if content.is_underway:
-            size = max(request.least, request.offset + 1)
+            size = max(tailer.size, tailer.offset + 1)
             return Reading(True, size, modified, is_underway=True)
-        if not request.is_intact(data[:start]):
+        if not self._is_tail(tailer, data[:start]):
             return Reading(False, content.reached, modified)
         self._buffer[: len(data)] = data
-        size = end if ended else max(request.least, end + 1)
+        size = end if ended else max(tailer.size, end + 1)
         is_complete = not ended or content.is_complete
         damage = content.damage if ended else ""
         split = self._split(start, len(data))
         return Reading(True, size, modified, *split, is_complete=is_complete, damage=damage)
+
+    def _decompressor_of(self, descriptor: int, tailer: "Tailer") -> Decompressor:
+        """Return what decompresses a file; one at a time is kept, for its memory."""
+        key, packing = tailer.entry.key, tailer.entry.packing
+        if self._decompressor is None or self._decompressor[0] != key:
+            assert packing is not None
+            self._decompressor = key, Decompressor(descriptor, packing)
+        return self._decompressor[1]
+
+    @staticmethod
+    def _is_tail(tailer: "Tailer", tail: bytes | bytearray) -> bool:
+        return fingerprint(tail) == tailer.identity.tail_hash
 
     def _split(self, start: int, end: int) -> tuple[bytes, bytes, bytes]:
         """Return the whole lines, what is behind them, and what is before them in the buffer."""
@@ -205,13 +304,24 @@ class Reader:
         return run, b"" if b"\n" in rest or len(rest) > self._max_line else rest, tail
 
 
-def _require_in_memory(request: Request) -> None:
-    """Raise `OSError` where a file has many bytes to read, is compressed, or its first byte is not in memory.
+def _open_all(paths: Sequence[tuple[str, FileKey]]) -> list[int | OSError | None]:
+    """Open files in order; each gives a descriptor, None where another file is, or an error: out of them is the last."""
+    opened: list[int | OSError | None] = []
+    for path, key in paths:
+        try:
+            descriptor = open_read_only(path)
+        except OSError as error:
+            opened.append(error)
+            if error.errno in _TOO_MANY:
+                break
+            continue
+        is_same = FileKey.of(os.fstat(descriptor)) == key
+        opened.append(descriptor if is_same else None)
+        if not is_same:
+            close(descriptor)
+    return opened
 
-    A file system of another machine, which may be slow to tell even a size, does not know RWF_NOWAIT (preadv2(2)).
-    """
-    if request.decompressor is not None:
-        raise BlockingIOError
-    os.preadv(request.descriptor, [bytearray(1)], 0, os.RWF_NOWAIT)
-    if os.fstat(request.descriptor).st_size - request.offset > _AT_ONCE:
-        raise BlockingIOError
+
+def _close_all(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        close(descriptor)

@@ -1,4 +1,4 @@
-"""Scans directories: which files the patterns show, and which rotated siblings lie beside them.
+"""Scans directories: which files the patterns show, and which rotated siblings lie next to them.
 
 Blocks, so it runs in a thread; reads no file and remembers nothing.
 """
@@ -6,10 +6,10 @@ Blocks, so it runs in a thread; reads no file and remembers nothing.
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import (
@@ -24,11 +24,10 @@ from shipper.tail.paths import (
     pattern_of,
 )
 
-__all__ = ["FileEntry", "FileKey", "Packed", "Scan", "changed_since", "scan"]
+__all__ = ["FileEntry", "FileKey", "Scan", "scan"]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class FileKey:
+class FileKey(NamedTuple):
     """Device and inode: names a file for as long as it exists or is open, and no longer."""
 
     device: int
@@ -41,21 +40,13 @@ class FileKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
-    """How a file is compressed, and its bytes on disk; they and its time of change tell whether it changed."""
-
-    packing: Packing
-    stored: int
-
-
-@dataclass(frozen=True, slots=True)
 class FileEntry:
     """A regular file at a path.
 
     `group` is the live path that it belongs to: its own, or that of the file which it was rotated from. `wanted` says
     that a pattern shows it; the others are only rotated siblings of one that is. `real` is the path behind a symbolic
-    link. `modified` is in nanoseconds since the epoch. `size` of a compressed file is that of its content once it was
-    probed, as far as it is known.
+    link. `modified` is in nanoseconds since the epoch. `packing` is how it is compressed, and `stored` its bytes on disk;
+    the `size` of a compressed file is that of its content once it was probed, as far as it is known.
     """
 
     path: str
@@ -65,31 +56,31 @@ class FileEntry:
     size: int
     modified: int
     wanted: bool
-    packed: Packed | None = None
+    packing: Packing | None = None
+    stored: int = 0
 
     @property
     def is_live(self) -> bool:
         """Whether its writer writes to this path, rather than having rotated the file away."""
         return self.path == self.group
 
+    @property
+    def on_disk(self) -> tuple[int, int]:
+        """The size and the time of change of a compressed file, which tell whether it changed."""
+        return self.stored, self.modified
+
     def differs(self, before: "FileEntry") -> bool:
         """Whether it may be another file or have other bytes than before; a compressed one may be renamed freely."""
-        if self.packed is not None:
-            return (self.packed, self.modified) != (before.packed, before.modified)
-        return self != before
+        return self.on_disk != before.on_disk if self.packing is not None else self != before
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """All that one scan showed; `folders` are those that changes are to be watched in.
-
-    `siblings` are the inodes of all rotated siblings by path, as their folders list them.
-    """
+    """All that one scan showed; `folders` are those that changes are to be watched in."""
 
     entries: tuple[FileEntry, ...]
     troubles: tuple[Notice, ...]
     folders: tuple[str, ...]
-    siblings: Mapping[str, int]
 
 
 def scan(selection: Selection, lives: Iterable[str]) -> Scan:
@@ -103,14 +94,13 @@ def scan(selection: Selection, lives: Iterable[str]) -> Scan:
     wanted = dict.fromkeys(path for paths in found.values() for path in paths)
     groups = {*lives, *wanted}
     folders = dict.fromkeys(map(os.path.dirname, groups))
-    siblings = lister.siblings(folders, groups)
     entries: dict[str, FileEntry] = {}
     troubles = [
         Notice(NoticeKind.MISSING, pattern, "matches no file yet")
         for pattern, paths in found.items()
         if not paths
     ]
-    for path in {**wanted, **siblings}:
+    for path in dict.fromkeys([*wanted, *lister.siblings(folders, groups)]):
         seen = _inspect(path, group_of(path, groups), path in wanted)
         # a link to a file that is shown itself is that file, also while its own name is not there yet
         if isinstance(seen, FileEntry) and (seen.real == path or seen.real not in wanted):
@@ -120,28 +110,16 @@ def scan(selection: Selection, lives: Iterable[str]) -> Scan:
             troubles.append(seen)
     links = [os.path.dirname(e.real) for e in entries.values() if e.real != e.path]  # noqa: PTH120 - 10,000 of them
     return Scan(
-        tuple(entry for entry in entries.values() if not _is_beside_original(entry, entries)),
+        tuple(entry for entry in entries.values() if not _is_with_original(entry, entries)),
         (*troubles, *lister.troubles),
         _watchable([*lister.folders, *folders, *links]),
-        siblings,
     )
 
 
-def changed_since(shown: Scan, groups: Collection[str], selection: Selection) -> set[str]:
-    """Return which of these groups have a sibling now whose file the scan did not see, and whose name it did not list.
-
-    It came, or was renamed, while or after the folders were listed. Raises OSError as `scan` does.
-    """
-    siblings = _Lister(selection).siblings(set(map(os.path.dirname, groups)), groups)
-    seen = {entry.key.inode for entry in shown.entries}
-    changed = (p for p, i in siblings.items() if i not in seen and shown.siblings.get(p) != i)
-    return {group_of(path, groups) for path in changed}
-
-
-def _is_beside_original(entry: FileEntry, entries: Collection[str]) -> bool:
+def _is_with_original(entry: FileEntry, entries: Collection[str]) -> bool:
     # as long as the original is there, it is read; a live path is written anew by another file
     original = decompressed_name(entry.path)
-    return entry.packed is not None and original in entries and original != entry.group
+    return entry.packing is not None and original in entries and original != entry.group
 
 
 def _watchable(folders: Iterable[str]) -> tuple[str, ...]:
@@ -182,16 +160,11 @@ class _Lister:
             shown = {pattern}
         return sorted(path for path in shown if not self._selection.excludes_file(path))
 
-    def siblings(self, folders: Iterable[str], groups: Collection[str]) -> dict[str, int]:
-        """Return the files in these folders that were rotated away from the live paths `groups`, with their inodes."""
-        rotated = [
-            (f"{f}/{e.name}", e) for f in folders for e in self._list(f) if live_names(e.name)
-        ]
-        return {
-            path: entry.inode()
-            for path, entry in rotated
-            if group_of(path, groups) != path and not self._selection.excludes_file(path)
-        }
+    def siblings(self, folders: Iterable[str], groups: Collection[str]) -> list[str]:
+        """Return the files in these folders that were rotated away from the live paths `groups`."""
+        rotated = [f"{f}/{e.name}" for f in folders for e in self._list(f) if live_names(e.name)]
+        found = [path for path in rotated if group_of(path, groups) != path]
+        return [path for path in found if not self._selection.excludes_file(path)]
 
     def _expand(self, folder: str, parts: Sequence[str]) -> Iterator[str]:
         name, rest = parts[0], parts[1:]
@@ -245,15 +218,13 @@ def _is_folder(entry: os.DirEntry[str], *, links: bool) -> bool:
 
 def _inspect(path: str, group: str, wanted: bool) -> FileEntry | Notice | None:
     try:
-        status = os.lstat(path)
-        real = path
+        status, real = os.lstat(path), path
         if stat.S_ISLNK(status.st_mode):
-            real = os.path.realpath(path)
-            status = Path(path).stat()
+            status, real = os.stat(path), os.path.realpath(path)  # noqa: PTH116 - a path of any bytes
     except PermissionError:
         return Notice(NoticeKind.UNREADABLE, path, "may not be seen: its folder is closed to us")
     except OSError:
-        return Notice(NoticeKind.MISSING, path, _absence(path))
+        return Notice(NoticeKind.MISSING, path, "is not there yet")
     packing, refusal = packing_of(path), ""
     if stat.S_ISDIR(status.st_mode):
         return Notice(NoticeKind.MISSING, path, f"is a folder; name its files, as in {path}/*.log")
@@ -263,16 +234,7 @@ def _inspect(path: str, group: str, wanted: bool) -> FileEntry | Notice | None:
         refusal = "is compressed"
     if refusal:
         return Notice(NoticeKind.REFUSED, path, refusal) if wanted else None
-    key, size = FileKey.of(status), status.st_size
-    packed = None if packing is None else Packed(packing, size)
     # a glob may show the archives of years: what was compressed is followed as what was rotated is, never for itself
-    wanted = wanted and packed is None
-    return FileEntry(path, real, group, key, size, status.st_mtime_ns, wanted, packed)
-
-
-def _absence(path: str) -> str:
-    if os.path.islink(path):  # noqa: PTH114 - a path of any bytes
-        return "is a link that leads nowhere yet"
-    if not os.path.isdir(os.path.dirname(path)):  # noqa: PTH112, PTH120 - a path of any bytes
-        return "is not there yet, and neither is its folder"
-    return "is not there yet"
+    wanted = wanted and packing is None
+    key, size, modified = FileKey.of(status), status.st_size, status.st_mtime_ns
+    return FileEntry(path, real, group, key, size, modified, wanted, packing, size)

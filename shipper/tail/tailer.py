@@ -3,18 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING
 
 from broker.wire.message import Section, Span
 from broker.wire.positions import Cursor
 from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Sample, identify, is_inside_line
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import age
-from shipper.tail.reader import Block, Reading, Request, count_lines
+from shipper.tail.reader import Block, Reading, count_lines
 from shipper.tail.scan import FileEntry
-
-if TYPE_CHECKING:
-    from shipper.tail.decompress import Decompressor
 
 __all__ = ["FileState", "Stage", "Tailer", "Turns"]
 
@@ -60,60 +56,49 @@ class Tailer:
     the first piece of the over-long line was read that the offset is in. `held` are the bytes of an unfinished last line.
     `suspect`: what was read of the file may be gone, which the next scan finds out. `loss` is to be logged by that, too.
     `beginning` are the first bytes that were ever seen in the file; while they are there it was not written anew.
+    `begun` is where reading began: what is between that and the offset need not be stored yet.
     """
 
     def __init__(
-        self,
-        cursor: Cursor,
-        entry: FileEntry,
-        head: bytes,
-        now: int,
-        *,
-        in_line: bool = False,
-        begun: Cursor | None = None,
+        self, cursor: Cursor, entry: FileEntry, head: bytes, now: int, begun: Cursor | None = None
     ) -> None:
-        """Follow from the cursor on, which may be inside a line; `head` is what the file begins with now, read before or not.
-
-        `begun` is where reading began, if that was before the cursor: what is between them need not be stored yet.
-        """
-        self.file = cursor.file
-        self.label = cursor.path
-        self.offset = cursor.offset
-        self.seen = cursor.seen
+        """Follow from the cursor on, which may be inside a line; `head` is what the file begins with now, read before or not."""
+        self.file, self.label = cursor.file, cursor.path
+        self.offset, self.seen = cursor.offset, cursor.seen
+        self.begun = begun or cursor
         self.entry = entry
+        self.beginning = head
+        self.identity = replace(cursor.identity, inode=entry.key.inode)
+        self.size = entry.size
         self.rotated: int | None = None if entry.is_live else entry.modified
         self.unseen_since: int | None = None
         self.since: int | None = now if entry.size > cursor.offset else None
-        self.suspect = False
+        self.line_began: int | None = None
         self.held = 0
+        self.suspect = False
         self.note = ""
         self.loss: Notice | None = None
-        self.beginning = head
-        self.line_began: int | None = now if in_line else None
-        self._begun = begun or cursor
-        self._begin = 0
-        self._is_probed = head.startswith(b"\0")
-        self._identity = replace(cursor.identity, inode=entry.key.inode)
-        self._size = entry.size
         self._modified = 0 if self.dirty else entry.modified
         self._grew = now
 
     @property
     def cursor(self) -> Cursor:
         """Where the next line begins, and what the file looks like there."""
-        return Cursor(self.file, self.label, self.offset, self._identity, self.seen)
+        return Cursor(self.file, self.label, self.offset, self.identity, self.seen)
 
     @property
     def start(self) -> Cursor:
-        """Where reading began: behind the last line of a file that was followed from its end, else at 0.
-
-        At 0 the file is recognised by all that was ever seen of its first bytes.
-        """
+        """Where reading began; at 0 the file is recognised by all that was ever seen of its first bytes."""
         inode = self.entry.key.inode
-        if self._begun.offset:
-            return replace(self._begun, identity=replace(self._begun.identity, inode=inode))
+        if self.begun.offset:
+            return replace(self.begun, identity=replace(self.begun.identity, inode=inode))
         identity = identify(inode, self.beginning[:HEAD_BYTES], b"")
         return Cursor(self.file, self.label, 0, identity, self.seen)
+
+    @property
+    def last(self) -> Cursor:
+        """What is remembered of the file when it is followed no longer."""
+        return self.cursor if self.offset else self.start
 
     @property
     def dirty(self) -> bool:
@@ -126,25 +111,9 @@ class Tailer:
         return self.line_began is not None and self.seen < self.line_began + _LINE_PATIENCE
 
     @property
-    def is_unread(self) -> bool:
-        """Whether nothing was read of it yet."""
-        return self.offset == self._begin
-
-    @property
-    def is_strange(self) -> bool:
-        """Whether it was nearly empty when it was found: its first bytes must be probed before it is truncated."""
-        return len(self.beginning) < min(TAIL_BYTES, self.entry.size)
-
-    @property
-    def unread(self) -> int:
-        """Bytes that were seen to be there and not taken."""
-        return self._size - self.offset
-
-    @property
     def age(self) -> tuple[bool, tuple[int, int, str]]:
         """What the files of a rotation group are sorted by: oldest first, the live one last."""
-        live = self.rotated is None
-        return live, age(self.entry.modified, self.entry.path)
+        return self.rotated is None, age(self.entry.modified, self.entry.path)
 
     def scanned(self, entry: FileEntry, now: int) -> None:
         """Take note of where the file is and how large it is; a compressed one is read on only when it changed."""
@@ -153,16 +122,14 @@ class Tailer:
         self._leave_live_path(now)
         if entry.is_live:
             self.rotated = None
-        if entry.packed is not None:
-            self.entry = replace(entry, size=self._size)
+        if entry.packing is not None:
+            self.entry = replace(entry, size=self.size)
             if entry.differs(before):
                 self.mark_changed(now)
-        elif entry.size < self._size:
-            self.suspect = (
-                True  # it was truncated, and may grow beyond the offset before it is read
-            )
+        elif entry.size < self.size:
+            self.suspect = True  # truncated; and it may grow beyond the offset before it is read
         else:
-            if (entry.size, entry.modified) != (self._size, self._modified):
+            if self.differs(entry.size, entry.modified):
                 self.mark_changed(now)
             self._note_size(entry.size, now)
 
@@ -174,7 +141,7 @@ class Tailer:
         self.entry = replace(self.entry, modified=modified or self.entry.modified)
         self.unseen_since = now if self.unseen_since is None else min(self.unseen_since, now)
         self._leave_live_path(now)
-        if self.entry.packed is None:
+        if self.entry.packing is None:
             self.mark_changed(now)
 
     def mark_changed(self, now: int) -> None:
@@ -183,21 +150,16 @@ class Tailer:
             self.since = now
 
     def differs(self, size: int, modified: int) -> bool:
-        """Whether a file of this size and time is not as it was when it was last read; a reading tells what became of it.
-
-        A compressed one, when it is not as it was scanned.
-        """
-        if (packed := self.entry.packed) is not None:
-            return (size, modified) != (packed.stored, self.entry.modified)
-        return (size, modified) != (self._size, self._modified)
+        """Whether a file of this size and time is not as it was when it was last read, or scanned if it is compressed."""
+        known = (self.size, self._modified) if self.entry.packing is None else self.entry.on_disk
+        return (size, modified) != known
 
     def recognised(self, seen: Sample, now: int) -> None:
         """Take note of what the file looks like, once it is known to be the one it was."""
         self.suspect = False
         self.mark_changed(self._grew)
         self.saw(seen.head)
-        self._is_probed |= seen.head.startswith(b"\0")
-        self._size = seen.size
+        self.size = seen.size
         if self.line_began is None and seen.held[self.file]:
             self.line_began = now
 
@@ -205,66 +167,33 @@ class Tailer:
         """Take note of what a file begins with that was not written anew, so that a copy of it is recognised."""
         self.beginning = max(self.beginning, head, key=len)
 
-    def skip_hole(self, start: int) -> None:
-        """Begin at `start`, behind a hole that the file begins with; nothing was read yet."""
-        self.offset = self._begin = start
-        self._size = max(self._size, start)
-        tail = bytes(min(start, TAIL_BYTES))
-        self._identity = identify(self.entry.key.inode, self.beginning[:start], tail)
-        self._is_probed = False
-
     def is_settled(self, now: int, grace: int) -> bool:
         """Whether the file was rotated away and has not grown for `grace` nanoseconds: its last line is finished."""
         return self.rotated is not None and now >= max(self.rotated, self._grew) + grace
 
-    def is_at(self, cursor: Cursor) -> bool:
-        """Whether the cursor is where the file is read next, or before a hole that it begins with."""
-        return self.offset == max(cursor.offset, self._begin)
-
-    def is_stored(self, position: int) -> bool:
-        """Whether all that was read is stored, when the file is stored up to `position`."""
-        return self.is_unread or self.offset <= position
-
-    def is_read_on_in(self, other: "Tailer") -> bool:
-        """Whether another followed file is the copy of this one, which was truncated, or begins like it where neither was read."""
-        if other.file == self.file:
-            return True
-        is_copy = self.is_unread and other.is_unread and other.rotated is not None
-        begins_so = bool(self.beginning) and other.beginning.startswith(self.beginning)
-        return is_copy and begins_so and other.entry.group == self.entry.group
-
-    def rewound(self, cursor: Cursor, now: int) -> "Tailer":
-        """Return the same file, to be read on from the cursor; a file that has a name is doubtful until the next scan."""
-        known = replace(cursor, path=self.label)
-        again = Tailer(known, self.entry, self.beginning, now)
-        again.rotated, again.unseen_since = self.rotated, self.unseen_since
-        again.suspect = self.suspect or self.unseen_since is None
-        again._begin = self._begin
-        if again.offset < self._begin:
-            again.skip_hole(self._begin)
-        again.mark_changed(now)
-        return again
-
-    def request(
-        self, descriptor: int, limit: int = 0, decompressor: "Decompressor | None" = None
-    ) -> Request:
-        """Return what to read next; without a limit nothing, to know whether what was read is still there."""
-        known, least = self._identity, self._size
-        return Request(descriptor, self.offset, limit, least, self.beginning, known, decompressor)
+    def rewind(self, cursor: Cursor, now: int) -> None:
+        """Read on from the cursor; a file that has a name is doubtful until the next scan."""
+        if self.offset == cursor.offset:
+            return
+        self.offset, self.seen, self.begun = cursor.offset, cursor.seen, cursor
+        self.identity = replace(cursor.identity, inode=self.entry.key.inode)
+        self.suspect |= self.unseen_since is None
+        self.line_began, self.held, self.note, self.loss = None, 0, "", None
+        self._modified, self._grew = 0, now
+        self.mark_changed(now)
 
     def accept(self, reading: Reading, now: int, grace: int) -> list[Block]:
         """Take what was read: move the offset, and return the blocks.
 
         An unfinished last line is taken only when the file is settled, with a newline added that no span counts.
         """
-        self.note = reading.error
-        self.held = 0
+        self.note, self.held = reading.error, 0
         if reading.error or not reading.intact or self._is_unknown(reading):
             self.suspect = not reading.error
             self.since, self._modified = None, 0
             return []
         end = self.offset + len(reading.run) + len(reading.rest)
-        known = max(self._size, end)
+        known = max(self.size, end)
         self._note_size(reading.size, now)
         self._modified = reading.modified
         blocks = [self._take(reading.run, reading.tail, now)] if reading.run else []
@@ -286,25 +215,21 @@ class Tailer:
 
     def state(self) -> FileState:
         """Return what a person may want to know."""
+        stage = Stage.FOLLOWING if self.rotated is None else Stage.ROTATED
+        if self.suspect or self.unseen_since is not None:
+            stage = Stage.DOUBTFUL if self.suspect else Stage.DELETED
         return FileState(
             path=self.entry.path if "/" in self.label else self.label,  # `-` is no path
             file=self.file,
-            size=self._size,
+            size=self.size,
             offset=self.offset,
             inode=self.entry.key.inode,
             held=0 if self.dirty else self.held,
             seen=self.seen,
             since=self.since,
-            stage=self._stage(),
+            stage=stage,
             note=self.note,
         )
-
-    def _stage(self) -> Stage:
-        if self.suspect:
-            return Stage.DOUBTFUL
-        if self.unseen_since is not None:
-            return Stage.DELETED
-        return Stage.FOLLOWING if self.rotated is None else Stage.ROTATED
 
     def _leave_live_path(self, now: int) -> None:
         self.rotated = now if self.rotated is None else min(self.rotated, now)
@@ -312,25 +237,22 @@ class Tailer:
         self._grew = min(self._grew, now)
 
     def _is_unknown(self, reading: Reading) -> bool:
-        # the first bytes must be probed before they are taken: they may be a hole, or the file may have been written, copied
-        # and truncated since it was found empty; a deleted file cannot be probed
-        if not self.is_unread or self.unseen_since is not None or self.entry.packed is not None:
+        # it may have been written, copied and truncated since it was found empty; a deleted file cannot be sampled
+        if self.offset or self.beginning or self.unseen_since is not None:
             return False
-        first = reading.run or reading.rest
-        is_hole = first.startswith(b"\0") and not self._is_probed
-        return is_hole or (bool(first) and not self.beginning)
+        return self.entry.packing is None and bool(reading.run or reading.rest)
 
     def _note_size(self, size: int, now: int) -> None:
         # its last line was waited for while older files were read, unless the file grew meanwhile
-        if size > self._size:
+        if size > self.size:
             self._grew = now
-        self._size = size
+        self.size = size
 
     def _give_up(self, reason: str, known: int) -> None:
         self.note = f"cannot be decompressed behind byte {self.offset} ({reason}): the rest is lost"
         lost = known - self.offset
         self.loss = Notice(NoticeKind.DAMAGED, self.entry.path, self.note, lost)
-        self._size = self.offset
+        self.size = self.offset
         self.held = 0
 
     def _take(self, run: bytes, before: bytes, now: int, end: bytes = b"") -> Block:
@@ -346,14 +268,9 @@ class Tailer:
             read = (self.beginning[:start] + run)[:HEAD_BYTES]
             self.beginning = read + self.beginning[len(read) :]
         tail = run[-TAIL_BYTES:] if len(run) >= TAIL_BYTES else (before + run)[-TAIL_BYTES:]
-        self._identity = identify(self.entry.key.inode, self.beginning[: self.offset], tail)
-        section = Section(
-            path=self.label,
-            span=Span(self.file, start, self.offset),
-            size=len(lines),
-            lines=count_lines(lines),
-            identity=self._identity,
-        )
+        self.identity = identify(self.entry.key.inode, self.beginning[: self.offset], tail)
+        span = Span(self.file, start, self.offset)
+        section = Section(self.label, span, len(lines), count_lines(lines), self.identity)
         return Block(section, lines, now, is_inside_line(before))
 
 
@@ -395,7 +312,7 @@ class Turns:
             if first is None:
                 self.leave(group)
             elif first.dirty or first.is_settled(now, grace):
-                is_packed = first.entry.packed is not None
+                is_packed = first.entry.packing is not None
                 if not (is_packed and has_packed):
                     ready.append(first)
                 has_packed |= is_packed
@@ -405,7 +322,7 @@ class Turns:
 
     def was_read(self, tailer: Tailer) -> None:
         """Put the group of a file that was read at the end of the queue; of a compressed one, when it was read to its end."""
-        if tailer.entry.packed is None:
+        if tailer.entry.packing is None:
             self.leave(tailer.entry.group)
         self.join([tailer.entry.group])
         if tailer.is_in_line:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shipper.status.live import ask, require_alone
 from shipper.tail.notices import NoticeKind
-from shipper.tail.open_files import most_open_files
+from shipper.tail.reader import most_open_files
 from tests.shipper.host import Host
 
 __all__ = ["run_child"]

@@ -73,7 +73,7 @@ def test_once_without_its_file_claims_nothing_even_when_it_may_take_over(
     mistyped = ship(logs_url, "--file", log, "--file", missing, "--once", "--take-over")
 
     assert mistyped.wait(60) == 1
-    assert f"{missing}: is not there yet, and neither is its folder; nothing was" in mistyped.said()
+    assert f"{missing}: is not there yet; nothing was" in mistyped.said()
     append(log, b"two\n")
     wait_until("it goes on", lambda: read_back(logs_url) == b"one\ntwo\n", 40, [running])
     assert running.stop(12) == 0

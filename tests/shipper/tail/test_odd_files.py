@@ -57,19 +57,6 @@ async def test_a_switched_link_is_read_like_a_rotation_the_old_target_first(
     assert host.said(NoticeKind.TRUNCATED) == []
 
 
-async def test_a_dangling_link_is_told_as_one_and_followed_once_it_leads_somewhere(
-    make_host: MakeHost,
-) -> None:
-    host = make_host("current.log")
-    switch(host, "current.log", "later")
-    await host.look()
-    assert [n.text for n in host.said(NoticeKind.MISSING)] == ["is a link that leads nowhere yet"]
-
-    host.write("later", b"1\n")
-
-    assert await host.ship() == b"1\n"
-
-
 async def test_a_hard_link_is_no_second_file_even_when_the_first_name_goes(host: Host) -> None:
     host.write("app-1.log", b"1\n")
     (host.folder / "app-2.log").hardlink_to(host.folder / "app-1.log")
