@@ -6,7 +6,7 @@ import click
 
 from broker.app import program
 from broker.app.command_line import LazyGroup, spread
-from broker.client.servers import looks_like_server
+from broker.client.access import looks_like_server
 
 __all__ = ["main"]
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from broker.client.connection import Connection, Denied, Rejected
 from broker.client.credentials import verify
 from broker.wire.positions import Cursor, Positions
-from broker.wire.subjects import inbox_of
 from shipper.publish.claim import Claimant
 from shipper.publish.config import BrokerConfig
 from shipper.publish.messages import AgentId, HostMessages
@@ -39,13 +38,9 @@ logger = logging.getLogger(__name__)
 
 
 def connection_for(settings: ShipperSettings, host: str) -> Connection:
-    """Return the connection of a host's shipper; answers come to inboxes that its rights can be limited to.
-
-    Raises `ConfigurationError` when the means of getting in cannot be used.
-    """
+    """Return the connection of a host's shipper; raises `ConfigurationError` when the means of getting in cannot be used."""
     verify(settings.access)
-    inboxes = tuple(dict.fromkeys((inbox_of(host), f"_INBOX_{host}")))
-    return Connection(settings.server, f"logshipper {host}", inboxes, settings.access)
+    return Connection(settings.server, f"logshipper {host}", settings.access)
 
 
 def reasons_for(settings: ShipperSettings, host: str) -> Callable[[Rejected], str]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import tests.support.ports
 from broker.auth.accounts import accounts_of
+from broker.auth.permissions import API
 from broker.auth.store import Credential, CredentialKind
 from broker.client.access import Access
 from broker.client.connection import Connection
@@ -16,6 +17,7 @@ from broker.client.nkey import new_seed, user_key
 from broker.server.conf import render_accounts
 from broker.server.requests import ConsumerRequests
 from broker.topology import Topology
+from broker.wire.subjects import inbox_of
 from tests.conftest import apply_topology
 from tests.support.processes import Process, Processes, wait_until
 
@@ -29,6 +31,8 @@ class Secured(NamedTuple):
     port: int
     process: Process
     conf: Path
+    limited: frozenset[str]
+    """The names of hosts, receivers and monitors, whose credential files would name inbox and API."""
 
     def url(self, name: str = OWN) -> str:
         return f"nats://{name}:{name}@127.0.0.1:{self.port}"
@@ -38,7 +42,14 @@ class Secured(NamedTuple):
         return f"nats://127.0.0.1:{self.port}"
 
     def access(self, name: str) -> Access:
-        return Access(user=name, password=name)
+        if name not in self.limited:
+            return Access(user=name, password=name)
+        return Access(user=name, password=name, inbox_prefix=inbox_of(name), api_prefix=API)
+
+    def options(self, name: str) -> list[str]:
+        """Return the options by which a program comes as one whose rights are limited."""
+        words = [*("--server", self.url(name)), *("--inbox-prefix", inbox_of(name))]
+        return [*words, *("--api-prefix", API)]
 
     def said(self) -> str:
         """Return all that it has logged."""
@@ -76,7 +87,9 @@ def start_secured(
     port, path = tests.support.ports.free_port(), folder / "secured.conf"
     write_conf(path, port, *credentials, streams=streams)
     binary = Path(sys.executable).with_name("nats-server")
-    server = Secured(port, processes.start(f"secured-{port}", [binary, "-c", path]), path)
+    limited = frozenset(one.name for one in credentials if one.kind is not CredentialKind.ADMIN)
+    process = processes.start(f"secured-{port}", [binary, "-c", path])
+    server = Secured(port, process, path, limited)
     wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server.process])
     apply_topology(server.url(), Topology(partitions=2, stream_count=streams))
     take_consumer_requests(processes, server)

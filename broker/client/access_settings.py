@@ -8,8 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field, SecretStr
 
 from broker.app.configuration import Many, ProgramSettings
-from broker.client.access import Access, check_prefix
-from broker.client.servers import check_servers
+from broker.client.access import Access, check_prefix, check_servers
 
 __all__ = ["ACCESS", "AccessSettings", "Servers"]
 
@@ -93,12 +92,12 @@ class AccessSettings(ProgramSettings):
     )
     inbox_prefix: Annotated[str, AfterValidator(check_prefix)] = Field(
         "",
-        description="What the subjects begin with on which answers are heard; mostly found by itself.",
+        description="What the subjects begin with on which answers are heard, if the credential file does not say it.",
         json_schema_extra={"metavar": "SUBJECT"},
     )
     api_prefix: Annotated[str, AfterValidator(check_prefix)] = Field(
         "",
-        description="What the subjects of the JetStream API begin with, e.g. $JS.hub.API; mostly found by itself.",
+        description="What the subjects of the JetStream API begin with, e.g. $JS.hub.API, if the credential file does not say it.",
         json_schema_extra={"metavar": "SUBJECT"},
     )
 

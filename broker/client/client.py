@@ -27,11 +27,10 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.transport import TcpTransport
 
-from broker.client.access import Access
+from broker.client.access import Access, public
 from broker.client.credentials import ClientCredentials
 from broker.client.receiving import ReceivingClient
 from broker.client.sending import SendingClient
-from broker.client.servers import public
 
 __all__ = ["CONNECT_TIMEOUT", "BrokerClient", "HungUp", "NoTls"]
 
@@ -112,17 +111,12 @@ class BrokerClient(ReceivingClient, SendingClient):
         server: str,
         access: Access,
         credentials: ClientCredentials,
-        patience: int = CONNECT_TIMEOUT,
     ) -> None:
-        """Remember whom to connect to and how; `credentials` is what the files of `access` hold now.
-
-        Each step of a connect has `patience` seconds.
-        """
+        """Remember whom to connect to and how; `credentials` is what the files of `access` hold now."""
         super().__init__()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolved when the connection has ended, or nothing more is to be asked here."""
         self._socket = _Socket()
-        self._patience = patience
         self.is_clustered = False
         """Whether the server says that it is one of a cluster."""
         self._server = server if "://" in server else f"nats://{server}"
@@ -168,7 +162,7 @@ class BrokerClient(ReceivingClient, SendingClient):
             # nats-py holds on to its first connect all the same, 60 attempts of 2 s unless told otherwise
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
-            connect_timeout=self._patience,
+            connect_timeout=CONNECT_TIMEOUT,
             ping_interval=_PING_EVERY,
             max_outstanding_pings=_MOST_PINGS,
             pending_size=0,
@@ -219,7 +213,7 @@ class BrokerClient(ReceivingClient, SendingClient):
 
     async def _connect_to_server(self, s: Any) -> None:
         self._transport = self._socket = _Socket()
-        await self._socket.connect(s.uri, nats.aio.client.DEFAULT_BUFFER_SIZE, self._patience)
+        await self._socket.connect(s.uri, nats.aio.client.DEFAULT_BUFFER_SIZE, CONNECT_TIMEOUT)
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         # a server may take TLS without asking for it; nats-py begins with TLS only where it is asked for

@@ -118,19 +118,11 @@ async def existing_partitions(connection: Connection) -> int:
     """
     current = await current_partitions(connection)
     streams = await read_streams(connection) if current else 1
-    existing = (_existing(connection, name) for name in stream_names(streams))
-    return max(current, *await asyncio.gather(*existing))
-
-
-async def _existing(connection: Connection, stream: str) -> int:
-    """Ask for the names of the stream's consumers; the server need not ask each of them, as it does for their state."""
-    found: list[str] = []
-    while True:
-        page = await connection.api(f"CONSUMER.NAMES.{stream}", {"offset": len(found)})
-        names = page.get("consumers") or []
-        found += names
-        if not names or len(found) >= page.get("total", 0):
-            return existing_in(found)
+    # names alone: the server need not ask each consumer, as it does for their state
+    calls = (
+        connection.pages(f"CONSUMER.NAMES.{one}", "consumers") for one in stream_names(streams)
+    )
+    return max(current, *map(existing_in, await asyncio.gather(*calls)))
 
 
 async def _has_bucket(connection: Connection) -> bool:

@@ -23,8 +23,8 @@ from broker.client.access import Access
 from broker.client.answer import ConnectionLost, Denied, Rejected, answer_of
 from broker.client.client import BrokerClient
 from broker.client.receiving import Tap
-from broker.client.rights import ANYBODY, Api, Denials, Inboxes, find_api
-from broker.client.server_pool import BrokerAway, ServerPool, Trust
+from broker.client.rights import Denials
+from broker.client.server_pool import ANYBODY, BrokerAway, ServerPool, Trust
 from broker.wire.delivery import RawMessage
 
 __all__ = [
@@ -58,17 +58,13 @@ class Connection:
         self,
         servers: Sequence[str],
         name: str,
-        inbox_prefixes: Sequence[str] = (ANYBODY,),
         access: Access = Access(),  # noqa: B008 - a frozen value
     ) -> None:
         """Remember where to connect to, and how; nothing is sent and no file is read before the first call."""
-        self._inboxes = Inboxes(access, servers, inbox_prefixes)
-        self._pool = ServerPool(servers, name, self._inboxes, access)
-        self._api: Api | None = None
-        self._finding = asyncio.Lock()
+        self._pool = ServerPool(servers, name, access)
         self._client: BrokerClient | None = None
         self._connecting = asyncio.Lock()
-        self._denials = Denials()
+        self._denials = Denials(ANYBODY)
         self._trust = Trust()
         self.away = ""
         """Why no broker is there for `client` just now; empty while one is, or nobody asks."""
@@ -125,8 +121,7 @@ class Connection:
             with _kept_cancellations():
                 await self._drop()
                 self._client = await self._pool.connect(self._on_error)
-            self._api, self._trust = None, Trust()
-            self._denials.reset(self._inboxes.prefix)
+            self._denials, self._trust = Denials(self._pool.inbox_prefix), Trust()
             return self._client
 
     def is_on(self, client: BrokerClient) -> bool:
@@ -235,37 +230,47 @@ class Connection:
     ) -> dict[str, Any]:
         """Call the JetStream API, e.g. `api("STREAM.INFO.LOGS")`; raises `Rejected` for an error answer."""
         payload = b"" if body is None else json.dumps(body).encode()
-        return await self.ask(await self.api_subject(name), payload, patience=patience)
+        await self.client()  # its credential file says where the API is
+        return await self.ask(self.api_subject(name), payload, patience=patience)
 
     async def call(self, name: str, payload: bytes = b"", patience: float | None = None) -> Message:
         """Call the JetStream API and return its answer as it is, for those that are no JSON; raises as `request`."""
-        return await self.request(await self.api_subject(name), payload, patience=patience)
+        await self.client()
+        return await self.request(self.api_subject(name), payload, patience=patience)
 
-    async def api_subject(self, name: str) -> str:
-        """Return the subject of a call for the user that we are, who is asked for once for each client; raises as `request`."""
-        async with self._finding:
-            await self.client()
-            if self._api is None:
-                self._api = await find_api(
-                    self, self._pool.api_prefix, self._inboxes, self._denials
-                )
-            return self._api.subject(name)
+    def api_subject(self, name: str) -> str:
+        """Return the subject of a call of the JetStream API for the user that we are, e.g. `STREAM.INFO.LOGS`."""
+        return f"{self._pool.api_prefix}.{name}"
 
-    @property
-    def permissions(self) -> Mapping[str, Any] | None:
-        """What the server says that we may do, as far as it was asked; None for a user without limits."""
-        return None if self._api is None else self._api.permissions
+    async def pages(self, call: str, key: str, patience: float | None = None) -> list[Any]:
+        """Return all entries of a list that the server gives page by page, e.g. `pages("STREAM.NAMES", "streams")`.
 
-    def api_now(self, name: str) -> str:
-        """Return the subject of a call on the present client; raises `ConnectionLost` if none was made on it."""
-        if self._api is None:
-            raise ConnectionLost("connected anew")
-        return self._api.subject(name)
+        Raises `Rejected`, and `ConnectionLost` where it does not tell of all: in a cluster the server of one may have died.
+        """
+        found: list[Any] = []
+        while True:
+            page = await self.api(call, {"offset": len(found)}, patience)
+            entries, missing = page.get(key) or [], page.get("missing") or []
+            found.extend(entries)
+            if missing or (not entries and len(found) < page.get("total", 0)):
+                named = ", ".join(sorted(missing)) or "some"
+                raise ConnectionLost(f"{call}: no server tells of {named}")
+            if len(found) >= page.get("total", 0):
+                return found
+
+    async def permissions(self) -> Mapping[str, Any] | None:
+        """Return what the server says that we may do; None for a user without limits, and where it does not tell."""
+        try:
+            answer = json.loads((await self.request("$SYS.REQ.USER.INFO")).data)
+        except (Rejected, ValueError):
+            return None
+        found = answer.get("data") if isinstance(answer, dict) else None
+        return found.get("permissions") if isinstance(found, dict) else None
 
     @property
     def own(self) -> str:
-        """What our rights name us by in subjects, as far as it is known; empty for a user whose rights are not limited so."""
-        return self._inboxes.own
+        """What our rights name us by in subjects, as our inbox says; empty for a user whose rights are not limited so."""
+        return self._pool.inbox_prefix.partition(f"{ANYBODY}_")[2]
 
     def private(self) -> str:
         """Return the end of a new subject: our own name, where our rights are limited to such subjects, and a random token."""

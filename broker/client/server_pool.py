@@ -7,28 +7,27 @@ Why no server could be used is said in words for the person who can mend it, nev
 import asyncio
 import random
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
 import nats.errors
 
 from broker.app.exits import OperatorError
-from broker.client.access import Access
+from broker.client.access import Access, public
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.client import CONNECT_TIMEOUT, BrokerClient, HungUp, NoTls
 from broker.client.credentials import read_credentials
-from broker.client.rights import Inboxes
-from broker.client.servers import public
 
-__all__ = ["BrokerAway", "ServerPool", "Trust", "attempts"]
+__all__ = ["ANYBODY", "BrokerAway", "ServerPool", "Trust"]
 
-_HASTE = 1  # seconds for each step of a connect while there are others to try
+ANYBODY = "_INBOX"
+"""What the inboxes of every client begin with that has none of its own."""
+
+_API = "$JS.API"  # the prefix for who is in the account with the stream
 _MOST_SILENCE = 4.5  # seconds in all for which answers were waited for in vain; until then it may not know who died
 _MOST_REFUSALS = (
     12.0  # seconds for which it has said that nobody leads; elections take four to nine
 )
-_REFUSALS = ("authorization", "authentication")
 
 
 class BrokerAway(OperatorError):
@@ -38,15 +37,16 @@ class BrokerAway(OperatorError):
 class ServerPool:
     """The servers of one broker, and who asks to be let in there."""
 
-    def __init__(self, servers: Sequence[str], name: str, inboxes: Inboxes, access: Access) -> None:
+    def __init__(self, servers: Sequence[str], name: str, access: Access) -> None:
         """Remember them; no file is read before the first `connect`."""
-        self._servers = list(servers)
+        self._servers = list(dict.fromkeys(servers))
         self._name = name
-        self._inboxes = inboxes
         self._access = access
-        self.api_prefix = access.api_prefix
-        """What the subjects of the JetStream API begin with, as the settings or the credential file say; else empty."""
         self._last = ""
+        self.inbox_prefix = access.inbox_prefix or ANYBODY
+        """What the subjects begin with on which answers are heard, as the settings or the credential file say."""
+        self.api_prefix = access.api_prefix or _API
+        """What the subjects of the JetStream API begin with, likewise."""
 
     def __str__(self) -> str:
         """Name the addresses, without the passwords that may stand in them."""
@@ -55,7 +55,7 @@ class ServerPool:
     @property
     def is_one_of_several(self) -> bool:
         """Whether there is another server to go to."""
-        return len(set(self._servers)) > 1
+        return len(self._servers) > 1
 
     async def connect(self, on_error: Callable[[Exception], Awaitable[None]]) -> BrokerClient:
         """Return a client of the first server that lets us in, the one that did before being the last to be asked.
@@ -64,23 +64,28 @@ class ServerPool:
         ConfigurationError for files that cannot be read.
         """
         credentials = await asyncio.to_thread(read_credentials, self._access)
-        self._inboxes.know(credentials)
-        self.api_prefix = credentials.api_prefix
-        failures: dict[str, _Failure] = {}
-        slow: list[str] = []
+        self.inbox_prefix = credentials.inbox_prefix or ANYBODY
+        self.api_prefix = credentials.api_prefix or _API
+        refusals: list[str] = []
+        silences: dict[str, str] = {}
         order = random.sample(self._servers, len(self._servers))
-        for server, patience in attempts(order, self._last, slow):
-            client = BrokerClient(server, self._access, credentials, patience)
+        for server in sorted(order, key=lambda server: server == self._last):
+            client = BrokerClient(server, self._access, credentials)
             try:
-                await client.open(on_error, name=self._name, inbox_prefix=self._inboxes.prefix)
+                await client.open(on_error, name=self._name, inbox_prefix=self.inbox_prefix)
             except (OSError, nats.errors.Error, TimeoutError) as error:
-                failures[server] = _failure_of(error, server, self._access)
-                if isinstance(error, TimeoutError | nats.errors.TimeoutError):
-                    slow.append(server)
-                continue
-            self._last = server
-            return client
-        raise BrokerAway(_summary([failures[server] for server in dict.fromkeys(self._servers)]))
+                if refusal := _refusal(error, server, self._access):
+                    refusals.append(f"the broker at {public(server)} {refusal}")
+                silences[public(server)] = _silence(error)
+            else:
+                self._last = server
+                return client
+        if refusals:
+            raise BrokerAway("; ".join(refusals))
+        reasons = "; ".join(dict.fromkeys(silences.values()))
+        raise BrokerAway(
+            f"no broker at {', '.join(silences)}: {reasons}; start one with `logbroker run`, or check --server"
+        )
 
 
 class Trust:
@@ -106,71 +111,39 @@ class Trust:
         return self._silence >= _MOST_SILENCE or waited >= _MOST_REFUSALS
 
 
-def attempts(shuffled: Sequence[str], last: str, slow: Sequence[str]) -> Iterator[tuple[str, int]]:
-    """Give servers in the order to try them, with the seconds for each step: the one that we had `last` comes last.
-
-    One that stands still takes a connection and says nothing. So where there are several each gets little time at first;
-    those that `slow` has in the end, put there by the caller meanwhile, get theirs then.
-    """
-    if len(set(shuffled)) == 1:
-        yield shuffled[0], CONNECT_TIMEOUT
-        return
-    for server in sorted(shuffled, key=lambda server: server == last):
-        yield server, _HASTE
-    for server in tuple(slow):
-        yield server, CONNECT_TIMEOUT
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    """What became of an attempt at one server; `answered` says whether something is there that speaks to us."""
-
-    server: str
-    answered: bool
-    reason: str
-
-
-def _failure_of(error: BaseException, server: str, access: Access) -> _Failure:
-    """Return what an error of a connect means."""
-    text = str(error).removeprefix("nats: ").strip("'")
+def _refusal(error: BaseException, server: str, access: Access) -> str:
+    """Return what a server said that answered, for the person who can mend it; empty where none answered."""
+    text = _text(error)
     match error:
         case NoTls():
-            answer = "offers no TLS, and this end talks in the clear to nobody"
+            return "offers no TLS, and this end talks in the clear to nobody"
         case HungUp():
-            answer = (
-                "hangs up after the TLS handshake; it may want another certificate (--tls-cert)"
-            )
+            return "hangs up after the TLS handshake; it may want another certificate (--tls-cert)"
         case ssl.SSLCertVerificationError():
-            answer = f"shows a certificate that does not hold: {error.verify_message}; check --tls-ca and --server"
+            return f"shows a certificate that does not hold: {error.verify_message}; check --tls-ca and --server"
         case ssl.SSLError():
             reason = (error.reason or "TLS failed").replace("_", " ").lower()
-            answer = f"ends the TLS handshake: {reason}; check the --tls options"
-        case _ if "maximum" in text.lower():
-            answer = (
-                f"connection limit reached: {text}; see there who connects so often, or raise host_connections, "
-                "receiver_connections"
-            )
-        case _ if any(word in text.lower() for word in _REFUSALS):
-            answer = f"refuses {_who(server, access)}: {text}"
+            return f"ends the TLS handshake: {reason}; check the --tls options"
         case _:
-            return _Failure(public(server), False, _silence(error, text))
-    return _Failure(public(server), True, answer)
+            pass
+    if "maximum" in text.lower():
+        return (
+            f"connection limit reached: {text}; see there who connects so often, or raise host_connections, "
+            "receiver_connections"
+        )
+    is_refused = any(word in text.lower() for word in ("authorization", "authentication"))
+    return f"refuses {_who(server, access)}: {text}" if is_refused else ""
 
 
-def _silence(error: BaseException, text: str) -> str:
+def _silence(error: BaseException) -> str:
+    text = _text(error)
     if isinstance(error, TimeoutError) or "empty response" in text:
         return f"no word within {CONNECT_TIMEOUT} s (one that begins with TLS takes --tls-first)"
     return text or type(error).__name__
 
 
-def _summary(failures: Sequence[_Failure]) -> str:
-    """Say in one line why no server could be used: what those that answered said, else that none is there."""
-    answered = [f"the broker at {f.server} {f.reason}" for f in failures if f.answered]
-    if answered:
-        return "; ".join(answered)
-    servers = ", ".join(f.server for f in failures)
-    reasons = "; ".join(dict.fromkeys(f.reason for f in failures))
-    return f"no broker at {servers}: {reasons}; start one with `logbroker run`, or check --server"
+def _text(error: BaseException) -> str:
+    return str(error).removeprefix("nats: ").strip("'")
 
 
 def _who(server: str, access: Access) -> str:

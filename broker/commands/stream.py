@@ -39,7 +39,7 @@ def stream() -> None:
 @with_settings()
 def list_streams(settings: BrokerSettings, as_json: bool) -> None:
     """List all streams."""
-    found = looking(settings, "stream ls", lambda c: _all(c, "STREAM.LIST", "streams"))
+    found = looking(settings, "stream ls", lambda c: c.pages("STREAM.LIST", "streams"))
     columns: _Columns = {
         "STREAM": lambda info: info["config"]["name"],
         "MESSAGES": lambda info: f"{info['state']['messages']:,}",
@@ -93,7 +93,7 @@ def list_consumers(settings: BrokerSettings, name: str | None, as_json: bool) ->
 
     async def look(connection: Connection) -> list[dict[str, Any]]:
         names = (_checked(name),) if name else await streams_of(connection)
-        pages = [await _all(connection, f"CONSUMER.LIST.{one}", "consumers") for one in names]
+        pages = [await connection.pages(f"CONSUMER.LIST.{one}", "consumers") for one in names]
         return [info for page in pages for info in page]
 
     found = looking(settings, "consumer ls", look)
@@ -143,17 +143,6 @@ def _checked(name: str) -> str:
     if not name or not name.isprintable() or set(name) & set(" .*>/\\"):
         raise click.UsageError(f"{name!r} cannot be the name of a stream or a consumer")
     return name
-
-
-async def _all(connection: Connection, call: str, kind: str) -> list[dict[str, Any]]:
-    """Return all entries of a call that answers in pages."""
-    found: list[dict[str, Any]] = []
-    while True:
-        page = await connection.api(call, {"offset": len(found)})
-        entries = page.get(kind) or []
-        found += entries
-        if not entries or len(found) >= page.get("total", 0):
-            return found
 
 
 def _list(

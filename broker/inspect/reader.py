@@ -252,7 +252,7 @@ class MessageReader:
         self._created = info["created"]
 
     async def _pull(self) -> None:
-        subject = self._connection.api_now(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}")
+        subject = self._connection.api_subject(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}")
         await self._connection.publish(subject, self._request, reply=self._inbox)
 
 

@@ -36,7 +36,6 @@ __all__ = [
     "look",
     "look_at_partitions",
     "losses_of",
-    "pages",
     "refuse_half",
 ]
 
@@ -160,7 +159,7 @@ async def look_at_partitions(connection: Connection) -> Actual:
 
 async def _stream_count(connection: Connection) -> tuple[str | None, int | None]:
     """Return the entry of the number of streams, and that number: by the entry, or else by the streams that are there."""
-    names = frozenset(await pages(connection, "STREAM.NAMES", "streams"))
+    names = frozenset(await connection.pages("STREAM.NAMES", "streams"))
     has_config = f"KV_{CONFIG_BUCKET}" in names
     entry = await _entry(connection, STREAMS_KEY) if has_config else None
     if (number := streams_in(entry)) is not None:
@@ -172,26 +171,9 @@ async def _stream_count(connection: Connection) -> tuple[str | None, int | None]
     return entry, count or None
 
 
-async def pages(connection: Connection, request: str, key: str) -> list[Any]:
-    """Return all entries of a list that the server gives page by page.
-
-    Raises `Rejected`, and `ConnectionLost` where it does not tell of all: in a cluster the server of one may have died.
-    """
-    found: list[Any] = []
-    while True:
-        page = await connection.api(request, {"offset": len(found)})
-        entries, missing = page.get(key) or [], page.get("missing") or []
-        found.extend(entries)
-        if missing or (not entries and len(found) < page.get("total", 0)):
-            named = ", ".join(sorted(missing)) or "some"
-            raise ConnectionLost(f"{request}: no server tells of {named}")
-        if len(found) >= page.get("total", 0):
-            return found
-
-
 async def consumers_of(connection: Connection, stream: str) -> list[dict[str, Any]]:
     """Return what the server tells of every consumer of a stream; raises as `pages`."""
-    return await pages(connection, f"CONSUMER.LIST.{stream}", "consumers")
+    return await connection.pages(f"CONSUMER.LIST.{stream}", "consumers")
 
 
 async def _stream(connection: Connection, name: str) -> dict[str, Any] | None:

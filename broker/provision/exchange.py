@@ -9,7 +9,7 @@ from typing import Any
 
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
-from broker.provision.apply import consumers_of, pages, refuse_half
+from broker.provision.apply import consumers_of, refuse_half
 from broker.provision.steps import ResourceKind, Step, compare
 from broker.wire.streams import existing_in
 
@@ -109,7 +109,7 @@ async def plan_import(connection: Connection, wanted: Iterable[Step]) -> tuple[S
 
 
 async def _streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
-    infos = await pages(connection, "STREAM.LIST", "streams")
+    infos = await connection.pages("STREAM.LIST", "streams")
     return {info["config"]["name"]: info["config"] for info in infos}
 
 

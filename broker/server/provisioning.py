@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.client.config import read_streams
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.provision.apply import apply, pages
+from broker.provision.apply import apply
 from broker.provision.cluster import join
 from broker.provision.steps import visible
 from broker.server.resolve import Resolved
@@ -65,7 +65,7 @@ async def provision(
 async def refuse_lost_streams(connection: Connection, stored: frozenset[str]) -> None:
     """Raise `OperatorError` where the server goes on without a stream that its store has: it would be begun anew."""
     try:
-        known = await pages(connection, "STREAM.NAMES", "streams")
+        known = await connection.pages("STREAM.NAMES", "streams")
     except (ConnectionLost, Rejected) as error:
         raise _unexpected(connection, error) from None
     if lost := sorted(stored.difference(known)):

@@ -305,7 +305,7 @@ class _Source:
         self._asked += self._due
         self._taken, self._has_empty = [], False
         self._ended = asyncio.get_running_loop().create_future()
-        call = self._connection.api_now(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}")
+        call = self._connection.api_subject(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}")
         for _ in range(self._due):
             await self._connection.publish(call, request, reply=f"{self._inbox}.{self._pulls}")
         return await self._connection.guard(self._end_of(self._ended, wait), _LONGEST + wait)

@@ -113,7 +113,7 @@ class Wake:
         said: asyncio.Queue[Message] = asyncio.Queue()
         inbox = self._connection.new_inbox()
         subscription = await self._connection.subscribe(inbox, said.put)
-        subject = self._connection.api_now(f"CONSUMER.MSG.NEXT.{self._stream}.{self._name}")
+        subject = self._connection.api_subject(f"CONSUMER.MSG.NEXT.{self._stream}.{self._name}")
         try:
             await self._connection.publish(subject, json.dumps(request).encode(), reply=inbox)
             yield said

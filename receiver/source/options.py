@@ -8,8 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError
-from broker.client.access import Access
-from broker.client.servers import check_servers
+from broker.client.access import Access, check_servers
 from broker.wire.subjects import InvalidHost, host_filter, partition_filter, validate_host
 
 __all__ = ["KNOWN", "PROGRAM", "Edge", "Position", "Show", "SourceOptions"]

@@ -154,7 +154,7 @@ async def request_batch(
     """
     arrivals = _Arrivals(asyncio.get_running_loop().create_future())
     await connection.once()
-    subject = await connection.api_subject(f"DIRECT.GET.{stream}")
+    subject = connection.api_subject(f"DIRECT.GET.{stream}")
     inbox = connection.new_inbox()
     subscription = await connection.subscribe(inbox, arrivals.take)
     try:

@@ -262,7 +262,7 @@ class HostMessages:
 
     async def _pull(self, stream: str) -> list[HostMessage]:
         answers: asyncio.Queue[Message] = asyncio.Queue()
-        subject = self._connection.api_now(f"CONSUMER.MSG.NEXT.{stream}.{self._consumer}")
+        subject = self._connection.api_subject(f"CONSUMER.MSG.NEXT.{stream}.{self._consumer}")
         inbox = self._connection.new_inbox()
         subscription = await self._connection.subscribe(inbox, answers.put)
         try:

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from broker.app.exits import OperatorError
 from broker.client.config import require_layout
-from broker.client.rights import may_publish
-from broker.wire.subjects import Subject
+from broker.wire.subjects import Subject, may_publish
 from shipper.settings import ShipperSettings
 from shipper.spool import PATH
 from shipper.status.show import connected
@@ -74,7 +73,7 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[AgentCheck
         layout = await require_layout(connection)
         subject = Subject.for_host(host, layout.partitions)
         place = f"stream {layout.stream_of(subject.partition)}, {subject} of {layout.partitions} partitions"
-        if may_publish(connection.permissions, str(subject)):
+        if may_publish(await connection.permissions(), str(subject)):
             right = AgentCheck(CheckLevel.FINE, f"this user may publish to {subject}")
         else:
             text = f"this user may not publish to {subject}; see its permissions"

@@ -20,7 +20,6 @@ from broker.client.access import Access
 from broker.client.client import BrokerClient
 from broker.client.config import current_partitions
 from broker.client.connection import BrokerAway, Connection, Rejected
-from broker.wire.subjects import inbox_of
 from tests.broker.conftest import Broker, call_logbroker
 from tests.support.processes import wait_until
 
@@ -206,7 +205,7 @@ async def test_a_host_may_read_its_lines_back_and_neither_push_them_nor_fill_the
     secured: Secured,
 ) -> None:
     (access,) = await asyncio.to_thread(secured.add, "host", "evil")
-    host = Connection([secured.server], "test", (inbox_of("evil"),), access)
+    host = Connection([secured.server], "test", access)
     config = {"name": "shipper-evil", "filter_subject": "logs.*.evil", "ack_policy": "none"}
     call = "CONSUMER.CREATE.LOGS.shipper-evil.logs.*.evil"
 

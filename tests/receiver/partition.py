@@ -19,6 +19,7 @@ import zstandard
 
 from broker.app.faults import VARIABLE
 from broker.client import bucket
+from broker.client.access import Access
 from broker.client.connection import Connection
 from broker.wire.message import MAX_ID_BYTES, Identity, Origin, Section, Span, encode_origin
 from broker.wire.offset import Offset
@@ -72,6 +73,7 @@ class Partition:
     template: str = "{host}.log"
     partitions: int = 0
     pull: int = LARGEST_PULL
+    access: Access = Access()  # noqa: RUF009 - a frozen value
 
     @property
     def output(self) -> Path:
@@ -166,6 +168,7 @@ class Partition:
             self.rotate_every,
             path_template=self.template,
             partitions=self.partitions,
+            access=self.access,
         )
 
     def run(self, first: int = 1, epoch: int = 1) -> Done | Blocked | Superseded:

@@ -30,7 +30,7 @@ async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
         secured.start_secured, processes, tmp_path, secured.receiver("central", 0)
     )
     anybody = Partition(server.url(), tmp_path)
-    central = Partition(server.url("central"), tmp_path)
+    central = Partition(server.address, tmp_path, access=server.access("central"))
     expected = b""
 
     async with Loop(central, session=SessionLimits(60.0, 60.0, 0.01)) as loop:
@@ -63,9 +63,9 @@ def test_least_rights_suffice_for_a_host_that_comes_from_another_partition(
     move(old, new)
     new.publish(*shipped(new, 3, 3))
 
-    limited = replace(new, url=server.url("r0"))
+    limited = replace(new, access=server.access("r0"), url=server.address)
     blocked(limited.run(), Cause.MOVED, "partition 1", "sequence 4")
-    replace(old, url=server.url("r1")).receive()
+    replace(old, access=server.access("r1"), url=server.address).receive()
     limited.receive()
 
     assert new.read(HOST) == b"".join(lines(0, 6))
@@ -77,7 +77,8 @@ async def test_a_receiver_tells_admins_of_its_life_and_answers_to_nothing_but_in
     identities = (secured.receiver("r0", 0), secured.receiver("r1", 1), secured.admin("ops"))
     server = await asyncio.to_thread(secured.start_secured, processes, tmp_path, *identities)
     own, other, admin, second = (
-        Connection([server.url(name)], name) for name in ("r0", "r1", "ops", "ops")
+        Connection([server.address], name, server.access(name))
+        for name in ("r0", "r1", "ops", "ops")
     )
     present, of_admin = (Presence(one, lambda: b"alive") for one in (own, second))
     for connection in (own, other, admin, second):
@@ -105,7 +106,7 @@ def test_who_receives_all_partitions_sees_how_all_stand_and_who_does_not_is_told
     Partition(server.url(), tmp_path).lines("web01", b"1\n")
 
     def told(who: str) -> "subprocess.CompletedProcess[str]":
-        words = (sys.executable, "-m", "receiver", "status", "--server", server.url(who))
+        words = (sys.executable, "-m", "receiver", "status", *server.options(who))
         return subprocess.run(words, capture_output=True, text=True, timeout=180)
 
     seen = told("everything")
@@ -124,7 +125,10 @@ async def test_of_two_receivers_of_a_partition_with_these_rights_the_later_one_s
     identities = (secured.receiver("first", 0), secured.receiver("second", 0, 1))
     server = await asyncio.to_thread(secured.start_secured, processes, tmp_path, *identities)
     anybody = Partition(server.url(), tmp_path)
-    first, second = (Partition(server.url(name), tmp_path) for name in ("first", "second"))
+    first, second = (
+        Partition(server.address, tmp_path, access=server.access(name))
+        for name in ("first", "second")
+    )
 
     async with Loop(first, "a:1") as before:
         await asyncio.to_thread(anybody.lines, "web01", b"1\n")

@@ -24,7 +24,7 @@ def test_least_rights_suffice_to_ship_and_to_rebuild(
 
     for part in (lines[:cut], lines[cut:]):
         append(log, part)
-        process = ship(server.url(host), "--once", "--file", log, host=host)
+        process = ship(server.address, *server.options(host), "--once", "--file", log, host=host)
         assert process.wait(90) == 0, process.last_words()
 
     assert read_back(server.url()) == lines
@@ -36,7 +36,7 @@ def test_a_check_finds_that_these_rights_are_enough(processes: Processes, tmp_pa
     log = tmp_path / "a.log"
     log.write_bytes(b"line\n")
 
-    options = ["--server", server.url("web01"), "--host", "web01", "--file", str(log)]
+    options = [*server.options("web01"), "--host", "web01", "--file", str(log)]
     command = [sys.executable, "-m", "shipper", "check", *options]
     process = processes.start("check", command, folder=ROOT)
 

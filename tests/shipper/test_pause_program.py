@@ -239,7 +239,7 @@ def test_least_rights_suffice_to_hear_of_a_pause_at_once(
     server = secured.start_secured(processes, tmp_path, secured.host("web01"))
     log = tmp_path / "a.log"
     log.write_bytes(b"first\n")
-    shipper = ship(server.url("web01"), "--file", log)
+    shipper = ship(server.address, *server.options("web01"), "--file", log)
     wait_until("it ships", lambda: read_back(server.url()) == b"first\n", 60, [shipper])
     logbroker(server.url(), "pause")
     wait_until("it hears", lambda: "paused until" in shipper.said(), 4, [shipper], every=0.02)

@@ -115,9 +115,7 @@ def test_an_agent_whose_user_is_removed_while_it_runs_loses_and_repeats_nothing(
     ("rights", "words"),
     [
         pytest.param(NOT_LOGS, 'permissions violation for publish to "logs.p', id="publish"),
-        pytest.param(
-            DEAF, 'permissions violation for subscription to "_INBOX_web01.>"', id="answers"
-        ),
+        pytest.param(DEAF, 'permissions violation for subscription to "_INBOX.>"', id="answers"),
     ],
 )
 def test_a_right_that_is_missing_is_named_and_waited_for(

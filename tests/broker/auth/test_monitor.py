@@ -1,7 +1,6 @@
 """A monitor reads everything, by a consumer of its own where that is needed, and no answer of its goes to where it may not publish."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -95,8 +94,7 @@ def test_it_reads_through_a_consumer_of_its_own_and_removes_that(server: Secured
 async def test_its_readers_have_names_of_their_own_and_one_too_many_is_told(
     server: Secured,
 ) -> None:
-    access = replace(server.access("watch"), inbox_prefix=INBOX, api_prefix=API)
-    connection = Connection([server.address], "watch", access=access)
+    connection = Connection([server.address], "watch", access=server.access("watch"))
     readers = [MessageReader(connection, "LOGS", at_sequence(1)) for _ in reader_names("watch")]
     try:
         found = [await reader.follow() for reader in readers]

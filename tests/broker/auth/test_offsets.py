@@ -10,7 +10,6 @@ from broker.client import bucket
 from broker.client.config import current_partitions, existing_partitions
 from broker.client.connection import Connection, Rejected
 from broker.wire.streams import OFFSETS_BUCKET
-from broker.wire.subjects import inbox_of
 from tests.secured import Secured
 
 pytestmark = pytest.mark.nats
@@ -18,7 +17,7 @@ pytestmark = pytest.mark.nats
 
 def by(server: Secured, name: str, act: Callable[[Connection], Awaitable[Any]]) -> Any:
     async def do() -> Any:
-        connection = Connection([server.address], name, (inbox_of(name),), server.access(name))
+        connection = Connection([server.address], name, server.access(name))
         try:
             return await act(connection)
         finally:

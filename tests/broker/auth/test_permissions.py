@@ -4,8 +4,8 @@ import pytest
 
 from broker.auth.permissions import API, SubjectRights, permissions_of
 from broker.auth.store import Credential, CredentialKind
-from broker.client.rights import may_publish
 from broker.wire.pause import PAUSE_SUBJECT
+from broker.wire.subjects import may_publish
 from tests.secured import NOW, admin, key_of
 
 

@@ -10,7 +10,6 @@ from broker.auth.permissions import API
 from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.streams import MAX_PAYLOAD, POSITIONS_BUCKET, positions_key
-from broker.wire.subjects import inbox_of
 from tests.broker.auth.forbidden import HOSTS
 from tests.broker.auth.oracle import everything
 from tests.broker.auth.test_injections import TARGETS
@@ -28,8 +27,7 @@ def by(server: Secured, host: str, act: Callable[[Connection], Awaitable[Any]]) 
     """Return what comes of it where the host itself does it."""
 
     async def do() -> Any:
-        access = server.access(host)
-        connection = Connection([server.address], host, (inbox_of(host),), access)
+        connection = Connection([server.address], host, server.access(host))
         try:
             return await act(connection)
         finally:

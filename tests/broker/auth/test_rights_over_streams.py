@@ -30,13 +30,8 @@ async def test_a_host_goes_over_to_another_stream_and_a_receiver_reads_its_own(
         streams=STREAMS,
     )
     own, host, other, receiver = (
-        Connection([server.url(name)], "tests", *inboxes)
-        for name, inboxes in (
-            (secured.OWN, ()),
-            ("web02", (("_INBOX_web02",),)),
-            ("web01", (("_INBOX_web01",),)),
-            ("r1", (("_INBOX_r1",),)),
-        )
+        Connection([server.address], "tests", server.access(name))
+        for name in (secured.OWN, "web02", "web01", "r1")
     )
     try:
         layout = await require_layout(host)

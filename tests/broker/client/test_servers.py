@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.client.servers import check_servers, looks_like_server
+from broker.client.access import check_servers, looks_like_server
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 import pytest
 
 from broker.client.answer import ConnectionLost, Rejected
-from broker.client.server_pool import Trust, attempts
+from broker.client.server_pool import Trust
 
 SILENCE = ConnectionLost("no answer")
 NO_LEADER = [Rejected(503, 0, "nobody listens"), Rejected(503, 10008, "no leader")]
@@ -43,14 +43,3 @@ def test_a_server_that_knows_no_leader_is_left_after_the_time_of_an_election(
         *(False, False, False),
         True,
     ]
-
-
-def test_the_server_that_was_lost_is_tried_last_and_slow_ones_once_more() -> None:
-    slow: list[str] = []
-    order = []
-    for server, seconds in attempts(["a", "b", "c"], "a", slow):
-        order.append((server, seconds))
-        if server == "c" and seconds == 1:
-            slow.append("c")
-
-    assert order == [("b", 1), ("c", 1), ("a", 1), ("c", 3)]

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -6,6 +8,7 @@ from broker.wire.subjects import (
     InvalidHost,
     InvalidSubject,
     Subject,
+    may_publish,
     partition_of,
     validate_host,
 )
@@ -95,3 +98,21 @@ def test_a_partition_counts_from_zero_and_stays_below_their_number(host: str, co
 def test_a_subject_that_we_would_not_send_is_refused(subject: str) -> None:
     with pytest.raises((InvalidSubject, InvalidHost)):
         Subject.parse(subject)
+
+
+@pytest.mark.parametrize(
+    ("permissions", "may"),
+    [
+        (None, True),
+        ({"subscribe": {"allow": ["x"]}}, True),
+        *(({"publish": {"allow": [one]}}, True) for one in ("logs.p0.a.b", "logs.*.a.b", "logs.>")),
+        *(
+            ({"publish": {"allow": [one]}}, False)
+            for one in ("logs.p0", "logs.*.b", "logs.p0.a.b.>")
+        ),
+        ({"publish": {"deny": ["logs.>"]}}, False),
+        ({"publish": {"allow": []}}, False),
+    ],
+)
+def test_rights_are_read_as_the_server_reads_them(permissions: Any, may: bool) -> None:
+    assert may_publish(permissions, "logs.p0.a.b") is may

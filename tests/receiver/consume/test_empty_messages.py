@@ -9,7 +9,7 @@ import pytest
 
 from broker.client.connection import Connection
 from broker.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM
-from broker.wire.subjects import Subject, inbox_of
+from broker.wire.subjects import Subject
 from receiver.consume import background
 from receiver.consume.fetch import PartitionReader
 from receiver.consume.wake import Wake
@@ -70,7 +70,7 @@ def test_empty_messages_are_passed_over_and_all_lines_received(
     payloads = [b"", b"1\n", *[b""] * 30, largest, b"2\n", largest, largest, b"3\n", b"4\n", b""]
     last = store(anybody, *payloads)
 
-    replace(anybody, url=server.url(name)).receive(first)
+    replace(anybody, url=server.address, access=server.access(name)).receive(first)
 
     assert anybody.read("web01") == b"".join(payloads)
     assert anybody.offset().next == last + 1
@@ -82,7 +82,7 @@ def test_thousands_of_empty_messages_reset_the_consumer_once(
     payloads = [b"%d\n" % number if number % 2 else b"" for number in range(5_000)]
     store(anybody, *payloads)
 
-    replace(anybody, url=server.url("central")).receive(first)
+    replace(anybody, url=server.address, access=server.access("central")).receive(first)
 
     assert anybody.read("web01") == b"".join(payloads)
     info = anybody.ask(lambda connection: connection.api("CONSUMER.INFO.LOGS.receiver-p0"))
@@ -95,7 +95,7 @@ def test_empty_messages_among_large_ones_come_one_behind_the_other_where_memory_
     payloads = [b"x" * 99_999 + b"\n" if number % 2 else b"" for number in range(100)]
     store(anybody, *payloads)
     assignment = replace(anybody.assignment(), pull=1024 * 1024)
-    connection = background.connection((server.url("central"),))
+    connection = background.connection((server.address,), server.access("central"))
 
     with PartitionReader(connection, assignment, first, "LOGS") as reading:
         found = [message.data for chunk in reading.batch() for _, message in chunk.messages]
@@ -106,7 +106,7 @@ def test_empty_messages_among_large_ones_come_one_behind_the_other_where_memory_
 async def test_a_partition_wakes_up_for_an_empty_message(
     server: secured.Secured, anybody: Partition, first: int
 ) -> None:
-    connection = Connection([server.url("central")], "central")
+    connection = Connection([server.address], "central", server.access("central"))
     wake = Wake(connection, 0, "LOGS")
     await asyncio.to_thread(store, anybody, b"", b"1\n", b"")
 
@@ -127,7 +127,7 @@ def test_who_reads_the_stream_again_is_not_stopped_by_empty_messages(
 ) -> None:
     payloads = [b"", b"1\n", *[b""] * 40, b"2\n", b""]
     until = store(anybody, *payloads) + 1
-    connection = background.connection((server.url("everything"),))
+    connection = background.connection((server.address,), server.access("everything"))
 
     runs = read(connection, Range("logs.p0.>", first, until))
 
@@ -137,7 +137,7 @@ def test_who_reads_the_stream_again_is_not_stopped_by_empty_messages(
 async def test_a_shipper_reads_its_messages_back_among_empty_ones(
     server: secured.Secured, anybody: Partition, first: int
 ) -> None:
-    connection = Connection([server.url("web01")], "web01", inbox_prefixes=(inbox_of("web01"),))
+    connection = Connection([server.address], "web01", server.access("web01"))
     last = await asyncio.to_thread(store, anybody, b"", b"1\n", b"")
     messages = HostMessages(connection, "web01", 1)
 

@@ -48,7 +48,7 @@ class Loop:
         self.may_run.set()
         self.reports: list[Report] = []
         self.stop = asyncio.Event()
-        self.connection = Connection([partition.url], owner)
+        self.connection = Connection([partition.url], owner, partition.access)
         self.closed: list[tuple[str, ...]] = []
         self.timer = RotationTimer(Calendar(timedelta(hours=1)), time.time_ns)
         self.wake = Wake(self.connection, partition.number, "LOGS")
