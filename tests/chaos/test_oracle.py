@@ -1,0 +1,176 @@
+"""The judge counts each kind of harm under its own name, and nothing else; here, as most journeys hang on it."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.oracle import Verdict, judge, judge_host
+
+Damage = Callable[[list[bytes], int], None]
+
+
+def source(tag: str, count: int) -> list[bytes]:
+    return [f"{tag} {n:06d} GET /item/{n * 7919 % 1009} 200\n".encode() for n in range(count)]
+
+
+def drop(lines: list[bytes], at: int) -> None:
+    del lines[at]
+
+
+def repeat(lines: list[bytes], at: int) -> None:
+    lines.insert(at + 1, lines[at])
+
+
+def move(lines: list[bytes], at: int) -> None:
+    lines.insert(at + 2, lines.pop(at))
+
+
+def tear(lines: list[bytes], at: int) -> None:
+    lines[at] = lines[at][: len(lines[at]) // 2] + b"\n"
+
+
+def alter(lines: list[bytes], at: int) -> None:
+    middle = len(lines[at]) // 2
+    lines[at] = lines[at][:middle] + b"\x01" + lines[at][middle + 1 :]
+
+
+def add(lines: list[bytes], at: int) -> None:
+    lines.insert(at, b"~~~~~~~ nobody wrote me: %d\n" % at)
+
+
+DAMAGES: dict[str, Damage] = {
+    "missing": drop,
+    "repeated": repeat,
+    "reordered": move,
+    "torn": tear,
+    "altered": alter,
+    "foreign": add,
+}
+
+
+def counts(verdict: Verdict) -> dict[str, int]:
+    return {name: getattr(verdict, name) for name in DAMAGES}
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    names=st.lists(st.sampled_from(sorted(DAMAGES)), max_size=12),
+    sources=st.integers(1, 3),
+    seed=st.integers(0, 2**32),
+)
+def test_every_one_of_many_damages_is_counted_under_its_own_name(
+    names: list[str], sources: int, seed: int
+) -> None:
+    chance = random.Random(seed)
+    written = [source(f"file{n}", 400) for n in range(sources)]
+    damaged = [lines.copy() for lines in written]
+    # far enough apart not to touch each other
+    places = chance.sample(range(5, 395, 15), len(names))
+
+    for name, at in sorted(zip(names, places, strict=True), key=lambda pair: -pair[1]):
+        DAMAGES[name](chance.choice(damaged), at)
+    verdict = judge([b"".join(lines) for lines in written], interleave(damaged, chance))
+
+    assert counts(verdict) == {name: names.count(name) for name in DAMAGES}
+    assert verdict.bytes_equal == verdict.is_perfect == (not names)
+
+
+def interleave(files: list[list[bytes]], chance: random.Random) -> bytes:
+    rest = [lines.copy() for lines in files]
+    result = []
+    while any(rest):
+        lines = chance.choice([lines for lines in rest if lines])
+        run = chance.randrange(1, 9)
+        result += lines[:run]
+        del lines[:run]
+    return b"".join(result)
+
+
+LINES = source("a", 100)
+
+
+@pytest.mark.parametrize(
+    ("received", "found"),
+    [
+        pytest.param([], {"missing": 100}, id="nothing came"),
+        pytest.param(LINES[:60] + LINES[40:], {"repeated": 20}, id="a run comes twice"),
+        pytest.param(LINES[50:] + LINES[:50], {"reordered": 50}, id="two runs change places"),
+        pytest.param([*LINES[:5], LINES[5][:-1], *LINES[6:]], {"torn": 1}, id="run together"),
+        pytest.param([*LINES[:9], LINES[9][:11], *LINES[9:]], {"torn": 1}, id="half, then whole"),
+        pytest.param([*LINES[:-1], LINES[-1][:-1]], {"torn": 1}, id="no newline at the end"),
+        pytest.param(
+            [*LINES[:20], *LINES[21:70], LINES[69], *LINES[70:]],
+            {"missing": 1, "repeated": 1},
+            id="one dropped, one repeated",
+        ),
+    ],
+)
+def test_harm_has_its_name(received: list[bytes], found: dict[str, int]) -> None:
+    verdict = judge([b"".join(LINES)], b"".join(received))
+
+    assert counts(verdict) == dict.fromkeys(DAMAGES, 0) | found
+    assert not verdict.bytes_equal
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from([b"x\n", b"y\n", b"\n"]), max_size=40), st.data())
+def test_lines_that_are_all_alike_are_judged_too(lines: list[bytes], data: st.DataObject) -> None:
+    received = [line for line in lines if data.draw(st.booleans())]
+
+    verdict = judge([b"".join(lines)], b"".join(received))
+
+    assert verdict.missing == len(lines) - len(received)
+    assert verdict.repeated == verdict.reordered == 0
+
+
+def test_a_line_that_two_files_share_is_judged_by_its_count() -> None:
+    written = [b"a1\n\na2\n", b"b1\n\nb2\n"]
+
+    assert judge(written, b"a1\nb1\n\n\nb2\na2\n").is_perfect
+    assert judge(written, b"a1\nb1\n\nb2\na2\n").missing == 1
+    assert judge(written, b"a1\nb1\n\n\n\nb2\na2\n").repeated == 1
+
+
+def test_received_is_read_from_closed_segments_in_the_order_of_their_numbers(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "web01.log.000002.zst").write_bytes(zstandard.compress(b"two\n"))
+    (tmp_path / "web01.log.000010").write_bytes(b"three\n")
+    (tmp_path / "web01.log.000001").write_bytes(b"one\n")
+    (tmp_path / "web01.log").write_bytes(b"four\n")
+    (tmp_path / "web01.log.x").write_bytes(b"not a segment\n")
+    (tmp_path / "web01.log.de.log").write_bytes(b"another host\n")
+    written = tmp_path / "app.log"
+    written.write_bytes(b"one\ntwo\nthree\nfour\n")
+
+    assert judge_host([written], tmp_path, "web01").is_perfect
+    (tmp_path / "web01.log.000002").write_bytes(b"two\n")
+    with pytest.raises(ValueError, match="segment 2 of web01 is there twice"):
+        judge_host([written], tmp_path, "web01")
+
+
+@pytest.mark.parametrize(
+    ("received", "complete", "perfect"),
+    [
+        pytest.param(b"a\nb\nc\n", True, True, id="equal"),
+        pytest.param(b"b\nc\na\n", True, False, id="in another order"),
+        pytest.param(b"a\nb\nb\n", False, False, id="with one for another"),
+        pytest.param(b"a\nb\nc", False, False, id="without its last newline"),
+    ],
+)
+@pytest.mark.parametrize("to_be_named", [0, 100], ids=["too much to name", "little"])
+def test_lines_are_judged_whether_they_fit_into_memory_or_not(
+    tmp_path: Path, received: bytes, complete: bool, perfect: bool, to_be_named: int
+) -> None:
+    written = tmp_path / "app.log"
+    written.write_bytes(b"a\nb\nc\n")
+    (tmp_path / "web01.log").write_bytes(received)
+
+    verdict = judge_host([written], tmp_path, "web01", to_be_named)
+
+    assert (verdict.is_complete, verdict.is_perfect) == (complete, perfect)
