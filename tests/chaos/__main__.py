@@ -1,191 +1,142 @@
-"""The command line of the fault harness: one run after the other, each in a world of its own."""
+"""The command line of the fault runs: one run after the other, each in a world of its own.
 
+Each is a process in namespaces of its own: whatever happens there, the kernel leaves nothing of its processes, mounts and networks.
+"""
+
+import logging
+import os
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
+from itertools import groupby
 from pathlib import Path
 
 import click
 
-from tests.chaos.faults.catalogue import CATALOGUE, FAMILIES
-from tests.chaos.one import CannotRun, carried_out
-from tests.chaos.order import Order, Shape, Wanted, read_words
-from tests.chaos.runlog import summary
+import tests.chaos.faults  # noqa: F401 - adds all faults
+from tests.chaos.fault import FAULTS, chosen, draw
+from tests.chaos.run import Result, run
+from tests.chaos.world import Shape, machine_features, missing_here
 
-_PATH = click.Path(path_type=Path)
+_MARK = "LOGSHIP_CHAOS_APART"
+_APART = ("--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child")
+_AS_ROOT = ("--user", "--map-root-user")
+_TOOLS = ("unshare", "nsenter", "mount", "ip")
+_INIT = '"$@"; exit $?'  # the first process of a namespace inherits orphans, and a shell reaps them
 _COUNT = click.IntRange(min=1)
-
-
-def _wanted(_context: click.Context, _option: click.Parameter, words: str) -> Wanted:
-    names = {family: [kind.name for kind in kinds] for family, kinds in FAMILIES.items()}
-    try:
-        return read_words(words, names)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> None:
     if not is_given:
         return
-    for family, kinds in FAMILIES.items():
+    for family, faults in groupby(FAULTS.values(), lambda one: one.family):
         click.echo(f"{family}:")
-        for kind in kinds:
-            needs = f" [{', '.join(sorted(kind.needs))}]" if kind.needs else ""
-            destroys = " [destroys]" if kind.destroys else ""
-            click.echo(f"  {kind.name:28} {kind.words}{needs}{destroys}")
-    click.echo(f"{len(CATALOGUE)} kinds; [what a run must have for it]")
+        for one in faults:
+            needs = ", ".join([*sorted(one.needs), *(["--destroy"] if one.destroys else [])])
+            click.echo(f"  {one.name}" + (f" (needs {needs})" if needs else ""))
     context.exit()
 
 
 @click.command()
 @click.option("--seed", default=1, show_default=True, help="What everything is drawn from.")
 @click.option("--runs", type=_COUNT, default=1, help="So many, with seeds one after the other.")
-@click.option(
-    "--minutes",
-    type=click.FloatRange(min=0, min_open=True),
-    default=5.0,
-    show_default=True,
-    help="How long faults strike in a run.",
-)
-@click.option(
-    "--faults",
-    "wanted",
-    default="all",
-    show_default=True,
-    callback=_wanted,
-    help="Kinds or families, and how many at most, with commas between.",
-)
+@click.option("--minutes", default=5.0, show_default=True, help="How long faults strike in a run.")
+@click.option("--faults", default="all", show_default=True, help="Names or families of faults.")
 @click.option("--hosts", type=_COUNT, default=5, show_default=True)
 @click.option("--partitions", type=_COUNT, default=3, show_default=True)
-@click.option(
-    "--topology", type=click.Choice(["single", "cluster"]), default="single", show_default=True
-)
+@click.option("--topology", type=click.Choice(["single", "cluster"]), default="single")
 @click.option(
     "--receivers",
     type=click.Choice(["alone", "standby", "spark"]),
     help="As the seed tells if not given.",
 )
-@click.option("--secured/--open", default=None, help="Whether programs have credentials.")
+@click.option("--secured/--open", default=None, help="As the seed tells if not given.")
 @click.option("--destroy", is_flag=True, help="Also what takes lines on purpose.")
 @click.option(
-    "--flow",
-    type=click.FloatRange(min=0),
-    default=90.0,
-    show_default=True,
-    help="Within how many seconds lines have to flow again.",
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="Empty or not there; kept. A temporary one if not given, kept where a run fails.",
 )
-@click.option("--folder", type=_PATH, help="Empty or not there; a temporary one if not given.")
-@click.option("--keep", is_flag=True, help="Keep a run's folder though it has passed.")
-@click.option(
-    "--list",
-    is_flag=True,
-    expose_value=False,
-    is_eager=True,
-    callback=_list,
-    help="List all faults.",
-)
+@click.option("--list", is_flag=True, expose_value=False, is_eager=True, callback=_list)
 def main(
     seed: int,
     runs: int,
     minutes: float,
-    wanted: Wanted,
+    faults: str,
     hosts: int,
     partitions: int,
     topology: str,
     receivers: str | None,
     secured: bool | None,
     destroy: bool,
-    flow: float,
     folder: Path | None,
-    keep: bool,
 ) -> None:
     """Throw seeded faults at a whole suite, and judge every line of every host.
 
-    Ends with 0 if all runs have passed, with 1 if one has not.
+    Ends with 0 if all runs have passed, with 1 if one has not, with 2 if none can be done here.
     """
-    # of lines that are destroyed none may stand twice
-    chosen = {"receivers": receivers, "secured": secured, "plain": destroy or None}
-    given = {name: value for name, value in chosen.items() if value is not None}
-    orders = [
-        Order(
-            Shape.drawn(number, topology, hosts, partitions).with_(**given),
-            minutes,
-            wanted,
-            destroy,
-            flow,
+    if _MARK not in os.environ:
+        sys.exit(max(_run_apart(one, folder) for one in range(seed, seed + runs)))
+    logging.disable(logging.WARNING)  # of our own connection: brokers that are away are wanted
+    shape = Shape(
+        seed,
+        topology,
+        receivers or ("alone", "standby", "spark")[seed % 3],
+        hosts,
+        partitions,
+        secured=seed % 4 == 3 if secured is None else secured,
+        plain=destroy,  # of lines that are destroyed none may stand twice
+    )
+    try:
+        drawn = chosen(faults, shape.features | machine_features(), destroy=destroy)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if not drawn:
+        raise click.UsageError("none of these faults can strike here")
+    click.echo("".join(f"not here: {why}\n" for why in missing_here()), nl=False)
+    click.echo(f"seed {seed}: {shape}, {minutes:g} minutes, {len(drawn)} faults, in {folder}")
+    assert folder
+    result = run(folder, shape, minutes, draw(seed, drawn), click.echo)
+    click.echo(_summary(result))
+    sys.exit(1 if result.findings else 0)
+
+
+def _run_apart(seed: int, folder: Path | None) -> int:
+    """Carry out one run in namespaces of its own, and return its exit code."""
+    if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
+        raise click.UsageError(f"no run here: {', '.join(missing)} (util-linux and iproute2)")
+    apart = ["unshare", *(_APART if os.geteuid() == 0 else (*_AS_ROOT, *_APART))]
+    if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode:
+        raise click.UsageError("no run here: it takes root, or namespaces for users")
+    place = folder / str(seed) if folder else Path(tempfile.mkdtemp(prefix="chaos"))
+    place.mkdir(parents=True, exist_ok=True)
+    options = [*sys.argv[1:], "--seed", str(seed), "--runs", "1"]
+    program = [sys.executable, "-m", "tests.chaos", *options]
+    inside = [*program, "--folder", str(place)]
+    done = subprocess.run(
+        [*apart, "sh", "-c", _INIT, "sh", *inside], check=False, env={**os.environ, _MARK: "1"}
+    )
+    if done.returncode == 1:
+        click.echo(f"all there is to see is in {place}; again: {shlex.join(program)}")
+    elif not folder:
+        shutil.rmtree(place)
+    return done.returncode
+
+
+def _summary(result: Result) -> str:
+    told = result.as_json()
+    lines = ", ".join(f"{count:,} {name}" for name, count in told["lines"].items())
+    hit, missed = sum(told["faults"].values()), sum(told["not_struck"].values())
+    return "\n".join(
+        (
+            f"{hit} faults, {missed} had nothing to hit; lines: {lines}",
+            f"lines flowed again after {max(told['waits'], default=0):.1f} s at the longest",
+            *(f"FINDING: {finding}" for finding in result.findings),
+            f"{'failed' if result.findings else 'passed'} after {told['seconds']:.0f} s",
         )
-        for number in range(seed, seed + runs)
-    ]
-    place = _empty(folder)
-    try:
-        failed = [
-            one for one in orders if not _has_passed(one, place / f"{one.shape.seed}", keep=keep)
-        ]
-    except CannotRun:
-        sys.exit(2)
-    sys.exit(1 if failed else 0)
-
-
-def _empty(folder: Path | None) -> Path:
-    if folder is None:
-        return Path(tempfile.mkdtemp(prefix="chaos"))
-    if folder.exists() and any(folder.iterdir()):
-        raise click.BadParameter(f"{folder} is not empty", param_hint="--folder")
-    return folder
-
-
-def _has_passed(order: Order, folder: Path, *, keep: bool) -> bool:
-    """Carry out one run, and tell how it went."""
-    click.echo(f"seed {order.shape.seed}: {_words(order)}, in {folder}")
-    try:
-        result = carried_out(order, folder)
-    except RuntimeError as error:
-        click.echo(str(error), err=True)
-        return False
-    click.echo(summary(result))
-    if result["findings"]:
-        click.echo(f"all there is to see is in {folder}; again: {_again(order)}")
-        return False
-    if not keep:
-        _tidy(folder)
-    return True
-
-
-def _again(order: Order) -> str:
-    """Return the command that draws the same strokes in the same world."""
-    shape, wanted = order.shape, order.wanted
-    faults = ",".join([*wanted.names, *([str(wanted.most)] if wanted.most else [])]) or "all"
-    options = {
-        "seed": shape.seed,
-        "minutes": order.minutes,
-        "faults": faults,
-        "hosts": shape.hosts,
-        "partitions": shape.partitions,
-        "topology": shape.topology,
-        "receivers": shape.receivers,
-        "flow": order.flow,
-    }
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    words += ["--secured" if shape.secured else "--open", *(["--destroy"] if order.destroy else [])]
-    return shlex.join([sys.executable, "-m", "tests.chaos", *words])
-
-
-def _words(order: Order) -> str:
-    shape = order.shape
-    what = f"{shape.topology}, receivers {shape.receivers}"
-    what += f"{', secured' if shape.secured else ''}, {shape.hosts} hosts"
-    return f"{what}, {order.minutes:g} minutes"
-
-
-def _tidy(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.name == "run.jsonl":
-            continue
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+    )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.chaos.faults.fault import CannotStrike
+from tests.chaos.fault import CannotStrike
 
 __all__ = ["Disk", "have_blocks"]
 
@@ -78,27 +78,12 @@ class Disk:
             # where metadata takes the last of it, this ends with ENOSPC and the disk is full
             os.posix_fallocate(file.fileno(), 0, max(1, self._free() - left))
 
-    def use_up_inodes(self) -> None:
-        """Leave no room for another file, folder or link."""
-        if self.image is None:
-            status = os.statvfs(self.path)
-            self._remount(f"nr_inodes={status.f_files - status.f_ffree}")
-            return
-        folder = self.path / _BALLAST
-        folder.mkdir()
-        with suppress(OSError):
-            for number in range(_INODES):
-                (folder / str(number)).touch()
-
     def free(self) -> None:
-        """Take away what `fill` or `use_up_inodes` has put there."""
-        ballast = self.path / _BALLAST
+        """Take away what `fill` has put there."""
         if self.image is None:
-            self._remount(f"size={self.megabytes}m,nr_inodes={_INODES}")
-        elif ballast.is_dir():
-            shutil.rmtree(ballast)
+            self._remount(f"size={self.megabytes}m")
         else:
-            ballast.unlink()
+            (self.path / _BALLAST).unlink()
 
     def fail(self) -> None:
         """Have the file system find an error in itself: from now on it can only be read, files that are open too."""

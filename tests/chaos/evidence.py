@@ -1,9 +1,7 @@
 """What a failing run leaves, so that one can see why: the disks of its world vanish with its namespaces, and so do processes.
 
 folder/processes.txt          what ran when it failed, with states and where the kernel has them waiting
-folder/connections.txt        the sockets of each machine then
 folder/streams/<name>.jsonl   each message: sequence, subject, time, headers, size and hash of its payload; of a bucket, the payload
-folder/destroyed.jsonl        the blocks that were taken out of the stream on purpose
 folder/kept                   the programs' states, received files, what was written, log files, stores
 
 Never fails itself: what cannot be had is left out, and the rest is kept.
@@ -11,10 +9,8 @@ Never fails itself: what cannot be had is left out, and the rest is kept.
 
 import hashlib
 import json
-import shutil
 import subprocess
 from contextlib import suppress
-from pathlib import Path
 from typing import IO, Any
 
 from broker.client.connection import Connection
@@ -23,44 +19,27 @@ from broker.wire.streams import STREAM
 from tests.chaos.world import World
 from tests.support.processes import TookTooLong
 
-__all__ = ["dump_destroyed", "dump_streams", "keep_disks", "look_around"]
+__all__ = ["dump_streams", "keep_disks", "look_around"]
 
-_BALLAST = ".ballast"
-_STREAMS = tuple(one["name"] for one in Topology().streams())
 _PATIENCE = 60.0  # seconds for a stream
-_PARTS = ("central/state", "central/out", "hosts/*/logs", "brokers/*/store")
+_PARTS = ("central/state", "central/out", "hosts/*/logs", "brokers/*/store", "written")
 
 
 def look_around(world: World) -> None:
-    """Tell what runs now, and who is connected with whom; to be called before anything is ended."""
-    _tell(world.folder / "processes.txt", "ps", "-eLo", "pid,ppid,tid,stat,wchan:24,rss,args")
-    with (world.folder / "connections.txt").open("a", encoding="utf-8") as file:
-        for machine in world.machines.values():
-            file.write(
-                f"{machine.name} {machine.address}\n{_asked(*machine.within, 'ss', '-tanpo')}\n"
-            )
-
-
-def _tell(path: Path, *words: str) -> None:
-    path.write_text(_asked(*words), "utf-8")
-
-
-def _asked(*words: str) -> str:
-    try:
-        done = subprocess.run(words, capture_output=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{words}: {error}\n"
-    return (done.stdout + done.stderr).decode(errors="replace")
+    """Tell what runs now; to be called before anything is ended."""
+    with (world.folder / "processes.txt").open("wb") as file:
+        words = ("ps", "-eLo", "pid,ppid,tid,stat,wchan:24,rss,args")
+        subprocess.run(words, stdout=file, stderr=file, timeout=30, check=False)
 
 
 def dump_streams(world: World) -> None:
     """Write what is in the stream and its buckets; brokers that do not run are started for it."""
     folder = world.folder / "streams"
     folder.mkdir()
-    started = [one.program.process for one in world.brokers if not one.program.is_running()]
+    started = [one.process for one in world.broker_programs if not one.is_running()]
     for process in started:
         process.start()
-    for name in _STREAMS:
+    for name in (one["name"] for one in Topology().streams()):
         with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
             try:
                 world.ask(lambda connection: _dump(connection, name, file), _PATIENCE)  # noqa: B023 - asked at once
@@ -69,14 +48,6 @@ def dump_streams(world: World) -> None:
     for process in started:
         with suppress(TookTooLong):
             process.stop()
-
-
-def dump_destroyed(world: World) -> None:
-    """Write which blocks were destroyed; their lines stand in what was written."""
-    with (world.folder / "destroyed.jsonl").open("w", encoding="utf-8") as file:
-        for one in world.destroyed:
-            told = {"host": one.host, "file_id": one.file_id, "start": one.start}
-            file.write(json.dumps(told | {"end": one.start + len(one.lines)}) + "\n")
 
 
 async def _dump(connection: Connection, stream: str, file: IO[str]) -> None:
@@ -103,14 +74,8 @@ async def _dump(connection: Connection, stream: str, file: IO[str]) -> None:
 
 def keep_disks(world: World) -> None:
     """Copy what is on the disks that vanish, and what was written; what cannot be read is left out."""
-    for host in world.hosts:
-        for number, source in enumerate(host.sources()):
-            place = world.folder / "kept" / "written" / host.name / str(number)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(source)
+    (world.folder / "kept").mkdir()
     for part in _PARTS:
         for top in world.folder.glob(part):
             words = ("cp", "-a", "--parents", "--", top.relative_to(world.folder), "kept")
             subprocess.run(words, cwd=world.folder, check=False, capture_output=True)
-    for ballast in (world.folder / "kept").rglob(_BALLAST):
-        shutil.rmtree(ballast) if ballast.is_dir() else ballast.unlink()

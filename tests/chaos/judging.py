@@ -3,7 +3,6 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +17,9 @@ from tests.support.oracle import Verdict, judge
 from tests.support.received import read_received
 
 if TYPE_CHECKING:
-    from tests.chaos.world import Host, World
+    from tests.chaos.world import World
 
-__all__ = ["Judgement", "audited", "judged", "repeats"]
+__all__ = ["Judgement", "judged", "repeats"]
 
 _REPEAT = re.compile(r"(?:repeat|doubt) of [0-9]+ bytes: host .*")
 
@@ -43,12 +42,16 @@ def judged(world: "World") -> Judgement:
             received[host.name] = read_received(world.output, host.name)
         except (OSError, ValueError, zstandard.ZstdError) as error:
             found.findings.append(f"{host.name}: what was received cannot be read: {error!r}")
-    found.audit = audited(world, received)
+    found.audit = _audited(world, received)
     for host in world.hosts:
         if host.name not in received:
             continue
-        verdict = judge(_receivable(host, found.audit), received[host.name])
-        found.verdicts[host.name] = verdict
+        lost = found.audit.lost.get(host.name, set())
+        receivable = [
+            b"".join(line for line in lines_of(source) if line not in lost) if lost else source
+            for source in host.sources()
+        ]
+        verdict = found.verdicts[host.name] = judge(receivable, received[host.name])
         if not verdict.is_perfect:
             found.findings.append(f"{host.name}: {verdict}")
     found.findings += [*found.audit.findings, *_losses_of_nothing(world)]
@@ -61,21 +64,14 @@ def judged(world: "World") -> Judgement:
     return found
 
 
-def _receivable(host: "Host", found: Audit) -> list[bytes]:
-    """Return what can have been received of a host's logs, in the order of `Host.sources`."""
-    lost = found.lost.get(host.name)
-    if not lost:
-        return host.sources()
-    return [
-        b"".join(line for line in lines_of(source) if line not in lost) for source in host.sources()
-    ]
-
-
-def audited(world: "World", received: Mapping[str, bytes]) -> Audit:
+def _audited(world: "World", received: dict[str, bytes]) -> Audit:
     """Hold all reported gaps against all that was destroyed."""
-    keys = {one.key for one in world.destroyed}
-    reached = {key: _reached(world, key) for key in keys}
-    return audit(world.destroyed, _told(world, "gap"), reached, received, _forgotten(world))
+    reached = {key: _reached(world, key) for key in {one.key for one in world.destroyed}}
+    # what receivers know of a host's gaps was harmed so many times: a person may have had to remove it
+    harmed = Counter(path.name for path in world.harmed)
+    partitions = {h.name: partition_of(h.name, world.shape.partitions) for h in world.hosts}
+    forgotten = {host: harmed[f"p{n}.db"] for host, n in partitions.items()}
+    return audit(world.destroyed, _told(world, "gap"), reached, received, forgotten)
 
 
 def _losses_of_nothing(world: "World") -> list[str]:
@@ -91,7 +87,8 @@ def repeats(logs: Path) -> list[str]:
     It would hide from all other findings that the stream holds them twice, which it never may, unless somebody has
     set back the stream, or what remembers how far it was received.
     """
-    told = {log: _REPEAT.findall(log.read_text("utf-8", "replace")) for log in _receivers(logs)}
+    receivers = sorted(logs.glob("receiver-*.log"))
+    told = {log: _REPEAT.findall(log.read_text("utf-8", "replace")) for log in receivers}
     return [
         f"{log.stem} was sent lines again {len(found)} times: {found[0]}"
         for log, found in told.items()
@@ -99,21 +96,10 @@ def repeats(logs: Path) -> list[str]:
     ]
 
 
-def _receivers(logs: Path) -> list[Path]:
-    return sorted(logs.glob("receiver-*.log"))
-
-
 def _told(world: "World", kind: str) -> list[dict[str, Any]]:
     reports = [path.read_text("utf-8") for path in sorted(world.output.glob(GAP_REPORTS))]
     told = [json.loads(line) for report in reports for line in report.splitlines()]
     return [one for one in told if one["kind"] == kind]
-
-
-def _forgotten(world: "World") -> dict[str, int]:
-    """Return how many times what receivers know of a host's gaps was harmed: a person may have had to remove it."""
-    harmed = Counter(path.name for path in world.harmed if path.suffix == ".db")
-    partitions = {h.name: partition_of(h.name, world.shape.partitions) for h in world.hosts}
-    return {host: harmed[f"p{n}.db"] for host, n in partitions.items()}
 
 
 def _reached(world: "World", key: Key) -> int:

@@ -5,32 +5,19 @@ write no line twice (`Shape.plain`): one that came all the same, as its shipper 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Audit", "Destroyed", "Key", "Range", "audit", "lines_of", "minus"]
+__all__ = ["Audit", "Destroyed", "Key", "audit", "lines_of"]
 
 Key = tuple[str, str]
 """A host, and the id of one of its files."""
+Range = tuple[int, int]
+"""Bytes of a source file, half-open."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Range:
-    """The half-open range of bytes `[start, end)` of a source file."""
-
-    start: int
-    end: int
-
-    @property
-    def size(self) -> int:
-        return self.end - self.start
-
-    def __str__(self) -> str:
-        return f"{self.size} bytes [{self.start}, {self.end})"
-
-
-@dataclass(frozen=True, slots=True)
 class Destroyed:
     """Lines of a file, from its byte `start` on, that were taken out of the stream before any receiver had committed them."""
 
@@ -42,13 +29,6 @@ class Destroyed:
     @property
     def key(self) -> Key:
         return self.host, self.file_id
-
-    def each(self) -> Iterator[tuple[bytes, Range]]:
-        """Yield every line with its bytes."""
-        start = self.start
-        for line in lines_of(self.lines):
-            yield line, Range(start, start + len(line))
-            start += len(line)
 
 
 @dataclass(slots=True)
@@ -87,79 +67,81 @@ def audit(
     actual = _lost(destroyed, received, found)
     told: dict[Key, list[Range]] = defaultdict(list)
     for gap in gaps:
-        told[gap["host"], gap["file_id"]].append(Range(gap["start"], gap["end"]))
+        told[gap["host"], gap["file_id"]].append((gap["start"], gap["end"]))
     for key in sorted({*actual, *told}):
-        _compare(key, actual.get(key, []), told.get(key, []), reached.get(key, 0), found)
-        _forgive(key, (forgotten or {}).get(key[0], 0), found)
-    found.told = sum(one.size for ranges in told.values() for one in ranges)
+        pardons = (forgotten or {}).get(key[0], 0)
+        _compare(key, actual[key], told[key], reached.get(key, 0), pardons, found)
+    found.told = sum(map(_size, told.values()))
     return found
 
 
 def _lost(
     destroyed: Iterable[Destroyed], received: Mapping[str, bytes], found: Audit
 ) -> dict[Key, list[Range]]:
+    """Return where each line that never came begins and ends."""
     lines = {host: frozenset(lines_of(has)) for host, has in received.items()}
-    ranges: dict[Key, list[Range]] = defaultdict(list)
+    places: dict[Key, list[Range]] = defaultdict(list)
     for one in destroyed:
-        for line, place in one.each():
+        start = one.start
+        for line in lines_of(one.lines):
             if line not in lines.get(one.host, ()):
                 found.lost[one.host].add(line)
-                ranges[one.key].append(place)
-    return ranges
+                places[one.key].append((start, start + len(line)))
+            start += len(line)
+    return places
 
 
 def _compare(
-    key: Key, lost: Sequence[Range], told: Sequence[Range], reached: int, found: Audit
+    key: Key, lost: list[Range], told: list[Range], reached: int, pardons: int, found: Audit
 ) -> None:
     name = f"host {key[0]}, file {key[1]}"
     mine, theirs = _merged(lost), _merged(told)
-    if twice := sum(one.size for one in told) - sum(one.size for one in theirs):
+    if twice := _size(told) - _size(theirs):
         found.findings.append(f"{name}: {twice} bytes are reported twice")
-    found.findings += [f"{name}: {one} reported, and not lost" for one in minus(theirs, mine)]
-    for piece in minus(mine, theirs):
-        if piece.start == 0 or piece.start >= reached:
-            found.unknowable.append(f"{name}: {piece} lost, received up to {reached}")
+    for start, end in _minus(theirs, mine):
+        found.findings.append(
+            f"{name}: {end - start} bytes [{start}, {end}) reported, and not lost"
+        )
+    for start, end in _minus(mine, theirs):
+        what = f"{name}: {end - start} bytes [{start}, {end}) lost, and not reported"
+        if start == 0 or start >= reached or pardons > 0:
+            pardons -= 0 < start < reached
+            found.unknowable.append(f"{what}, received up to {reached}")
         else:
-            found.findings.append(f"{name}: {piece} lost, and not reported")
+            found.findings.append(what)
 
 
-def _forgive(key: Key, times: int, found: Audit) -> None:
-    """Take so many losses of a file that nobody has reported for forgotten."""
-    name = f"host {key[0]}, file {key[1]}: "
-    silent = [one for one in found.findings if one.startswith(name) and "not reported" in one]
-    for one in silent[:times]:
-        found.findings.remove(one)
-        found.unknowable.append(f"{one}: it may be forgotten")
+def _size(ranges: Iterable[Range]) -> int:
+    return sum(end - start for start, end in ranges)
+
+
+def _merged(ranges: Iterable[Range]) -> list[Range]:
+    """Return the same bytes in order, as few ranges as they take."""
+    found: list[Range] = []
+    for start, end in sorted(ranges):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((start, end))
+    return found
+
+
+def _minus(ranges: Iterable[Range], others: list[Range]) -> list[Range]:
+    """Return the bytes of merged `ranges` that are in none of the merged `others`."""
+    found: list[Range] = []
+    for first, end in ranges:
+        start = first
+        for without, until in others:
+            if start < until and without < end:
+                if without > start:
+                    found.append((start, without))
+                start = until
+        if start < end:
+            found.append((start, end))
+    return found
 
 
 def lines_of(text: bytes) -> list[bytes]:
     """Return lines with their ends; a carriage return is none."""
     *whole, rest = text.split(b"\n")
     return [line + b"\n" for line in whole] + ([rest] if rest else [])
-
-
-def _merged(ranges: Iterable[Range]) -> list[Range]:
-    """Return the same bytes in order, as few ranges as they take."""
-    found: list[Range] = []
-    for one in sorted(ranges):
-        if found and one.start <= found[-1].end:
-            found[-1] = Range(found[-1].start, max(found[-1].end, one.end))
-        else:
-            found.append(one)
-    return found
-
-
-def minus(ranges: Sequence[Range], others: Sequence[Range]) -> list[Range]:
-    """Return the bytes of merged `ranges` that are in none of the merged `others`."""
-    found: list[Range] = []
-    for one in ranges:
-        start = one.start
-        for other in others:
-            if other.end <= start or other.start >= one.end:
-                continue
-            if other.start > start:
-                found.append(Range(start, other.start))
-            start = max(start, other.end)
-        if start < one.end:
-            found.append(Range(start, one.end))
-    return found

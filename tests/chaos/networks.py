@@ -1,4 +1,4 @@
-"""Machines on one: a network of its own for each program's machine, with lines that can be cut, slowed and made to swallow.
+"""Machines on one: a network of its own for each program's machine, with lines that can be slowed and made to swallow.
 
 Only within namespaces of the caller's own (`tests.chaos.one`), where nothing is left of it afterwards. Troubles of a line
 add up: what one fault has done to it stays until that fault takes it back, whatever others do and take back meanwhile.
@@ -9,25 +9,13 @@ import functools
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
 from pathlib import Path
 from threading import RLock
 from typing import TypeVar
 
 from broker.app.address import Address
-from tests.chaos.carrier import Carrier
 
-__all__ = [
-    "EVERYTHING",
-    "Line",
-    "Loss",
-    "Machine",
-    "Slowness",
-    "Way",
-    "bytecode",
-    "can_shape",
-    "machines",
-]
+__all__ = ["EVERYTHING", "Line", "Loss", "Machine", "Slowness", "can_shape", "machines"]
 
 Trouble = TypeVar("Trouble")
 Heal = Callable[[], None]
@@ -35,36 +23,28 @@ Heal = Callable[[], None]
 
 _CLIENTS, _ROUTES = "10.99.0", "10.98.0"
 _BURST = 5000  # bytes that pass a slow line at once, more than a packet
-_LOAD, _RETURN, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST = 0x20, 0x06, 0x15, 0x35  # linux/bpf_common.h
+_LOAD, _RETURN, _JUMP_IF_AT_LEAST = 0x20, 0x06, 0x35  # linux/bpf_common.h
 _RANDOM = 0xFFFFF000 + 56  # SKF_AD_OFF + SKF_AD_RANDOM: an address where a random number stands
-_SOURCE = 14 + 12  # behind an Ethernet header
 _LOSE, _GO_ON = 2, 0xFFFFFFFF  # TC_ACT_SHOT, TC_ACT_UNSPEC
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """`share` of the packets, from 0 to 1, that come from the address `source`, or from anywhere."""
+    """`share` of the packets, from 0 to 1."""
 
     share: float = 1.0
-    source: str = ""
 
 
 EVERYTHING = Loss()
 
 
-def bytecode(losses: Sequence[Loss]) -> str:
+def _bytecode(losses: Sequence[Loss]) -> str:
     """Return a filter, as tc takes it, that lets each of the losses try its luck with a packet."""
     steps: list[tuple[int, int, int, int]] = []
     for loss in losses:
-        chance = [
-            (_LOAD, 0, 0, _RANDOM),
-            (_JUMP_IF_AT_LEAST, 1, 0, min(int(loss.share * 2**32), 2**32 - 1)),
-        ]
-        drop = [*(chance if loss.share < 1 else []), (_RETURN, 0, 0, _LOSE)]
-        if loss.source:
-            steps += [(_LOAD, 0, 0, _SOURCE)]
-            steps += [(_JUMP_IF_EQUAL, 0, len(drop), int(IPv4Address(loss.source)))]
-        steps += drop
+        if loss.share < 1:
+            steps += [(_LOAD, 0, 0, _RANDOM), (_JUMP_IF_AT_LEAST, 1, 0, int(loss.share * 2**32))]
+        steps.append((_RETURN, 0, 0, _LOSE))
     steps.append((_RETURN, 0, 0, _GO_ON))
     return f"{len(steps)}," + ",".join(" ".join(map(str, step)) for step in steps)
 
@@ -100,7 +80,7 @@ class Way:
     def _show_losses(self) -> None:
         rule = (*self._filtered, "protocol", "ip", "pref", "1")
         if self._losses:
-            words = ("handle", "1", "bpf", "direct-action", "bytecode", bytecode(self._losses))
+            words = ("handle", "1", "bpf", "direct-action", "bytecode", _bytecode(self._losses))
             _run("tc", "filter", "replace", *rule, *words)
         else:
             _run("tc", "filter", "del", *rule)
@@ -119,16 +99,11 @@ class Way:
 class Line:
     """What connects a machine with one of the nets, seen from the machine."""
 
-    bridge: str
     net: str
     device: str
     within: tuple[str, ...]
     inward: Way
     outward: Way
-    _unplugged: list[None] = field(default_factory=list)
-    _delays: list[float] = field(default_factory=list)
-    _carrier: Carrier | None = None
-    _lock: RLock = field(default_factory=RLock)
 
     def lose(self, loss: Loss) -> Heal:
         """Lose packets in both directions."""
@@ -138,33 +113,10 @@ class Line:
         """Let packets through slowly in both directions."""
         return _both(self.inward.slow(slowness), self.outward.slow(slowness))
 
-    def unplug(self) -> Heal:
-        """Take the line down: the machine sees that nobody is there."""
-        return _added(self._lock, self._unplugged, None, self._show_unplugged)
-
-    def delay(self, seconds: float) -> Heal:
-        """Delay what the machine sends by so much on average, out of order now and then; of several, the longest counts."""
-        return _added(self._lock, self._delays, seconds, self._show_delay)
-
     def reset(self) -> None:
         """End all connections that the machine has over this line; the other ends are told, if the line lets it through."""
         others = f"dst {self.net}.0/24 and not dst {self.net}.{self.device[1:]}"
         _run(*self.within, "ss", "--no-header", "--kill", "--tcp", others, quiet=True)
-
-    def _show_unplugged(self) -> None:
-        _run("ip", "link", "set", self.device, "down" if self._unplugged else "up")
-
-    def _show_delay(self) -> None:
-        rule = ("dev", self.device, "ingress", "protocol", "ip", "pref", "2")
-        if self._carrier:
-            _run("tc", "filter", "del", *rule)
-            self._carrier.end()
-            self._carrier = None
-        if self._delays:
-            self._carrier = Carrier.started(f"d{self.device}", self.bridge, max(self._delays))
-            every = ("bpf", "bytecode", "1,6 0 0 4294967295")
-            carried = ("action", "mirred", "egress", "redirect", "dev", self._carrier.device)
-            _run("tc", "filter", "add", *rule, *every, *carried)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +150,15 @@ class Machine:
 
 @functools.cache
 def can_shape() -> bool:
-    """Whether the kernel and `tc` have what it takes to lose packets, to hold them up, and to hand them to a carrier."""
+    """Whether the kernel and `tc` have what it takes to lose packets, and to hold them up."""
     passing = "1,6 0 0 4294967295"
     filtering = ("tc", "filter", "add", "dev", "lo", "ingress", "protocol", "ip", "bpf")
-    redirect = ("action", "mirred", "egress", "redirect", "dev", "lo")
     queue = "tc qdisc {} dev lo {}"
     tries = (
         queue.format("add", "root tbf rate 1mbps burst 9k limit 9k").split(),
         queue.format("del", "root").split(),
         queue.format("add", "clsact").split(),
         (*filtering, "direct-action", "bytecode", passing),
-        (*filtering, "bytecode", passing, *redirect),
         queue.format("del", "clsact").split(),
     )
     try:
@@ -249,7 +199,7 @@ def _line(name: str, number: int, bridge: str, net: str) -> Line:
         _run("tc", "qdisc", "add", "dev", outer, "clsact")
     inward = Way(("dev", outer, "egress"), ("tc", outer))
     outward = Way(("dev", outer, "ingress"), (*_within(name), "tc", inner))
-    return Line(bridge, net, outer, _within(name), inward, outward)
+    return Line(net, outer, _within(name), inward, outward)
 
 
 def _within(name: str) -> tuple[str, ...]:

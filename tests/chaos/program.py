@@ -1,5 +1,7 @@
 """Programs as a service manager runs them: what ends is started again, what refuses to go on (78) waits for a person."""
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +30,7 @@ class Ending:
 
 @dataclass(slots=True, eq=False)
 class Program:
-    """A program under supervision; `role` is "shipper", "broker", "receiver", "master", "worker" or "peer"."""
+    """A program under supervision; `role` is "shipper", "broker", "receiver", "master" or "worker"."""
 
     process: Process
     role: str
@@ -64,6 +66,14 @@ class Program:
     def release(self) -> None:
         """Look after it again."""
         self._held -= 1
+
+    def kill_tree(self) -> None:
+        """Kill it with all that it has started, also what one of them is starting just now; to be called while it is held."""
+        for _ in range(3):
+            for pid in self.process.tree():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_LOOK)
 
     def go_on(self) -> None:
         """Start it again after it refused to: somebody has done what it asked for."""

@@ -1,149 +1,189 @@
 """One run: a world, its faults, the end in which everything runs dry, and the judgement."""
 
 import errno
+import json
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import Any
 
 from tests.chaos import evidence
-from tests.chaos.faults.catalogue import CATALOGUE
-from tests.chaos.faults.fault import CannotStrike
-from tests.chaos.flowing import Awaited
+from tests.chaos.fault import FAULTS, CannotStrike, Strike, Stroke
 from tests.chaos.judging import judged
 from tests.chaos.leaks import Leaks
-from tests.chaos.order import Order
 from tests.chaos.program import Supervisor
-from tests.chaos.runlog import Result, RunLog, Struck
-from tests.chaos.schedule import FaultKind, Stroke
-from tests.chaos.world import World
+from tests.chaos.received import awaited
+from tests.chaos.world import Shape, World
+from tests.support.oracle import Verdict
 from tests.support.processes import Processes
 
-__all__ = ["run", "strike"]
+__all__ = ["Result", "run"]
 
+_FLOW = 90.0  # seconds within which lines have to flow again; twice that until all is received
+_START = 300.0  # seconds until all is started: nothing has failed yet
 _A_FEW_LINES = 0.3  # seconds
 _LAST_WORDS = 5.0  # seconds
-_START = 300.0  # seconds until all is started, at least: nothing has failed yet
 _DISK_FAULTS = {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """What a disk answers on which another fault of the stroke is at work just then."""
+_FEWEST = 0.05  # of the lines that the shape's rate stands for
+_ENDS_A_PROGRAM = ("kill-shipper", "kill-broker", "kill-driver", "kill-spark-worker")
+_LINES = (
+    *("written", "received", "missing", "repeated", "reordered"),
+    *("torn", "altered", "foreign"),
+)
+
+
+@dataclass(slots=True)
+class Result:
+    """What a run has shown; it has passed when there is no finding. `destroyed` and `reported` are bytes."""
+
+    path: Path
+    struck: Counter[str] = field(default_factory=Counter)
+    missed: Counter[str] = field(default_factory=Counter)
+    waits: list[float] = field(default_factory=list)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    destroyed: int = 0
+    reported: int = 0
+    starts: int = 0
+    writing: float = 0.0
+    findings: list[str] = field(default_factory=list)
+    _began: float = field(default_factory=time.monotonic)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def tell(self, event: str, **fields: Any) -> None:
+        """Append an event to run.jsonl."""
+        told = {"event": event, "at": round(time.monotonic() - self._began, 2), **fields}
+        with self._lock, self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(told) + "\n")
+
+    def find(self, words: str) -> None:
+        """Note what speaks against the suite."""
+        self.tell("finding", words=words)
+        self.findings.append(words)
+
+    def find_emptiness(self, shape: Shape) -> None:
+        """Add a finding for each reason why this run, had it passed, would have shown nothing."""
+        if not self.struck:
+            self.find("nothing was hit")
+        wanted = int(_FEWEST * shape.rate * self.writing)
+        for host, verdict in self.verdicts.items():
+            if verdict.written <= wanted:
+                self.find(f"{host} wrote {verdict.written} lines, {wanted} would show something")
+        killed = sum(self.struck[kind] for kind in _ENDS_A_PROGRAM)
+        if self.starts < bool(killed):
+            self.find(f"{killed} programs were killed, and none was started again")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what goes into result.json."""
+        return {
+            "faults": dict(self.struck),
+            "not_struck": dict(self.missed),
+            "seconds": round(time.monotonic() - self._began, 1),
+            "starts": self.starts,
+            "waits": [round(wait, 1) for wait in self.waits],
+            "lines": {
+                name: sum(getattr(verdict, name) for verdict in self.verdicts.values())
+                for name in _LINES
+            },
+            "destroyed": self.destroyed,
+            "reported": self.reported,
+            "findings": self.findings,
+        }
 
 
 def run(
     folder: Path,
-    order: Order,
+    shape: Shape,
+    minutes: float,
     strokes: Iterator[Stroke],
-    *,
-    follow: Callable[[Mapping[str, Any]], None],
+    say: Callable[[str], None],
 ) -> Result:
-    """Carry out strokes until there are no more, the order's time is over, or so many faults have struck; then judge.
+    """Carry out strokes for so many minutes, then judge; each stroke is told to `say`.
 
-    Must be called within namespaces of its own (`tests.chaos.one`). `folder` keeps all there is to see; each event is told to
-    `follow`, too.
+    Must be called within namespaces of its own. `folder` keeps all there is to see.
     """
-    log = RunLog(folder / "run.jsonl", follow)
-    log.tell("began", shape=order.shape.as_json())
-    result = Result(order.shape.seed)
-    began = time.monotonic()
+    result = Result(folder / "run.jsonl")
     (folder / "logs").mkdir()
     leaks = Leaks()
     with Processes(folder / "logs") as processes, Supervisor() as supervisor:
         try:
-            world = World.built(folder, order.shape, processes, supervisor)
+            world = World.built(folder, shape, processes, supervisor)
         except TimeoutError as error:
-            result.findings.append(f"nothing was thrown yet: {error}")
+            result.find(f"nothing was thrown yet: {error}")
         else:
-            _carry_out(world, order, strokes, leaks, log, result)
-    result.seconds = time.monotonic() - began
-    log.tell("done", **result.as_json())
+            world.operator.tell = result.tell
+            with world.operator:
+                strike = partial(_under_fire, minutes=minutes, strokes=strokes, leaks=leaks)
+                _try(partial(strike, say=say), world, result)
+                _try(_run_dry, world, result)
+            _conclude(world, leaks, result)
+    (folder / "result.json").write_text(json.dumps(result.as_json()), "utf-8")
     return result
 
 
-def _carry_out(
-    world: World,
-    order: Order,
-    strokes: Iterator[Stroke],
-    leaks: Leaks,
-    log: RunLog,
-    result: Result,
-) -> None:
-    world.operator.tell = log.tell
-    with world.operator:
-        _try(partial(_under_fire, world, order, strokes, leaks), world, log, result)
-        _try(partial(_run_dry, world, order), world, log, result)
+def _conclude(world: World, leaks: Leaks, result: Result) -> None:
     world.supervisor.stop()
-    if result.has_passed:
-        _try(partial(_look_for_leaks, world, leaks), world, log, result)
-    _try(partial(_judge, world), world, log, result)
-    if result.has_passed:
-        result.find_emptiness(order.shape)
-    if not result.has_passed:
+    if not result.findings:
+        _try(partial(_look_for_leaks, leaks=leaks), world, result)
+    _try(_judge, world, result)
+    if not result.findings:
+        result.find_emptiness(world.shape)
+    if result.findings:
         evidence.dump_streams(world)
-        evidence.dump_destroyed(world)
         evidence.keep_disks(world)
 
 
-def _try(act: Callable[[RunLog, Result], None], world: World, log: RunLog, result: Result) -> None:
+def _try(act: Callable[[World, Result], None], world: World, result: Result) -> None:
     try:
-        act(log, result)
+        act(world, result)
     except Exception as error:  # noqa: BLE001 - whatever it is, the run has failed, and belongs into the record
         words = str(error) if isinstance(error, TimeoutError | RuntimeError) else repr(error)
-        words += f": {error.__cause__!r}" if error.__cause__ else ""
-        log.tell("finding", words=words)
-        result.findings.append(words)
+        result.find(words + (f": {error.__cause__!r}" if error.__cause__ else ""))
         evidence.look_around(world)
 
 
 def _under_fire(
     world: World,
-    order: Order,
+    result: Result,
+    *,
+    minutes: float,
     strokes: Iterator[Stroke],
     leaks: Leaks,
-    log: RunLog,
-    result: Result,
+    say: Callable[[str], None],
 ) -> None:
-    most = inf if order.wanted.most is None else order.wanted.most
     for host in world.hosts:
-        host.start_writing()
-    _wait_for_flow(world, max(order.flow, _START), log)
+        host.writing.start()
+    _wait_for_flow(world, _START)
     leaks.look()
     began = time.monotonic()
-    deadline = began + 60 * (inf if order.minutes is None else order.minutes)
-    kinds: set[str] = set()
-    while time.monotonic() < deadline and result.faults.total() < most:
-        stroke = next(strokes, None)
-        if stroke is None:
+    for number, stroke in enumerate(strokes):
+        if time.monotonic() > began + 60 * minutes:
             break
-        log.tell("stroke", number=result.strokes, **stroke.as_json())
-        kinds |= result.count(strike(world, stroke, log))
+        result.tell("stroke", number=number, **stroke.as_json())
+        told = f"{number:4}  {' + '.join(one.fault for one in stroke.strikes)}"
+        _strike(world, stroke, result)
         if stroke.settles:
-            _settle(world, order, log, result, kinds)
+            result.waits.append(_wait_for_flow(world, _FLOW))
+            result.tell("flows", waited=result.waits[-1])
+            told += f": lines flow after {result.waits[-1]:.1f} s"
             leaks.look()
-            kinds = set()
+        say(told)
         time.sleep(stroke.pause)
     result.writing = time.monotonic() - began
 
 
-def _settle(world: World, order: Order, log: RunLog, result: Result, kinds: Iterable[str]) -> None:
-    try:
-        result.flowed(_wait_for_flow(world, order.flow, log), kinds)
-    except TimeoutError:
-        result.flowed(order.flow, kinds)  # at least
-        raise
-
-
-def _wait_for_flow(world: World, seconds: float, log: RunLog) -> float:
+def _wait_for_flow(world: World, seconds: float) -> float:
     """Wait until all programs run, and what is written shortly after that was received; return how long that took."""
     began = time.monotonic()
     _wait_for_programs(world, seconds)
     time.sleep(_A_FEW_LINES)
-    world.supervisor.wait("lines flow again", Awaited(world).has_come, seconds)
-    waited = time.monotonic() - began
-    log.tell("flows", waited=round(waited, 2))
-    return waited
+    world.supervisor.wait("lines flow again", partial(next, awaited(world)), seconds)
+    return time.monotonic() - began
 
 
 def _wait_for_programs(world: World, seconds: float) -> None:
@@ -153,76 +193,74 @@ def _wait_for_programs(world: World, seconds: float) -> None:
     )
 
 
-def _run_dry(world: World, order: Order, log: RunLog, result: Result) -> None:
+def _run_dry(world: World, result: Result) -> None:
     for host in world.hosts:
-        host.stop_writing()
-    waited = world.supervisor.wait("all is received", Awaited(world).has_come, 2 * order.flow)
-    _wait_for_programs(world, order.flow)
+        host.writing.stop()
+    waited = world.supervisor.wait("all is received", partial(next, awaited(world)), 2 * _FLOW)
+    _wait_for_programs(world, _FLOW)
     if world.destroyed:
         time.sleep(_LAST_WORDS)  # what was destroyed may be on its way a second time
-    log.tell("dry", waited=round(waited, 2))
+    result.tell("dry", waited=round(waited, 2))
 
 
-def _look_for_leaks(world: World, leaks: Leaks, log: RunLog, result: Result) -> None:
+def _look_for_leaks(world: World, result: Result, *, leaks: Leaks) -> None:
     leaks.at_rest()
     leaks.at_the_end(world)
-    result.findings += leaks.findings
-    log.tell("leaks", **leaks.as_json())
+    for finding in leaks.findings:
+        result.find(finding)
 
 
-def _judge(world: World, log: RunLog, result: Result) -> None:
+def _judge(world: World, result: Result) -> None:
     for host in world.hosts:
-        host.stop_writing()
+        host.writing.stop()
     result.starts = sum(one.process.starts - 1 for one in world.supervisor.programs)
     world.processes.end_all()
     found = judged(world)
     result.verdicts = found.verdicts
     for name, verdict in found.verdicts.items():
-        log.tell("verdict", host=name, perfect=verdict.is_perfect, words=str(verdict))
-    lost, told = found.audit.size, found.audit.told
-    result.destroyed, result.reported = lost, told
+        result.tell("verdict", host=name, perfect=verdict.is_perfect, words=str(verdict))
+    result.destroyed, result.reported = found.audit.size, found.audit.told
     if world.destroyed:
-        log.tell("losses", lost=lost, reported=told, unknowable=found.audit.unknowable)
-    result.findings += [*found.findings, *world.operator.failures]
+        result.tell("losses", unknowable=found.audit.unknowable)
+    for finding in [*found.findings, *world.operator.failures]:
+        result.find(finding)
 
 
-def strike(
-    world: World, stroke: Stroke, log: RunLog, kinds: Mapping[str, FaultKind] = CATALOGUE
-) -> list[Struck]:
-    """Carry out a stroke, and return when its last fault has ended; raises what a fault itself failed with."""
-    results = [Struck(fault) for fault in stroke.faults]
+def _strike(world: World, stroke: Stroke, result: Result) -> None:
+    """Carry out a stroke, and return when its last fault was undone; raises what a fault itself failed with."""
+    errors: list[tuple[Strike, BaseException]] = []
     threads = [
-        threading.Thread(
-            target=_do, args=(world, result, log, kinds[result.fault.kind]), name=result.fault.kind
-        )
-        for result in results
+        threading.Thread(target=_do, args=(world, one, result, errors), name=one.fault)
+        for one in stroke.strikes
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    for result in results:
-        if result.error:
-            raise RuntimeError(f"the fault {result.fault} failed itself") from result.error
-    return results
+    for one, error in errors:
+        raise RuntimeError(f"the fault {one} failed itself") from error
 
 
-def _do(world: World, result: Struck, log: RunLog, kind: FaultKind) -> None:
-    fault = result.fault
-    time.sleep(fault.at)
+def _do(
+    world: World, one: Strike, result: Result, errors: list[tuple[Strike, BaseException]]
+) -> None:
+    has_struck = False
+    time.sleep(one.at)
     try:
-        end = kind.act(world, random.Random(fault.seed))
-        result.struck = True
-        log.tell("struck", kind=fault.kind)
-        time.sleep(fault.lasts)
-        if end:
-            end()
-            log.tell("ended", kind=fault.kind)
-    except CannotStrike as none:
-        result.struck = False  # as its end may have seen
-        log.tell("not struck", kind=fault.kind, why=str(none))
+        undo = FAULTS[one.fault].act(world, random.Random(one.seed))
+        has_struck = True
+        result.tell("struck", fault=one.fault)
+        time.sleep(one.lasts)
+        if undo:
+            undo()
+            result.tell("undone", fault=one.fault)
+        result.struck[one.fault] += 1
+    except CannotStrike as none:  # as what undoes it may have seen
+        result.missed[one.fault] += 1
+        result.tell("not struck", fault=one.fault, why=str(none))
     except BaseException as error:  # noqa: BLE001 - told by the thread that waits
-        if not result.struck and isinstance(error, OSError) and error.errno in _DISK_FAULTS:
-            log.tell("not struck", kind=fault.kind, why=str(error))
+        if not has_struck and isinstance(error, OSError) and error.errno in _DISK_FAULTS:
+            result.missed[one.fault] += 1
+            result.tell("not struck", fault=one.fault, why=str(error))
         else:
-            result.error = error
+            errors.append((one, error))

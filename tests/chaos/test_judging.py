@@ -10,9 +10,8 @@ from receiver.consume.judging import Finding, FindingKind
 from receiver.meter import Meter
 from receiver.storage.tables import gap_report
 from tests.chaos.judging import judged, repeats
-from tests.chaos.order import Shape
 from tests.chaos.program import Supervisor
-from tests.chaos.world import Host, World
+from tests.chaos.world import Host, Shape, World
 from tests.support.processes import Processes
 
 HOSTS = ("web01", "db.example.net")

@@ -12,6 +12,8 @@ folder/images                       what brokers' and receivers' disks are on, w
 """
 
 import asyncio
+import functools
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -28,23 +30,21 @@ from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from broker.wire.subjects import partition_of
 from receiver.storage.disk import exclusive_lock
-from tests.chaos.disks import Disk
+from tests.chaos.disks import Disk, have_blocks
 from tests.chaos.losses import Destroyed
-from tests.chaos.networks import Machine, machines
+from tests.chaos.networks import Machine, can_shape, machines
 from tests.chaos.operating import Operator
-from tests.chaos.order import Shape
 from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
 from tests.chaos.rotations import Style
 from tests.chaos.secured import Keys
-from tests.chaos.shim import Control, Shim
-from tests.chaos.tools import machine_features
+from tests.chaos.shim import Control, Shim, have_compiler
 from tests.chaos.writers import applications, plain_applications
 from tests.chaos.writing import Writing
 from tests.receiver.cluster import Cluster as SparkCluster
 from tests.support.processes import Processes
 
-__all__ = ["Broker", "Host", "World"]
+__all__ = ["Broker", "Host", "Shape", "World", "machine_features", "missing_here"]
 
 Answer = TypeVar("Answer")
 
@@ -65,6 +65,57 @@ _WEIRD_NAMES = (
     "mail",
     "x",
 )
+
+
+_FEATURES: dict[str, tuple[Callable[[], bool], str]] = {
+    "blocks": (have_blocks, "no ext4 on loop devices: no disk turns read-only or loses its power"),
+    "shaping": (can_shape, "no tc with tbf, clsact and bpf: no line is silent, lossy or slow"),
+    "shim": (have_compiler, "no C compiler: no call of our programs is refused, no clock stepped"),
+    "strace": (
+        lambda: shutil.which("strace") is not None,
+        "no strace: nats-server is refused nothing",
+    ),
+}
+
+
+@functools.cache
+def machine_features() -> frozenset[str]:
+    """Return the features of this machine that some faults need; only within namespaces of the caller's own."""
+    return frozenset(name for name, (is_there, _) in _FEATURES.items() if is_there())
+
+
+def missing_here() -> list[str]:
+    """Return a sentence for each feature that is not there."""
+    return [why for name, (_, why) in _FEATURES.items() if name not in machine_features()]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The world of one run.
+
+    `topology` is "single" or "cluster" (three brokers); `receivers` is "alone", "standby" (two of them compete for all
+    partitions), or "spark" (a standalone cluster of a master and two workers). `secured` gives each program credentials
+    of its own. `rate` is in lines per second and host, on average. `plain` has hosts write but lines of text, none of them
+    twice, and rotate by renaming only: every suite can follow that, and a line that is destroyed is known by itself.
+    """
+
+    seed: int = 1
+    topology: str = "single"
+    receivers: str = "alone"
+    hosts: int = 5
+    partitions: int = 3
+    rate: int = 200
+    secured: bool = False
+    plain: bool = False
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What a fault may need of it: "cluster" or "single", "alone", "standby" or "spark", "secured"."""
+        return frozenset({self.topology, self.receivers, *(["secured"] if self.secured else [])})
+
+    def __str__(self) -> str:
+        secured = ", secured" if self.secured else ""
+        return f"{self.topology}, receivers {self.receivers}{secured}, {self.hosts} hosts"
 
 
 @dataclass(slots=True)
@@ -90,14 +141,6 @@ class Host:
     logs: Path
     writing: Writing
     shipper: Program | None = None
-
-    def start_writing(self) -> None:
-        """Begin to write."""
-        self.writing.start()
-
-    def stop_writing(self) -> None:
-        """Stop at the end of a line, in every file."""
-        self.writing.stop()
 
     def written(self) -> int:
         """Return how many bytes of whole lines were written so far, over all files and rotations."""
@@ -139,7 +182,7 @@ class World:
         for name in ("logs", "tmp", "images"):
             (folder / name).mkdir(exist_ok=True)
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder / "images"], check=True)
-        if "shim" in world.features:
+        if "shim" in machine_features():
             world.shim = Shim(folder / "shim")
         for name in brokers:
             world._mount(f"broker-{name}", folder / "brokers" / name, "broker")
@@ -149,11 +192,6 @@ class World:
         for number in range(shape.hosts):
             world._add_host(number)
         return world
-
-    @property
-    def features(self) -> frozenset[str]:
-        """What this world has that a fault may need."""
-        return self.shape.features | machine_features()
 
     @property
     def output(self) -> Path:
@@ -193,15 +231,11 @@ class World:
     def broker_programs(self) -> list[Program]:
         return [broker.program for broker in self.brokers]
 
-    @property
-    def received(self) -> Received:
-        return self._received
-
-    _received: Received = field(init=False)
+    received: Received = field(init=False)
     operator: Operator = field(init=False)
 
     def __post_init__(self) -> None:
-        self._received = Received(self.output)
+        self.received = Received(self.output)
         self.operator = Operator(self)
 
     @property
@@ -287,7 +321,7 @@ class World:
             if shape.plain
             else applications(number, shape.rate, seed),
             seed=seed,
-            received=lambda: self._received.lately(name),
+            received=lambda: self.received.lately(name),
             style=Style.plain if shape.plain else Style.drawn,
         )
 
@@ -303,7 +337,9 @@ class World:
                 return [*self.receivers, *self.spark_programs]
 
     def _mount(self, name: str, path: Path, kind: str) -> None:
-        images = self.folder / "images" if kind != "host" and "blocks" in self.features else None
+        images = (
+            self.folder / "images" if kind != "host" and "blocks" in machine_features() else None
+        )
         self.disks[name] = Disk.mounted(name, path, _DISKS[kind], images)
 
     def _start_brokers(self, names: Sequence[str]) -> None:

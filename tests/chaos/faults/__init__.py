@@ -1,1 +1,15 @@
-"""What can be done to a world, a module for each family; `catalogue` has them all."""
+"""All faults, a module for each kind of place; to import this is to have them in `tests.chaos.fault.FAULTS`."""
+
+from tests.chaos.faults import (  # noqa: F401 - each adds its own
+    calls,
+    clusters,
+    credentials,
+    disks,
+    innocents,
+    lines,
+    positions,
+    processes,
+    rivals,
+    stores,
+    stream,
+)

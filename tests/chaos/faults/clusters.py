@@ -8,29 +8,24 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker.topology import Topology
-from broker.wire.streams import OFFSETS_BUCKET, STREAM
-from tests.chaos.faults.fault import Act, CannotStrike, Chance, End, Family, together, within
+from broker.wire.streams import STREAM
+from tests.chaos.fault import CannotStrike, Chance, Undo, fault, together, within
 from tests.chaos.faults.processes import send, server_of
-from tests.chaos.networks import EVERYTHING, Loss
+from tests.chaos.networks import EVERYTHING
 
 if TYPE_CHECKING:
     from tests.chaos.world import Broker, World
 
-__all__ = ["FAMILY"]
-
-FAMILY = Family()
 _PATIENCE = 20.0  # seconds until nobody is said to lead
 _HEALTHY = 30.0  # seconds until copies are said not to be whole
 _FILLED = 120.0  # seconds that an empty disk may take to be filled
-_GOES_DOWN = 10.0  # seconds for the server of a broker that was killed
 _LONGEST_PAUSE = 2.0  # seconds between the starts of two brokers
-_DOWN, _CUT = (0.0, 14.0), (1.0, 30.0)
+_CUT = (1.0, 30.0)
 
 _a_disk_is_lost = threading.Lock()
 
@@ -50,82 +45,68 @@ def _leader(world: "World", stream: str = STREAM) -> "Broker":
     raise CannotStrike("nobody leads")
 
 
-def _of_lines(world: "World", _: Chance) -> "Broker":
-    return _leader(world)
+@fault((0.0, 14.0), "cluster")
+def kill_leader(world: "World", chance: Chance) -> Undo:
+    """Kill the leader of lines, or ask it to end, and start it again at the end only."""
+    program = _leader(world).program
+
+    def begin() -> Undo:
+        send(program.process.pid, chance.choice((signal.SIGKILL, signal.SIGTERM)))
+        return together(())
+
+    return within(program.held(), begin)
 
 
-def _of_offsets(world: "World", _: Chance) -> "Broker":
-    return _leader(world, f"KV_{OFFSETS_BUCKET}")
-
-
-def _follower(world: "World", chance: Chance) -> "Broker":
-    leader = _leader(world)
-    return chance.choice([broker for broker in world.brokers if broker is not leader])
-
-
-def _down(choose: "Callable[[World, Chance], Broker]", number: int) -> Act:
-    def act(world: "World", chance: Chance) -> End:
-        program = choose(world, chance).program
-
-        def begin() -> End:
-            send(program.process.pid, number)
-            return together(())
-
-        return within(program.held(), begin)
-
-    return act
-
-
-def _cut_off(choose: "Callable[[World, Chance], Broker]") -> Act:
-    return lambda world, chance: choose(world, chance).machine.routes.lose(EVERYTHING)
-
-
-for _name, _choose, _number, _words in (
-    ("kill-leader", _of_lines, signal.SIGKILL, "Kill the leader of the stream"),
-    ("kill-offsets-leader", _of_offsets, signal.SIGKILL, "Kill the leader of the offsets"),
-    ("kill-follower", _follower, signal.SIGKILL, "Kill a broker that follows"),
-    ("end-leader", _of_lines, signal.SIGTERM, "Ask the leader to end"),
-):
-    _act = _down(_choose, _number)
-    FAMILY.add(
-        _name, _act, _DOWN, "cluster", words=f"{_words}, and start it again at the end only."
-    )
-_words = "Cut such a broker off from the others; clients still get in there."
-FAMILY.add("cut-off-leader", _cut_off(_of_lines), _CUT, "cluster", "shaping", words=_words)
-FAMILY.add("cut-off-follower", _cut_off(_follower), _CUT, "cluster", "shaping", words=_words)
-
-
-@FAMILY.kind((1.0, 20.0), "cluster")
-def stop_leader(world: "World", _: Chance) -> End:
+@fault((1.0, 20.0), "cluster")
+def stop_leader(world: "World", _: Chance) -> Undo:
     """Stop the server of the leader, as a machine does that swaps: its connections stay open."""
     pid = server_of(_leader(world).program)
     send(pid, signal.SIGSTOP)
 
-    def end() -> None:
+    def undo() -> None:
         with suppress(CannotStrike):  # somebody else has killed it meanwhile
             send(pid, signal.SIGCONT)
 
-    return end
+    return undo
 
 
-@FAMILY.kind((0.0, 8.0), "cluster")
-def kill_all_brokers(world: "World", chance: Chance) -> End:
+@fault((0.0, 8.0), "cluster")
+def kill_all_brokers(world: "World", chance: Chance) -> Undo:
     """Kill all brokers at once, and start them again one by one."""
     programs = world.broker_programs
     for program in programs:
         program.hold()
         program.process.kill()
 
-    def end() -> None:
+    def undo() -> None:
         for program in programs:
             time.sleep(chance.uniform(0, _LONGEST_PAUSE))
             program.release()
 
-    return end
+    return undo
 
 
-@FAMILY.kind((0.0, 12.0), "cluster")
-def wipe_broker(world: "World", chance: Chance) -> End:
+@fault(_CUT, "cluster", "shaping")
+def cut_off_leader(world: "World", _: Chance) -> Undo:
+    """Cut the leader off from the others; clients still get in there."""
+    return _leader(world).machine.routes.lose(EVERYTHING)
+
+
+@fault(_CUT, "cluster", "shaping")
+def isolate_leader(world: "World", _: Chance) -> Undo:
+    """Cut the leader off from everybody."""
+    machine = _leader(world).machine
+    return together([machine.routes.lose(EVERYTHING), machine.clients.lose(EVERYTHING)])
+
+
+@fault(_CUT, "cluster", "shaping")
+def cut_all_routes(world: "World", _: Chance) -> Undo:
+    """Cut all brokers off from each other; clients get in everywhere, and nobody leads."""
+    return together([broker.machine.routes.lose(EVERYTHING) for broker in world.brokers])
+
+
+@fault((0.0, 12.0), "cluster")
+def wipe_broker(world: "World", chance: Chance) -> Undo:
     """Kill any broker, lose its disk, and start it again with an empty one."""
     if not _a_disk_is_lost.acquire(blocking=False):
         raise CannotStrike("another disk was lost just now")
@@ -133,7 +114,7 @@ def wipe_broker(world: "World", chance: Chance) -> End:
     broker.program.hold()
     try:
         _wait_until_whole(world, 2, _HEALTHY)
-        _die(broker)
+        broker.program.kill_tree()
         _wait_until_whole(world, 1, _HEALTHY)
         _lose_disk(broker.store)
     except BaseException:
@@ -141,7 +122,7 @@ def wipe_broker(world: "World", chance: Chance) -> End:
         _a_disk_is_lost.release()
         raise
 
-    def end() -> None:
+    def undo() -> None:
         broker.program.release()
         try:
             with suppress(CannotStrike):
@@ -149,38 +130,18 @@ def wipe_broker(world: "World", chance: Chance) -> End:
         finally:
             _a_disk_is_lost.release()
 
-    return end
-
-
-def _die(broker: "Broker") -> None:
-    process = broker.program.process
-    send(process.pid, signal.SIGKILL)
-    deadline = time.monotonic() + _GOES_DOWN
-    while process.tree():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{broker.name} was killed, and something of it runs on")
-        time.sleep(0.05)
+    return undo
 
 
 def _lose_disk(store: Path) -> None:
     """Empty the store but for what an operator puts there again: the credential store, and certificates."""
-    paths = (store / "credentials.json", *(store / "tls").glob("*"))
-    kept = {path: path.read_bytes() for path in paths if path.is_file()}
-    _empty(store)
-    for path, content in kept.items():
-        path.parent.mkdir(mode=0o750, exist_ok=True)
-        path.touch(0o600)
-        path.write_bytes(content)
-
-
-def _empty(folder: Path) -> None:
-    """Remove all that is in it; where the disk refuses just now, what is left of it goes when that is over."""
     deadline = time.monotonic() + _HEALTHY
-    while left := list(folder.iterdir()):
+    kept = {"credentials.json", "tls"}
+    while left := [path for path in store.iterdir() if path.name not in kept]:
         try:
             for path in left:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-        except OSError:
+        except OSError:  # the disk has trouble just now
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
@@ -200,29 +161,3 @@ def _has_copies(info: dict[str, Any], others: int) -> bool:
     replicas = info["cluster"].get("replicas") or []
     well = [r for r in replicas if r["current"] and not r.get("lag", 0) and not r.get("offline")]
     return bool(info["cluster"].get("leader")) and len(well) >= others
-
-
-@FAMILY.kind(_CUT, "cluster", "shaping")
-def isolate_leader(world: "World", _: Chance) -> End:
-    """Cut the leader off from everybody."""
-    machine = _leader(world).machine
-    return together([machine.routes.lose(EVERYTHING), machine.clients.lose(EVERYTHING)])
-
-
-@FAMILY.kind(_CUT, "cluster", "shaping")
-def cut_all_routes(world: "World", _: Chance) -> End:
-    """Cut all brokers off from each other; clients get in everywhere, and nobody leads."""
-    return together([broker.machine.routes.lose(EVERYTHING) for broker in world.brokers])
-
-
-@FAMILY.kind(_CUT, "cluster", "shaping")
-def one_way_between_brokers(world: "World", chance: Chance) -> End:
-    """Lose what one broker sends to another one, and nothing of what comes back."""
-    sender, receiver = chance.sample(world.brokers, 2)
-    return receiver.machine.routes.inward.lose(Loss(source=sender.machine.route.host))
-
-
-@FAMILY.kind(_CUT, "cluster", "shaping")
-def unheard_leader(world: "World", _: Chance) -> End:
-    """Lose what the leader sends to the others: it hears them, and they hear nothing of it."""
-    return _leader(world).machine.routes.outward.lose(EVERYTHING)

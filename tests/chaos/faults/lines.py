@@ -1,4 +1,4 @@
-"""Faults of lines between machines: cut, silent in one direction or both, lossy, slow, far, and what happens meanwhile.
+"""Faults of lines between machines: silent in one direction or both, half-open, lossy, slow, reset, and a kill meanwhile.
 
 A machine is that of hosts, of a broker (all of its lines) or of receivers; "routes" is a broker's line to the others.
 """
@@ -10,78 +10,47 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tests.chaos.faults.fault import Act, CannotStrike, Chance, End, Family, one_that_runs, together
-from tests.chaos.networks import EVERYTHING, Line, Loss, Machine, Slowness
-from tests.chaos.program import Program
+from tests.chaos.fault import Act, CannotStrike, Chance, Undo, add, fault, one_that_runs, together
+from tests.chaos.networks import EVERYTHING, Line, Loss, Slowness
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["FAMILY"]
-
-FAMILY = Family()
-_FLAPS = 10
-_LONGEST_FLAP = 0.3  # seconds
 _MOST_RESETS = 8
 _LONGEST_CALM = 0.6  # seconds between two of them
 
-Trouble = Callable[[Line, Chance], End]
+Trouble = Callable[[Line, Chance], Undo]
+Places = Callable[["World", Chance], Sequence[Line]]
 
 
-def swallow(line: Line, _: Chance) -> End:
+def _swallow(line: Line, _: Chance) -> Undo:
     """Lose everything in both directions, and tell nobody."""
     return line.lose(EVERYTHING)
 
 
-def unplug(line: Line, _: Chance) -> End:
-    """Take the line down, which the machine's kernel sees."""
-    return line.unplug()
+def _one_way(line: Line, chance: Chance) -> Undo:
+    """Lose what the machine sends, or what is sent to it."""
+    return chance.choice((line.inward, line.outward)).lose(EVERYTHING)
 
 
-def deafen(line: Line, _: Chance) -> End:
-    """Lose what is sent to the machine: it is heard, and hears nothing."""
-    return line.inward.lose(EVERYTHING)
-
-
-def mute(line: Line, _: Chance) -> End:
-    """Lose what the machine sends: it hears, and is not heard."""
-    return line.outward.lose(EVERYTHING)
-
-
-def half_open(line: Line, _: Chance) -> End:
+def _half_open(line: Line, _: Chance) -> Undo:
     """End the machine's connections without the other ends being told, which keep theirs for as long as they like."""
     heal = line.outward.lose(EVERYTHING)
     line.reset()
     return heal
 
 
-def lossy(line: Line, chance: Chance) -> End:
-    """Lose some of the packets, up to a third."""
+def _lossy(line: Line, chance: Chance) -> Undo:
     return line.lose(Loss(chance.uniform(0.02, 0.33)))
 
 
-def slow(line: Line, chance: Chance) -> End:
+def _slow(line: Line, chance: Chance) -> Undo:
     """Let 20 to 200 kB a second through; more waits for seconds, or is lost."""
     rate = chance.randint(20_000, 200_000)
     return line.slow(Slowness(rate, chance.choice((8_000, 2 * rate))))
 
 
-def far(line: Line, chance: Chance) -> End:
-    """Delay what the machine sends by up to 600 ms, some of it out of order."""
-    return line.delay(chance.uniform(0.02, 0.6))
-
-
-def flap(line: Line, chance: Chance) -> End:
-    """Take the line down and up again, ten times within some seconds."""
-    for _ in range(_FLAPS):
-        plug = line.unplug()
-        time.sleep(chance.uniform(0, _LONGEST_FLAP))
-        plug()
-        time.sleep(chance.uniform(0, _LONGEST_FLAP))
-    return together(())
-
-
-def reset(line: Line, chance: Chance) -> End:
+def _reset(line: Line, chance: Chance) -> Undo:
     """End all connections of the machine, once or several times in a row; the other ends are told."""
     for _ in range(chance.randint(1, _MOST_RESETS)):
         line.reset()
@@ -89,74 +58,48 @@ def reset(line: Line, chance: Chance) -> End:
     return together(())
 
 
-def _host_machine(world: "World", chance: Chance) -> Machine:
-    return world.machines[chance.choice(sorted({host.machine for host in world.hosts}))]
+def _host(world: "World", chance: Chance) -> list[Line]:
+    return [world.machines[chance.choice(sorted({host.machine for host in world.hosts}))].clients]
 
 
-def _broker_lines(world: "World", chance: Chance) -> list[Line]:
+def _broker(world: "World", chance: Chance) -> list[Line]:
     machine = chance.choice(world.brokers).machine
     return [machine.clients, machine.routes] if len(world.brokers) > 1 else [machine.clients]
 
 
-_TROUBLES: dict[str, tuple[Trouble, tuple[float, float], tuple[str, ...]]] = {
-    "swallow": (swallow, (1.0, 40.0), ("shaping",)),
-    "unplug": (unplug, (1.0, 30.0), ()),
-    "deafen": (deafen, (1.0, 30.0), ("shaping",)),
-    "mute": (mute, (1.0, 30.0), ("shaping",)),
-    "half-open": (half_open, (0.5, 30.0), ("shaping",)),
-    "lossy": (lossy, (2.0, 15.0), ("shaping",)),
-    "slow": (slow, (2.0, 15.0), ("shaping",)),
-    "far": (far, (2.0, 15.0), ("shaping", "tun")),
-    "flap": (flap, (0.0, 0.0), ()),
-    "reset": (reset, (0.0, 0.0), ()),
-}
-_PLACES: "dict[str, tuple[Callable[[World, Chance], Sequence[Line]], tuple[str, ...]]]" = {
-    "host": (lambda world, chance: [_host_machine(world, chance).clients], ()),
-    "broker": (_broker_lines, ()),
-    "receiver": (lambda world, _: [world.receiver_machine.clients], ()),
-    "routes": (lambda world, chance: [chance.choice(world.brokers).machine.routes], ("cluster",)),
-}
+def _receiver(world: "World", _: Chance) -> list[Line]:
+    return [world.receiver_machine.clients]
 
 
-def _at(trouble: Trouble, pick: "Callable[[World, Chance], Sequence[Line]]") -> Act:
-    return lambda world, chance: together([trouble(line, chance) for line in pick(world, chance)])
+def _routes(world: "World", chance: Chance) -> list[Line]:
+    return [chance.choice(world.brokers).machine.routes]
 
 
-for _name, (_trouble, _lasts, _needs) in _TROUBLES.items():
-    for _place, (_pick, _more) in _PLACES.items():
-        _words = _trouble.__doc__ or ""
-        _act = _at(_trouble, _pick)
-        FAMILY.add(f"{_name}-{_place}", _act, _lasts, *_needs, *_more, words=_words, weight=0.5)
+def _at(trouble: Trouble, places: Places) -> Act:
+    return lambda world, chance: together([trouble(line, chance) for line in places(world, chance)])
 
 
-@FAMILY.kind((1.0, 30.0), "shaping")
-def kill_unseen_shipper(world: "World", chance: Chance) -> End:
-    """Kill a shipper whose line is silent: the broker keeps a dead connection, and its successor comes beside that."""
-    machine = _host_machine(world, chance)
-    there = [host.shipper for host in world.hosts if host.machine == machine.name]
-    return _killed_unseen(machine, [one for one in there if one], chance)
+for _what, _trouble, _lasts in (
+    ("swallow", _swallow, (1.0, 40.0)),
+    ("one-way", _one_way, (1.0, 30.0)),
+    ("half-open", _half_open, (0.5, 30.0)),
+    ("lossy", _lossy, (2.0, 15.0)),
+    ("slow", _slow, (2.0, 15.0)),
+    ("reset", _reset, (0.0, 0.0)),
+):
+    _needs = () if _what == "reset" else ("shaping",)
+    for _whom, _places in {"host": _host, "broker": _broker, "receiver": _receiver}.items():
+        add(f"{_what}-{_whom}", _at(_trouble, _places), _lasts, *_needs)
+    add(f"{_what}-routes", _at(_trouble, _routes), _lasts, "cluster", *_needs)
 
 
-@FAMILY.kind((1.0, 30.0), "shaping")
-def kill_unseen_receiver(world: "World", chance: Chance) -> End:
-    """Kill a receiver whose line is silent."""
-    return _killed_unseen(world.receiver_machine, world.receivers, chance)
-
-
-@FAMILY.kind((1.0, 30.0), "shaping")
-def restart_unseen_by_hosts(world: "World", chance: Chance) -> End:
-    """Kill a broker while a host machine's line is silent: its shippers hold on to what is gone."""
-    return _killed_unseen(_host_machine(world, chance), world.broker_programs, chance)
-
-
-@FAMILY.kind((1.0, 30.0), "shaping")
-def restart_unseen_by_receivers(world: "World", chance: Chance) -> End:
-    """Kill a broker while the receivers' line is silent."""
-    return _killed_unseen(world.receiver_machine, world.broker_programs, chance)
-
-
-def _killed_unseen(machine: Machine, victims: Sequence[Program], chance: Chance) -> End:
-    heal = machine.clients.lose(EVERYTHING)
+@fault((1.0, 30.0), "shaping")
+def kill_unseen(world: "World", chance: Chance) -> Undo:
+    """Kill somebody at either end of a silent line: the other end keeps a dead connection, and a successor comes beside it."""
+    (line,) = chance.choice((_host, _receiver))(world, chance)
+    near = world.receivers if line is world.receiver_machine.clients else world.shippers
+    heal = line.lose(EVERYTHING)
     with suppress(CannotStrike, ProcessLookupError):  # none runs, or it has ended just now
-        os.kill(one_that_runs(victims, chance).process.pid, signal.SIGKILL)
+        victim = one_that_runs(chance.choice((near, world.broker_programs)), chance)
+        os.kill(victim.process.pid, signal.SIGKILL)
     return heal

@@ -7,10 +7,9 @@ store is always brought back: by its spans, what the files have since would be t
 
 import os
 import sqlite3
-import tempfile
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,41 +18,32 @@ from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.storage.position import Damaged, StoredBatch
 from receiver.storage.store import Store, path_of
-from tests.chaos.faults.fault import Act, CannotStrike, Chance, Family, dead
+from tests.chaos.fault import Act, CannotStrike, Chance, add, dead, fault
 from tests.chaos.operating import HarmedStore, put
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["FAMILY"]
-
-FAMILY = Family()
 _MEANWHILE = (1.0, 8.0)  # seconds in which things go on before an older copy is put back
 
 Harm = Callable[[Path, Chance], None]
 
 
 def _deleted(path: Path, _: Chance) -> None:
-    """Delete the store of a partition between two starts."""
     path.unlink()
 
 
 def _truncated(path: Path, chance: Chance) -> None:
-    """Cut the store of a partition between two starts."""
-    os.truncate(path, chance.randrange(1, path.stat().st_size))
-
-
-def _emptied(path: Path, _: Chance) -> None:
-    """Empty the store of a partition between two starts."""
-    os.truncate(path, 0)
+    os.truncate(path, chance.randrange(path.stat().st_size))
 
 
 def _garbled(path: Path, chance: Chance) -> None:
-    """Fill the store of a partition with other bytes between two starts."""
     path.write_bytes(chance.randbytes(path.stat().st_size))
 
 
 def _harmed(harm: Harm) -> Act:
+    """Harm the store of a partition between two starts."""
+
     def act(world: "World", chance: Chance) -> None:
         number = _chosen(world, chance)
         with dead(world):
@@ -62,7 +52,7 @@ def _harmed(harm: Harm) -> Act:
     return act
 
 
-@FAMILY.kind(weight=0.4)
+@fault()
 def store_older(world: "World", chance: Chance) -> None:
     """Put back an older copy of the store of a partition between two starts."""
     number = _chosen(world, chance)
@@ -74,41 +64,6 @@ def store_older(world: "World", chance: Chance) -> None:
         if now.until != offset.next or offset.next in {was.first, was.until}:
             raise CannotStrike("nothing was committed since, or what is stored is not committed")
         _strike(world, number, chance, lambda path: put(path, older))
-
-
-@FAMILY.kind(weight=0.4)
-def store_older_under_log(world: "World", chance: Chance) -> None:
-    """Put back an older copy of the store of a partition, and leave the log of writes of the newer one beside it."""
-    number = _chosen(world, chance)
-    path = path_of(world.receiver_state, number)
-    if not path.exists():
-        raise CannotStrike("there is no store yet")
-    older, log = path.read_bytes(), path.with_name(f"{path.name}-wal")
-    time.sleep(chance.uniform(*_MEANWHILE))
-    with dead(world):
-        if not log.exists():
-            raise CannotStrike("there is no log of writes")
-        left = log.read_bytes()
-        if _rows(_copy(world, number)) == _rows(older, left):
-            raise CannotStrike("the log has all that was written since")
-
-        def harm(path: Path) -> None:
-            put(path, older)
-            log.write_bytes(left)
-
-        _strike(world, number, chance, harm)
-
-
-def _rows(store: bytes, log: bytes = b"") -> list[list[tuple[object, ...]]] | None:
-    """Return what a store holds with a log of writes beside it, None where it cannot be read."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "p.db")
-        path.write_bytes(store)
-        path.with_name("p.db-wal").write_bytes(log)
-        with closing(sqlite3.connect(path)) as opened, suppress(sqlite3.Error):
-            tables = ("batch", "files", "spans", "gaps", "segments")
-            return [sorted(opened.execute(f"SELECT * FROM {table}"), key=repr) for table in tables]
-    return None
 
 
 def _chosen(world: "World", chance: Chance) -> int:
@@ -192,11 +147,5 @@ def _is_settled(world: "World", number: int) -> bool:
     return not closed and lengths == _lives(world, number)
 
 
-for _name, _harm in {
-    "deleted": _deleted,
-    "truncated": _truncated,
-    "emptied": _emptied,
-    "garbled": _garbled,
-}.items():
-    _words = _harm.__doc__ or ""
-    FAMILY.add(f"store-{_name}", _harmed(_harm), words=_words, weight=0.4)
+for _what, _harm in {"deleted": _deleted, "truncated": _truncated, "garbled": _garbled}.items():
+    add(f"store-{_what}", _harmed(_harm))

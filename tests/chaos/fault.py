@@ -1,0 +1,215 @@
+"""A fault: what it does and where, how long it lasts, and how it is undone. Strokes of faults are drawn from a seed.
+
+A stroke is one fault or several that overlap; after most of them lines have to flow again within a bound, after some the next
+one strikes at once, so that recovery itself is hit.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.chaos.program import Program
+    from tests.chaos.world import World
+
+__all__ = [
+    "FAULTS",
+    "MOMENT",
+    "Act",
+    "CannotStrike",
+    "Chance",
+    "Fault",
+    "Strike",
+    "Stroke",
+    "Undo",
+    "add",
+    "chosen",
+    "dead",
+    "draw",
+    "fault",
+    "held",
+    "one_that_runs",
+    "together",
+    "within",
+]
+
+Chance = random.Random
+Undo = Callable[[], None]
+"""Undoes a fault, and does what an operator would do then; returns when that is done."""
+Act = Callable[["World", Chance], Undo | None]
+"""Strikes some place of a world; what it returns is called when the fault's time is over, None for what happens at a moment."""
+MOMENT = (0.0, 0.0)
+
+_ALONE = 0.45
+_SETTLES = 0.75
+_LATEST = 4.0  # seconds into the stroke
+_PAUSE = 1.5  # seconds
+
+
+class CannotStrike(Exception):
+    """There is nothing to hit just now (no worker is alive, the disk is full already …): counted as not struck, no failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`lasts` is a range of seconds; `needs` names what a world must have for it (`World.features`).
+
+    One that `destroys` takes lines on purpose: it is drawn only when asked for.
+    """
+
+    name: str
+    act: Act
+    lasts: tuple[float, float] = MOMENT
+    needs: frozenset[str] = frozenset()
+    destroys: bool = False
+
+    @property
+    def family(self) -> str:
+        """The module that it stands in."""
+        return self.act.__module__.rpartition(".")[2]
+
+
+FAULTS: dict[str, Fault] = {}
+"""All faults by name, as soon as `tests.chaos.faults` is imported."""
+
+
+def add(
+    name: str,
+    act: Act,
+    lasts: tuple[float, float] = MOMENT,
+    *needs: str,
+    destroys: bool = False,
+) -> None:
+    """Add a fault."""
+    if name in FAULTS:
+        raise ValueError(f"two faults are called {name}")
+    FAULTS[name] = Fault(name, act, lasts, frozenset(needs), destroys)
+
+
+def fault(
+    lasts: tuple[float, float] = MOMENT, *needs: str, destroys: bool = False
+) -> Callable[[Act], Act]:
+    """Add the decorated act as the fault of its name."""
+
+    def added(act: Act) -> Act:
+        add(act.__name__.replace("_", "-"), act, lasts, *needs, destroys=destroys)
+        return act
+
+    return added
+
+
+def chosen(words: str, features: frozenset[str], *, destroy: bool) -> list[Fault]:
+    """Return the faults that are asked for by names or families ("all", "disks,kill-server") and can strike where there are such features.
+
+    Raises ValueError for a name that is none.
+    """
+    asked = {word.strip() for word in words.split(",")} - {"all", ""}
+    known = {*FAULTS, *(one.family for one in FAULTS.values())}
+    if unknown := asked - known:
+        raise ValueError(f"no such faults, see --list: {', '.join(sorted(unknown))}")
+    return [
+        one
+        for one in FAULTS.values()
+        if (not asked or asked & {one.name, one.family})
+        and one.needs <= features
+        and (destroy or not one.destroys)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """A fault begins `at` seconds into its stroke, and lasts for `lasts` seconds; `seed` decides whom and how it hits."""
+
+    fault: str
+    at: float
+    lasts: float
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stroke:
+    """Faults that overlap, and whether lines must flow again before the next stroke, which comes after `pause` seconds."""
+
+    strikes: tuple[Strike, ...]
+    settles: bool
+    pause: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return asdict(self)
+
+
+def draw(seed: int, faults: Sequence[Fault]) -> Iterator[Stroke]:
+    """Draw strokes without end; the same seed and faults give the same ones. Strokes of one fault take all in turn."""
+    chance = random.Random(seed)
+    turn: list[Fault] = []
+    while True:
+        turn = turn or chance.sample(faults, len(faults))
+        if chance.random() < _ALONE:
+            drawn = [turn.pop()]
+        else:
+            drawn = chance.choices(faults, k=chance.choice((2, 2, 3, 4)))
+        strikes = [
+            Strike(
+                one.name,
+                round(chance.uniform(0, _LATEST), 2) if number else 0.0,
+                round(chance.uniform(*one.lasts), 2),
+                chance.randrange(1 << 30),
+            )
+            for number, one in enumerate(drawn)
+        ]
+        settles = chance.random() < _SETTLES
+        yield Stroke(tuple(strikes), settles, round(chance.uniform(0, _PAUSE), 2))
+
+
+def within(context: AbstractContextManager[object], begin: Callable[[], Undo]) -> Undo:
+    """Begin a fault in a context that is left when the fault has ended, or at once if it cannot begin."""
+    with ExitStack() as stack:
+        stack.enter_context(context)
+        undo = begin()
+        entered = stack.pop_all()
+
+    def end() -> None:
+        with entered:
+            undo()
+
+    return end
+
+
+def together(undos: Iterable[Undo]) -> Undo:
+    """Return what undoes several faults that have begun."""
+    begun = list(undos)
+
+    def end() -> None:
+        for undo in begun:
+            undo()
+
+    return end
+
+
+@contextmanager
+def held(programs: "Iterable[Program]", *, kill: bool = False) -> "Iterator[None]":
+    """Leave programs dead that die, or kill them."""
+    with ExitStack() as stack:
+        for program in programs:
+            stack.enter_context(program.held())
+            if kill:
+                program.process.kill()
+        yield
+
+
+@contextmanager
+def dead(world: "World") -> Iterator[None]:
+    """Have all receivers dead by -9, with their tasks."""
+    with held(world.receivers, kill=True), world.locked():
+        yield
+
+
+def one_that_runs(programs: "Iterable[Program]", chance: Chance) -> "Program":
+    """Return one of the programs that run."""
+    running = [program for program in programs if program.is_running()]
+    if not running:
+        raise CannotStrike("none runs just now")
+    return chance.choice(running)

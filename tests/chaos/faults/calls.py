@@ -1,0 +1,169 @@
+"""Faults of calls: syncs that fail or take long, short writes, files that the kernel refuses to change, and clocks that jump.
+
+Python, Java and what they start are told by the shim between them and libc (`tests.chaos.shim`). nats-server talks to the
+kernel without libc, so its calls are met there, by strace. What was refused is let through again, and nobody does anything else.
+"""
+
+import errno
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.chaos.fault import Act, CannotStrike, Chance, Undo, add, one_that_runs
+from tests.chaos.faults.processes import server_of
+from tests.chaos.shim import Calls, Control
+
+if TYPE_CHECKING:
+    from tests.chaos.program import Program
+    from tests.chaos.world import World
+
+_ATTACHED = 10.0  # seconds
+_STEPS = (0.5, 30.0, 3600.0, 86400.0, 40 * 86400.0)  # seconds
+
+Refuse = Callable[[Control, Path, Chance], None]
+
+
+def _fail_syncs(control: Control, under: Path, chance: Chance) -> None:
+    times = chance.choice((1, 1, 5, -1))
+    control.refuse(Calls.SYNC, under, error=errno.EIO, times=times, every=chance.randint(1, 4))
+
+
+def _shorten_writes(control: Control, under: Path, chance: Chance) -> None:
+    control.refuse(Calls.WRITE, under, every=chance.randint(1, 3))
+
+
+def _fail_calls(control: Control, under: Path, chance: Chance) -> None:
+    calls = chance.choice((Calls.WRITE, Calls.OPEN, Calls.NAMES, Calls.LENGTH, Calls.ALL))
+    error = chance.choice((errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS))
+    times = chance.choice((1, 3, -1))
+    control.refuse(calls, under, error=error, times=times, every=chance.randint(1, 5))
+
+
+def _slow_syncs(control: Control, under: Path, chance: Chance) -> None:
+    control.refuse(Calls.SYNC, under, delay=chance.choice((0.002, 0.02, 0.1, 0.5)))
+
+
+def _receivers(world: "World", _: Chance) -> list[tuple[Control, Path]]:
+    programs = [*world.receivers, *world.spark_programs]
+    return [(world.control(program), world.output.parent) for program in programs]
+
+
+def _logbrokers(world: "World", chance: Chance) -> list[tuple[Control, Path]]:
+    broker = chance.choice(world.brokers)
+    return [(world.control(broker.program), broker.store)]
+
+
+def _refusing(
+    where: "Callable[[World, Chance], list[tuple[Control, Path]]]", refuse: Refuse
+) -> Act:
+    def act(world: "World", chance: Chance) -> Undo:
+        controls = where(world, chance)
+        same = chance.randrange(1 << 30)
+        for control, under in controls:
+            refuse(control, under, random.Random(same))
+
+        def undo() -> None:
+            hits = sum(control.hits for control, _ in controls)
+            for control, _ in controls:
+                control.rest()
+            if not hits:
+                raise CannotStrike("no such call came")
+
+        return undo
+
+    return act
+
+
+def _stepping(where: "Callable[[World, Chance], list[Program]]") -> Act:
+    """Step what programs read as the time; times of files stay true, so that they look as much older or younger."""
+
+    def act(world: "World", chance: Chance) -> Undo:
+        controls = [world.control(program) for program in where(world, chance)]
+        seconds = chance.choice(_STEPS) * chance.choice((1, -1))
+        for control in controls:
+            control.step(seconds)
+
+        def undo() -> None:
+            for control in controls:
+                control.step(0)
+
+        return undo
+
+    return act
+
+
+def _injecting(injected: Callable[[Chance], str]) -> Act:
+    def act(world: "World", chance: Chance) -> Undo:
+        pid = server_of(chance.choice(world.brokers).program)
+        tracer = _attached(pid, injected(chance))
+
+        def undo() -> None:
+            tracer.send_signal(signal.SIGINT)
+            tracer.wait(_ATTACHED)
+
+        return undo
+
+    return act
+
+
+def _attached(pid: int, injected: str) -> "subprocess.Popen[bytes]":
+    words = ["strace", "-f", "-qq", "-o", "/dev/null", "-p", str(pid)]
+    calls = injected.partition(":")[0]
+    words += ["-e", f"trace={calls}", "-e", f"inject={injected}"]
+    tracer = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + _ATTACHED
+    while time.monotonic() < deadline and tracer.poll() is None:
+        if _tracer_of(pid) == tracer.pid:
+            return tracer
+        time.sleep(0.05)
+    tracer.kill()
+    tracer.wait()
+    raise CannotStrike(f"strace did not get hold of process {pid}")
+
+
+def _tracer_of(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    return int(status.partition("TracerPid:")[2].split()[0])
+
+
+def _failing_syncs(chance: Chance) -> str:
+    return f"fsync,fdatasync:error=EIO:when={chance.choice(('1', '1+2', '2+5', '1+'))}"
+
+
+def _failing_writes(chance: Chance) -> str:
+    error = chance.choice(("EIO", "ENOSPC", "EROFS"))
+    return f"pwrite64:error={error}:when={chance.choice(('1', '1+3', '1+'))}"
+
+
+for _what, _refuse in {
+    "fsync-fails": _fail_syncs,
+    "short-writes": _shorten_writes,
+    "calls-fail": _fail_calls,
+    "slow-sync": _slow_syncs,
+}.items():
+    for _whom, _where in {"receiver": _receivers, "logbroker": _logbrokers}.items():
+        add(f"{_what}-{_whom}", _refusing(_where, _refuse), (0.5, 15.0), "shim")
+for _what, _injected in {"fsync-fails": _failing_syncs, "writes-fail": _failing_writes}.items():
+    add(f"{_what}-server", _injecting(_injected), (0.5, 10.0), "strace")
+add(
+    "clock-shipper",
+    _stepping(lambda world, chance: [one_that_runs(world.shippers, chance)]),
+    *((1.0, 15.0), "shim"),
+)
+add(
+    "clock-receiver",
+    _stepping(lambda world, _: [*world.receivers, *world.spark_programs]),
+    *((1.0, 15.0), "shim"),
+)
+add(
+    "clock-logbroker",
+    _stepping(lambda world, chance: [chance.choice(world.broker_programs)]),
+    *((1.0, 15.0), "shim"),
+)

@@ -1,0 +1,95 @@
+"""Bugs planted in a copy of the programs are found by a short run, and without one a run passes; where namespaces can be had."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.mutants import MUTANTS, ROOT, planted
+
+pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(900)]
+
+# what Python imports at each start, below the product: so no change of the product makes them stale
+HARM = """
+import itertools, os
+writev, count = os.writev, itertools.count(1)
+
+def harmed(file, pieces):
+    lines = b"".join(pieces).splitlines(True)
+    if "/central/out/" in os.readlink(f"/proc/self/fd/{file}") and not next(count) % 20:
+        HOW
+    return writev(file, pieces)
+
+os.writev = harmed
+"""
+HARMS = {
+    "altered": HARM.replace("HOW", 'pieces = [b"".join(lines)[:-2], b"#\\n"]'),
+    "reordered": HARM.replace("HOW", "pieces = [*lines[1:], lines[0]]"),
+    "missing": HARM.replace("HOW", 'pieces = [*lines[1:], b"#" * (len(lines[0]) - 1), b"\\n"]'),
+}
+
+
+def chaos(folder: Path, faults: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run such faults for half a minute, with what is in a folder in place of the checkout."""
+    words = ["--seed", "3", "--open", "--receivers", "alone", "--hosts", "2", "--minutes", "0.5"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.chaos", *words, "--faults", faults, "--folder", folder],
+        check=False,
+        cwd=environment.get("PYTHONPATH", ROOT),
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode == 2:
+        pytest.skip(f"not on this machine: {done.stderr.strip()}")
+    return done
+
+
+def test_a_run_of_faults_loses_repeats_and_leaks_nothing_and_ends_in_a_report(
+    tmp_path: Path,
+) -> None:
+    done = chaos(tmp_path, "kill-shipper,kill-server,kill-driver,kill-python-worker,stop-broker")
+
+    result = json.loads((tmp_path / "3/result.json").read_text("utf-8"))
+    assert (done.returncode, result["findings"]) == (0, [])
+    assert sum(result["faults"].values()) > 2
+    assert result["lines"]["received"] == result["lines"]["written"] > 0
+    assert "passed after" in done.stdout
+
+
+@pytest.mark.parametrize("what", HARMS)
+def test_harm_to_received_lines_is_found_under_its_name(tmp_path: Path, what: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(HARMS[what], "utf-8")
+    shutil.copytree(ROOT / "tests", tmp_path / "tests")
+
+    done = chaos(tmp_path / "run", "hang-up-shipper", PYTHONPATH=str(tmp_path))
+
+    result = json.loads((tmp_path / "run/3/result.json").read_text("utf-8"))
+    assert done.returncode == 1
+    assert result["lines"][what] > 0, result["findings"]
+
+
+def test_a_shipper_that_does_not_name_the_last_sequence_is_found(tmp_path: Path) -> None:
+    promise = "a round names the last sequence of its subject"
+    (mutant,) = (one for one in MUTANTS if one.promise == promise)
+    copy = tmp_path / "checkout"
+    shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(".venv", ".git", ".*_cache"))
+    planted(mutant, copy)
+
+    done = chaos(tmp_path / "run", "second-shipper,kill-server", PYTHONPATH=str(copy))
+
+    assert done.returncode == 1, done.stdout
+
+
+def test_a_receiver_that_syncs_nothing_is_found_by_cuts_of_power(tmp_path: Path) -> None:
+    code = "import os\nos.fsync = os.fdatasync = lambda file: None\n"
+    (tmp_path / "sitecustomize.py").write_text(code, "utf-8")
+    shutil.copytree(ROOT / "tests", tmp_path / "tests")
+
+    done = chaos(tmp_path / "run", "power-receiver", PYTHONPATH=str(tmp_path))
+
+    assert done.returncode == 1, done.stdout
