@@ -32,9 +32,8 @@ from broker.client.connection import Connection, ConnectionLost, Rejected
 from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import marked_folder
 from receiver.driver.driver import AT_ONCE, Followers, Shared, order_of, slots_for
-from receiver.driver.jobs import check_executors, run_job, warm_up, watch_executors
+from receiver.driver.jobs import check_executors, run_job, unless, warm_up, watch_executors
 from receiver.driver.partitions import PartitionSet, find_partitions, wait_for_partitions
-from receiver.driver.patience import unless
 from receiver.driver.presence import Presence
 from receiver.driver.retention import RetentionWorker
 from receiver.meter import Meter, ReceiverView
@@ -227,7 +226,7 @@ class _Pipeline:
         done = differences(self._settings, settings, AT_ONCE)
         self._settings = done.settings
         log_to_stderr(done.settings)
-        self._retention.change(order_of(done.settings))
+        self._retention.retention.order = order_of(done.settings)
         if self._followers is not None:
             self._followers.change(done.settings)
         logger.info("settings reloaded; %s", done)

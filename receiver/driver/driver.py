@@ -26,8 +26,7 @@ from receiver.consume.assignment import (
 from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.wake import Wake
 from receiver.driver.follower import Pace, PartitionFollower, RotationTimer
-from receiver.driver.jobs import Jobs
-from receiver.driver.patience import unless
+from receiver.driver.jobs import Jobs, unless
 from receiver.driver.presence import Presence, Standby
 from receiver.driver.retention import RetentionWorker
 from receiver.meter import Meter
@@ -236,7 +235,6 @@ class Followers:
             self._shared.connection,
             partition,
             self._settings.takeover_after.total_seconds(),
-            asyncio.get_running_loop().time,
             partial(self._shared.meter.standing_by, partition),
         )
         while (revision := await unless(stop, standby.wait(stop))) is not None:
@@ -260,7 +258,7 @@ class Followers:
             self._pace(),
             shared.meter,
             lambda: datetime.fromtimestamp(shared.clock() / 1e9, UTC),
-            shared.retention.closed,
+            shared.retention.wanted,
             followed.timer,
         )
         return followed.follower

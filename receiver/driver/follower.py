@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from math import inf
-from typing import Any
 
 from broker.app.exits import ConfigurationError, FencedError, OperatorError
 from broker.app.faults import fault
@@ -27,24 +26,27 @@ from receiver.consume.assignment import (
 from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.offsets import StreamMismatch, StreamRestored
 from receiver.consume.wake import Wake
-from receiver.driver.jobs import Jobs
-from receiver.driver.patience import pause, unless
+from receiver.driver.jobs import Jobs, unless
 from receiver.meter import Meter
 from receiver.storage.rotation import Calendar
 
 __all__ = ["Pace", "PartitionFollower", "RotationTimer"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between attempts of a blocked partition
-_ELECTION = 20  # attempts after short pauses while a broker of several servers may elect a leader
-_CHECK = 5.0  # seconds between looks at the stream while lines come
-_ONCE_ATTEMPTS = 3  # blocked attempts after which --once gives up
-_HANDOVER = 240  # the same, half a second apart, where another partition must come further first
-
-_LOOK_AROUND = 10.0  # seconds between looks for a successor while nothing comes
+_BRISK_PAUSE = 2.0  # seconds; where what blocks it passes by itself
+_CHECK, _LOOK_AROUND = (
+    5.0,
+    10.0,
+)  # seconds between looks at the stream, and for a successor while nothing comes
+_REFUSALS = 3  # after which --once gives up
+_ATTEMPTS = {
+    Cause.STATE: 1,
+    Cause.BROKER: 12,
+    Cause.MOVED: 60,
+}  # blocked ones; three for any other cause
 _RELEASE_PATIENCE = 1.0  # seconds
-_VAIN = 2  # tasks that find no line although the wake-up consumer had one; one may, since a line has expired
+_VAIN = 3  # tasks that find no line although the wake-up consumer had one; one may, since a line has expired
 _INSIST = 0.5  # seconds between requests to a task to leave: it may not hear the first
-
 
 _GRACE = 2_000_000_000  # nanoseconds that a period's last lines may be late, and clocks differ
 _AGAIN = 60_000_000_000  # nanoseconds
@@ -69,11 +71,6 @@ class Pace:
     session: SessionLimits
     once: bool
     patience: float = 60.0
-
-    @property
-    def overdue(self) -> float:
-        """Seconds after which a task that has not reported is a matter of concern."""
-        return self.session.longest + self.patience
 
 
 class RotationTimer:
@@ -132,10 +129,10 @@ class PartitionFollower:
         pace: Pace,
         meter: Meter,
         clock: Callable[[], datetime],
-        closed: Callable[[tuple[str, ...]], None],
+        retention: asyncio.Event,
         timer: RotationTimer,
     ) -> None:
-        """Take the parts; `closed` is told which segments a committed batch has closed."""
+        """Take the parts; `retention` is set when a committed batch has closed segments."""
         self._partition = partition
         self._connection = connection
         self._jobs = jobs
@@ -144,7 +141,7 @@ class PartitionFollower:
         self.pace = pace
         self._meter = meter
         self._clock = clock
-        self._closed = closed
+        self._retention = retention
         self._timer = timer
         self._is_silent = False
         self._checked: float | None = None
@@ -198,7 +195,7 @@ class PartitionFollower:
                     return True
                 if self.pace.once:
                     return not await self._wake.is_none_left(self._next)
-                await self._while_ours(self._until_woken(self._next))
+                await self._until_woken()
             except StreamRestored as error:
                 await self._claim.confirm()
                 logger.warning("%s; going on behind the lines that the files have", error)
@@ -212,19 +209,6 @@ class PartitionFollower:
                 return True
         return False
 
-    async def _while_ours(self, call: Coroutine[Any, Any, None]) -> None:
-        """Wait for `call`; raises `FencedError` as soon as a look shows that somebody else owns the partition.
-
-        Raises `StreamMismatch` as soon as one shows that the broker was set back: what is waited for may be there already.
-        """
-        waiting = asyncio.ensure_future(call)
-        try:
-            while not (await asyncio.wait({waiting}, timeout=_LOOK_AROUND))[0]:
-                await self._claim.look_around()
-            await waiting
-        finally:
-            waiting.cancel()
-
     async def _check(self, *, is_silent: bool = False) -> None:
         """Look now and then whether the stream still is the one that the offset belongs to."""
         now = asyncio.get_running_loop().time()
@@ -232,20 +216,26 @@ class PartitionFollower:
             await self._claim.check(is_silent=is_silent)
             self._checked = now
 
-    async def _until_woken(self, sequence: int) -> None:
-        """Return when there is something to receive, or files are to be turned meanwhile."""
-        while True:
-            try:
-                async with asyncio.timeout(self._timer.left()):
-                    await unless(self._timer.asked, self._wake.wait(sequence))
-            except TimeoutError:
-                self._is_silent = True
-                await self._check(is_silent=True)
-                if self._timer.is_due:
-                    return
-            else:
-                self._is_silent = False
-                return
+    async def _until_woken(self) -> None:
+        """Return when there is something to receive, or files are to be closed.
+
+        Raises `FencedError` as soon as a look shows that somebody else owns the partition, `StreamMismatch` as soon as
+        one shows that the broker was set back: what is waited for may be there already.
+        """
+        asked = self._timer.asked
+        waiting = asyncio.ensure_future(unless(asked, self._wake.wait(self._next)))
+        try:
+            while not waiting.done():
+                seconds = min(self._timer.left(), _LOOK_AROUND)
+                self._is_silent = not (await asyncio.wait({waiting}, timeout=seconds))[0]
+                if self._is_silent:
+                    await self._check(is_silent=True)
+                    await self._claim.look_around()
+                    if self._timer.is_due:
+                        return
+            await waiting
+        finally:
+            waiting.cancel()
 
     async def _patiently(self, ask: Callable[[], Awaitable[bool]], stop: asyncio.Event) -> bool:
         """Ask the broker until it answers; False when told to stop meanwhile."""
@@ -254,15 +244,15 @@ class PartitionFollower:
             try:
                 return bool(await unless(stop, ask()))
             except ConnectionLost:
-                await pause(stop, _FIRST_PAUSE)
+                await unless(stop, asyncio.sleep(_FIRST_PAUSE))
             except Rejected as error:
                 refusals += 1
                 words = f"partition {self._partition}: the broker refuses: {error}; run `logbroker apply`"
-                if self.pace.once and refusals >= _ONCE_ATTEMPTS:
+                if self.pace.once and refusals >= _REFUSALS:
                     raise OperatorError(words) from None
                 if refusals == 1:
                     logger.warning("%s; waiting", words)
-                await pause(stop, _FIRST_PAUSE)
+                await unless(stop, asyncio.sleep(_FIRST_PAUSE))
         return False
 
     async def _run_task(self, stop: asyncio.Event) -> bool:
@@ -271,18 +261,17 @@ class PartitionFollower:
         report = await self._report(rotation, stop)
         fault("heard")
         self._claim.follow(report.done)
-        report = self._judged(report, rotation)
-        if (
-            report.batches
-            or report.done.notices
-            or not isinstance(report.ended, Blocked | Superseded)
-        ):
+        is_stuck = isinstance(report.ended, Blocked | Superseded)
+        if report.batches or report.done.notices or not is_stuck:
             self._attempts = 0
             self._meter.done(report.done, report.batches, report.seconds)
-            self._closed(report.done.closed)
+            if report.done.closed:
+                self._retention.set()
         match report.ended:
             case Ending.SILENCE:
                 self._fell_silent = asyncio.get_running_loop().time()
+                is_vain = self._was_woken and rotation is ForcedRotation.NONE
+                await self._counted_vain(is_vain and not report.batches, stop)
                 return False
             case Ending.TIME | Ending.ASKED:
                 return True
@@ -295,36 +284,31 @@ class PartitionFollower:
             case Superseded(_, _, successor):
                 raise TakenOver(self._partition, successor)
 
-    def _judged(self, report: Report, rotation: ForcedRotation) -> Report:
-        """Return the report; blocked when the wake-up consumer has messages and tasks find none: never a tight loop of jobs."""
-        is_vain = self._was_woken and not report.batches and rotation is ForcedRotation.NONE
-        self._vain = self._vain + 1 if is_vain and report.ended is Ending.SILENCE else 0
-        if self._vain <= _VAIN:
-            return report
-        words = (
-            f"there are lines from sequence {self._next} on, but consumer {consumer_name(self._partition)} delivers "
-            "none; delete it, it is made again"
-        )
-        return replace(report, ended=Blocked(self._partition, Cause.BROKER, words))
+    async def _counted_vain(self, is_vain: bool, stop: asyncio.Event) -> None:
+        """Pause where the wake-up consumer has messages and tasks find none: never a tight loop of jobs."""
+        self._vain = self._vain + 1 if is_vain else 0
+        if self._vain < _VAIN:
+            return
+        if self._vain == _VAIN:
+            logger.error(
+                "partition %d: there are lines from sequence %d on, but consumer %s delivers none; delete it, it is made again",
+                *(self._partition, self._next, consumer_name(self._partition)),
+            )
+        await unless(stop, asyncio.sleep(_BRISK_PAUSE))
 
     async def _report(self, rotation: ForcedRotation, stop: asyncio.Event) -> Report:
         leave, subject = asyncio.Event(), f"{_LEAVE}.{self._connection.private()}"
         task = asyncio.ensure_future(self._jobs.submit(self._assignment(rotation, subject), leave))
         asking = asyncio.ensure_future(self._ask_to_leave(subject, stop, leave))
         try:
-            while not (await asyncio.wait({task}, timeout=self.pace.overdue))[0]:
-                self._overdue()
+            overdue = self.pace.session.longest + self.pace.patience
+            while not (await asyncio.wait({task}, timeout=overdue))[0]:
+                words = f"no report of its task for {overdue:.0f} s: Spark has no executor for it, or a disk hangs"
+                self._meter.blocked(Blocked(self._partition, Cause.SPARK, words))
             return await task
         finally:
             asking.cancel()
             task.cancel()
-
-    def _overdue(self) -> None:
-        words = (
-            f"no report of its task for {self.pace.overdue:.0f} s: Spark has no executor for it, or a disk "
-            "hangs"
-        )
-        self._meter.blocked(Blocked(self._partition, Cause.SPARK, words))
 
     async def _ask_to_leave(self, subject: str, stop: asyncio.Event, leave: asyncio.Event) -> None:
         """Ask a task to leave when we are to stop, files to be turned or others to have its slot, until it is gone."""
@@ -364,29 +348,17 @@ class PartitionFollower:
 
     async def _wait_blocked(self, blocked: Blocked, stop: asyncio.Event) -> None:
         self._attempts += 1
-        detail = f"{blocked.cause.value}: {blocked.detail}"
-        elects = blocked.cause is Cause.BROKER and self._connection.has_choice
-        follows = blocked.cause is Cause.MOVED
-        most = _HANDOVER if follows else _ELECTION if elects else _ONCE_ATTEMPTS
-        if self.pace.once and (blocked.cause is Cause.STATE or self._attempts >= most):
+        if self.pace.once and self._attempts >= _ATTEMPTS.get(blocked.cause, 3):
+            detail = f"{blocked.cause.value}: {blocked.detail}"
             raise OperatorError(f"partition {self._partition} is blocked, {detail}")
         if blocked.cause is not Cause.BROKER:
-            await unless(stop, self._confirm())
-        self._meter.blocked(blocked)
-        if not elects:
+            # whoever has taken it over may hold its lock nearly all the time, or have mended by hand what blocks us
+            with suppress(ConnectionLost, Rejected):  # asked again before the next attempt
+                await unless(stop, self._claim.confirm())
             await unless(stop, self._count())
-        is_brisk = follows or (elects and self._attempts <= _ELECTION)
-        await pause(stop, _blocked_pause(1 if is_brisk else self._attempts))
-
-    async def _confirm(self) -> None:
-        """Raise `FencedError` when somebody else owns the partition; a task that came to nothing need not have asked.
-
-        Whoever has taken it over may hold its lock nearly all the time, or have mended by hand what blocks us.
-        """
-        with suppress(ConnectionLost, Rejected):  # asked again before the next attempt
-            await self._claim.confirm()
-
-
-def _blocked_pause(attempts: int) -> float:
-    """Return the seconds to wait after so many blocked attempts; it may be days of them."""
-    return float(min(_FIRST_PAUSE * 2 ** min(attempts - 1, 10), _LONGEST_PAUSE))
+        self._meter.blocked(blocked)
+        is_brisk = blocked.cause in {Cause.BROKER, Cause.MOVED}
+        seconds = _FIRST_PAUSE * 2 ** min(self._attempts - 1, 10)
+        await unless(
+            stop, asyncio.sleep(min(seconds, _BRISK_PAUSE if is_brisk else _LONGEST_PAUSE))
+        )

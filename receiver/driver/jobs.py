@@ -4,11 +4,12 @@ import asyncio
 import errno
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -26,7 +27,7 @@ from receiver.consume.assignment import (
 )
 from receiver.consume.marked_folders import Elsewhere, held, is_held, look
 
-__all__ = ["Jobs", "Runner", "check_executors", "run_job", "warm_up", "watch_executors"]
+__all__ = ["Jobs", "check_executors", "run_job", "unless", "warm_up", "watch_executors"]
 
 _SOON = 1.0  # seconds in which a task leaves that is asked to
 _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
@@ -35,19 +36,29 @@ _ROUNDS = 2
 _LOOK = 10.0  # seconds
 _HELD_UP = 0.2  # seconds, so that no executor takes all questions
 
-Runner = Callable[[Assignment], Report]
-"""Runs a Spark job of one task and returns its report; called in a thread."""
+Answer = TypeVar("Answer")
+
+
+async def unless(stop: asyncio.Event, call: Awaitable[Answer]) -> Answer | None:
+    """Return what `call` returns, or None as soon as `stop` is set; raises what `call` raises."""
+    work = asyncio.ensure_future(call)
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        return work.result() if work.done() else None
+    finally:
+        stopped.cancel()
+        work.cancel()
 
 
 class Jobs:
     """The slots that Spark has for tasks: while somebody waits for one, those who have had theirs longest are asked to leave."""
 
-    def __init__(self, runner: Runner, slots: int) -> None:
-        """At most `slots` jobs run at once, each for one partition: one that is slow holds up no other."""
+    def __init__(self, runner: Callable[[Assignment], Report], slots: int) -> None:
+        """`runner` is called in a thread. At most `slots` jobs run at once, each for one partition: one that is slow holds up no other."""
         self._runner = runner
         self._threads = ThreadPoolExecutor(slots, "job")
         self._slots = asyncio.Semaphore(slots)
-        self._waiting = 0
         self._unasked: list[asyncio.Event] = []  # of those that run, the oldest first
 
     async def submit(self, assignment: Assignment, leave: asyncio.Event) -> Report:
@@ -55,17 +66,13 @@ class Jobs:
 
         Sets `leave` when somebody else waits for the slot.
         """
-        self._waiting += 1
         asking = asyncio.ensure_future(self._ask_to_leave())
         try:
             await self._slots.acquire()
         finally:
             asking.cancel()
-            self._waiting -= 1
         self._unasked.append(leave)
         try:
-            if self._waiting:
-                self._ask_the_oldest()
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(self._threads, self._runner, assignment)
         finally:
@@ -76,12 +83,9 @@ class Jobs:
     async def _ask_to_leave(self) -> None:
         """Ask one after the other while somebody waits: who was asked may hang in a disk that does not answer."""
         while True:
-            self._ask_the_oldest()
+            if self._slots.locked() and self._unasked:
+                self._unasked.pop(0).set()
             await asyncio.sleep(_SOON)
-
-    def _ask_the_oldest(self) -> None:
-        if self._unasked:
-            self._unasked.pop(0).set()
 
     def close(self) -> None:
         """Let go of the threads; a job that still runs goes on without anybody who waits for it."""

@@ -22,7 +22,7 @@ from broker.wire.streams import (
 )
 from broker.wire.subjects import partition_filter
 from receiver.consume.wake import Wake
-from receiver.driver.patience import pause, unless
+from receiver.driver.jobs import unless
 
 __all__ = ["PartitionSet", "find_partitions", "wait_for_partitions"]
 
@@ -82,7 +82,7 @@ async def wait_for_partitions(
                 "bucket %s is not there yet; waiting for `logbroker apply`", CONFIG_BUCKET
             )
         told = True
-        await pause(stop, _AGAIN)
+        await unless(stop, asyncio.sleep(_AGAIN))
     return None
 
 

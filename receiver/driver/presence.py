@@ -7,15 +7,15 @@ heard itself: who may not subscribe is not taken for dead.
 import asyncio
 import logging
 from collections.abc import Callable
-from enum import Enum
+from contextlib import suppress
 
 from broker.client import bucket
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, offset_key
-from receiver.driver.patience import pause
+from receiver.driver.jobs import unless
 
-__all__ = ["Life", "Presence", "Standby", "life_of", "report_of"]
+__all__ = ["Presence", "Standby", "is_gone", "report_of"]
 
 _PREFIX = "logship.receiver."
 _INBOXES = ("_INBOX", "_R_.")  # the second of who asks from another account
@@ -24,16 +24,6 @@ _PATIENCE = 2.0  # seconds for an answer
 _STANDBY_LOOK = 1.0  # seconds between questions of a standby
 
 logger = logging.getLogger(__name__)
-
-
-class Life(Enum):
-    """What asking an owner has shown."""
-
-    ALIVE = "alive"
-    NOBODY = "nobody"
-    """The broker answers that nobody listens at its address, or nobody answered in time."""
-    UNKNOWN = "unknown"
-    """The broker itself does not answer."""
 
 
 class Presence:
@@ -49,23 +39,22 @@ class Presence:
 
     async def begin(self) -> None:
         """Answer from now on, and set `address` if that can be heard; says so if not."""
-        life = Life.UNKNOWN
-        while life is Life.UNKNOWN:
+        while True:
             try:
                 await self._subscribe()
+                await self._connection.request(f"{_PREFIX}{self._name}", patience=_PATIENCE)
             except ConnectionLost:
                 continue  # a new connection is waited for
-            life = await life_of(self._connection, self._name)
-            if await self._connection.client() is not self._client:
-                life = Life.UNKNOWN  # the line broke in between, and what we subscribed to with it
-        if life is Life.ALIVE:
+            except Rejected:
+                if await self._connection.client() is not self._client:
+                    continue  # the line broke in between, and what we subscribed to with it
+                logger.warning(
+                    "nobody hears %s%s: without the right to subscribe there no --standby can take over from this receiver",
+                    *(_PREFIX, self._name),
+                )
+                return
             self.address = self._name
-        else:
-            logger.warning(
-                "nobody hears %s%s: without the right to subscribe there no --standby can take over from this receiver",
-                _PREFIX,
-                self._name,
-            )
+            return
 
     async def last(self) -> None:
         """Go on answering through new connections; never returns."""
@@ -100,24 +89,18 @@ async def report_of(connection: Connection, name: str) -> bytes | None:
         return None
 
 
-async def life_of(connection: Connection, name: str) -> Life:
-    """Ask a receiver at its address, and the broker itself where none answers."""
+async def is_gone(connection: Connection, name: str) -> bool:
+    """Whether nobody answers at the address of a receiver, though the broker does."""
     try:
         await connection.request(f"{_PREFIX}{name}", patience=_PATIENCE)
     except Rejected:
-        return Life.NOBODY
+        return True
     except ConnectionLost:
-        return await _nobody_or_nothing(connection)
-    return Life.ALIVE
-
-
-async def _nobody_or_nothing(connection: Connection) -> Life:
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    except (ConnectionLost, Rejected, TimeoutError):
-        return Life.UNKNOWN
-    return Life.NOBODY
+        with suppress(ConnectionLost, Rejected, TimeoutError):
+            async with asyncio.timeout(_PATIENCE):
+                await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+                return True
+    return False
 
 
 class Standby:
@@ -128,7 +111,6 @@ class Standby:
         connection: Connection,
         partition: int,
         silence: float,
-        clock: Callable[[], float],
         seen: Callable[[str], None],
     ) -> None:
         """Take an owner for gone after so many seconds without an answer and without a commit.
@@ -138,13 +120,13 @@ class Standby:
         self._connection = connection
         self._partition = partition
         self._silence = silence
-        self._clock = clock
         self._seen = seen
         self._told = ""
 
     async def wait(self, stop: asyncio.Event) -> int | None:
         """Return the revision at which the partition is free, to be claimed at that only; None when told to stop."""
-        seen, since = -1, self._clock()
+        clock = asyncio.get_running_loop().time
+        seen, since = -1, clock()
         while not stop.is_set():
             entry = await self._entry()
             if entry is None:
@@ -152,14 +134,14 @@ class Standby:
             elif (offset := _owned(entry)) is None:
                 return entry.revision
             elif await self._may_live(offset) or entry.revision != seen:
-                seen, since = entry.revision, self._clock()
-            elif self._clock() - since >= self._silence:
+                seen, since = entry.revision, clock()
+            elif clock() - since >= self._silence:
                 logger.warning(
                     "partition %d: its owner has not answered for %g s; taking over",
                     *(self._partition, self._silence),
                 )
                 return entry.revision
-            await pause(stop, _STANDBY_LOOK)
+            await unless(stop, asyncio.sleep(_STANDBY_LOOK))
         return None
 
     async def _entry(self) -> bucket.Entry | None:
@@ -185,7 +167,7 @@ class Standby:
             )
             return True
         self._say(f"standing by behind {offset.owner}")
-        return await life_of(self._connection, offset.presence) is not Life.NOBODY
+        return not await is_gone(self._connection, offset.presence)
 
     def _say(self, words: str, level: int = logging.INFO) -> None:
         if words != self._told:

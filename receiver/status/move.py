@@ -16,7 +16,7 @@ from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume import offsets
 from receiver.consume.claim import stream_state
 from receiver.consume.offsets import StreamState
-from receiver.driver.presence import Life, life_of
+from receiver.driver.presence import is_gone
 from receiver.source.planning import sequence_at
 from receiver.status.status import waiting
 
@@ -129,7 +129,7 @@ async def _meaning(
 async def _objection(connection: Connection, offset: Offset | None) -> str:
     if offset is None or offset.is_moved or not offset.presence:
         return ""
-    if await life_of(connection, offset.presence) is Life.NOBODY:
+    if await is_gone(connection, offset.presence):
         return ""
     return f"receiver {offset.owner} is running there; end it first, or stop it by moving the offset with --force"
 

@@ -13,7 +13,7 @@ from broker.client.bucket import read
 from broker.client.connection import Connection
 from receiver.consume.assignment import Cause, Ending, SessionLimits
 from receiver.driver.partitions import find_partitions
-from receiver.driver.presence import Life, Presence, life_of, report_of
+from receiver.driver.presence import Presence, is_gone, report_of
 from tests import secured
 from tests.receiver.driver.test_follower import Loop
 from tests.receiver.partition import Partition, blocked
@@ -41,7 +41,7 @@ async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
             await loop.has(expected)
         present = Presence(loop.connection, lambda: b"central")
         await present.begin()
-        assert await life_of(loop.connection, present.address) is Life.ALIVE
+        assert not await is_gone(loop.connection, present.address)
         loop.stop.set()
         await asyncio.wait_for(asyncio.shield(loop.running), 20)
 
@@ -88,7 +88,7 @@ async def test_a_receiver_tells_admins_of_its_life_and_answers_to_nothing_but_in
 
     for asking in (other, admin):
         assert await report_of(asking, present.address) == b"alive"
-        assert await life_of(asking, f"{present.address}x") is Life.NOBODY
+        assert await is_gone(asking, f"{present.address}x")
     assert await report_of(admin, of_admin.address) == b"alive"
 
     await other.publish(f"logship.receiver.{present.address}", reply="$KV.LOGS_OFFSETS.p0")

@@ -56,7 +56,7 @@ async def main(output: Path, state: Path, partitions: int, servers: tuple[str, .
                 PACE,
                 meter,
                 lambda: datetime.fromtimestamp(time.time_ns() / 1e9, UTC),
-                lambda closed: None,
+                asyncio.Event(),
                 RotationTimer(Calendar(timedelta()), time.time_ns),
             )
             group.create_task(follower.run(stop))

@@ -24,7 +24,7 @@ from receiver.driver.follower import Pace, PartitionFollower, RotationTimer
 from receiver.driver.jobs import Jobs
 from receiver.meter import Meter
 from receiver.storage.rotation import Calendar
-from tests.receiver.partition import Partition, ours
+from tests.receiver.partition import Partition
 
 pytestmark = pytest.mark.nats
 
@@ -49,7 +49,7 @@ class Loop:
         self.reports: list[Report] = []
         self.stop = asyncio.Event()
         self.connection = Connection([partition.url], owner, partition.access)
-        self.closed: list[tuple[str, ...]] = []
+        self.retention = asyncio.Event()
         self.timer = RotationTimer(Calendar(timedelta(hours=1)), time.time_ns)
         self.wake = Wake(self.connection, partition.number, "LOGS")
         self.meter = Meter(lambda: 0)
@@ -63,7 +63,7 @@ class Loop:
             Pace(partition.limit, LARGEST_PULL, SessionLimits(60.0) if once else session, once),
             self.meter,
             lambda: NOW,
-            self.closed.append,
+            self.retention,
             self.timer,
         )
 
@@ -89,12 +89,6 @@ class Loop:
 
     async def ends(self) -> None:
         await asyncio.wait_for(asyncio.shield(self.running), 20)
-
-    async def closes(self, name: str) -> None:
-        async with asyncio.timeout(20):
-            while (name,) not in self.closed:
-                assert not self.running.done(), self.running
-                await asyncio.sleep(0.02)
 
     async def has(self, expected: bytes, host: str = "web01") -> None:
         async with asyncio.timeout(20):
@@ -138,19 +132,8 @@ async def test_a_silent_hosts_file_of_an_earlier_period_is_closed_by_the_clock(
     hourly = replace(partition, rotate_every=timedelta(hours=1))
 
     async with Loop(hourly, "b:2") as loop:
-        await loop.closes("web01.log.000001")
-
-
-async def test_idle_it_runs_no_jobs(partition: Partition) -> None:
-    async with Loop(partition) as loop:
-        await lines(partition, b"1")
-        await loop.has(b"1\n")
-        await asyncio.sleep(0.3)
-        before = loop.jobs
-
-        await asyncio.sleep(1.5)
-
-        assert loop.jobs == before
+        await asyncio.wait_for(loop.retention.wait(), 20)
+    assert (partition.output / "web01.log.000001").read_bytes() == b"1\n"
 
 
 async def test_a_blocked_partition_says_so_once_and_goes_on_when_mended(
@@ -247,23 +230,6 @@ async def test_an_entry_deleted_under_a_running_receiver_ends_it_and_says_so(
 
         with pytest.raises(FencedError, match=r"deleted its offset|nobody"):
             await loop.ends()
-
-
-async def test_what_is_said_of_a_file_is_one_line_whatever_it_is_called(
-    partition: Partition, caplog: pytest.LogCaptureFixture
-) -> None:
-    await asyncio.to_thread(
-        partition.publish,
-        ours("web01", "a\nERROR forged", 0, b"1\n"),
-        ours("web01", "a\nERROR forged", 9, b"2\n"),
-    )
-
-    async with Loop(partition, once=True) as loop:
-        await loop.ends()
-
-    told = [r.getMessage() for r in caplog.records if "gap of 7 bytes" in r.getMessage()]
-    assert len(told) == 1
-    assert "\n" not in told[0]
 
 
 async def test_lines_that_keep_coming_are_one_stay_and_silence_ends_it(

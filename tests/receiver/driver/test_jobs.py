@@ -1,8 +1,6 @@
 """The slots for stays: one partition each, in turn; who has one leaves when others wait."""
 
 import asyncio
-import gc
-import logging
 import threading
 from collections.abc import Callable, Iterator
 
@@ -52,41 +50,6 @@ async def settle(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_stay_that_lasts_holds_up_no_other(spark: Spark) -> None:
-    spark.gates[0] = threading.Event()
-    jobs = Jobs(spark.run, 2)
-    slow = submit(jobs, 0)
-    await settle(lambda: spark.turns == [0])
-
-    others = await asyncio.wait_for(asyncio.gather(*(submit(jobs, n) for n in range(1, 20))), 20)
-
-    assert others == [report(n) for n in range(1, 20)]
-    assert not slow.done()
-    spark.gates[0].set()
-    await slow
-
-
-async def test_who_stays_is_asked_to_leave_only_when_somebody_waits_the_first_first(
-    spark: Spark,
-) -> None:
-    spark.gates = {0: threading.Event(), 1: threading.Event()}
-    jobs, leaves = Jobs(spark.run, 2), [asyncio.Event() for _ in range(4)]
-    first, second = submit(jobs, 0, leaves[0]), submit(jobs, 1, leaves[1])
-    await settle(lambda: len(spark.turns) == 2)
-    assert [leave.is_set() for leave in leaves] == [False] * 4
-
-    third = submit(jobs, 2, leaves[2])
-    await asyncio.sleep(0.05)
-    assert [leave.is_set() for leave in leaves] == [True, False, False, False]
-    fourth = submit(jobs, 3, leaves[3])
-    await asyncio.sleep(0.05)
-    assert [leave.is_set() for leave in leaves] == [True, True, False, False]
-
-    for gate in spark.gates.values():
-        gate.set()
-    await asyncio.wait_for(asyncio.gather(first, second, third, fourth), 10)
-
-
 async def test_every_partition_has_its_turn_with_many_more_of_them_than_slots(spark: Spark) -> None:
     jobs = Jobs(spark.run, 2)
 
@@ -99,23 +62,6 @@ async def test_every_partition_has_its_turn_with_many_more_of_them_than_slots(sp
 
     rounds = [spark.turns[begin : begin + 50] for begin in range(0, 1000, 50)]
     assert all(len(set(turns)) > 40 for turns in rounds), "nobody comes twice before the others"
-
-
-async def test_an_error_reaches_who_waits_for_it_and_makes_no_noise(
-    spark: Spark, caplog: pytest.LogCaptureFixture
-) -> None:
-    spark.error = RuntimeError("Spark is gone")
-    jobs = Jobs(spark.run, 1)
-
-    with caplog.at_level(logging.ERROR, "asyncio"):
-        outcomes = await asyncio.gather(
-            *(submit(jobs, n) for n in range(3)), return_exceptions=True
-        )
-        gc.collect()
-        await asyncio.sleep(0)
-
-    assert [str(outcome) for outcome in outcomes] == ["Spark is gone"] * 3
-    assert caplog.records == []
 
 
 async def test_whoever_is_cancelled_while_waiting_is_not_run(spark: Spark) -> None:

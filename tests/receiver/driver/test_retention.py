@@ -40,8 +40,6 @@ async def test_what_was_closed_is_compressed_before_the_end_behind_everybody_els
     retention = make(tmp_path, *names)
     worker = RetentionWorker(retention, asyncio.Event())
 
-    for name in names:
-        worker.closed((name,))
     worker.end()
     await worker.run()
 
@@ -55,7 +53,6 @@ async def test_told_to_leave_it_leaves_segments_as_they_are(tmp_path: Path) -> N
     stop.set()
     worker = RetentionWorker(retention, stop)
 
-    worker.closed(("web01.log.000001",))
     worker.end()
     await worker.run()
 

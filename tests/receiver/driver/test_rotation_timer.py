@@ -70,22 +70,3 @@ def test_what_could_not_be_done_is_tried_again_in_a_minute_and_holds_up_nothing(
     clock.now += 60 * SECOND
     assert timer.take(is_silent=not is_asked) is rotation
     assert timer.take(is_silent=True) is ForcedRotation.NONE
-
-
-def test_the_clock_is_looked_at_again_within_a_minute_and_never_at_once(
-    timer: RotationTimer, clock: Clock
-) -> None:
-    assert timer.left() == 2
-    timer.take(is_silent=True)
-    assert timer.left() == 60
-    clock.now = 101 * HOUR - 3 * SECOND
-    assert timer.left() == 5
-
-
-def test_without_periods_the_clock_closes_nothing_ever(clock: Clock) -> None:
-    timer = RotationTimer(Calendar(timedelta()), clock)
-    timer.take(is_silent=True)
-
-    clock.now += 1000 * 365 * 24 * HOUR
-
-    assert timer.take(is_silent=True) is ForcedRotation.NONE

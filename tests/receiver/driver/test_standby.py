@@ -15,7 +15,7 @@ from receiver.consume import offsets
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, EntryTaken, OffsetEntry, stream_state
 from receiver.driver import presence as presence_module
-from receiver.driver.presence import Life, Presence, Standby, life_of
+from receiver.driver.presence import Presence, Standby, is_gone
 from tests.conftest import Server
 
 pytestmark = pytest.mark.nats
@@ -38,7 +38,7 @@ async def connection(logs_url: str) -> AsyncIterator[Connection]:
 
 
 def standby(connection: Connection, silence: float = SILENCE) -> Standby:
-    return Standby(connection, 0, silence, asyncio.get_running_loop().time, lambda owner: None)
+    return Standby(connection, 0, silence, lambda owner: None)
 
 
 async def owner(connection: Connection) -> tuple[Presence, Claim]:
@@ -126,10 +126,10 @@ async def test_an_owner_answers_through_a_new_connection(
     await client.close()
 
     for _ in range(200):
-        if (life := await life_of(connection, present.address)) is Life.ALIVE:
+        if not (gone := await is_gone(connection, present.address)):
             break
         await asyncio.sleep(0.05)
-    assert life is Life.ALIVE
+    assert not gone
     lasting.cancel()
     await theirs.close()
 
@@ -209,5 +209,5 @@ async def test_an_owner_whose_line_broke_while_it_began_can_be_asked_all_the_sam
         await presence.begin()
 
     assert presence.address
-    assert await life_of(connection, presence.address) is Life.ALIVE
+    assert not await is_gone(connection, presence.address)
     await connection.close()
