@@ -216,7 +216,7 @@ class Agent:
             found = session.positions
             if found.files != known.files or len(round_.payload) > session.max_payload:
                 raise _Moved(session)
-            shipping.positions = shipping.positions.read_from(found)
+            shipping.positions = replace(shipping.positions, covered=found.covered)
 
     async def _in_time(self, request: Awaitable[Answer]) -> Answer:
         """Wait for the broker; with `once` no longer than the patience."""
@@ -280,6 +280,7 @@ class Agent:
             self._loop_options(session),
             stopping,
             self._meter,
+            session.stream,
         )
         follower.stored = shipping.position
         self._meter.begin()

@@ -63,6 +63,7 @@ class Session:
     """What one claim gives; `max_payload` is what the broker takes at a time, in bytes, `broker` tells it from others."""
 
     agent: AgentId
+    stream: str
     positions: Positions
     max_payload: int
     broker: str
@@ -108,18 +109,19 @@ class Sessions:
             await config.until_resumed()
             await waiting.until_answered(config.read)
         broker = config.partitions.time
-        is_next = bool(known.files or known.sequence)
+        is_next = bool(known.files or known.covered)
         if not (settings.take_over or is_next):
             await require_alone(self._host, broker)
         max_payload = await self._publisher.largest()
+        self._messages.streams = config.streams
+        stream = self._messages.stream_of(config.subject)
         if not settings.ack:
             positions = known if is_next else await waiting.until_answered(self.snapshots.read)
-            return Session(self._run, positions, max_payload, broker)
-        self._messages.streams = config.streams
+            return Session(self._run, stream, positions, max_payload, broker)
         owned = await self._claimant.claim(config.subject, known)
         self._publisher.begin(owned.subject, owned.last)
         logger.info("agent %s ships on %s", owned.agent, owned.subject)
-        return Session(owned.agent, owned.positions, max_payload, broker)
+        return Session(owned.agent, stream, owned.positions, max_payload, broker)
 
 
 async def keep_positions(

@@ -13,6 +13,7 @@ from typing import Any
 
 from broker.app.faults import fault
 from broker.wire.positions import Positions
+from broker.wire.streams import STREAM
 from shipper.line_filter import LineFilter, Rules
 from shipper.once import Goals
 from shipper.publish.rounds import NEARBY_SIZE, Round, cut, make, next_size
@@ -73,8 +74,9 @@ class Shipping:
         options: LoopOptions,
         stopping: asyncio.Event,
         meter: AgentMeter,
+        stream: str = STREAM,
     ) -> None:
-        """Begin at `positions`; `publish` returns the sequence of a stored round.
+        """Begin at `positions`; `publish` returns the sequence of a stored round in `stream`.
 
         `stopping` asks for the end; whoever sets it sets the follower's `wake` as well.
         """
@@ -87,6 +89,7 @@ class Shipping:
         self._options = options
         self._stopping = stopping
         self._meter = meter
+        self._stream = stream
         self._filter = LineFilter(options.rules)
         self._goals = Goals()
         self._save: Save | None = None
@@ -301,7 +304,7 @@ class Shipping:
 
     async def _publish_round(self, round_: Round) -> None:
         sequence = await self._publish(round_)
-        self.positions = self.positions.advance([round_.origin], sequence)
+        self.positions = self.positions.advance([round_.origin], sequence, self._stream)
         self.moved.set()
         fault("advanced")
         self._meter.acknowledged(round_)

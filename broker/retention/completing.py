@@ -34,7 +34,7 @@ class _Snapshot:
 
     def covers(self, stream: str) -> int:
         """Return the last sequence of a stream that it covers, 0 for none."""
-        covered = self.positions.covered(stream)
+        covered = self.positions.covered.get(stream)
         return covered.sequence if covered else 0
 
 
@@ -94,9 +94,9 @@ async def _complete(
 async def _read(connection: Connection, stream: str, host: str) -> _Snapshot:
     entry = await bucket.read(connection, POSITIONS_BUCKET, positions_key(host))
     try:
-        positions = Positions.decode(entry.value) if entry else Positions(stream=stream)
+        positions = Positions.decode(entry.value) if entry else Positions()
     except PositionsUnreadable:
-        positions = Positions(stream=stream)
+        positions = Positions()
     return _Snapshot(positions, entry.revision if entry else 0)
 
 

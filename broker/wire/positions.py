@@ -90,47 +90,24 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """The next byte to ship of every file, by file id, as of a message of the host in `stream`.
+    """The next byte to ship of every file, by file id, and the last message of the host that they cover of each stream.
 
-    `sequence` is that message's (0: none) and `agent` who wrote it: a stream that was recreated, restored or has let
-    the message expire holds no such message, and is then read from its beginning. `left` are other streams, which the
-    host's lines were in before.
+    A stream that was recreated, restored or has let that message expire holds no such message, and is then read from its
+    beginning.
     """
 
-    sequence: int = 0
-    agent: str = ""
     files: Mapping[str, Cursor] = field(default_factory=dict)
-    stream: str = STREAM
-    left: Mapping[str, Covered] = field(default_factory=dict)
-
-    def covered(self, stream: str) -> Covered | None:
-        """Return up to where the positions cover a stream; None where they cover nothing of it."""
-        if stream == self.stream:
-            return Covered(self.sequence, self.agent) if self.sequence else None
-        return self.left.get(stream)
-
-    def in_stream(self, stream: str) -> "Positions":
-        """Return the same positions for an agent whose lines go to another stream from now on."""
-        if stream == self.stream:
-            return self
-        here, there = self.covered(self.stream), self.left.get(stream, Covered(0, ""))
-        left = {name: one for name, one in self.left.items() if name != stream}
-        left |= {self.stream: here} if here else {}
-        return Positions(there.sequence, there.agent, self.files, stream, left)
-
-    def read_from(self, other: "Positions") -> "Positions":
-        """Return the positions with what the others cover of the streams."""
-        return replace(other, files=self.files)
+    covered: Mapping[str, Covered] = field(default_factory=dict)
 
     def advance(
-        self, origins: Iterable[Origin], sequence: int, stream: str | None = None
+        self, origins: Iterable[Origin], sequence: int, stream: str = STREAM
     ) -> "Positions":
         """Return the positions behind messages that are stored, the last of them at `sequence`; never moves back.
 
-        They are messages of the own stream, where no other one is named.
+        A `sequence` of 0 covers nothing: it is not known.
         """
         files = dict(self.files)
-        agent = self.agent
+        agent = ""
         for origin in origins:
             agent = origin.agent
             for cursor in filter(None, (after(one, origin.read_at) for one in origin.sections)):
@@ -138,10 +115,8 @@ class Positions:
                 known = files.get(cursor.file)
                 if known is None or known.offset < cursor.offset:
                     files[cursor.file] = cursor
-        if stream in {None, self.stream}:
-            return replace(self, sequence=sequence, agent=agent, files=files)
-        left = {**self.left, str(stream): Covered(sequence, agent)}
-        return replace(self, files=files, left=left)
+        last = {stream: Covered(sequence, agent)} if sequence else {}
+        return Positions(files, {**self.covered, **last})
 
     def joined(self, saved: "Positions") -> "Positions":
         """Return the positions with those of a snapshot, for the files of which it covers more."""
@@ -183,10 +158,10 @@ class Positions:
 
     def encode(self) -> bytes:
         """Return the snapshot: JSON, as a zstd frame where it is large."""
-        files = [_entry(cursor) for cursor in self.files.values()]
-        last = {"agent": self.agent, "stream": self.stream, "sequence": self.sequence}
-        left = {name: asdict(one) for name, one in self.left.items()}
-        document = {**last, **({"left": left} if left else {}), "files": files}
+        document = {
+            "streams": {name: asdict(one) for name, one in self.covered.items()},
+            "files": [_entry(cursor) for cursor in self.files.values()],
+        }
         data = json.dumps(document, separators=(",", ":")).encode()
         return data if len(data) < _LARGE else zstandard.compress(data, 1)
 
@@ -200,10 +175,14 @@ class Positions:
                 data = zstandard.decompress(data)
             document = json.loads(data)
             cursors = map(_cursor, document["files"])
-            files = {cursor.file: cursor for cursor in cursors}
-            last = _covered(document)
-            left = {str(name): _covered(one) for name, one in document.get("left", {}).items()}
-            return cls(last.sequence, last.agent, files, str(document["stream"]), left)
+            streams = document["streams"].items()
+            return cls(
+                {cursor.file: cursor for cursor in cursors},
+                {
+                    name: Covered(_natural(one["sequence"]), str(one["agent"]))
+                    for name, one in streams
+                },
+            )
         except _UNREADABLE as error:
             raise PositionsUnreadable(f"{type(error).__name__}: {error}") from error
 
@@ -216,10 +195,6 @@ def _entry(cursor: Cursor) -> dict[str, str | int]:
         "identity": str(cursor.identity),
         "seen": cursor.seen,
     }
-
-
-def _covered(entry: Mapping[str, Any]) -> Covered:
-    return Covered(_natural(entry["sequence"]), str(entry["agent"]))
 
 
 def _cursor(entry: Mapping[str, Any]) -> Cursor:

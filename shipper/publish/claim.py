@@ -14,7 +14,14 @@ from broker.client.connection import ConnectionLost, Rejected
 from broker.wire.message import Followed
 from broker.wire.positions import Covered, Positions
 from broker.wire.subjects import InvalidSubject, Subject
-from shipper.publish.messages import AgentId, HostMessage, HostMessages, Rebuilt, fenced_by
+from shipper.publish.messages import (
+    AgentId,
+    HostMessage,
+    HostMessages,
+    Rebuilt,
+    fenced_by,
+    newest_in,
+)
 from shipper.publish.snapshots import Snapshots
 from shipper.publish.waiting import Waiting
 
@@ -75,11 +82,11 @@ class Claimant:
             claim = await self._messages.claim(subject, agent, self._clock(), follows=follows)
         own = self._messages.stream_of(subject)
         left = self._last_of_streams(ends, own)
-        is_next = bool(known.sequence)
+        is_next = bool(known.covered)
         saved = Positions() if is_next else await self._snapshots.read()
-        start = (known if is_next else saved).in_stream(own)
-        unread = [name for name, last in left.items() if start.covered(name) != last]
-        rebuilt = await self._messages.rebuild(start, str(agent), unread)
+        start = known if is_next else saved
+        unread = [name for name, last in left.items() if start.covered.get(name) != last]
+        rebuilt = await self._messages.rebuild(start, (own, *unread), str(agent))
         fault("rebuilt")
         _require_read(rebuilt.positions, {own: Covered(claim, str(agent)), **left})
         if is_next:  # behind the stream: retention completes the snapshot, and purges then
@@ -154,7 +161,7 @@ class Claimant:
         """
         if ahead := self._newest_of(agent, rebuilt.others.values(), rebuilt.began):
             return ahead
-        rival = AgentId.parse(saved.agent)
+        rival = newest_in(saved)
         if rival is None or rival <= agent:
             return None
         if self._before is not None:
@@ -184,7 +191,7 @@ class Claimant:
     def _name(self, others: Iterable[HostMessage], known: Positions) -> None:
         """Say once of each who else wrote to the host's subjects, for which the session before was lost."""
         for other in others:
-            covered, who = known.covered(other.stream), str(other.agent or "no agent")
+            covered, who = known.covered.get(other.stream), str(other.agent or "no agent")
             is_news = covered is None or other.sequence > covered.sequence
             if is_news and who not in self._named and _subject_of(other) is not None:
                 self._named.add(who)
@@ -199,7 +206,7 @@ class Claimant:
 
 def _require_read(positions: Positions, ends: Mapping[str, Covered]) -> None:
     for stream, end in ends.items():
-        covered = positions.covered(stream)
+        covered = positions.covered.get(stream)
         if covered is None or covered.sequence < end.sequence:
             raise ConnectionLost(f"stream {stream} did not give back all of the own lines")
 

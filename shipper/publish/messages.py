@@ -30,7 +30,7 @@ from broker.wire.positions import Covered, Positions
 from broker.wire.streams import stream_names, stream_of
 from broker.wire.subjects import Subject, host_filter, registry_consumer
 
-__all__ = ["AgentId", "HostMessage", "HostMessages", "Rebuilt", "fenced_by"]
+__all__ = ["AgentId", "HostMessage", "HostMessages", "Rebuilt", "fenced_by", "newest_in"]
 
 _PAGE = 2000  # messages
 _PATIENCE, _PATIENCE_AMONG = 10.0, 4.0  # seconds; the second where the consumer's server may die
@@ -90,6 +90,12 @@ def fenced_by(rival: AgentId | None, subject: str) -> FencedError:
         f"agent {rival} ships for the same host since then ({subject}); "
         "this one ends: run one shipper per host, or give each its own --host"
     )
+
+
+def newest_in(positions: Positions) -> AgentId | None:
+    """Return the newest agent whose messages the positions cover."""
+    agents = (AgentId.parse(one.agent) for one in positions.covered.values())
+    return max(filter(None, agents), default=None)
 
 
 class Rebuilt:
@@ -189,14 +195,11 @@ class HostMessages:
             for head in page
         ]
 
-    async def rebuild(self, known: Positions, agent: str = "", left: Iterable[str] = ()) -> Rebuilt:
-        """Return the positions as the streams have them by now: the own one, and those that the host has `left`.
-
-        `known` are the positions of a snapshot, or none.
-        """
+    async def rebuild(self, known: Positions, streams: Iterable[str], agent: str = "") -> Rebuilt:
+        """Return the positions as these streams have them by now; `known` are those of a snapshot, or none."""
         rebuilt = Rebuilt(known, agent)
-        for stream in dict.fromkeys((known.stream, *left)):
-            covered = known.covered(stream)
+        for stream in streams:
+            covered = known.covered.get(stream)
             if covered is None or await self._replay(rebuilt, stream, covered.sequence) != covered:
                 # nothing is covered, or the stream has lost the last message that is
                 await self._replay(rebuilt, stream, 1)

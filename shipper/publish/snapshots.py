@@ -12,7 +12,7 @@ from broker.client.bucket import Conflict
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.positions import Positions, PositionsUnreadable
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
-from shipper.publish.messages import AgentId, fenced_by
+from shipper.publish.messages import fenced_by, newest_in
 from shipper.publish.publisher import largest_payload
 
 __all__ = ["Snapshots"]
@@ -70,7 +70,7 @@ class Snapshots:
                 # an older agent's came late, our own was not heard of, or retention has completed it with a round whose
                 # acknowledgement was lost: that counts until the next claim, as the message may be purged
                 self._found = await self.read()
-                own, rival = AgentId.parse(positions.agent), AgentId.parse(self._found.agent)
+                own, rival = newest_in(positions), newest_in(self._found)
                 if own and rival and rival > own:
                     raise fenced_by(rival, f"{POSITIONS_BUCKET}/{self._key}") from None
                 await self._write_first(positions)

@@ -14,7 +14,7 @@ from broker.client.bucket import read
 from broker.client.config import read_streams
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.positions import Cursor, Positions, PositionsUnreadable
-from broker.wire.streams import POSITIONS_BUCKET, positions_key
+from broker.wire.streams import POSITIONS_BUCKET, positions_key, stream_names
 from shipper.publish.messages import HostMessages
 from shipper.session import connection_for, reasons_for
 from shipper.settings import ShipperSettings
@@ -47,8 +47,9 @@ async def stored(settings: ShipperSettings, host: str) -> HostReport:
         async with connected(settings, host) as connection:
             entry = await read(connection, POSITIONS_BUCKET, positions_key(host))
             saved = Positions.decode(entry.value) if entry else Positions()
-            messages = HostMessages(connection, host, await read_streams(connection))
-            found = (await messages.rebuild(saved, left=saved.left)).positions
+            streams = await read_streams(connection)
+            messages = HostMessages(connection, host, streams)
+            found = (await messages.rebuild(saved, stream_names(streams))).positions
     except (OperatorError, PositionsUnreadable) as error:
         unread = "its snapshot cannot be read: " if isinstance(error, PositionsUnreadable) else ""
         raise OperatorError(f"no agent of {host} runs here, and {unread}{error}") from None

@@ -66,7 +66,10 @@ def test_the_snapshot_is_read_and_written_as_it_is() -> None:
 
     positions = Positions.decode(text.encode())
 
-    assert (positions.sequence, positions.files["1790000000000-5f3a9c01.1"].offset) == (42, 4120)
+    assert (
+        positions.covered["LOGS_2"].sequence,
+        positions.files["1790000000000-5f3a9c01.1"].offset,
+    ) == (42, 4120)
     assert positions.encode().decode() == text
     named = {name.strip(" `") for row in rows("| name | value |") for name in row[0].split(",")}
     assert set(re.findall(r'"([a-z]+)":', text)) == named

@@ -195,7 +195,7 @@ async def test_a_snapshot_is_completed_before_messages_go_that_it_does_not_cover
     entry = await bucket.read(stream.connection, POSITIONS_BUCKET, "web01")
     assert entry is not None
     positions = Positions.decode(entry.value)
-    assert positions.sequence == first - 1
+    assert positions.covered["LOGS"].sequence == first - 1
     (cursor,) = positions.files.values()
     assert cursor.offset == (first - there[0]) * len(LINES)
     assert await bucket.read(stream.connection, POSITIONS_BUCKET, "db") is None

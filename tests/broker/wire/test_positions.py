@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.wire.message import Identity, Origin, Section, Span
-from broker.wire.positions import Cursor, Positions, PositionsUnreadable
+from broker.wire.positions import Covered, Cursor, Positions, PositionsUnreadable
 
 IDENTITY = Identity(1, 4, "ab", 2, "cd")
 DAY = 86_400 * 1_000_000_000
@@ -18,7 +18,8 @@ DAY = 86_400 * 1_000_000_000
 
 FIELDS = [
     "agent",
-    "stream",
+    "LOGS",
+    "streams",
     "sequence",
     "files",
     "id",
@@ -26,7 +27,6 @@ FIELDS = [
     "offset",
     "identity",
     "seen",
-    "left",
 ]
 
 
@@ -56,7 +56,7 @@ def test_a_claim_moves_no_position_but_counts_as_seen() -> None:
     positions = Positions().advance([origin("f", 20)], 7).advance([claim], 8)
 
     assert positions.files["f"].offset == 20
-    assert (positions.sequence, positions.agent) == (8, "2-aaaaaaaa")
+    assert positions.covered == {"LOGS": Covered(8, "2-aaaaaaaa")}
 
 
 IDS = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=20)
@@ -76,7 +76,8 @@ def cursors(draw: st.DrawFn) -> Cursor:
 def test_what_encode_writes_decode_reads_whatever_it_is(
     found: list[Cursor], sequence: int, agent: str
 ) -> None:
-    positions = Positions(sequence, agent, {cursor.file: cursor for cursor in found})
+    covered = {"LOGS_1": Covered(sequence, agent)}
+    positions = Positions({cursor.file: cursor for cursor in found}, covered)
 
     assert Positions.decode(positions.encode()) == positions
 
@@ -98,7 +99,9 @@ def assert_read_or_refused(data: bytes) -> None:
 @given(st.data())
 def test_a_snapshot_in_which_a_value_is_another_is_read_or_refused(data: st.DataObject) -> None:
     document = json.loads(Positions().advance([origin("f", 50)], 7).encode())
-    place = data.draw(st.sampled_from([document, document["files"][0]]))
+    place = data.draw(
+        st.sampled_from([document, document["files"][0], document["streams"]["LOGS"]])
+    )
     place[data.draw(st.sampled_from(sorted(place)))] = data.draw(JSON)
 
     assert_read_or_refused(json.dumps(document).encode())
@@ -132,27 +135,30 @@ def frame_that_claims(size: int) -> bytes:
         pytest.param(b"\x00" * 100, id="zeros"),
         pytest.param(Positions().advance([origin("f", 1)], 1).encode()[:-20], id="torn"),
         pytest.param(b"[]", id="another document"),
-        pytest.param(b'{"sequence": 1}', id="fields missing"),
+        pytest.param(b'{"streams": {}}', id="fields missing"),
         pytest.param(
-            b'{"agent": "", "stream": "LOGS", "sequence": 1, "files": [1]}',
+            b'{"streams": {"LOGS": {"agent": "", "sequence": 1}}, "files": [1]}',
             id="files that are none",
         ),
         pytest.param(
-            b'{"agent": "", "stream": "LOGS", "sequence": 1, "files": {"f": {}}}', id="another form"
+            b'{"streams": {"LOGS": {"agent": "", "sequence": 1}}, "files": {"f": {}}}',
+            id="another form",
         ),
         pytest.param(
-            b'{"agent": "", "stream": "LOGS", "sequence": ' + b"9" * 5000 + b', "files": []}',
+            b'{"streams": {"LOGS": {"agent": "", "sequence": ' + b"9" * 5000 + b'}}, "files": []}',
             id="digits",
         ),
         pytest.param(
-            b'{"agent": "", "stream": "LOGS", "sequence": -1, "files": []}', id="negative"
+            b'{"streams": {"LOGS": {"agent": "", "sequence": -1}}, "files": []}', id="negative"
         ),
         pytest.param(
-            b'{"agent": "", "stream": "LOGS", "sequence": 1e3, "files": []}', id="fraction"
+            b'{"streams": {"LOGS": {"agent": "", "sequence": 1e3}}, "files": []}', id="fraction"
         ),
-        pytest.param(b'{"agent": "", "stream": "LOGS", "sequence": true, "files": []}', id="truth"),
         pytest.param(
-            b'{"agent": "", "stream": "LOGS", "sequence": 9223372036854775808, "files": []}',
+            b'{"streams": {"LOGS": {"agent": "", "sequence": true}}, "files": []}', id="truth"
+        ),
+        pytest.param(
+            b'{"streams": {"LOGS": {"agent": "", "sequence": 9223372036854775808}}, "files": []}',
             id="huge",
         ),
         pytest.param(with_a_file("offset", 2**63), id="an offset beyond all files"),

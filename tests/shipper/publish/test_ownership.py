@@ -9,7 +9,7 @@ import pytest
 
 from broker.client.bucket import read
 from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.wire.positions import Positions
+from broker.wire.positions import Covered, Positions
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
 from broker.wire.subjects import Subject
 from shipper.publish.claim import Ownership
@@ -91,7 +91,7 @@ async def test_positions_of_a_stream_that_was_recreated_are_kept_and_its_sequenc
     await connection.api("STREAM.DELETE.LOGS")
     await connection.api("STREAM.CREATE.LOGS", config)
     new = await fill(connection, web01, make_round, 2, start=2, tag="cccccccc")
-    assert new.sequence == old.sequence
+    assert new.covered["LOGS"].sequence == old.covered["LOGS"].sequence
 
     ownership = await take(connection, web01, old)
 
@@ -191,7 +191,7 @@ async def test_a_snapshot_that_retention_has_completed_counts_though_its_message
 async def test_a_start_is_newer_than_an_agent_of_which_only_the_snapshot_is_left(
     connection: Connection, web01: Subject
 ) -> None:
-    ahead = Positions(1, "1900000000000-aaaaaaaa")
+    ahead = Positions(covered={"LOGS": Covered(1, "1900000000000-aaaaaaaa")})
 
     ownership = await take(connection, web01, ahead)
 
