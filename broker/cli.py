@@ -26,7 +26,7 @@ _SECTIONS = {
     "Looking": {
         "status": "status:status",
         "hosts": "status:hosts",
-        "top": "top:top",
+        "top": "status:top",
         "tail": "tail:tail_lines",
         "get": "status:get",
         "events": "tail:events",

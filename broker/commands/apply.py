@@ -3,10 +3,9 @@
 import json
 import logging
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -20,7 +19,6 @@ from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, JSON, asking, with_settings
 from broker.inspect.ask import streams_of, subjects_in
 from broker.inspect.message import subject_of
-from broker.inspect.status import short_duration
 from broker.provision.apply import (
     carry_out,
     cautions,
@@ -31,7 +29,7 @@ from broker.provision.apply import (
 )
 from broker.provision.exchange import MalformedFile, parse, plan_import
 from broker.provision.exchange import export as export_all
-from broker.provision.plan import COPIED_BUCKETS, Actual, plan, plan_partitions, plan_promotion
+from broker.provision.plan import COPIED_BUCKETS, plan, plan_partitions, plan_promotion
 from broker.provision.steps import Step, as_json, describe
 from broker.retention.space import asked_for
 from broker.settings import APPLY_FIELDS, BrokerSettings
@@ -86,54 +84,43 @@ def partitions(settings: BrokerSettings, number: int, yes: bool) -> None:
     async def work(connection: Connection) -> None:
         actual = await look_at_partitions(connection)
         made = plan_partitions(number, actual)
-        if not made:
-            click.echo(f"hosts are spread over {_counted(number)} already; nothing to do")
+            if not made:
+            click.echo(f"hosts are spread over {number} partitions already; nothing to do")
             return
         subjects = await subjects_in(connection, await streams_of(connection))
         click.echo(_intent(number, actual.number, subjects))
         click.echo(describe(made))
         if not yes:
-            command_line.ask(f"Spread hosts over {_counted(number)}?")
+            command_line.ask(f"Spread hosts over {number} partitions?")
         await carry_out(connection, made)
-        click.echo("\n".join(_afterwards(number, actual)))
+        click.echo(_AFTERWARDS.format(number=number))
+        if actual.existing != number:
+            fewer, more = sorted((actual.existing, number))
+            which = f"partitions {fewer} to {more - 1}"
+            click.echo(
+                f"new are {which}: see that receivers run for them"
+                if actual.existing < number
+                else f"{which} keep what they hold: leave their receivers until `logbroker status` shows nothing behind there"
+            )
 
     asking(settings, "partitions", work)
 
 
+_AFTERWARDS = (
+    "hosts are spread over {number} partitions now: shippers that run go over within 10 seconds of their next lines\n"
+    "where the settings of this broker or of other sites say --partitions, make it {number}, or leave it out"
+)
+
+
 def _intent(number: int, before: int | None, subjects: Iterable[str]) -> str:
     if before is None:
-        return f"no number of partitions is set; hosts will be spread over {_counted(number)}"
+        return f"no number of partitions is set; hosts will be spread over {number}"
     hosts = {subject.host for subject in map(subject_of, subjects) if subject}
     moved = sum(partition_of(host, before) != partition_of(host, number) for host in hosts)
     return (
-        f"hosts are spread over {_counted(before)}, and will be over {number}: of {len(hosts)} hosts {moved} "
+        f"hosts are spread over {before} partitions, and will be over {number}: of {len(hosts)} hosts {moved} "
         "move to another partition"
     )
-
-
-def _afterwards(number: int, before: Actual) -> list[str]:
-    found = [
-        f"hosts are spread over {_counted(number)} now: shippers that run go over within 10 seconds of their next lines",
-        f"where the settings of this broker say --partitions, make it {number}, or leave it out",
-    ]
-    if before.existing < number:
-        found.append(f"new are {_named(before.existing, number)}: see that receivers run for them")
-    if number < before.existing:
-        found.append(
-            f"{_named(number, before.existing)} keep what they hold: leave their receivers until `logbroker status` shows "
-            "nothing pending there"
-        )
-    if before.streams[before.names[0]].get("sources"):
-        found.append("other sites whose lines come in here need the same number: run it there, too")
-    return found
-
-
-def _counted(number: int) -> str:
-    return f"{number} partition{'' if number == 1 else 's'}"
-
-
-def _named(first: int, until: int) -> str:
-    return f"p{first}" if until - first == 1 else f"p{first} to p{until - 1}"
 
 
 @click.command()
@@ -147,17 +134,10 @@ def export(settings: BrokerSettings, only: tuple[str, ...], folder: Path) -> Non
     files = asking(settings, "export", lambda c: export_all(c, only, asked_for))
     try:
         make_folder(folder, 0o755).close()
-        others = sorted({path.name for path in folder.glob("*.json")} - files.keys())
     except OSError as error:
         raise ConfigurationError(f"cannot use the folder {folder}: {error.strerror}") from None
     for name, text in files.items():
         write_atomic(folder / name, text)
-    if others:
-        logger.warning(
-            "%s has files of an earlier export, whose streams or consumers are gone: %s",
-            folder,
-            ", ".join(others),
-        )
 
 
 @click.command(name="import")
@@ -170,21 +150,16 @@ def import_(
     settings: BrokerSettings, paths: tuple[Path, ...], dry_run: bool, as_json: bool, yes: bool
 ) -> None:
     """Give the broker the configurations in PATHS: files and folders of `logbroker export` or of the nats CLI, - for stdin."""
-    wanted = [_read(path) for path in _files(paths)]
+    of_each = (sorted(path.glob("*.json")) if path.is_dir() else [path] for path in paths)
+    wanted = [_read(file) for files in of_each for file in files]
+    if not wanted:
+        raise ConfigurationError(f"nothing to import in {', '.join(map(str, paths))}")
 
     async def work(connection: Connection) -> None:
         made = await plan_import(connection, wanted)
         await _propose(connection, made, dry_run, as_json, yes)
 
     asking(settings, "import", work)
-
-
-def _files(paths: tuple[Path, ...]) -> list[Path]:
-    of_each = (sorted(path.glob("*.json")) if path.is_dir() else [path] for path in paths)
-    found = [file for files in of_each for file in files]
-    if not found:
-        raise ConfigurationError(f"nothing to import in {', '.join(map(str, paths))}")
-    return found
 
 
 def _read(path: Path) -> Step:
@@ -223,21 +198,13 @@ async def _promote(connection: Connection, *, yes: bool) -> None:
         site = mirrored_site(configs[name])
         if site is None:
             raise OperatorError(f"{name} at {connection.servers} is no copy of another site's")
-        click.echo(printable(_described(name, site, infos[name])))
+        state, lag = infos[name]["state"], (infos[name].get("mirror") or {}).get("lag", 0)
+        end = f"sequence {state['last_seq']} of {state['last_ts']}, {lag} messages behind"
+        click.echo(printable(f"{name} is a copy of site {site}'s up to {end} when last heard"))
     click.echo(describe(made))
     if not yes:
         command_line.ask("The copy ends here for good. Do it?")
     await carry_out(connection, made)
     click.echo(
         "this site takes lines now: send shippers and receivers here, and leave --mirror out of this broker's settings"
-    )
-
-
-def _described(name: str, site: str, info: Mapping[str, Any]) -> str:
-    state, mirror = info["state"], info.get("mirror") or {}
-    active = mirror.get("active", -1)  # nanoseconds since it was heard, -1 for never
-    heard = f"was heard {short_duration(active / 10**9)} ago" if active >= 0 else "was never heard"
-    return (
-        f"{name} is a copy of site {site}'s up to sequence {state['last_seq']} of {state['last_ts']}; "
-        f"the site {heard}, and had {mirror.get('lag', 0)} messages more then"
     )

@@ -1,6 +1,5 @@
 """`logbroker backup` and `logbroker restore`."""
 
-from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from broker.backup.directory import Archive, Backup
 from broker.backup.restore import Preview, RestoreOptions, present, preview
 from broker.backup.restore import restore as put_back
 from broker.client.connection import Connection
-from broker.commands.shared import DRY_RUN, asking, length, now, with_settings
+from broker.commands.shared import DRY_RUN, LENGTH, asking, now, with_settings
 from broker.settings import BrokerSettings
 from broker.wire.streams import POSITIONS_BUCKET
 
@@ -33,9 +32,6 @@ _STREAM = click.option(
 )
 
 _POSITIONS = stream_of(POSITIONS_BUCKET)  # they are of use whatever the number of streams
-_IN_THE_CLEAR = (
-    "note: {} holds all lines in the clear, also those of an encrypted store; keep it from others"
-)
 
 
 @click.command()
@@ -61,38 +57,28 @@ def backup(
     verify: bool,
 ) -> None:
     """Copy streams, buckets and consumers of a running broker into DIR/<time>, while lines flow."""
-    _fail_when_told_to_end()
+    # what is cut short by `timeout` or a service manager must not look done to whoever asked for it
+    program.end_on_sigterm(Exit.FAILED)
     if verify:
         found = directory.find(folder)
-        _check(found, directory.load(found).archives)
+        for archive in directory.load(found).archives:
+            check(found, archive)
         click.echo(f"{found} is whole")
         return
     began = now()
     with directory.new_backup(folder, began) as part:
         names = [stream_of(name) for name in dict.fromkeys(streams)]
         taken = asking(settings, "backup", lambda connection: back_up(connection, names, part, now))
-    click.echo(_told(directory.name_of(folder, began), taken))
-    click.echo(_IN_THE_CLEAR.format(folder), err=True)
+    name, size = directory.name_of(folder, began), format_size(taken.size)
+    head = f"{name}: {size} of {taken.server}, what was acknowledged before {taken.began}"
+    _print(head, *map(_line, taken.archives))
+    click.echo(f"note: {folder} holds all lines in the clear; keep it from others", err=True)
     for removed in directory.prune(folder, keep) if keep else ():
         click.echo(f"removed {removed}, as --keep is {keep}")
 
 
-def _fail_when_told_to_end() -> None:
-    # what is cut short by `timeout` or a service manager must not look done to whoever asked for it
-    program.end_on_sigterm(Exit.FAILED)
-
-
-def _check(folder: Path, archives: tuple[Archive, ...]) -> None:
-    for archive in archives:
-        check(folder, archive)
-
-
-def _told(folder: Path, taken: Backup) -> str:
-    lines = [
-        f"{folder}: {format_size(taken.size)} of {taken.server}, what was acknowledged before {taken.began}"
-    ]
-    lines += [f"  {_line(archive)}" for archive in taken.archives]
-    return "\n".join(map(printable, lines))
+def _print(head: str, *lines: str) -> None:
+    click.echo("\n  ".join(map(printable, (head, *lines))))
 
 
 def _line(archive: Archive) -> str:
@@ -117,7 +103,7 @@ def _line(archive: Archive) -> str:
 @click.option(
     "--max-age",
     metavar="TIME",
-    callback=length,
+    type=LENGTH,
     help="How long lines are kept from now on, for a backup that is older than that.  [default: as it was]",
 )
 @DRY_RUN
@@ -134,21 +120,22 @@ def restore(
     yes: bool,
 ) -> None:
     """Bring back the newest backup in DIR, or the one that DIR is, to a broker that is empty, or with --replace."""
-    _fail_when_told_to_end()
+    program.end_on_sigterm(Exit.FAILED)
     found = directory.find(folder)
     kept = directory.load(found)
     archives = _chosen(kept, streams)
     wanted = RestoreOptions(replicas, max_age)
     plan = (kept, archives, wanted)
     seen = asking(settings, "restore", lambda connection: _preview(connection, *plan))
-    click.echo(printable(f"from {found}, of {kept.server}, taken at {kept.began}:"))
-    for line in [*map(_line, archives), *(f"note: {note}" for note in seen.notes)]:
-        click.echo(printable(f"  {line}"))
-    for stream, words in seen.deletes.items():
-        click.echo(printable(f"  deletes {stream}: {words}"))
+    _print(
+        f"from {found}, of {kept.server}, taken at {kept.began}:",
+        *map(_line, archives),
+        *(f"note: {note}" for note in seen.notes),
+        *(f"deletes {stream}: {words}" for stream, words in seen.deletes.items()),
+    )
     _refuse(seen, replace=replace)
-    # before anything is deleted, and before a person is asked
-    _check(found, archives)
+    for archive in archives:  # before anything is deleted, and before a person is asked
+        check(found, archive)
     if dry_run:
         return
     if seen.deletes and not yes:
@@ -164,8 +151,14 @@ def restore(
         await put_back(connection, found, archives, wanted)
 
     asking(settings, "restore", restored)
-    for line in _afterwards(archives):
-        click.echo(printable(line))
+    click.echo("restored")
+    if ends := [
+        f"{one.until - 1} of {one.stream}" for one in archives if one.stream not in BUCKETS
+    ]:
+        click.echo(
+            "receivers, once started, go on at their offsets of the backup, behind the lines that their files have\n"
+            f"lines acknowledged after sequence {', '.join(ends)} are not in the backup: receivers report gaps for them"
+        )
 
 
 def _chosen(kept: Backup, streams: tuple[str, ...]) -> tuple[Archive, ...]:
@@ -197,14 +190,3 @@ async def _preview(
         )
     there = await present(connection, {*BUCKETS, *lines, *(one.stream for one in archives)})
     return preview(archives, there, wanted, now())
-
-
-def _afterwards(archives: Iterable[Archive]) -> list[str]:
-    ends = [f"{one.until - 1} of {one.stream}" for one in archives if one.stream not in BUCKETS]
-    if not ends:
-        return ["restored"]
-    return [
-        "restored",
-        "receivers, once started, go on at their offsets of the backup, behind the lines that their files have",
-        f"lines acknowledged after sequence {', '.join(ends)} are not in the backup: receivers report gaps for them",
-    ]

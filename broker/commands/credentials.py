@@ -1,44 +1,71 @@
 """`logbroker credentials`: who gets in at a broker. Changes the credential store, then has a running broker take it."""
 
-import json
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TextIO
 
 import click
 
 from broker.app.command_line import YES, PlainGroup, ask
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.files import make_folder
 from broker.app.table import aligned
 from broker.app.units import format_duration
+from broker.auth.certificates import Pki
+from broker.auth.credential_file import CredentialFile, remove_files, write_files
 from broker.auth.listing import HEAD, cells, connections_at, rows
-from broker.auth.store import CredentialKind, CredentialStore, Holder, parse_store, summary_of
-from broker.auth.store_file import load_credentials
-from broker.commands.credential_change import (
-    NAMES,
-    OUTPUT,
-    CredentialChange,
-    Seeds,
-    holders_of,
-    new_keys,
+from broker.auth.store import (
+    CredentialKind,
+    CredentialStore,
+    Holder,
+    InvalidStore,
+    parse_store,
+    summary_of,
 )
-from broker.commands.shared import JSON, length, partitions, store_of, this_second, with_settings
-from broker.server.state_file import read_state
+from broker.auth.store_file import held_credentials, load_credentials
+from broker.client.nkey import new_seed, user_key
+from broker.commands.shared import (
+    JSON,
+    LENGTH,
+    partition_list,
+    print_json,
+    store_of,
+    this_second,
+    with_settings,
+)
+from broker.server.state_file import Taken, await_credentials, read_state
+from broker.server.tls import TLS_FOLDER
 from broker.settings import BrokerSettings
 
 __all__ = ["credentials"]
 
+Seeds = dict[Holder, str]
+"""The secrets of a change, by who is to have them."""
+
 _LOCAL = frozenset({"store_dir", "log_level", "log_format"})
 _FIELDS = _LOCAL | {"server"}
+_PATIENCE = 60.0  # seconds that a running broker may take to read thousands of credentials
+_STDOUT = "-"
+_KIND = click.argument("kind", type=click.Choice([kind.value for kind in CredentialKind]))
+_NAMES = click.argument("names", nargs=-1, metavar="[NAME]...")
 _ALL = click.option("--all", "everybody", is_flag=True, help="All of this kind.")
 _PARTITIONS = click.option(
     "--partition",
     "partitions",
     multiple=True,
     metavar="N",
-    callback=partitions,
+    callback=partition_list,
     help="Of a receiver: its partitions, as 3 or 0,3,5, or all; default of a new one: the one that is its name.",
 )
+_OUTPUT = click.option(
+    "--output",
+    default="",
+    metavar="FILE",
+    help="Where the secret goes: a file, a directory for several, - for standard output; default: KIND-NAME.toml here.",
+)
+_FORCE = click.option("--force", is_flag=True, help="Replace files that are there.")
 
 
 @click.group(cls=PlainGroup)
@@ -51,42 +78,195 @@ def credentials() -> None:
 
 
 @credentials.command()
-@NAMES
+@_KIND
+@_NAMES
 @_PARTITIONS
-@OUTPUT
+@_OUTPUT
+@_FORCE
 @with_settings(_FIELDS)
 def add(
     settings: BrokerSettings,
     kind: str,
     names: Sequence[str],
-    listed: Iterable[str] | None,
     partitions: tuple[int, ...] | None,
     output: str,
     force: bool,
 ) -> None:
     """Give someone new a credential: `add host web01`, `add receiver 3`, `add admin`, `add monitor grafana`."""
-    holders = holders_of(kind, names, listed)
-    change = CredentialChange(settings, output, force)
-    change.check_output(len(holders))
-    _check_kind(kind, partitions)
+    holders = _holders(kind, names)
+    _check(kind, partitions, output, holders)
     shares = [_share(holder, partitions) for holder in holders]
 
     def added(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
-        seeds, keys = new_keys(holders)
+        seeds, keys = _new_keys(holders)
         new = [(one, keys[one], share) for one, share in zip(holders, shares, strict=True)]
         return store.added(new, this_second()), seeds
 
-    before = change.make(added)
+    before, after = _change(settings, added, output, force=force)
     if not before.secured:
-        change.say(
-            "from now on nobody gets in without a credential; clients that came without one are disconnected"
+        click.echo(
+            "from now on nobody gets in without a credential; clients that came without one are disconnected",
+            err=output == _STDOUT,
         )
-    change.tell()
+    _tell(settings, after, output)
 
 
-def _check_kind(kind: str, partitions: tuple[int, ...] | None) -> None:
+@credentials.command()
+@_KIND
+@_NAMES
+@_ALL
+@click.option(
+    "--grace",
+    default="1d",
+    show_default=True,
+    metavar="TIME",
+    type=LENGTH,
+    help="How long the old secret is accepted as well; 0 ends it now.",
+)
+@_PARTITIONS
+@_OUTPUT
+@_FORCE
+@with_settings(_FIELDS)
+def rotate(
+    settings: BrokerSettings,
+    kind: str,
+    names: Sequence[str],
+    everybody: bool,
+    grace: timedelta,
+    partitions: tuple[int, ...] | None,
+    output: str,
+    force: bool,
+) -> None:
+    """Make new secrets; the old ones are accepted for --grace, so that nobody is cut off meanwhile.
+
+    --partition gives a receiver other partitions, at once and for the old secret as well.
+    """
+    named = _holders(kind, names, everybody=everybody)
+
+    def rotated(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
+        holders = named or _all_of(store, kind)
+        _check(kind, partitions, output, holders)
+        store.found(holders)
+        seeds, keys = _new_keys(holders)
+        return store.rotated(keys, this_second(), grace, partitions), seeds
+
+    _, after = _change(settings, rotated, output, force=force)
+    left = f"is accepted for {format_duration(grace)} more" if grace else "gets nobody in any more"
+    click.echo(f"the old secret {left}", err=output == _STDOUT)
+    _tell(settings, after, output)
+
+
+@credentials.command()
+@_KIND
+@_NAMES
+@_ALL
+@click.option(
+    "--open-again",
+    is_flag=True,
+    help="With the last one: let in everybody on this machine without a credential again.",
+)
+@YES
+@with_settings(_LOCAL)
+def revoke(
+    settings: BrokerSettings,
+    kind: str,
+    names: Sequence[str],
+    everybody: bool,
+    open_again: bool,
+    yes: bool,
+) -> None:
+    """Revoke credentials; whoever uses one is disconnected at once, and nobody else."""
+    named = _holders(kind, names, everybody=everybody)
+    if everybody and not yes:
+        ask(f"Revoke the credential of every {kind}?")
+    if open_again and not yes:
+        ask("Let in everybody on this machine without a credential?")
+
+    def revoked(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
+        left = store.revoked(named or _all_of(store, kind))
+        return (left.opened() if open_again else left), {}
+
+    before, after = _change(settings, revoked)
+    left = len(after.credentials)
+    gone = len(before.credentials) - left
+    click.echo(f"{gone} credential{'' if gone == 1 else 's'} revoked; {left} left")
+    if not left:
+        nobody = "nobody gets in now; add a credential (or revoke with --open-again)"
+        everyone = "everybody on this machine gets in without a credential"
+        click.echo(everyone if open_again else nobody)
+    _tell(settings, after)
+
+
+@credentials.command(name="import")
+@click.argument("file", type=click.File("r", encoding="utf-8"))
+@click.option("--force", is_flag=True, help="Import it although it is not newer.")
+@YES
+@with_settings(_LOCAL)
+def import_store(settings: BrokerSettings, file: TextIO, force: bool, yes: bool) -> None:
+    """Take over the credentials of another broker of a cluster: its credentials.json, or - for standard input.
+
+    Each broker of a cluster has a credential store of its own; change one of them, and import that into the others.
+    """
+    try:
+        theirs = parse_store(file.read())
+    except ValueError as error:  # InvalidStore, and what is not UTF-8
+        raise ConfigurationError(f"{file.name} {error}") from None
+
+    def taken(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
+        new = store.succeeded_by(theirs, force=force)
+        kept = {one.holder for one in new.credentials}
+        gone = [one.holder for one in store.credentials if one.holder not in kept]
+        click.echo(f"{len(kept)} credentials, {len(gone)} of this broker revoked")
+        if gone and not yes:
+            ask(f"Revoke {summary_of(gone)}?")
+        return new, {}
+
+    _, after = _change(settings, taken)
+    _tell(settings, after)
+
+
+@credentials.command(name="list")
+@JSON
+@with_settings(_LOCAL)
+def list_all(settings: BrokerSettings, as_json: bool) -> None:
+    """Show who has a credential, since when, and how many connections use it."""
+    folder = store_of(settings)
+    if not folder.is_dir():
+        raise OperatorError(f"there is no directory {folder}; check --store-dir")
+    store = load_credentials(folder)
+    found = rows(store, this_second(), connections_at(read_state(folder).get("http")))
+    if as_json:
+        print_json({"secured": store.secured, "credentials": found})
+    elif found:
+        click.echo(aligned(HEAD, cells(found), left=range(len(HEAD))))
+    elif store.secured:
+        click.echo("nobody has a credential, and nobody gets in")
+    else:
+        click.echo("no credentials: everybody on this machine gets in")
+
+
+def _holders(kind: str, names: Sequence[str], *, everybody: bool = False) -> list[Holder]:
+    """Return whom a command concerns, none where `everybody` of the kind is meant; raises click.UsageError."""
+    if everybody and names:
+        raise click.UsageError("--all and names are two ways to say whom; give one of them")
+    if not names and not everybody and kind == CredentialKind.ADMIN.value:
+        names = (kind,)  # a lone admin needs no name
+    if not names and not everybody:
+        raise click.UsageError(f"say which {kind}: a name, or several")
+    return [Holder(CredentialKind(kind), name) for name in names]
+
+
+def _all_of(store: CredentialStore, kind: str) -> list[Holder]:
+    return [one.holder for one in store.credentials if one.kind is CredentialKind(kind)]
+
+
+def _check(
+    kind: str, partitions: tuple[int, ...] | None, output: str, holders: Sequence[Holder]
+) -> None:
     if partitions is not None and kind != CredentialKind.RECEIVER.value:
         raise click.UsageError(f"--partition is for receivers; a {kind} has none")
+    if output == _STDOUT and len(holders) > 1:
+        raise click.UsageError("standard output takes one credential; --output DIR/ takes several")
 
 
 def _share(holder: Holder, partitions: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -102,146 +282,102 @@ def _share(holder: Holder, partitions: tuple[int, ...] | None) -> tuple[int, ...
     return (int(holder.name),)
 
 
-@credentials.command()
-@NAMES
-@_ALL
-@click.option(
-    "--grace",
-    default="1d",
-    show_default=True,
-    metavar="TIME",
-    callback=length,
-    help="How long the old secret is accepted as well; 0 ends it now.",
-)
-@_PARTITIONS
-@OUTPUT
-@with_settings(_FIELDS)
-def rotate(
+def _new_keys(holders: Sequence[Holder]) -> tuple[Seeds, dict[Holder, str]]:
+    """Return a new secret of each, and its public key, which alone is stored."""
+    seeds = {holder: new_seed() for holder in holders}
+    return seeds, {holder: user_key(seed).public for holder, seed in seeds.items()}
+
+
+def _change(
     settings: BrokerSettings,
-    kind: str,
-    names: Sequence[str],
-    listed: Iterable[str] | None,
-    everybody: bool,
-    grace: timedelta,
-    partitions: tuple[int, ...] | None,
-    output: str,
-    force: bool,
-) -> None:
-    """Make new secrets; the old ones are accepted for --grace, so that nobody is cut off meanwhile.
+    decide: Callable[[CredentialStore], tuple[CredentialStore, Seeds]],
+    output: str = "",
+    *,
+    force: bool = False,
+) -> tuple[CredentialStore, CredentialStore]:
+    """Write the credential files, then the changed store; returns it before and after. Raises `OperatorError`.
 
-    --partition gives a receiver other partitions, at once and for the old secret as well.
+    If we die in between, a file is there that lets nobody in, and the same command with --force makes it good.
     """
-    named = holders_of(kind, names, listed, everybody=everybody)
-    change = CredentialChange(settings, output, force)
-    _check_kind(kind, partitions)
-
-    def rotated(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
-        holders = named or _all_of(store, kind)
-        change.check_output(len(holders))
-        store.found(holders)
-        seeds, keys = new_keys(holders)
-        return store.rotated(keys, this_second(), grace, partitions), seeds
-
-    change.make(rotated)
-    left = f"is accepted for {format_duration(grace)} more" if grace else "gets nobody in any more"
-    change.say(f"the old secret {left}")
-    change.tell()
-
-
-@credentials.command()
-@NAMES
-@_ALL
-@click.option(
-    "--open-again",
-    is_flag=True,
-    help="With the last one: let in everybody on this machine without a credential again.",
-)
-@YES
-@with_settings(_LOCAL)
-def revoke(
-    settings: BrokerSettings,
-    kind: str,
-    names: Sequence[str],
-    listed: Iterable[str] | None,
-    everybody: bool,
-    open_again: bool,
-    yes: bool,
-) -> None:
-    """Revoke credentials; whoever uses one is disconnected at once, and nobody else."""
-    named = holders_of(kind, names, listed, everybody=everybody)
-    change = CredentialChange(settings)
-    if everybody and not yes:
-        ask(f"Revoke the credential of every {kind}?")
-    if open_again and not yes:
-        ask("Let in everybody on this machine without a credential?")
-
-    def revoked(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
-        left = store.revoked(named or _all_of(store, kind))
-        return (left.opened() if open_again else left), {}
-
-    before = change.make(revoked)
-    left = len(change.after.credentials)
-    gone = len(before.credentials) - left
-    change.say(f"{gone} credential{'' if gone == 1 else 's'} revoked; {left} left")
-    if not left:
-        change.say(
-            "everybody on this machine gets in without a credential"
-            if open_again
-            else "nobody gets in now; add a credential (or revoke with --open-again)"
-        )
-    change.tell()
-
-
-@credentials.command(name="import")
-@click.argument("file", type=click.File("r", encoding="utf-8"))
-@click.option("--force", is_flag=True, help="Import it although it is not newer.")
-@YES
-@with_settings(_LOCAL)
-def import_store(settings: BrokerSettings, file: TextIO, force: bool, yes: bool) -> None:
-    """Take over the credentials of another broker of a cluster: its credentials.json, or - for standard input.
-
-    Each broker of a cluster has a credential store of its own; change one of them, and import that into the others.
-    """
-    change = CredentialChange(settings)
-    try:
-        theirs = parse_store(file.read())
-    except ValueError as error:  # InvalidStore, and what is not UTF-8
-        raise ConfigurationError(f"{file.name} {error}") from None
-
-    def taken(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
-        new = store.succeeded_by(theirs, force=force)
-        kept = {one.holder for one in new.credentials}
-        gone = [one.holder for one in store.credentials if one.holder not in kept]
-        change.say(f"{len(kept)} credentials, {len(gone)} of this broker revoked")
-        if gone and not yes:
-            ask(f"Revoke {summary_of(gone)}?")
-        return new, {}
-
-    change.make(taken)
-    change.tell()
-
-
-@credentials.command(name="list")
-@JSON
-@with_settings(_LOCAL)
-def list_all(settings: BrokerSettings, as_json: bool) -> None:
-    """Show who has a credential, since when, and how many connections use it."""
     folder = store_of(settings)
-    if not folder.is_dir():
-        raise OperatorError(f"there is no directory {folder}; check --store-dir")
-    store = load_credentials(folder)
-    found = rows(store, this_second(), connections_at(read_state(folder).get("http")))
-    if as_json:
-        click.echo(json.dumps({"secured": store.secured, "credentials": found}, indent=2))
-    elif found:
-        click.echo(aligned(HEAD, cells(found), left=range(len(HEAD))))
-    else:
+    with held_credentials(folder) as held:
+        before = held.store
+        try:
+            after, seeds = decide(before)
+        except InvalidStore as error:
+            raise OperatorError(f"{error}; `logbroker credentials list` shows all") from None
+        pki = Pki(folder / TLS_FOLDER)
+        has_own = pki.is_there and pki.authority.exists()
+        authority = pki.read_certificate().decode("ascii") if has_own else ""
+        servers = _servers(settings)
+        files = [
+            CredentialFile(one, seeds[one.holder], servers, authority)
+            for one in after.found(list(seeds))
+        ]
+        paths = _write(files, output, force=force) if files else []
+        try:
+            held.write(after)
+        except OperatorError:
+            remove_files(paths)
+            raise
+    for one, path in zip(files, paths, strict=False):
         click.echo(
-            "nobody has a credential, and nobody gets in"
-            if store.secured
-            else "no credentials: everybody on this machine gets in"
+            f"{one.credential.holder}: its credential is {path}; carry it there, then {one.hint(path.name)}"
         )
+    if files and all(map(_is_local, servers)):
+        click.echo(
+            f"it names {', '.join(servers)}, which is this machine alone; --server says where others reach the broker",
+            err=output == _STDOUT,
+        )
+    return before, after
 
 
-def _all_of(store: CredentialStore, kind: str) -> list[Holder]:
-    return [one.holder for one in store.credentials if one.kind is CredentialKind(kind)]
+def _servers(settings: BrokerSettings) -> Sequence[str]:
+    running = read_state(store_of(settings)).get("server")
+    if "server" in settings.model_fields_set or not isinstance(running, str):
+        return settings.server
+    return (running,)
+
+
+def _is_local(server: str) -> bool:
+    host = server.rpartition("://")[2].rpartition(":")[0].strip("[]")
+    return host.startswith("127.") or host in {"localhost", "::1"}
+
+
+def _write(files: Sequence[CredentialFile], output: str, *, force: bool) -> list[Path]:
+    """Write the credential files and return their paths; raises `OperatorError`, and then there are none."""
+    if output == _STDOUT:
+        for one in files:
+            click.echo(one.as_toml("FILE"), nl=False)
+        sys.stdout.flush()  # whoever reads it may be gone: then nothing is changed
+        return []
+    folder, name = Path(output), ""
+    is_file = output and len(files) == 1 and not output.endswith("/")
+    if is_file and not folder.is_dir():
+        folder, name = folder.parent, folder.name
+    try:
+        make_folder(folder, 0o700).close()
+    except OSError as error:
+        raise OperatorError(
+            f"cannot make the directory {folder}: {error.strerror}; check --output"
+        ) from None
+    texts = {folder / (name or one.name): one.as_toml(name or one.name) for one in files}
+    write_files(texts, force=force)
+    return list(texts)
+
+
+def _tell(settings: BrokerSettings, after: CredentialStore, output: str = "") -> None:
+    """Have a running broker take the change; raises `OperatorError` when it does not."""
+    folder = store_of(settings)
+    taking = await_credentials(folder, after.revision, _PATIENCE)
+    if taking.taken in (Taken.REFUSED, Taken.UNKNOWN):
+        reason = taking.reason or f"no answer within {_PATIENCE:g} s; see its log"
+        raise OperatorError(
+            f"the change is stored, but the broker keeps the current credentials: {reason}"
+        )
+    words = {
+        Taken.DONE: "the broker has taken the change",
+        Taken.NEXT_START: f"no broker runs on {folder}; the change is in force from the next start",
+        Taken.WHEN_READY: f"the broker of {folder} is not ready yet; the change is in force as soon as it is",
+    }
+    click.echo(words[taking.taken], err=output == _STDOUT)

@@ -1,12 +1,10 @@
 """`logbroker pause` and `logbroker resume`."""
 
 import getpass
-import json
-import math
 import os
 import socket
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
 import click
@@ -17,7 +15,7 @@ from broker.app.untrusted import printable
 from broker.client.bucket import Conflict
 from broker.client.config import change_pauses
 from broker.client.connection import Connection, Rejected
-from broker.commands.shared import JSON, asking, length, now, with_settings
+from broker.commands.shared import JSON, LENGTH, asking, now, print_json, with_settings
 from broker.settings import BrokerSettings
 from broker.wire.pause import ALL_HOSTS, Pause, UnreadablePauses, decode_pauses
 from broker.wire.streams import CONFIG_BUCKET
@@ -31,7 +29,7 @@ Pauses = tuple[Pause, ...]
 @click.command()
 @_GLOBS
 @click.option(
-    "--for", "how_long", metavar="TIME", callback=length, help="End it by itself after so long."
+    "--for", "how_long", metavar="TIME", type=LENGTH, help="End it by itself after so long."
 )
 @click.option("--reason", default="", metavar="TEXT", help="Why; shown wherever the pause is.")
 @JSON
@@ -47,14 +45,20 @@ def pause(
 
     Their lines wait in their files. It lasts until `logbroker resume`, or as long as --for says.
     """
-    until = None if how_long is None else _end(how_long)
-    made = [_made(glob, until, reason) for glob in globs or (ALL_HOSTS,)]
+    until, by = _end(how_long), f"{_user()}@{socket.gethostname()}"[:200]
+    try:
+        made = [
+            Pause(hosts=glob, until=until, reason=reason, by=by) for glob in globs or (ALL_HOSTS,)
+        ]
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise click.UsageError(f"{first['loc'][0]} {first['input']!r}: {first['msg']}") from None
     names = {one.hosts for one in made}
 
     def change(value: bytes) -> Pauses:
         return (*(one for one in _in_force(value) if one.hosts not in names), *made)
 
-    _print(_changed(settings, "pause", change), as_json=as_json)
+    _change(settings, "pause", change, as_json=as_json)
     if not as_json:
         click.echo("shippers stop within two seconds; other clients do not")
 
@@ -67,40 +71,38 @@ def resume(settings: BrokerSettings, globs: tuple[str, ...], as_json: bool) -> N
     """End all pauses, or those whose hosts match: shippers go on where they were."""
 
     def change(value: bytes) -> Pauses:
-        return _left(_in_force(value), globs) if globs else ()
+        if not globs:
+            return ()
+        pauses = _in_force(value)
+        names = [one.hosts for one in pauses]
+        for glob in globs:
+            if names and glob not in names and not any(fnmatchcase(name, glob) for name in names):
+                raise OperatorError(f"{glob} is not paused; paused are {', '.join(names)}")
+        return tuple(
+            one
+            for one in pauses
+            if one.hosts not in globs and not any(fnmatchcase(one.hosts, glob) for glob in globs)
+        )
 
-    _print(_changed(settings, "resume", change), as_json=as_json)
+    _change(settings, "resume", change, as_json=as_json)
 
 
-def _end(how_long: timedelta) -> datetime:
+def _end(how_long: timedelta | None) -> datetime | None:
+    if how_long is None:
+        return None
     if how_long <= timedelta(0):
         raise click.BadParameter("a pause lasts longer than nothing", param_hint="--for")
     try:
-        return datetime.fromtimestamp(math.ceil((now() + how_long).timestamp()), UTC)
-    except (OverflowError, ValueError):
-        raise click.BadParameter(
-            "that is longer than a date can be; without --for it lasts until `logbroker resume`",
-            param_hint="--for",
-        ) from None
+        return (now() + how_long + timedelta(seconds=1)).replace(microsecond=0)
+    except OverflowError:
+        raise click.BadParameter("that is longer than a date can be", param_hint="--for") from None
 
 
-def _made(glob: str, until: datetime | None, reason: str) -> Pause:
+def _user() -> str:
     try:
-        return Pause(hosts=glob, until=until, reason=reason, by=_operator())
-    except ValidationError as error:
-        if error.errors()[0]["loc"] == ("reason",):
-            raise click.BadParameter("at most 500 letters, please", param_hint="--reason") from None
-        raise click.BadParameter(
-            f"{glob!r} is no glob of host names, such as 'web*'", param_hint="HOST_GLOB"
-        ) from None
-
-
-def _operator() -> str:
-    try:
-        user = getpass.getuser()
+        return getpass.getuser()
     except (KeyError, OSError):
-        user = f"uid {os.getuid()}"
-    return f"{user}@{socket.gethostname()}"[:200]
+        return f"uid {os.getuid()}"
 
 
 def _in_force(value: bytes) -> Pauses:
@@ -113,21 +115,11 @@ def _in_force(value: bytes) -> Pauses:
     return tuple(one for one in pauses if not one.is_over(now()))
 
 
-def _left(pauses: Pauses, globs: tuple[str, ...]) -> Pauses:
-    names = [one.hosts for one in pauses]
-    for glob in globs:
-        if names and not any(_is_meant(name, glob) for name in names):
-            raise OperatorError(
-                f"{glob} is not paused by that name; paused are {', '.join(names)}: name one of these"
-            )
-    return tuple(one for one in pauses if not any(_is_meant(one.hosts, glob) for glob in globs))
+def _change(
+    settings: BrokerSettings, command: str, change: Callable[[bytes], Pauses], *, as_json: bool
+) -> None:
+    """Change the pauses at the broker and print them."""
 
-
-def _is_meant(name: str, glob: str) -> bool:
-    return name == glob or fnmatchcase(name, glob)
-
-
-def _changed(settings: BrokerSettings, command: str, change: Callable[[bytes], Pauses]) -> Pauses:
     async def changed(connection: Connection) -> Pauses:
         try:
             return await change_pauses(connection, change)
@@ -141,13 +133,9 @@ def _changed(settings: BrokerSettings, command: str, change: Callable[[bytes], P
                 "where it is a copy of another site's, run this there"
             ) from None
 
-    return asking(settings, command, changed)
-
-
-def _print(pauses: Pauses, *, as_json: bool) -> None:
+    pauses = asking(settings, command, changed)
     if as_json:
-        click.echo(json.dumps([one.model_dump(mode="json") for one in pauses], indent=2))
-    elif pauses:
-        click.echo("\n".join(printable(f"{one.hosts}: {one}") for one in pauses))
+        print_json([one.model_dump(mode="json") for one in pauses])
     else:
-        click.echo("nothing is paused")
+        shown = [printable(f"{one.hosts}: {one}") for one in pauses] or ["nothing is paused"]
+        click.echo("\n".join(shown))

@@ -10,7 +10,16 @@ from broker.app.exits import OperatorError
 from broker.app.units import ACCEPTED, Moment
 from broker.app.untrusted import printable
 from broker.client.connection import Connection
-from broker.commands.shared import DRY_RUN, HOSTS, PARTITIONS, asking, looking, place, with_settings
+from broker.commands.shared import (
+    DRY_RUN,
+    HOSTS,
+    MOMENT,
+    PARTITIONS,
+    STREAM,
+    asking,
+    looking,
+    with_settings,
+)
 from broker.inspect.ask import get_message, stream_named
 from broker.inspect.message import StoredMessage, message_text
 from broker.retention.purging import Choice, Purge, choose, consequences, erase
@@ -19,9 +28,8 @@ from broker.settings import BrokerSettings
 
 __all__ = ["purge", "rm"]
 
-_LARGEST = 2**63
 _SHOWN = 20
-_SEQUENCE = click.IntRange(1, _LARGEST)
+_SEQUENCE = click.IntRange(1, 2**63)
 logger = logging.getLogger(__name__)
 
 
@@ -29,16 +37,11 @@ logger = logging.getLogger(__name__)
 @HOSTS
 @PARTITIONS
 @click.option(
-    "--before",
-    metavar="PLACE",
-    callback=place,
-    help=f"Only what was stored before: {ACCEPTED}.",
+    "--before", metavar="WHEN", type=MOMENT, help=f"Only what was stored before: {ACCEPTED}."
 )
 @click.option("--received", is_flag=True, help="Only what all receivers have.")
 @click.option(
-    "--everything",
-    is_flag=True,
-    help="All that the stream holds, unless another option says less.",
+    "--everything", is_flag=True, help="All that the stream holds, unless another option says less."
 )
 @DRY_RUN
 @YES
@@ -61,8 +64,8 @@ def purge(
     until, moment = (before, None) if isinstance(before, int) else (None, before)
     choice = Choice(hosts, only, until, moment, received)
     chosen = looking(settings, "purge", lambda connection: choose(connection, choice))
-    for line in _described(chosen):
-        click.echo(line)
+    unreceived = sum(part.unreceived for one in chosen for part in one.parts)
+    _show(chosen, unreceived)
     if dry_run or not chosen:
         return
     if not yes:
@@ -71,38 +74,33 @@ def purge(
     async def taken_out(connection: Connection) -> int:
         return sum([await take_out(connection, one) for one in chosen])
 
-    gone, unreceived = asking(settings, "purge", taken_out), _unreceived(chosen)
+    gone = asking(settings, "purge", taken_out)
     click.echo(f"removed {gone} messages")
     logger.info("removed %d messages on request; no receiver had %d of them", gone, unreceived)
 
 
-def _unreceived(chosen: list[Purge]) -> int:
-    return sum(part.unreceived for one in chosen for part in one.parts)
-
-
-def _described(chosen: list[Purge]) -> list[str]:
-    """Return what would go, what of it no receiver has, and each part, the largest first."""
-    parts = [(one.stream, part) for one in chosen for part in one.parts]
+def _show(chosen: list[Purge], unreceived: int) -> None:
+    """Print what would go, what of it no receiver has, and each part, the largest first."""
+    parts = sorted(
+        ((one.stream, part) for one in chosen for part in one.parts),
+        key=lambda one: -one[1].messages,
+    )
     if not parts:
-        return ["nothing would be removed: no message in the stream matches"]
-    found = [f"{sum(part.messages for _, part in parts)} messages"]
-    if unreceived := _unreceived(chosen):
-        found.append(
-            f"NOT RECEIVED of that: {unreceived} messages; receivers will name them as missing"
-        )
-    parts.sort(key=lambda one: -one[1].messages)
-    found += [
-        printable(
-            f"  {part.filter}: {part.messages} messages below sequence {part.until} of {stream}"
-        )
-        for stream, part in parts[:_SHOWN]
-    ]
-    return [*found, *([f"  and {len(parts) - _SHOWN} more"] if len(parts) > _SHOWN else [])]
+        click.echo("nothing would be removed: no message in the stream matches")
+        return
+    click.echo(f"{sum(part.messages for _, part in parts)} messages")
+    if unreceived:
+        click.echo(f"NOT RECEIVED of that: {unreceived}; receivers will name them as missing")
+    for stream, part in parts[:_SHOWN]:
+        text = f"{part.messages} messages below sequence {part.until} of {stream}"
+        click.echo(printable(f"  {part.filter}: {text}"))
+    if len(parts) > _SHOWN:
+        click.echo(f"  and {len(parts) - _SHOWN} more")
 
 
 @click.command()
 @click.option("--seq", type=_SEQUENCE, required=True, metavar="SEQ", help="The message's sequence.")
-@click.option("--stream", metavar="NAME", help="The stream, where lines are in several.")
+@STREAM
 @click.option("--host", metavar="HOST", help="Whose it must be, or nothing is done.")
 @DRY_RUN
 @YES

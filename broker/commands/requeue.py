@@ -6,16 +6,15 @@ still cannot be read is left out, as it would be set aside again.
 
 What if we die? Before the first message is published, FILE.progress says how far each stream was. Every message that is put
 back names itself in a header, and is published by compare-and-set on the last sequence of its subject, after everything
-behind that place was looked at: a run that follows publishes what is missing. Where the stream has lost messages behind
-that place nobody can tell, and a person decides.
+behind that sequence was looked at: a run that follows publishes what is missing. Where the stream has lost messages behind
+that sequence nobody can tell, and a person decides.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import click
 from pydantic import BaseModel, Field, NonNegativeInt, RootModel, ValidationError
@@ -34,7 +33,7 @@ __all__ = ["requeue"]
 
 _REQUEUED = "Log-Requeued"
 """Header that names a message that was put back: its sequence before, and the hash of its payload."""
-_KEPT = ("Content-Encoding",)
+_ENCODING = "Content-Encoding"
 _PAUSE = 0.2  # seconds before a publish whose acknowledgement was lost is looked for
 
 
@@ -48,125 +47,26 @@ class Quarantined(BaseModel):
     payload: bytes = b""
 
     @property
-    def new_headers(self) -> dict[str, str]:
-        """The headers that it is published with."""
-        kept = {name: self.headers[name] for name in _KEPT if name in self.headers}
-        return {**kept, _REQUEUED: self.tag}
-
-    @property
     def tag(self) -> str:
         """What tells it from every other message."""
         return f"{self.sequence}-{hashlib.sha256(self.payload).hexdigest()[:32]}"
 
-    def lines(self) -> int:
-        """Return how many lines it holds; raises ValueError kinds where a receiver would set it aside again."""
-        Subject.parse(self.subject)
-        return len(decode_payload(self.new_headers, self.payload).splitlines())
+    @property
+    def new_headers(self) -> dict[str, str]:
+        """The headers that it is published with."""
+        kept = {name: text for name, text in self.headers.items() if name == _ENCODING}
+        return {**kept, _REQUEUED: self.tag}
 
 
-class _StreamStart(BaseModel):
+class _Start(BaseModel):
     """The last sequence of a stream, made at `created`, before the first message of a file was put back."""
 
     created: str
     last: NonNegativeInt
 
-    @classmethod
-    def of(cls, info: Mapping[str, Any]) -> "_StreamStart":
-        return cls(created=info["created"], last=info["state"]["last_seq"])
 
-    def is_kept_in(self, info: Mapping[str, Any]) -> bool:
-        """Whether the stream still has everything that came since."""
-        return bool(info["created"] == self.created and info["state"]["first_seq"] <= self.last + 1)
-
-
-_Progress = RootModel[dict[str, _StreamStart]]
+_Progress = RootModel[dict[str, _Start]]
 """Where the search for messages that are back begins, by stream."""
-
-
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@with_settings()
-def requeue(settings: BrokerSettings, file: Path) -> None:
-    """Put the messages of a quarantine file of a receiver (OUTPUT/.quarantine/*.msg) back into their stream.
-
-    Their lines come to the end of the file of the host. FILE is then called FILE.requeued.
-    """
-    messages, lines = _readable(file)
-    asking(settings, "requeue", lambda connection: _put_back(connection, file, messages))
-    with reporting(file), open_folder(file.parent) as folder:
-        folder.rename(file.name, f"{file.name}.requeued")
-        folder.remove(_progress_of(file).name)
-        folder.sync()
-    click.echo(f"{len(messages)} messages with {lines} lines are back; the file is {file}.requeued")
-
-
-def _readable(file: Path) -> tuple[list[Quarantined], int]:
-    """Return the messages of a file that can be read by now, and how many lines they hold; says which cannot."""
-    found, lines = [], 0
-    for message in _read(file):
-        try:
-            lines += message.lines()
-        except (MalformedMessage, InvalidHost, InvalidSubject) as error:
-            words = f"message {message.sequence} of {message.subject} still cannot be read, and is left out: {error}"
-            click.echo(printable(words), err=True)
-        else:
-            found.append(message)
-    if not found:
-        raise OperatorError(f"no message of {file} can be read; nothing was put back")
-    return found, lines
-
-
-def _read(file: Path) -> Iterator[Quarantined]:
-    try:
-        data = read_file(file)
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {file}: {error.strerror}") from None
-    at = 0
-    while at < len(data):
-        end = data.find(b"\n", at)
-        try:
-            about = Quarantined.model_validate_json(data[at : end if end >= 0 else len(data)])
-        except ValidationError:
-            raise _damaged(file, at) from None
-        payload = data[end + 1 : end + 1 + about.size]
-        if len(payload) < about.size:
-            raise _damaged(file, at)
-        yield about.model_copy(update={"payload": payload})
-        at = end + 1 + about.size + 1  # a newline stands between messages
-
-
-def _damaged(file: Path, at: int) -> ConfigurationError:
-    return ConfigurationError(
-        f"{file} is no quarantine file of a receiver, or damaged: no message at byte {at}; nothing was put back"
-    )
-
-
-def _progress_of(file: Path) -> Path:
-    return file.with_name(f"{file.name}.progress")
-
-
-async def _put_back(connection: Connection, file: Path, messages: list[Quarantined]) -> None:
-    streams = {one.subject: await _stream_of(connection, one.subject) for one in messages}
-    infos = {one: await connection.api(f"STREAM.INFO.{one}") for one in set(streams.values())}
-    starts = _load(file)
-    if starts is None:
-        starts = {one: _StreamStart.of(info) for one, info in infos.items()}
-        write_atomic(_progress_of(file), _Progress(starts).model_dump_json())
-    subjects = {
-        name: _Subject(name, stream, starts[stream].last, starts[stream].is_kept_in(infos[stream]))
-        for name, stream in streams.items()
-    }
-    for message in messages:
-        await _publish_once(connection, message, subjects[message.subject])
-
-
-def _load(file: Path) -> dict[str, _StreamStart] | None:
-    try:
-        return _Progress.model_validate_json(read_file(_progress_of(file))).root
-    except FileNotFoundError:
-        return None
-    except (OSError, ValidationError) as error:
-        raise ConfigurationError(f"cannot read {_progress_of(file)}: {error}") from None
 
 
 @dataclass(slots=True)
@@ -188,6 +88,77 @@ class _Subject:
             self.seen = one.sequence
             self.tags.add(one.headers.get(_REQUEUED, ""))
         return last.sequence if last else 0
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@with_settings()
+def requeue(settings: BrokerSettings, file: Path) -> None:
+    """Put the messages of a quarantine file of a receiver (OUTPUT/.quarantine/*.msg) back into their stream.
+
+    Their lines come to the end of the file of the host. FILE is then called FILE.requeued.
+    """
+    messages, lines = [], 0
+    for one in _read(file):
+        try:
+            Subject.parse(one.subject)
+            lines += len(decode_payload(one.new_headers, one.payload).splitlines())
+            messages.append(one)
+        except (MalformedMessage, InvalidHost, InvalidSubject) as error:
+            named = f"message {one.sequence} of {one.subject}"
+            words = f"{named} still cannot be read, and is left out: {error}"
+            click.echo(printable(words), err=True)
+    if not messages:
+        raise OperatorError(f"no message of {file} can be read; nothing was put back")
+    asking(settings, "requeue", lambda connection: _put_back(connection, file, messages))
+    with reporting(file), open_folder(file.parent) as folder:
+        folder.rename(file.name, f"{file.name}.requeued")
+        folder.remove(f"{file.name}.progress")
+        folder.sync()
+    click.echo(f"{len(messages)} messages with {lines} lines are back; the file is {file}.requeued")
+
+
+def _read(file: Path) -> Iterator[Quarantined]:
+    try:
+        data = read_file(file)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {file}: {error.strerror}") from None
+    at = 0
+    while at < len(data):
+        begin = (data.find(b"\n", at) + 1) or len(data)
+        try:
+            about = Quarantined.model_validate_json(data[at:begin])
+        except ValidationError:
+            about = None
+        if about is None or begin + about.size > len(data):
+            raise ConfigurationError(
+                f"{file} is no quarantine file of a receiver, or damaged: no message at byte {at}; nothing was put back"
+            )
+        at = begin + about.size + 1  # a newline is between messages
+        yield about.model_copy(update={"payload": data[begin : at - 1]})
+
+
+async def _put_back(connection: Connection, file: Path, messages: list[Quarantined]) -> None:
+    streams = {one.subject: await _stream_of(connection, one.subject) for one in messages}
+    infos = {one: await connection.api(f"STREAM.INFO.{one}") for one in set(streams.values())}
+    progress = file.with_name(f"{file.name}.progress")
+    try:
+        starts = _Progress.model_validate_json(read_file(progress)).root
+    except FileNotFoundError:
+        starts = {
+            name: _Start(created=info["created"], last=info["state"]["last_seq"])
+            for name, info in infos.items()
+        }
+        write_atomic(progress, _Progress(starts).model_dump_json())
+    except (OSError, ValidationError) as error:
+        raise ConfigurationError(f"cannot read {progress}: {error}") from None
+    subjects: dict[str, _Subject] = {}
+    for name, stream in streams.items():
+        start, info = starts[stream], infos[stream]
+        is_whole = info["created"] == start.created and info["state"]["first_seq"] <= start.last + 1
+        subjects[name] = _Subject(name, stream, start.last, is_whole)
+    for message in messages:
+        await _publish_once(connection, message, subjects[message.subject])
 
 
 async def _publish_once(connection: Connection, message: Quarantined, subject: _Subject) -> None:

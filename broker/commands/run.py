@@ -10,6 +10,7 @@ import click
 from broker.app.command_line import SectionedCommand, given, settings_options
 from broker.app.exits import ConfigurationError
 from broker.app.service import notifier_from
+from broker.commands.shared import store_of
 from broker.retention.worker import retain
 from broker.server.context import ServerContext
 from broker.server.service import log_as_set, serve
@@ -28,21 +29,17 @@ def run(**options: Any) -> None:
     if settings.store_dir is None and (folders := os.environ.get("STATE_DIRECTORY")):
         options["store_dir"] = folders.split(":")[0]  # systemd's, where nothing else is said
         settings = given(BrokerSettings, options)
-    if settings.store_dir is None:
-        raise click.UsageError(
-            "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"
-        )
+    folder = store_of(settings)
     log_as_set(settings)
-    folder = settings.store_dir.absolute()
-    asyncio.run(
-        serve(
-            settings,
-            folder,
-            notifier_from(os.environ),
-            lambda: _reread(options),
-            background=(retain, _serve_metrics),
-        )
-    )
+
+    def reread() -> BrokerSettings:
+        try:
+            return given(BrokerSettings, options)
+        except click.UsageError as error:
+            raise ConfigurationError(error.format_message()) from None
+
+    background = (retain, _serve_metrics)
+    asyncio.run(serve(settings, folder, notifier_from(os.environ), reread, background=background))
 
 
 async def _serve_metrics(context: ServerContext) -> None:
@@ -50,10 +47,3 @@ async def _serve_metrics(context: ServerContext) -> None:
         from broker.inspect.metrics import serve_metrics  # a library that nobody else needs
 
         await serve_metrics(context.connection, address)
-
-
-def _reread(options: dict[str, Any]) -> BrokerSettings:
-    try:
-        return given(BrokerSettings, options)
-    except click.UsageError as error:
-        raise ConfigurationError(error.format_message()) from None

@@ -1,8 +1,9 @@
 """What the commands share: settings from options, options that several commands have, and one connection to a broker."""
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Collection
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ import click
 from broker.app import program
 from broker.app.command_line import given, settings_options
 from broker.app.exits import OperatorError
-from broker.app.units import Moment, parse_duration, read_moment
+from broker.app.units import parse_duration, read_moment
 from broker.client.connection import ELECTION, Connection, ConnectionLost, Rejected, until_answered
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from broker.wire.streams import MAX_PARTITIONS
@@ -21,13 +22,15 @@ __all__ = [
     "DRY_RUN",
     "HOSTS",
     "JSON",
+    "LENGTH",
+    "MOMENT",
     "PARTITIONS",
+    "STREAM",
     "asking",
-    "length",
     "looking",
     "now",
-    "partitions",
-    "place",
+    "partition_list",
+    "print_json",
     "store_of",
     "this_second",
     "with_settings",
@@ -38,20 +41,64 @@ _NO_STREAM = 10059
 
 JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-PARTITIONS = click.option(
-    "--partition",
-    "only",
-    multiple=True,
-    metavar="N",
-    callback=lambda *given: partitions(*given) or (),
-    help="Only these partitions; also as 0,3,5.",
-)
+STREAM = click.option("--stream", metavar="NAME", help="The stream, where lines are in several.")
 HOSTS = click.option(
     "--host",
     "hosts",
     multiple=True,
     metavar="GLOB",
     help="Only hosts that match; may be given several times.",
+)
+
+
+def _read_by(read: Callable[[str], Found]) -> Callable[[str], Found]:
+    """Return a type of options whose values are read by a function that raises ValueError."""
+
+    def convert(text: str) -> Found:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+
+    return convert
+
+
+def now() -> datetime:
+    """Return this machine's time."""
+    return datetime.now(UTC)  # noqa: TID251 - the clock of the commands
+
+
+def this_second() -> datetime:
+    """Return this machine's time in whole seconds, as it is stored."""
+    return now().replace(microsecond=0)
+
+
+LENGTH = _read_by(parse_duration)
+"""A length of time, such as `12h`."""
+MOMENT = _read_by(lambda text: read_moment(text, now()))
+"""A time or a sequence."""
+
+
+def partition_list(
+    _context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
+) -> tuple[int, ...] | None:
+    """Return numbers of partitions, written as `3`, `0,3,5`, or `all`, which is an empty tuple; None where none was given."""
+    words = [word.strip() for text in texts for word in text.split(",")]
+    if not words or words == ["all"]:
+        return () if words else None
+    for word in words:
+        if not (word.isascii() and word.isdigit() and int(word) < MAX_PARTITIONS):
+            raise click.BadParameter(f"{word!r} is not the number of a partition, nor all")
+    return tuple(sorted(set(map(int, words))))
+
+
+PARTITIONS = click.option(
+    "--partition",
+    "only",
+    multiple=True,
+    metavar="N",
+    callback=lambda *given: partition_list(*given) or (),
+    help="Only these partitions; also as 0,3,5.",
 )
 
 
@@ -80,7 +127,22 @@ def asking(
     settings: BrokerSettings, command: str, ask: Callable[[Connection], Awaitable[Found]]
 ) -> Found:
     """Connect, return what `ask` returns, and disconnect; raises `OperatorError` for a broker that is away or refuses."""
-    return asyncio.run(_asked(settings, command, ask))
+
+    async def asked() -> Found:
+        connection = Connection(settings.server, f"logbroker {command}", access=settings.access)
+        at = f"the broker at {connection.servers}"
+        try:
+            await connection.once()
+            return await ask(connection)
+        except Rejected as error:
+            hint = "; set it up with `logbroker apply`" if error.error == _NO_STREAM else ""
+            raise OperatorError(f"{at} refuses: {error.description}{hint}") from None
+        except ConnectionLost as error:
+            raise OperatorError(f"{at} does not answer: {error}") from None
+        finally:
+            await connection.close()
+
+    return asyncio.run(asked())
 
 
 def looking(
@@ -90,55 +152,9 @@ def looking(
     return asking(settings, command, lambda c: until_answered(c, look, ELECTION))
 
 
-async def _asked(
-    settings: BrokerSettings, command: str, ask: Callable[[Connection], Awaitable[Found]]
-) -> Found:
-    connection = Connection(settings.server, f"logbroker {command}", access=settings.access)
-    try:
-        await connection.once()
-        return await ask(connection)
-    except Rejected as error:
-        hint = "; set it up with `logbroker apply`" if error.error == _NO_STREAM else ""
-        raise OperatorError(
-            f"the broker at {connection.servers} refuses: {error.description}{hint}"
-        ) from None
-    except ConnectionLost as error:
-        raise OperatorError(
-            f"the broker at {connection.servers} does not answer: {error}"
-        ) from None
-    finally:
-        await connection.close()
-
-
-def length(
-    _context: click.Context, _parameter: click.Parameter, text: str | None
-) -> timedelta | None:
-    """Return a length of time, such as `12h`; None where none was given."""
-    try:
-        return None if text is None else parse_duration(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def place(_context: click.Context, _parameter: click.Parameter, text: str | None) -> Moment | None:
-    """Return a time or a sequence; None where none was given."""
-    try:
-        return None if text is None else read_moment(text, now())
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def partitions(
-    _context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
-) -> tuple[int, ...] | None:
-    """Return numbers of partitions, written as `3`, `0,3,5`, or `all`, which is an empty tuple; None where none was given."""
-    words = [word.strip() for text in texts for word in text.split(",")]
-    if not words or words == ["all"]:
-        return () if words else None
-    for word in words:
-        if not (word.isascii() and word.isdigit() and int(word) < MAX_PARTITIONS):
-            raise click.BadParameter(f"{word!r} is not the number of a partition, nor all")
-    return tuple(sorted(set(map(int, words))))
+def print_json(document: object) -> None:
+    """Print a document for programs."""
+    click.echo(json.dumps(document, indent=2))
 
 
 def store_of(settings: BrokerSettings) -> Path:
@@ -148,13 +164,3 @@ def store_of(settings: BrokerSettings) -> Path:
             "--store-dir is required (or LOGBROKER_STORE_DIR, or store_dir in the --config file)"
         )
     return settings.store_dir.absolute()
-
-
-def now() -> datetime:
-    """Return this machine's time."""
-    return datetime.now(UTC)  # noqa: TID251 - the clock of the commands
-
-
-def this_second() -> datetime:
-    """Return this machine's time in whole seconds, as it is stored."""
-    return now().replace(microsecond=0)

@@ -1,8 +1,9 @@
-"""`logbroker status`, `check`, `hosts` and `get`."""
+"""`logbroker status`, `check`, `hosts`, `top` and `get`."""
 
 import asyncio
 import json
 import sys
+from contextlib import aclosing, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -13,27 +14,38 @@ from broker.app.command_line import given, settings_options
 from broker.app.exits import OperatorError
 from broker.app.selection import LineSelection
 from broker.client.connection import Connection
-from broker.commands.shared import HOSTS, JSON, length, looking, now, with_settings
+from broker.commands.shared import (
+    HOSTS,
+    JSON,
+    LENGTH,
+    STREAM,
+    asking,
+    looking,
+    now,
+    print_json,
+    with_settings,
+)
 from broker.inspect import ask
 from broker.inspect import hosts as hosts_view
-from broker.inspect.ask import get_message, last_of_host
 from broker.inspect.checks import (
     Check,
     CheckResult,
     Grade,
     Observed,
+    check_document,
     judge,
     judge_status,
     overall,
-    to_json,
     to_nagios,
 )
-from broker.inspect.message import StoredMessage, message_json, message_text
+from broker.inspect.message import StoredMessage, message_document, message_text
+from broker.inspect.status import PARTITION_HEAD, facts, partition_row
 from broker.settings import STATUS_FIELDS, BrokerSettings
 
-__all__ = ["check", "get", "hosts", "status"]
+__all__ = ["check", "get", "hosts", "status", "top"]
 
 _LAST = "last"
+_SHORTEST = timedelta(seconds=0.2)
 
 
 @click.command()
@@ -43,14 +55,13 @@ def status(settings: BrokerSettings, as_json: bool) -> None:
     """Show what the streams hold and how far behind the receiver of each partition is."""
     found = looking(settings, "status", ask.full_status)
     if as_json:
-        click.echo(json.dumps(found.document(), indent=2))
+        print_json(found.document())
         return
     from broker.app.table import plain, show, table
-    from broker.inspect.status import PARTITION_HEAD, facts, partition_rows
 
     show(*(f"{name:<8}{text}" for name, text in facts(found)), "")
     left = (0, len(PARTITION_HEAD) - 1)
-    show(table(PARTITION_HEAD, list(partition_rows(found)), left))
+    show(table(PARTITION_HEAD, list(map(partition_row, found.partitions)), left))
     for finding in judge_status(found):
         show(plain(f"{finding.grade.name}: {finding.text}", "yellow"))
 
@@ -73,7 +84,10 @@ def check(checks: tuple[str, ...], as_json: bool, **options: Any) -> int:
         findings = judge(wanted, asyncio.run(_observe(settings, wanted)))
     except OperatorError as error:  # a monitoring system is told of it as of everything else
         findings = [CheckResult(wanted[0], Grade.UNKNOWN, str(error))]
-    click.echo(to_json(findings) if as_json else to_nagios(findings))
+    if as_json:
+        print_json(check_document(findings))
+    else:
+        click.echo(to_nagios(findings))
     return overall(findings)
 
 
@@ -88,15 +102,12 @@ async def _observe(settings: BrokerSettings, wanted: list[Check]) -> Observed:
 @click.command()
 @HOSTS
 @click.option(
-    "--silent",
-    metavar="TIME",
-    callback=length,
-    help="Only hosts without a message for so long.",
+    "--silent", metavar="TIME", type=LENGTH, help="Only hosts without a message for so long."
 )
 @click.option(
     "--sort",
-    type=click.Choice([order.value for order in hosts_view.HostOrder]),
-    default=hosts_view.HostOrder.NAME.value,
+    type=click.Choice(list(hosts_view.ORDERS)),
+    default="name",
     show_default=True,
     help="The largest first, or the longest silent.",
 )
@@ -113,20 +124,78 @@ def hosts(
 ) -> None:
     """Show the hosts that ship: how many messages the streams hold of each, and when the last one came."""
     found = looking(settings, "hosts", hosts_view.ask_hosts)
-    least = silent.total_seconds() if silent else 0.0
+    least, wanted = silent.total_seconds() if silent else 0.0, LineSelection(hosts=hosts)
     chosen = [
         one
-        for one in hosts_view.sort_hosts(found, hosts_view.HostOrder(sort))
-        if LineSelection(hosts=hosts).wants_host(one.host) and one.silent_seconds >= least
+        for one in sorted(found, key=hosts_view.ORDERS[sort])
+        if wanted.wants_host(one.host) and one.silent_seconds >= least
     ][:limit]
     if as_json:
-        click.echo(json.dumps([one.document() for one in chosen], indent=2))
+        print_json([one.document() for one in chosen])
         return
     from broker.app.table import show, table
 
-    head, rows = hosts_view.HEAD, [one.row() for one in chosen]
-    show(table(head, rows, left=(0, len(head) - 1), most=limit or 500))
-    show("", f"{len(chosen)} of {len(found)} hosts", *hosts_view.pause_notes(chosen))
+    rows = [one.row() for one in chosen]
+    show(table(hosts_view.HEAD, rows, left=(0, len(hosts_view.HEAD) - 1), most=limit or 500))
+    pauses = dict.fromkeys(one.paused for one in chosen if one.paused)
+    show("", f"{len(chosen)} of {len(found)} hosts", *pauses)
+
+
+@click.command()
+@click.option(
+    "--interval",
+    default="2s",
+    type=LENGTH,
+    metavar="TIME",
+    show_default=True,
+    help="How often it is drawn.",
+)
+@click.option("--once", is_flag=True, help="Draw once, after one interval.")
+@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many views.")
+@click.option(
+    "--sort",
+    type=click.Choice(["bytes", "lines", "name", "silence", "delay"]),
+    default="bytes",
+    show_default=True,
+    help="By what hosts are sorted.",
+)
+@JSON
+@with_settings()
+def top(
+    settings: BrokerSettings,
+    interval: timedelta,
+    once: bool,
+    count: int | None,
+    sort: str,
+    as_json: bool,
+) -> None:
+    """Watch what moves: rates in and out, what is behind, how the streams fill, and which hosts send, are slow or silent."""
+    if interval < _SHORTEST:
+        raise click.UsageError(f"--interval is at least {_SHORTEST.total_seconds()}s")
+    from rich.live import Live
+
+    from broker.app.table import show, stdout
+    from broker.inspect.top import draw, watch
+
+    is_live = sys.stdout.isatty() and not (once or as_json)
+    live = Live(console=stdout(), screen=True, auto_refresh=False) if is_live else None
+    left = 1 if once else count or sys.maxsize
+
+    async def watched(connection: Connection) -> None:
+        nonlocal left
+        async with aclosing(watch(connection, interval.total_seconds())) as views:
+            async for view in views:
+                if live:
+                    live.update(draw(view, live.console.height, sort), refresh=True)
+                elif as_json:
+                    click.echo(json.dumps(view.document()))
+                else:
+                    show(draw(view, sort=sort), "")
+                if not (left := left - 1):
+                    return
+
+    with live or nullcontext():
+        asking(settings, "top", watched)
 
 
 def _sequence(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
@@ -141,7 +210,7 @@ def _sequence(_context: click.Context, _parameter: click.Parameter, text: str | 
 @click.command()
 @click.argument("sequence", metavar="[SEQUENCE]", required=False, callback=_sequence)
 @click.option("--host", metavar="HOST", help="The last message of this host.")
-@click.option("--stream", metavar="NAME", help="The stream, where lines are in several.")
+@STREAM
 @click.option("--raw", is_flag=True, help="Only the payload, byte for byte as it is stored.")
 @JSON
 @with_settings()
@@ -154,19 +223,18 @@ def get(
     as_json: bool,
 ) -> None:
     """Show one message of a stream, or the last one: where its lines came from, its headers, and the lines."""
-    if raw and as_json:
-        raise click.UsageError("--raw and --json are two forms; give one of them")
-    if host and sequence:
-        raise click.UsageError("a sequence and --host name two messages; give one of them")
+    if (raw and as_json) or (host and sequence):
+        raise click.UsageError("give one of --raw and --json, and one of SEQUENCE and --host")
 
     async def one(connection: Connection) -> StoredMessage:
         if host:
             names = [stream] if stream else await ask.streams_of(connection)
-            return await last_of_host(connection, names, host)
-        return await get_message(connection, await ask.stream_named(connection, stream), sequence)
+            return await ask.last_of_host(connection, names, host)
+        name = await ask.stream_named(connection, stream)
+        return await ask.get_message(connection, name, sequence)
 
     found = looking(settings, "get", one)
     if as_json:
-        click.echo(message_json(found))
+        print_json(message_document(found))
     else:
         sys.stdout.buffer.write(found.payload if raw else message_text(found))

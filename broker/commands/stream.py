@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -13,20 +13,18 @@ from broker.app.table import show, table
 from broker.app.units import format_size
 from broker.app.untrusted import printable
 from broker.client.connection import Connection
-from broker.commands.shared import JSON, asking, looking, with_settings
+from broker.commands.shared import JSON, asking, looking, print_json, with_settings
 from broker.inspect.ask import streams_of
 from broker.settings import BrokerSettings
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
 
 __all__ = ["consumer", "stream"]
 
-_OWN_STREAM = re.compile(
-    rf"{STREAM}(_[0-9]+)?|KV_({CONFIG_BUCKET}|{OFFSETS_BUCKET}|{POSITIONS_BUCKET})"
-)
-_OWN_CONSUMER = re.compile(r"receiver-p[0-9]+")
-_Columns = dict[str, Callable[[Mapping[str, Any]], str]]
+_BUCKETS = f"{CONFIG_BUCKET}|{OFFSETS_BUCKET}|{POSITIONS_BUCKET}"
+_OWN = re.compile(rf"({STREAM}(_[0-9]+)?|KV_({_BUCKETS}))(\.receiver-p[0-9]+)?")
 _NAME = click.argument("name", metavar="STREAM")
 _CONSUMER = click.argument("consumer_name", metavar="CONSUMER")
+Info = Mapping[str, Any]
 
 
 @click.group(cls=PlainGroup)
@@ -34,54 +32,25 @@ def stream() -> None:
     """Show the streams of the broker, buckets included, and remove those that are not logbroker's own."""
 
 
+@click.group(cls=PlainGroup)
+def consumer() -> None:
+    """Show the consumers of a stream, and remove those that are not of receivers."""
+
+
 @stream.command(name="ls")
 @JSON
 @with_settings()
 def list_streams(settings: BrokerSettings, as_json: bool) -> None:
     """List all streams."""
+
+    def row(info: Info) -> Sequence[str]:
+        state, config = info["state"], info["config"]
+        numbers = (f"{state['messages']:,}", format_size(state["bytes"]))
+        return config["name"], *numbers, str(state["consumer_count"]), _subjects(config)
+
     found = looking(settings, "stream ls", lambda c: c.pages("STREAM.LIST", "streams"))
-    columns: _Columns = {
-        "STREAM": lambda info: info["config"]["name"],
-        "MESSAGES": lambda info: f"{info['state']['messages']:,}",
-        "SIZE": lambda info: format_size(info["state"]["bytes"]),
-        "CONSUMERS": lambda info: str(info["state"]["consumer_count"]),
-        "LAST": lambda info: _time(info["state"], "last_ts"),
-        "SUBJECTS": lambda info: _subjects(info["config"]),
-    }
-    _list(found, columns, {0, 4, 5}, as_json=as_json)
-
-
-@stream.command(name="info")
-@_NAME
-@JSON
-@with_settings()
-def show_stream(settings: BrokerSettings, name: str, as_json: bool) -> None:
-    """Show the configuration and the state of a stream."""
-    _show(settings, f"STREAM.INFO.{_checked(name)}", as_json=as_json)
-
-
-@stream.command(name="rm")
-@_NAME
-@YES
-@with_settings()
-def remove_stream(settings: BrokerSettings, name: str, yes: bool) -> None:
-    """Remove a stream and all that it holds; not one of logbroker's own."""
-    if _OWN_STREAM.fullmatch(_checked(name)):
-        raise OperatorError(
-            f"{name} is a stream of logbroker's own, which `logbroker apply` would make again; "
-            "`logbroker purge` removes messages"
-        )
-    info = looking(settings, "stream rm", lambda c: c.api(f"STREAM.INFO.{name}"))
-    held = f"{info['state']['messages']:,} messages ({format_size(info['state']['bytes'])})"
-    if not yes:
-        ask(f"Remove stream {name} with {held} for good?")
-    asking(settings, "stream rm", lambda c: c.api(f"STREAM.DELETE.{name}"))
-    click.echo(f"removed stream {name} with {held}")
-
-
-@click.group(cls=PlainGroup)
-def consumer() -> None:
-    """Show the consumers of a stream, and remove those that are not of receivers."""
+    head = ("STREAM", "MESSAGES", "SIZE", "CONSUMERS", "SUBJECTS")
+    print_json(found) if as_json else show(table(head, list(map(row, found)), (0, 4)))
 
 
 @consumer.command(name="ls")
@@ -91,22 +60,28 @@ def consumer() -> None:
 def list_consumers(settings: BrokerSettings, name: str | None, as_json: bool) -> None:
     """List the consumers of a stream, by default of all that hold lines."""
 
-    async def look(connection: Connection) -> list[dict[str, Any]]:
+    def row(info: Info) -> Sequence[str]:
+        waiting = (f"{info['num_pending']:,}", f"{info['num_ack_pending']:,}")
+        acked = str(info["ack_floor"]["stream_seq"])
+        return info["name"], info["stream_name"], *waiting, acked, _subjects(info["config"])
+
+    async def look(connection: Connection) -> list[Info]:
         names = (_checked(name),) if name else await streams_of(connection)
-        pages = [await connection.pages(f"CONSUMER.LIST.{one}", "consumers") for one in names]
-        return [info for page in pages for info in page]
+        lists = [await connection.pages(f"CONSUMER.LIST.{one}", "consumers") for one in names]
+        return [info for one in lists for info in one]
 
     found = looking(settings, "consumer ls", look)
-    columns: _Columns = {
-        "CONSUMER": lambda info: info["name"],
-        "STREAM": lambda info: info["stream_name"],
-        "PENDING": lambda info: f"{info['num_pending']:,}",
-        "UNACKED": lambda info: f"{info['num_ack_pending']:,}",
-        "ACKED UNTIL": lambda info: str(info["ack_floor"]["stream_seq"]),
-        "CREATED": lambda info: _time(info, "created"),
-        "SUBJECTS": lambda info: _subjects(info["config"]),
-    }
-    _list(found, columns, {0, 1, 5, 6}, as_json=as_json)
+    head = ("CONSUMER", "STREAM", "PENDING", "UNACKED", "ACKED UNTIL", "SUBJECTS")
+    print_json(found) if as_json else show(table(head, list(map(row, found)), (0, 1, 5)))
+
+
+@stream.command(name="info")
+@_NAME
+@JSON
+@with_settings()
+def show_stream(settings: BrokerSettings, name: str, as_json: bool) -> None:
+    """Show the configuration and the state of a stream."""
+    _show(settings, f"STREAM.INFO.{_checked(name)}", as_json=as_json)
 
 
 @consumer.command(name="info")
@@ -120,6 +95,17 @@ def show_consumer(settings: BrokerSettings, name: str, consumer_name: str, as_js
     _show(settings, call, as_json=as_json)
 
 
+@stream.command(name="rm")
+@_NAME
+@YES
+@with_settings()
+def remove_stream(settings: BrokerSettings, name: str, yes: bool) -> None:
+    """Remove a stream and all that it holds; not one of logbroker's own."""
+    info = _removable(settings, "STREAM", _checked(name))
+    held = f"{info['state']['messages']:,} messages ({format_size(info['state']['bytes'])})"
+    _remove(settings, "STREAM", name, f"stream {name} with {held}", yes=yes)
+
+
 @consumer.command(name="rm")
 @_NAME
 @_CONSUMER
@@ -127,16 +113,25 @@ def show_consumer(settings: BrokerSettings, name: str, consumer_name: str, as_js
 @with_settings()
 def remove_consumer(settings: BrokerSettings, name: str, consumer_name: str, yes: bool) -> None:
     """Remove a consumer; not one of a receiver."""
-    place = f"{_checked(name)}.{_checked(consumer_name)}"
-    if _OWN_STREAM.fullmatch(name) and _OWN_CONSUMER.fullmatch(consumer_name):
+    path = f"{_checked(name)}.{_checked(consumer_name)}"
+    _removable(settings, "CONSUMER", path)
+    _remove(settings, "CONSUMER", path, f"consumer {consumer_name} of stream {name}", yes=yes)
+
+
+def _removable(settings: BrokerSettings, kind: str, path: str) -> Info:
+    """Return the state of what is to be removed; raises `OperatorError` for what `logbroker apply` would make again."""
+    if _OWN.fullmatch(path):
         raise OperatorError(
-            f"{consumer_name} is the consumer of a receiver's partition, and stays as long as the partition"
+            f"{path} is logbroker's own and stays; `logbroker purge` removes messages of a stream"
         )
-    looking(settings, "consumer rm", lambda c: c.api(f"CONSUMER.INFO.{place}"))
+    return looking(settings, f"{kind.lower()} rm", lambda c: c.api(f"{kind}.INFO.{path}"))
+
+
+def _remove(settings: BrokerSettings, kind: str, path: str, named: str, *, yes: bool) -> None:
     if not yes:
-        ask(f"Remove consumer {consumer_name} of stream {name}?")
-    asking(settings, "consumer rm", lambda c: c.api(f"CONSUMER.DELETE.{place}"))
-    click.echo(f"removed consumer {consumer_name} of stream {name}")
+        ask(f"Remove {named} for good?")
+    asking(settings, f"{kind.lower()} rm", lambda c: c.api(f"{kind}.DELETE.{path}"))
+    click.echo(f"removed {named}")
 
 
 def _checked(name: str) -> str:
@@ -145,27 +140,17 @@ def _checked(name: str) -> str:
     return name
 
 
-def _list(
-    found: list[dict[str, Any]], columns: _Columns, left: Collection[int], *, as_json: bool
-) -> None:
-    if as_json:
-        click.echo(json.dumps(found, indent=2))
-    else:
-        rows = [[cell(info) for cell in columns.values()] for info in found]
-        show(table(tuple(columns), rows, left))
-
-
 def _show(settings: BrokerSettings, call: str, *, as_json: bool) -> None:
     info = looking(settings, call.lower(), lambda c: c.api(call))
     if as_json:
-        click.echo(json.dumps(info, indent=2))
+        print_json(info)
         return
-    told = list(_flat(info))
-    width = max(len(name) for name, _ in told)
-    click.echo("\n".join(printable(f"{name:<{width}}  {value}") for name, value in told))
+    fields = list(_flat(info))
+    width = max(len(name) for name, _ in fields)
+    click.echo("\n".join(printable(f"{name:<{width}}  {value}") for name, value in fields))
 
 
-def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+def _flat(values: Info, before: str = "") -> Iterator[tuple[str, str]]:
     for name, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name}.")
@@ -173,13 +158,8 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, st
             yield f"{before}{name}", value if isinstance(value, str) else json.dumps(value)
 
 
-def _subjects(config: Mapping[str, Any]) -> str:
-    found = config.get("subjects") or config.get("filter_subjects") or []
-    named = found or [config["filter_subject"]] * ("filter_subject" in config)
-    more = f" and {len(named) - 3} more" if len(named) > 3 else ""
-    return ", ".join(named[:3]) + more or "-"
-
-
-def _time(values: Mapping[str, Any], name: str) -> str:
-    text = str(values.get(name, ""))
-    return "-" if not text or text.startswith("0001-") else f"{text[:16].replace('T', ' ')}Z"
+def _subjects(config: Info) -> str:
+    names = config.get("subjects") or config.get("filter_subjects")
+    names = names or list(filter(None, [config.get("filter_subject")]))
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more or "-"

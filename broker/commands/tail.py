@@ -7,7 +7,9 @@ import select
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import asdict
 from fnmatch import fnmatchcase
+from typing import Any
 
 import click
 
@@ -15,8 +17,8 @@ from broker.app.selection import LineSelection
 from broker.app.units import ACCEPTED, Moment
 from broker.app.untrusted import printable
 from broker.client.connection import Connection
-from broker.commands.shared import HOSTS, JSON, PARTITIONS, asking, place, with_settings
-from broker.inspect.events import Event, is_noise, listen
+from broker.commands.shared import HOSTS, JSON, MOMENT, PARTITIONS, asking, with_settings
+from broker.inspect.events import NOISE, Event, listen
 from broker.inspect.message import rfc3339
 from broker.inspect.tail import TailOptions, TailPiece, as_shown, tail
 from broker.settings import BrokerSettings
@@ -38,8 +40,8 @@ _LAST_LINES = 10
 )
 @click.option(
     "--since",
-    metavar="PLACE",
-    callback=place,
+    metavar="WHEN",
+    type=MOMENT,
     help=f"Begin there instead of with the last lines: {ACCEPTED}.",
 )
 @click.option(
@@ -75,44 +77,36 @@ def tail_lines(
 ) -> None:
     """Show lines as they arrive at the broker, of all hosts or of some, like `tail -f`."""
     if since is not None and lines is not None:
-        raise click.UsageError("--since and --lines are two places to begin; give one of them")
-    wanted = TailOptions(
-        LineSelection(hosts, files), only, since, _LAST_LINES if lines is None else lines, follow
-    )
-    form = {
-        "prefixed": wanted.only_host is None if prefix is None else prefix,
-        "for_terminal": sys.stdout.isatty(),
-    }
+        raise click.UsageError("--since and --lines both say where to begin; give one of them")
+    last = _LAST_LINES if lines is None else lines
+    wanted = TailOptions(LineSelection(hosts, files), only, since, last, follow)
+    prefixed = wanted.only_host is None if prefix is None else prefix
+    form = {"prefixed": prefixed, "for_terminal": sys.stdout.isatty()}
 
     async def shown(connection: Connection) -> AsyncGenerator[bytes, None]:
         async with aclosing(tail(connection, wanted)) as pieces:
             async for some in pieces:
-                if as_json:
-                    yield b"".join(map(_objects, some))
-                else:
-                    yield b"".join(as_shown(one.host, one.lines, **form) for one in some)
+                yield b"".join(
+                    _objects(one) if as_json else as_shown(one.host, one.lines, **form)
+                    for one in some
+                )
 
     asking(settings, "tail", lambda connection: _print(shown(connection)))
 
 
 def _objects(piece: TailPiece) -> bytes:
-    known = {
-        "host": piece.host,
-        "partition": piece.partition,
-        "file": piece.file,
-        "sequence": piece.sequence,
-        "time": rfc3339(piece.stored_at),
-    }
-    return b"".join(
-        json.dumps(known | {"line": line.decode("utf-8", "surrogateescape")}).encode() + b"\n"
-        for line in piece.lines.removesuffix(b"\n").split(b"\n")
-    )
+    known = piece._asdict()
+    known["time"] = rfc3339(known.pop("stored_at"))
+    lines = known.pop("lines").removesuffix(b"\n").split(b"\n")
+    texts = (line.decode("utf-8", "surrogateescape") for line in lines)
+    return "".join(f"{json.dumps(known | {'line': text})}\n" for text in texts).encode()
 
 
 @click.command()
 @JSON
 @click.option(
     "--kind",
+    "kinds",
     multiple=True,
     metavar="GLOB",
     help="Only kinds that match, such as 'client_*' or auth_error; may be given several times.",
@@ -125,25 +119,25 @@ def _objects(piece: TailPiece) -> bytes:
 def events(
     settings: BrokerSettings,
     as_json: bool,
-    kind: tuple[str, ...],
+    kinds: tuple[str, ...],
     everything: bool,
     count: int | None,
 ) -> None:
     """Show what happens at the broker as it happens: who comes and goes, who is refused, what changes and fails."""
 
     def is_wanted(event: Event) -> bool:
-        if kind:
-            return any(fnmatchcase(event.kind, glob) for glob in kind)
-        return everything or not is_noise(event)
+        if kinds:
+            return any(fnmatchcase(event.kind, glob) for glob in kinds)
+        return everything or event.kind not in NOISE
 
     async def shown(connection: Connection) -> AsyncGenerator[bytes, None]:
-        left = count
+        left = count or sys.maxsize
         async with aclosing(listen(connection)) as heard:
             async for event in heard:
                 if is_wanted(event):
                     yield _line(event, as_json=as_json)
-                    left = None if left is None else left - 1
-                if left == 0:
+                    left -= 1
+                if not left:
                     return
 
     asking(settings, "events", lambda connection: _print(shown(connection)))
@@ -151,7 +145,8 @@ def events(
 
 def _line(event: Event, *, as_json: bool) -> bytes:
     if as_json:
-        return f"{json.dumps(event.document())}\n".encode()
+        document: dict[str, Any] = asdict(event)
+        return f"{json.dumps(document)}\n".encode()
     line = f"{event.time[:19]}Z {event.kind}: {event.text}"
     return f"{printable(line)}\n".encode("utf-8", "backslashreplace")
 

@@ -11,7 +11,7 @@ import click
 from broker.app.command_line import PlainGroup
 from broker.app.exits import OperatorError
 from broker.auth.certificates import Pki, ends_of, read_authority
-from broker.commands.shared import length, store_of, this_second, with_settings
+from broker.commands.shared import LENGTH, store_of, this_second, with_settings
 from broker.server.tls import TLS_FOLDER
 from broker.settings import BrokerSettings
 
@@ -71,7 +71,7 @@ def init(
         raise OperatorError(f"{pki.broker} is there already; `logbroker tls renew` makes a new one")
     if elsewhere and not names:
         raise click.UsageError("--elsewhere goes with --name: how clients reach that broker")
-    wanted = _checked((*names, *(_HERE if elsewhere else _own_names())))
+    wanted = _all_names(names, elsewhere=elsewhere)
     today = this_second()
     if authority and authority_key:
         signer = read_authority(authority, authority_key)
@@ -96,7 +96,7 @@ def init(
 @click.option(
     "--within",
     metavar="TIME",
-    callback=length,
+    type=LENGTH,
     help="Only where the certificate ends within that time, or lacks a --name.",
 )
 @with_settings(_FIELDS)
@@ -109,14 +109,11 @@ def renew(
 ) -> None:
     """Sign this broker's certificate anew; one that runs takes it over by itself."""
     pki = _pki(settings)
-    own = _HERE if elsewhere else _own_names()
     present = pki.names()
-    wanted = _checked((*names, *own)) if names else present
+    wanted = _all_names(names, elsewhere=elsewhere) if names else present
     (end,) = ends_of([pki.broker])
-    is_new = (
-        within is None or end.not_after - this_second() < within or not set(names) <= set(present)
-    )
-    if is_new:
+    is_due = within is None or end.not_after - this_second() < within
+    if is_new := is_due or not set(names) <= set(present):
         pki.sign(pki.read_authority(authority_key), wanted, this_second())
         (end,) = ends_of([pki.broker])
     done = "signed anew" if is_new else "not renewed"
@@ -136,12 +133,11 @@ def _pki(settings: BrokerSettings) -> Pki:
     return pki
 
 
-def _own_names() -> tuple[str, ...]:
-    return (socket.getfqdn(), socket.gethostname(), *_HERE)
-
-
-def _checked(names: Sequence[str]) -> tuple[str, ...]:
-    for name in names:
+def _all_names(names: Sequence[str], *, elsewhere: bool) -> tuple[str, ...]:
+    """Return the names of a certificate, with this machine's own unless it is for another; raises click.UsageError."""
+    own = () if elsewhere else (socket.getfqdn(), socket.gethostname())
+    found = tuple(dict.fromkeys((*names, *own, *_HERE)))
+    for name in found:
         if not name or not name.isascii() or any(sign.isspace() or sign in "/:" for sign in name):
             try:
                 ip_address(name)
@@ -149,4 +145,4 @@ def _checked(names: Sequence[str]) -> tuple[str, ...]:
                 raise click.UsageError(
                     f"{name!r} is neither a host's name (in ASCII) nor an address"
                 ) from None
-    return tuple(dict.fromkeys(names))
+    return found

@@ -9,8 +9,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import ValidationError
+
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.untrusted import json_object
 from broker.client import bucket
 from broker.client.config import (
     current_partitions,
@@ -28,7 +29,7 @@ from broker.client.connection import (
 from broker.inspect.checks import Check, Observed
 from broker.inspect.message import StoredMessage, nanoseconds, read_message
 from broker.inspect.status import BrokerStatus, PartitionStatus, StreamStatus, hosts_in, unread_in
-from broker.report import SUBJECT
+from broker.report import SUBJECT, NodeReport
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key, stream_names, stream_of
 from broker.wire.subjects import consumer_name, host_filter, partition_filter
@@ -46,7 +47,7 @@ __all__ = [
     "subjects_in",
 ]
 
-_AT_ONCE = 64  # requests under way
+_AT_ONCE = 64  # partitions that are asked for at a time
 _FIRST_REPORT, _NEXT_REPORT = 2.0, 0.3  # seconds
 _NOBODY = "503"
 _NO_MESSAGE_FOUND = 10037
@@ -73,26 +74,23 @@ async def stream_named(connection: Connection, name: str | None) -> str:
 async def full_status(connection: Connection) -> BrokerStatus:
     """Return all that the broker and its servers report; raises `Rejected` or `ConnectionLost`."""
     streams = await streams_of(connection)
+    # the number of servers of a cluster is not known here
+    expected = 0 if (await connection.client()).is_clustered else 1
     found, subjects, pauses = await asyncio.gather(
-        brief_status(connection),
-        subjects_in(connection, streams),
-        current_pauses(connection),
+        brief_status(connection), subjects_in(connection, streams), current_pauses(connection)
     )
-    is_cluster = any(stream.cluster for stream in found.streams)
     return replace(
         found,
         hosts=hosts_in(subjects),
         unread=unread_in(subjects, len(found.partitions)) if found.partitions else None,
-        # the number of servers of a cluster is not known here
-        nodes=await node_reports(connection, expected=0 if is_cluster else 1),
+        nodes=await node_reports(connection, expected),
         pauses=pauses,
     )
 
 
 async def brief_status(connection: Connection) -> BrokerStatus:
     """Return what is cheap to ask: neither subjects nor the reports of the servers."""
-    client = await connection.client()
-    version = client.connected_server_version
+    version = (await connection.client()).connected_server_version
     names = await streams_of(connection)
     infos, account, current, count = await asyncio.gather(
         asyncio.gather(*(connection.api(f"STREAM.INFO.{name}") for name in names)),
@@ -101,7 +99,12 @@ async def brief_status(connection: Connection) -> BrokerStatus:
         existing_partitions(connection),
     )
     limit = account.get("limits", {}).get("max_storage", -1)
-    now = infos[0].get("ts", "")
+    now, gate = infos[0].get("ts", ""), asyncio.Semaphore(_AT_ONCE)
+
+    async def partition(number: int) -> PartitionStatus:
+        async with gate:
+            return await _partition(connection, number, stream_of(number, len(names)), now)
+
     return BrokerStatus(
         server=connection.servers,
         version=f"{version.major}.{version.minor}.{version.patch}",
@@ -110,51 +113,31 @@ async def brief_status(connection: Connection) -> BrokerStatus:
         store_limit=limit if limit >= 0 else None,
         current_partitions=current,
         streams=tuple(map(StreamStatus.of, infos)),
-        partitions=await _partitions(connection, count, names, now),
+        partitions=tuple(await asyncio.gather(*map(partition, range(count)))),
     )
 
 
-async def _partitions(
-    connection: Connection, count: int, streams: Sequence[str], now: str
-) -> tuple[PartitionStatus, ...]:
-    gate = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(number: int) -> PartitionStatus:
-        stream = stream_of(number, len(streams))
-        async with gate:
-            consumer = await _consumer(connection, stream, number)
-            offset = await _offset(connection, number)
-            found = PartitionStatus.of(number, stream, consumer, offset)
-            return replace(found, behind_seconds=await _age(connection, found, now))
-
-    return tuple(await asyncio.gather(*map(one, range(count))))
-
-
-async def _consumer(connection: Connection, stream: str, partition: int) -> dict[str, Any] | None:
-    """Return a partition's consumer; None where none answers.
-
-    The list of all would be held up by any consumer whose server is away, other readers' ones among them.
-    """
+async def _partition(connection: Connection, number: int, stream: str, now: str) -> PartitionStatus:
+    """Return a partition's status; its consumer is asked for alone: a list would wait for others' whose server is away."""
+    consumer = None
+    with suppress(Rejected, ConnectionLost):
+        consumer = await connection.api(f"CONSUMER.INFO.{stream}.{consumer_name(number)}")
+    entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(number))
+    offset: Offset | UnreadableOffset | None
     try:
-        return await connection.api(f"CONSUMER.INFO.{stream}.{consumer_name(partition)}")
-    except (Rejected, ConnectionLost):
-        return None
-
-
-async def _offset(connection: Connection, partition: int) -> Offset | UnreadableOffset | None:
-    entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
-    try:
-        return Offset.decode(entry.value) if entry else None
+        offset = Offset.decode(entry.value) if entry else None
     except UnreadableOffset as error:
-        return error  # of one partition: the others are shown as usual
+        offset = error  # of one partition: the others are shown as usual
+    found = PartitionStatus.of(number, stream, consumer, offset)
+    if found.first_behind is None:
+        return replace(found, behind_seconds=0.0 if found.behind == 0 else None)
+    return replace(found, behind_seconds=await _age(connection, found, now))
 
 
 async def _age(connection: Connection, partition: PartitionStatus, now: str) -> float | None:
-    """Return the age of the oldest message that is not committed, 0 where there is none; a replica that lags may answer."""
-    if (first := partition.first_behind) is None:
-        return 0.0 if partition.behind == 0 else None
+    """Return the age of the oldest message that is not committed; a replica that lags may answer."""
     filter_ = partition_filter(partition.partition)
-    body = f'{{"seq": {max(1, first)}, "next_by_subj": "{filter_}"}}'
+    body = f'{{"seq": {max(1, partition.first_behind or 0)}, "next_by_subj": "{filter_}"}}'
     try:
         answer = await connection.call(f"DIRECT.GET.{partition.stream}", body.encode())
         stored = nanoseconds((answer.headers or {}).get("Nats-Time-Stamp", ""))
@@ -167,54 +150,44 @@ async def subjects_in(connection: Connection, streams: Sequence[str]) -> dict[st
     """Return how many messages there are on each subject; raises `Rejected` or `ConnectionLost`."""
     found: dict[str, int] = {}
     for stream in streams:
-        found |= await _subjects_of(connection, stream)
+        own: dict[str, int] = {}
+        while True:
+            body = {"subjects_filter": ">", "offset": len(own)}
+            info = await connection.api(f"STREAM.INFO.{stream}", body, patience=30)
+            before = len(own)
+            own.update(info["state"].get("subjects") or {})
+            # a page may bring nothing new: subjects that come and go meanwhile move the others
+            if len(own) == before or len(own) >= info.get("total", 0):
+                break
+        found |= own
     return found
 
 
-async def _subjects_of(connection: Connection, stream: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    while True:
-        body = {"subjects_filter": ">", "offset": len(found)}
-        info = await connection.api(f"STREAM.INFO.{stream}", body, patience=30)
-        before = len(found)
-        found.update(info["state"].get("subjects") or {})
-        # a page may bring nothing new: subjects that come and go meanwhile move the others
-        if len(found) == before or len(found) >= info.get("total", 0):
-            return found
-
-
-async def node_reports(connection: Connection, expected: int = 0) -> tuple[Mapping[str, Any], ...]:
+async def node_reports(connection: Connection, expected: int = 0) -> tuple[NodeReport, ...]:
     """Return the reports of the logbrokers by server name, `expected` of them where that is known; none of a bare nats-server.
 
     Who may not ask gets none. Raises `ConnectionLost`.
     """
-    found: list[Mapping[str, Any]] = []
-    news = asyncio.Event()
-    nobody = False
-
-    def take(message: RawMessage) -> None:
-        nonlocal nobody
-        if not message.data and (message.headers or {}).get("Status") == _NOBODY:
-            nobody = True
-        elif (report := json_object(message.data)) is not None:
-            found.append(report)
-        news.set()
-
+    found: list[NodeReport] = []
+    arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
     await connection.client()
     inbox = connection.new_inbox()
-    subscription = await connection.tap(inbox, take)
+    subscription = await connection.tap(inbox, arrived.put_nowait)
     try:
         await connection.publish(SUBJECT, reply=inbox)
-        while not nobody and (not expected or len(found) < expected):
-            news.clear()
+        while not expected or len(found) < expected:
             async with asyncio.timeout(_NEXT_REPORT if found else _FIRST_REPORT):
-                await news.wait()
+                message = await arrived.get()
+            if (message.headers or {}).get("Status") == _NOBODY:
+                break
+            with suppress(ValidationError):  # what anybody else answered
+                found.append(NodeReport.model_validate_json(message.data))
     except TimeoutError:
         pass  # a logbroker that has not answered by now is not there, or is stuck; checks of the server tell which
     finally:
         with suppress(ConnectionLost):  # which would take the place of a cancellation
             await connection.guard(subscription.unsubscribe(), _FIRST_REPORT)
-    return tuple(sorted(found, key=lambda report: str(report.get("name", ""))))
+    return tuple(sorted(found, key=lambda report: report.name))
 
 
 async def observe(connection: Connection, checks: Collection[Check], now: datetime) -> Observed:
@@ -245,16 +218,10 @@ async def _reach(connection: Connection, seen: Observed) -> Observed:
     client = await connection.once()
     await connection.guard(client.flush(), 5.0)
     end = client.certificate.get("notAfter")
+    ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(end), UTC) if end else None
     return replace(
-        seen,
-        server=client.address,
-        connect_seconds=clock() - began,
-        certificate_end=_rfc3339(end) if isinstance(end, str) else None,
+        seen, server=client.address, connect_seconds=clock() - began, certificate_end=ends
     )
-
-
-def _rfc3339(end: str) -> str:
-    return datetime.fromtimestamp(ssl.cert_time_to_seconds(end), UTC).isoformat()
 
 
 async def get_message(connection: Connection, stream: str, sequence: int | None) -> StoredMessage:
@@ -262,7 +229,8 @@ async def get_message(connection: Connection, stream: str, sequence: int | None)
     state = (await connection.api(f"STREAM.INFO.{stream}"))["state"]
     wanted = state["last_seq"] if sequence is None else sequence
     if (found := await find_message(connection, stream, {"seq": wanted})) is None:
-        raise OperatorError(_absence(stream, sequence, state))
+        holds = f"{state['first_seq']} to {state['last_seq']}" if state["messages"] else "none"
+        raise OperatorError(f"no message {wanted}: stream {stream} holds {holds}")
     return found
 
 
@@ -293,12 +261,3 @@ async def find_message(
     payload = base64.b64decode(message.get("data", ""))
     stored = nanoseconds(message["time"])
     return read_message(message["subject"], message["seq"], stored, headers, payload)
-
-
-def _absence(stream: str, sequence: int | None, state: dict[str, Any]) -> str:
-    if not state["messages"]:
-        return f"stream {stream} holds no messages"
-    bounds = f"stream {stream} holds {state['first_seq']} to {state['last_seq']}"
-    if sequence is not None and state["first_seq"] <= sequence <= state["last_seq"]:
-        return f"message {sequence} was removed; {bounds}"
-    return f"no message {sequence}: {bounds}"

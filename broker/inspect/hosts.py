@@ -6,11 +6,9 @@ headers are 100,000 small messages.
 
 import asyncio
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from enum import Enum
 from typing import Any
 
 from broker.client.config import current_pauses
@@ -21,7 +19,7 @@ from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader
 from broker.inspect.status import short_duration
 from broker.wire.pause import longest
 
-__all__ = ["HEAD", "HostOrder", "HostStatus", "ask_hosts", "pause_notes", "sort_hosts"]
+__all__ = ["HEAD", "ORDERS", "HostStatus", "ask_hosts"]
 
 HEAD = ("host", "part", "messages", "last seen", "silent", "last file")
 _SECOND = 1e9
@@ -31,7 +29,7 @@ _SECOND = 1e9
 class HostStatus:
     """What the streams hold of a host; `last_seen` is in nanoseconds since the epoch.
 
-    `agent` and `file` are those of the last message; empty for another client's, and where a receiver would quarantine it.
+    `agent` and `file` are those of the last message; empty for another client's, `file` also for a claim.
     `paused` says until when an operator has paused the host, by whom and why.
     """
 
@@ -56,8 +54,16 @@ class HostStatus:
             str(self.messages),
             f"{rfc3339(self.last_seen)[:19]}Z",
             short_duration(self.silent_seconds) + (", paused" if self.paused else ""),
-            self.file,
+            self.file or ("(no lines since it started)" if self.agent else "-"),
         )
+
+
+ORDERS: dict[str, Callable[[HostStatus], tuple[int, str]]] = {
+    "name": lambda one: (0, one.host),
+    "messages": lambda one: (-one.messages, one.host),
+    "silent": lambda one: (one.last_seen, one.host),
+}
+"""How hosts may be sorted: by name, the largest number first, or the longest silence first."""
 
 
 async def ask_hosts(connection: Connection) -> list[HostStatus]:
@@ -109,29 +115,3 @@ def _add(found: dict[str, HostStatus], last: StoredMessage, messages: int) -> No
         host.last_seen = last.stored_at
         host.agent = "" if last.trouble else last.agent
         host.file = "" if last.trouble or not last.sections else last.sections[-1].path
-
-
-class HostOrder(Enum):
-    """By what hosts are sorted."""
-
-    NAME = "name"
-    MESSAGES = "messages"
-    SILENT = "silent"
-
-
-_KEYS: dict[HostOrder, Callable[[HostStatus], int]] = {
-    HostOrder.NAME: lambda host: 0,
-    HostOrder.MESSAGES: lambda host: -host.messages,
-    HostOrder.SILENT: lambda host: host.last_seen,
-}
-
-
-def sort_hosts(hosts: Sequence[HostStatus], order: HostOrder) -> list[HostStatus]:
-    """Return hosts in an order: by name, the largest number first, or the longest silence first."""
-    return sorted(hosts, key=lambda host: (_KEYS[order](host), host.host))
-
-
-def pause_notes(hosts: Iterable[HostStatus]) -> list[str]:
-    """Return how many hosts each pause holds up."""
-    paused = Counter(host.paused for host in hosts if host.paused)
-    return [f"{count} {text}" for text, count in paused.items()]

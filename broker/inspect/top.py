@@ -7,7 +7,6 @@ epoch, by the broker's clock.
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from enum import Enum
 from heapq import nsmallest
 from typing import Any
 
@@ -24,7 +23,7 @@ from broker.inspect.message import StoredMessage
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, follow
 from broker.inspect.status import BrokerStatus, PartitionStatus, short_duration
 
-__all__ = ["By", "HostFlow", "PartitionFlow", "TopLayout", "TopView", "Traffic", "draw", "watch"]
+__all__ = ["ORDERS", "HostRates", "PartitionRates", "TopView", "Traffic", "draw", "watch"]
 
 _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
@@ -37,8 +36,8 @@ _HOSTS = ("host", "lines/s", "bytes/s", "silent", "delay", "")
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionFlow:
-    """A partition: lines and bytes a second that came in, and that its receiver committed (None where none is known).
+class PartitionRates:
+    """Lines and bytes a second that came into a partition, and that its receiver committed (None where none is known).
 
     Bytes in are payloads as stored, compressed ones as such; bytes out are those of lines.
     """
@@ -48,15 +47,11 @@ class PartitionFlow:
     bytes_in: float
     lines_out: float | None
     bytes_out: float | None
-    behind: int | None
-    behind_seconds: float | None
-    owner: str | None
-    error: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class HostFlow:
-    """A host: lines and bytes a second, and for how many seconds no message has come.
+class HostRates:
+    """Lines and bytes a second of a host, and for how many seconds no message has come.
 
     `delay` is how old its last lines were when they were stored, by two clocks, None where the message does not say.
     """
@@ -73,8 +68,8 @@ class TopView:
     """All of it at one moment; `trouble` says why the status may be old."""
 
     status: BrokerStatus
-    partitions: tuple[PartitionFlow, ...]
-    hosts: tuple[HostFlow, ...]
+    partitions: tuple[PartitionRates, ...]
+    hosts: tuple[HostRates, ...]
     lines_in: float
     bytes_in: float
     trouble: str = ""
@@ -87,8 +82,8 @@ class TopView:
 @dataclass(slots=True)
 class _Host:
     rate: Rate
-    stored_at: int
-    delay: float | None
+    stored_at: int = 0
+    delay: float | None = None
 
 
 @dataclass(slots=True)
@@ -113,23 +108,17 @@ class Traffic:
         """Take note of a message; one that a receiver would quarantine has bytes, but no lines and no host."""
         if message.subject is None:
             return
-        lines = 0 if message.trouble else message.line_count
-        host = None if message.trouble else self._seen(message)
-        if message.stored_at < self._stored_began:
-            return
-        self._total.add(message.size, lines, now)
-        came = self._partitions.setdefault(message.subject.partition, Rate(self._began, now))
-        came.add(message.size, lines, now)
-        if host is not None:
-            host.rate.add(message.size, lines, now)
-
-    def _seen(self, message: StoredMessage) -> _Host:
-        found = self._hosts.get(message.host)
-        if found is None:
-            found = self._hosts[message.host] = _Host(Rate(self._began, self._began), 0, None)
-        if message.stored_at >= found.stored_at:
-            found.stored_at, found.delay = message.stored_at, _delay(message)
-        return found
+        number, lines = message.subject.partition, 0
+        rates = [self._total, self._partitions.setdefault(number, Rate(self._began, now))]
+        if not message.trouble:
+            lines = message.line_count
+            host = self._hosts.setdefault(message.host, _Host(Rate(self._began, self._began)))
+            if message.stored_at >= host.stored_at:
+                host.stored_at, host.delay = message.stored_at, _delay(message)
+            rates.append(host.rate)
+        if message.stored_at >= self._stored_began:
+            for rate in rates:
+                rate.add(message.size, lines, now)
 
     def look(self, status: BrokerStatus, now: float) -> None:
         """Take note of how far receivers are."""
@@ -148,34 +137,24 @@ class Traffic:
         size, lines = self._total.per_second(now)
         return TopView(
             status=status,
-            partitions=tuple(self._partition(one, now) for one in status.partitions),
-            hosts=tuple(self._host_flows(status.nanoseconds, now)),
+            partitions=tuple(self._partition(one.partition, now) for one in status.partitions),
+            hosts=tuple(self._host_rates(status.nanoseconds, now)),
             lines_in=lines,
             bytes_in=size,
             trouble=trouble,
         )
 
-    def _partition(self, one: PartitionStatus, now: float) -> PartitionFlow:
-        came, committed = self._partitions.get(one.partition), self._committed.get(one.partition)
+    def _partition(self, number: int, now: float) -> PartitionRates:
+        came, committed = self._partitions.get(number), self._committed.get(number)
         size_in, lines_in = came.per_second(now) if came else (0.0, 0.0)
         size_out, lines_out = committed.rate.per_second(now) if committed else (None, None)
-        return PartitionFlow(
-            partition=one.partition,
-            lines_in=lines_in,
-            bytes_in=size_in,
-            lines_out=lines_out,
-            bytes_out=size_out,
-            behind=one.behind,
-            behind_seconds=one.behind_seconds,
-            owner=one.owner,
-            error=one.error,
-        )
+        return PartitionRates(number, lines_in, size_in, lines_out, size_out)
 
-    def _host_flows(self, stored_now: int, now: float) -> Iterator[HostFlow]:
+    def _host_rates(self, stored_now: int, now: float) -> Iterator[HostRates]:
         for host, found in self._hosts.items():
             size, lines = found.rate.per_second(now)
             silent = max(0.0, (stored_now - found.stored_at) / _SECOND)
-            yield HostFlow(host, lines, size, silent, found.delay)
+            yield HostRates(host, lines, size, silent, found.delay)
 
 
 def _delay(message: StoredMessage) -> float | None:
@@ -192,7 +171,7 @@ async def watch(connection: Connection, interval: float) -> AsyncGenerator[TopVi
     """
     clock = asyncio.get_running_loop().time
     status = await until_answered(connection, brief_status, ELECTION)
-    traffic, trouble = Traffic(clock(), status.nanoseconds), ""
+    traffic = Traffic(clock(), status.nanoseconds)
     # the last message of each host from before, and then what comes
     readers = [
         MessageReader(connection, one.name, LAST_PER_SUBJECT, headers_only=True)
@@ -241,48 +220,27 @@ async def _look(connection: Connection, before: BrokerStatus) -> tuple[BrokerSta
         return before, str(error)
 
 
-class By(Enum):
-    """By what hosts are sorted."""
-
-    BYTES = "bytes"
-    LINES = "lines"
-    NAME = "name"
-    SILENCE = "silence"
-    DELAY = "delay"
-
-
-_ORDERS: dict[By, Callable[[HostFlow], tuple[float, str]]] = {
-    By.BYTES: lambda host: (-host.bytes, host.host),
-    By.LINES: lambda host: (-host.lines, host.host),
-    By.NAME: lambda host: (0.0, host.host),
-    By.SILENCE: lambda host: (-host.silent, host.host),
-    By.DELAY: lambda host: (-(host.delay or 0.0), host.host),
+ORDERS: dict[str, Callable[[HostRates], tuple[float, str]]] = {
+    "bytes": lambda host: (-host.bytes, host.host),
+    "lines": lambda host: (-host.lines, host.host),
+    "name": lambda host: (0.0, host.host),
+    "silence": lambda host: (-host.silent, host.host),
+    "delay": lambda host: (-(host.delay or 0.0), host.host),
 }
+"""By what hosts may be sorted."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopLayout:
-    """How a view is drawn: rows of the screen, and the order of hosts."""
-
-    height: int = 60
-    by: By = By.BYTES
-
-
-def draw(view: TopView, layout: TopLayout) -> Group:
-    """Return a view as rich draws it, with as many partitions and hosts as fit."""
+def draw(view: TopView, height: int = 60, sort: str = "bytes") -> Group:
+    """Return a view as rich draws it, with as many partitions and hosts as fit into so many rows."""
     lines = list(_summary(view))
-    room = max(2, layout.height - len(lines) - 4)
+    space = max(2, height - len(lines) - 4)
+    rows = list(zip(view.status.partitions, view.partitions, strict=True))
     # where not all partitions fit, those that are behind by the longest time do
-    most = max(1, room - min(len(view.hosts), _LEAST_HOSTS))
-    partitions = nsmallest(most, view.partitions, lambda p: (-(p.behind_seconds or 0), p.partition))
-    hosts = nsmallest(max(1, room - len(partitions)), view.hosts, _ORDERS[layout.by])
-    return Group(
-        *lines,
-        "",
-        table(_PARTITIONS, list(map(_partition, partitions)), left=(0, len(_PARTITIONS) - 1)),
-        "",
-        table(_HOSTS, [_host(host) for host in hosts], left=(0, len(_HOSTS) - 1)),
-    )
+    most = max(1, space - min(len(view.hosts), _LEAST_HOSTS))
+    rows = nsmallest(most, rows, lambda row: (-(row[0].behind_seconds or 0), row[0].partition))
+    hosts = nsmallest(max(1, space - len(rows)), view.hosts, ORDERS[sort])
+    partitions = table(_PARTITIONS, [_partition(*row) for row in rows], left=(0, 7))
+    return Group(*lines, "", partitions, "", table(_HOSTS, list(map(_host, hosts)), left=(0, 5)))
 
 
 def _summary(view: TopView) -> Iterator[Text]:
@@ -291,47 +249,40 @@ def _summary(view: TopView) -> Iterator[Text]:
     slow = sum((host.delay or 0.0) >= _SLOW for host in view.hosts)
     lines_out = sum(one.lines_out or 0.0 for one in view.partitions)
     bytes_out = sum(one.bytes_out or 0.0 for one in view.partitions)
+    lines_in = f"{view.lines_in:,.0f} lines/s {_speed(view.bytes_in)}"
     yield plain(f"{status.server}  nats-server {status.version}  {status.now[:19]}Z", "bold")
-    yield plain(f"in {_rate(view.lines_in, view.bytes_in)}  out {_rate(lines_out, bytes_out)}")
-    yield plain(f"behind {status.behind} messages")
-    most = "" if not status.max_bytes else f" of {format_size(status.max_bytes)}"
-    yield plain(f"held {status.messages} messages, {format_size(status.bytes)}{most}")
+    yield plain(f"in {lines_in}  out {lines_out:,.0f} lines/s {_speed(bytes_out)}")
+    held = f"held {status.messages} messages, {format_size(status.bytes)}"
+    yield plain(f"{held}; behind {status.behind} messages")
     yield plain(f"hosts {len(view.hosts)}, {silent} silent and {slow} slow")
     if view.trouble:
         yield plain(f"NO ANSWER: {view.trouble}", "bold red")
-
-
-def _rate(lines: float, size: float) -> str:
-    return f"{lines:,.0f} lines/s {_speed(size)}"
 
 
 def _speed(size: float | None) -> str:
     return "-" if size is None else f"{format_size(round(size))}/s"
 
 
-def _partition(one: PartitionFlow) -> tuple[str, ...]:
+def _partition(one: PartitionStatus, rates: PartitionRates) -> tuple[str, ...]:
     return (
         f"p{one.partition}",
-        f"{one.lines_in:,.0f}",
-        _speed(one.bytes_in),
-        "-" if one.lines_out is None else f"{one.lines_out:,.0f}",
-        _speed(one.bytes_out),
+        f"{rates.lines_in:,.0f}",
+        _speed(rates.bytes_in),
+        "-" if rates.lines_out is None else f"{rates.lines_out:,.0f}",
+        _speed(rates.bytes_out),
         "-" if one.behind is None else str(one.behind),
         "-" if not one.behind_seconds else short_duration(one.behind_seconds),
         "UNREADABLE" if one.error else one.owner or "nobody yet",
     )
 
 
-def _host(host: HostFlow) -> tuple[str, ...]:
-    marks = (
-        *(["SILENT"] if host.silent >= _SILENT else []),
-        *(["SLOW"] if (host.delay or 0.0) >= _SLOW else []),
-    )
+def _host(host: HostRates) -> tuple[str, ...]:
+    slow = "SLOW" if (host.delay or 0.0) >= _SLOW else ""
     return (
         host.host,
         f"{host.lines:,.0f}",
         _speed(host.bytes),
         short_duration(host.silent),
         "-" if host.delay is None else f"{host.delay:.1f}s",
-        " ".join(marks),
+        " ".join(filter(None, ("SILENT" if host.silent >= _SILENT else "", slow))),
     )

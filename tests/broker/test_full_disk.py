@@ -116,15 +116,15 @@ async def test_a_full_disk_is_told_and_healed_and_nothing_acknowledged_is_lost(
     stored = await store_until_silence(connection)
 
     async def is_frozen() -> bool:
-        return "no space left" in str((await report_of(connection))["frozen"])
+        return "no space left" in str((await report_of(connection)).frozen)
 
     await until("the report says so", is_frozen)
-    before = (await report_of(connection))["nats_server_pid"]
+    before = (await report_of(connection)).nats_server_pid
     broker.clear()
 
     async def is_healed() -> bool:
         report = await report_of(connection)
-        return report["nats_server_pid"] != before and report["frozen"] is None
+        return report.nats_server_pid != before and report.frozen is None
 
     await until("it is started again", is_healed)
     await connection.ask("logs.p0.web01", b"after")

@@ -267,10 +267,10 @@ def test_a_running_broker_answers_for_itself(start_broker: Any) -> None:
 
     (report,) = asyncio.run(ask_for_it())
 
-    assert report["name"] == "b1"
-    assert report["version"] == "2.15.1"
-    assert report["commit"] == "b2fd3ef"
-    assert report["nats_server_pid"] == ready["nats_server_pid"]
-    assert report["frozen"] is report["credentials"] is None
-    assert 0 < report["free"] < report["total"]
-    assert report["retention"].keys() <= {"LOGS"}
+    assert report.name == "b1"
+    assert report.version == "2.15.1"
+    assert report.commit == "b2fd3ef"
+    assert report.nats_server_pid == ready["nats_server_pid"]
+    assert report.frozen is report.credentials is None
+    assert 0 < report.free < report.total
+    assert report.retention.keys() <= {"LOGS"}

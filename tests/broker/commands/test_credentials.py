@@ -91,11 +91,10 @@ def test_each_kind_gets_a_file_by_its_name_and_receivers_their_partitions(call: 
 
 
 def test_thousands_at_once_are_a_file_each_and_one_change_of_the_store(call: Call) -> None:
-    hosts = "".join(f"web{number:04}  # rack {number}\n" for number in range(300)) + "\n# end\n"
+    hosts = [f"web{number:04}" for number in range(300)]
 
-    said = done(call("add", "host", "--from", "-", "--output", "out", given=hosts))
+    done(call("add", "host", *hosts, "--output", "out"))
 
-    assert "300 credentials are in out/, a file each" in said
     assert len(list(Path("out").iterdir())) == 300
     assert (load_credentials(Path("store")).revision, len(names())) == (1, 300)
 

@@ -65,7 +65,7 @@ def test_what_is_of_others_is_removed_by_who_says_so(call: Call) -> None:
         (("stream", "rm", "LOGS", "--yes"), "logbroker purge"),
         (("stream", "rm", "LOGS_3", "--yes"), "logbroker purge"),
         (("stream", "rm", "KV_LOGS_POSITIONS", "--yes"), "logbroker's own"),
-        (("consumer", "rm", "LOGS", "receiver-p0", "--yes"), "as long as the partition"),
+        (("consumer", "rm", "LOGS", "receiver-p0", "--yes"), "own and stays"),
         (("stream", "info", "NONE"), "stream not found"),
         (("consumer", "info", "LOGS", "none"), "consumer not found"),
         (("stream", "info", "a.b"), "cannot be the name"),

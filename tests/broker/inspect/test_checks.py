@@ -14,14 +14,14 @@ from broker.inspect.checks import (
     CheckResult,
     Grade,
     Observed,
+    check_document,
     judge,
     overall,
-    to_json,
     to_nagios,
 )
 from broker.inspect.status import Replica, Unread
 from tests.broker.inspect.conftest import Call, Publish
-from tests.broker.inspect.test_status import a_status, a_stream
+from tests.broker.inspect.test_status import a_node, a_status, a_stream
 
 _NOW = datetime(2026, 11, 21, 16, tzinfo=UTC)
 _LEADER = Replica("n1", True, True, False, 0, 0.0)
@@ -95,7 +95,7 @@ def test_a_stream_is_whole_replicated_and_read(
 
 def _space(state: str, **space: Any) -> dict[str, Any]:
     retention = {"LOGS": {"state": state, "since": "2026-11-21T10:00:00Z", **space}}
-    return {"nodes": ({"name": "n1", "retention": retention},)}
+    return {"nodes": (a_node(retention=retention),)}
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,11 @@ def _space(state: str, **space: Any) -> dict[str, Any]:
         ({"streams": (a_stream(max_messages=12),)}, Grade.WARNING),
         ({"streams": (a_stream(bytes=950, max_bytes=None),)}, Grade.OK),
         ({"streams": (a_stream(bytes=950),), **_space("ok")}, Grade.OK),
-        ({"nodes": ({"name": "n", "frozen": "full"},)}, Grade.CRITICAL),
-        ({"nodes": ({"free": 9, "reserve": 10},)}, Grade.WARNING),
+        ({"nodes": (a_node(frozen="full"),)}, Grade.CRITICAL),
+        ({"nodes": (a_node(free=9, reserve=10),)}, Grade.WARNING),
         (_space("purging"), Grade.OK),
         (_space("hosts wait", needed_by=["p0"]), Grade.CRITICAL),
-        (_space("oldest lines are dropped", needed_by=7), Grade.CRITICAL),
+        (_space("oldest lines are dropped"), Grade.CRITICAL),
     ],
 )
 def test_space_is_judged_by_what_may_not_be_purged(changed: dict[str, Any], grade: Grade) -> None:
@@ -158,9 +158,9 @@ def test_what_expires_soon_is_critical_and_many_partitions_are_named_in_part() -
     ],
 )
 def test_certificates_are_judged_by_the_time_that_is_left(end: str, grade: Grade) -> None:
-    node = {"certificates": [{"path": "/tls/broker.pem", "not_after": end}], "name": "n1"}
+    node = a_node(certificates=[{"path": "/tls/broker.pem", "not_after": end}])
 
-    shown = _found(Check.CERTIFICATES, certificate_end=end)
+    shown = _found(Check.CERTIFICATES, certificate_end=datetime.fromisoformat(end))
     reported = _of(Check.CERTIFICATES, nodes=(node,))
 
     assert overall(shown) is overall(reported) is grade
@@ -178,7 +178,7 @@ def test_nagios_reads_one_line_with_the_worst_first() -> None:
         r"CRITICAL logbroker CRITICAL:space: full; WARNING:stream: p1 / waits\n"
     )
     assert to_nagios(found[2:]) == "OK logbroker OK:receivers: so"
-    told = json.loads(to_json(found))
+    told = check_document(found)
     assert (told["status"], [one["status"] for one in told["checks"]]) == (
         "CRITICAL",
         ["WARNING", "CRITICAL", "OK"],

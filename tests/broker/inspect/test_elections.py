@@ -1,6 +1,5 @@
 """What a view shows where leaders are being elected when it first asks."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -11,7 +10,6 @@ from broker.client.config import current_partitions
 from broker.client.connection import Connection, Rejected
 from broker.inspect.ask import observe
 from broker.inspect.checks import Check
-from broker.inspect.events import listen
 from broker.inspect.reader import MessageReader, at_sequence
 from broker.inspect.tail import TailOptions, tail
 from broker.inspect.top import watch
@@ -59,20 +57,6 @@ async def test_top_begins(electing: Electing, publish: Publish) -> None:
         view = await anext(views)
 
     assert [one.host for one in view.hosts] == ["web01"]
-
-
-async def test_events_blame_no_rights(
-    electing: Electing, connection: Connection, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with aclosing(listen(electing)) as events:
-        heard = asyncio.ensure_future(anext(events))
-        while not heard.done():
-            await connection.api("STREAM.CREATE.OTHER", {"name": "OTHER", "subjects": ["other"]})
-            await connection.api("STREAM.DELETE.OTHER")
-            await asyncio.sleep(0.05)
-
-    assert electing.refused == {"INFO"}
-    assert "no advisories" not in caplog.text
 
 
 async def test_what_was_opened_half_way_is_opened_again(

@@ -1,13 +1,12 @@
 """A message of a stream: what its headers say with and without its payload, and how it is shown."""
 
 import base64
-import json
 
 import pytest
 
 from broker.inspect.message import (
     StoredMessage,
-    message_json,
+    message_document,
     message_text,
     nanoseconds,
     read_message,
@@ -95,7 +94,7 @@ def test_a_time_that_no_calendar_has_is_shown_as_it_is() -> None:
 def test_lines_that_are_no_text_come_as_base64() -> None:
     payload, headers = message(b"\xff\n", compressed=True)
 
-    found = json.loads(message_json(_read(headers, payload)))
+    found = message_document(_read(headers, payload))
 
     assert base64.b64decode(found["base64"]) == b"\xff\n"
     assert "text" not in found
@@ -109,7 +108,7 @@ def test_a_message_that_a_receiver_quarantines_is_shown_as_it_is_and_says_why(
     _, headers = message(b"a\n", compressed=compressed, more=(("/b", b"b\n"),))
     found = _read({**headers, "\x1b[2J": "x"}, payload)
 
-    shown, text = json.loads(message_json(found)), message_text(found)
+    shown, text = message_document(found), message_text(found)
 
     assert shown["text"] == payload.decode()
     assert shown["trouble"]
@@ -120,7 +119,7 @@ def test_a_message_that_a_receiver_quarantines_is_shown_as_it_is_and_says_why(
 def test_every_section_of_a_message_is_shown_with_its_file_and_span() -> None:
     payload, headers = message(b"a\n", more=(("/b c", b"d\ne\n"), ("/var/log/app.log", b"")))
 
-    spans = json.loads(message_json(_read(headers, payload)))["spans"]
+    spans = message_document(_read(headers, payload))["spans"]
     text = message_text(_read(headers, payload)).decode()
 
     assert [(one["file"], one["start"], one["end"], one["lines"]) for one in spans] == [

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from broker.client.connection import Connection
 from broker.inspect.message import StoredMessage, nanoseconds, read_message
-from broker.inspect.top import By, TopLayout, TopView, Traffic, draw, watch
+from broker.inspect.top import TopView, Traffic, draw, watch
 from broker.topology import Topology
 from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.conftest import LOGBROKER
@@ -182,24 +182,24 @@ def test_receivers_are_as_fast_as_their_totals_grow() -> None:
     assert (traffic.view(a_status(), 60.0).partitions[0].lines_out or 0) > 0
 
 
-def _drawn(view: TopView, layout: TopLayout) -> list[str]:
+def _drawn(view: TopView, height: int = 60, sort: str = "bytes") -> list[str]:
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(draw(view, layout))
+    console.print(draw(view, height, sort))
     return console.export_text().splitlines()
 
 
 @pytest.mark.parametrize(
-    ("by", "first"),
+    ("sort", "first"),
     [
-        (By.BYTES, "web01"),
-        (By.LINES, "web01"),
-        (By.NAME, "db01"),
-        (By.SILENCE, "db01"),
-        (By.DELAY, "slow"),
+        ("bytes", "web01"),
+        ("lines", "web01"),
+        ("name", "db01"),
+        ("silence", "db01"),
+        ("delay", "slow"),
     ],
 )
-def test_hosts_are_sorted_as_asked(by: By, first: str) -> None:
-    lines = _drawn(_view(), TopLayout(by=by))
+def test_hosts_are_sorted_as_asked(sort: str, first: str) -> None:
+    lines = _drawn(_view(), sort=sort)
     heads = [place for place, line in enumerate(lines) if line.startswith("host ")]
 
     assert lines[heads[-1] + 1].split()[0] == first
@@ -207,10 +207,10 @@ def test_hosts_are_sorted_as_asked(by: By, first: str) -> None:
 
 @pytest.mark.parametrize("height", [24, 12, 60])
 def test_a_screen_has_what_fits_and_begins_with_what_is_furthest_behind(height: int) -> None:
-    one = _view().partitions[0]
+    one = a_status().partitions[0]
     many = tuple(replace(one, partition=n, behind_seconds=float(n)) for n in range(50))
 
-    lines = _drawn(replace(_view(), partitions=many), TopLayout(height=height))
+    lines = _drawn(_steady().view(a_status(partitions=many), 60.0), height)
 
     assert len(lines) <= height
     assert any(line.startswith("p49 ") for line in lines)
@@ -220,7 +220,7 @@ def test_a_screen_has_what_fits_and_begins_with_what_is_furthest_behind(height: 
 def test_what_is_out_of_the_ordinary_is_marked() -> None:
     view = replace(_view(), trouble="no broker\x1b")
 
-    text = "\n".join(_drawn(view, TopLayout()))
+    text = "\n".join(_drawn(view))
 
     assert "3, 1 silent and 1 slow" in text
     assert text.count("SILENT") == text.count("SLOW") == 1
