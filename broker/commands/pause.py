@@ -52,7 +52,9 @@ def pause(
         ]
     except ValidationError as error:
         first = error.errors()[0]
-        raise click.UsageError(f"{first['loc'][0]} {first['input']!r}: {first['msg']}") from None
+        glob = f"{first['input']!r} is no glob of host names, such as 'web*'"
+        long = "--reason takes at most 500 letters"
+        raise click.UsageError(long if first["loc"] == ("reason",) else glob) from None
     names = {one.hosts for one in made}
 
     def change(value: bytes) -> Pauses:

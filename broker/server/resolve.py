@@ -19,9 +19,7 @@ from broker.client.nkey import InvalidSeed, new_seed, seed_of, user_key
 from broker.server.conf import ClusterConf, ServerConf, SitesConf, decided_here
 from broker.server.store import Space, count_streams
 from broker.server.tls import Security, security_of
-from broker.settings import BrokerSettings
-from broker.settings_network import SITE_SCHEME, parse_route
-from broker.settings_security import SecuritySettings
+from broker.settings import SITE_SCHEME, BrokerSettings, SecuritySettings, parse_route
 from broker.topology import Topology
 
 __all__ = ["Resolved", "ServerAccess", "own_name", "resolve", "space_kept_free"]

@@ -18,7 +18,7 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import make_folder, open_folder, read_file, write_atomic
 from broker.auth.accounts import LOGS
 from broker.server.conf import KEY_VARIABLE, quoted
-from broker.settings_security import SecuritySettings
+from broker.settings import SecuritySettings
 from broker.wire.streams import streams_among
 
 __all__ = [

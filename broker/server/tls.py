@@ -11,7 +11,7 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.auth.certificates import Pki, ends_of, names_in
 from broker.client.access import Access
 from broker.server.conf import TlsConf
-from broker.settings_security import SecuritySettings
+from broker.settings import SecuritySettings
 
 __all__ = ["TLS_FOLDER", "Security", "renew_certificates", "security_of"]
 

@@ -23,8 +23,7 @@ from broker.server.conf import render
 from broker.server.process import find
 from broker.server.resolve import ServerAccess, resolve
 from broker.server.store import measure
-from broker.settings import BrokerSettings
-from broker.settings_network import parse_route
+from broker.settings import BrokerSettings, parse_route
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 NAMES = sorted(name_of(field) for field in BrokerSettings.model_fields)

@@ -38,8 +38,7 @@ def test_what_was_backed_up_comes_back_to_an_empty_broker_without_a_question(
     assert "go on at their offsets" in back.stdout
     assert "3 messages" in logbroker_inside("status", "--server", second_url).stdout
     assert saved.stderr == (
-        f"note: {tmp_path / 'b'} holds all lines in the clear, also those of an encrypted store; "
-        "keep it from others\n"
+        f"note: {tmp_path / 'b'} holds all lines in the clear; keep it from others\n"
     )
     assert back.stderr == ""
 

@@ -202,7 +202,7 @@ def test_a_broker_keeps_what_hosts_have_left_and_refuses_another_number(
     broker.end()
 
     assert "hosts are spread over 5 partitions, and will be over 3: of 1 hosts" in done.stdout
-    assert "p3 to p4 keep what they hold" in done.stdout
+    assert "partitions 3 to 4 keep what they hold" in done.stdout
     refused = start_broker("--partitions", "5")
     assert refused.popen.wait(30) == 78
     assert "`logbroker partitions 5`" in refused.said

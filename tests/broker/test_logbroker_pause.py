@@ -78,7 +78,7 @@ def test_a_glob_within_a_glob_cannot_be_resumed_alone(call: Call) -> None:
     done = call("resume", "web01")
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert "web01 is not paused by that name; paused are web*, db*" in done.stderr
+    assert "web01 is not paused; paused are web*, db*" in done.stderr
     assert listed(call, "resume", "*") == []
 
 

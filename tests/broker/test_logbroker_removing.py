@@ -44,7 +44,7 @@ def test_a_purge_shows_what_goes_and_asks_first(logbroker_inside: Call, url: str
     assert "say what is to go" in aimless.stderr
     assert dry.stdout == unasked.stdout
     assert "3 messages" in dry.stdout
-    assert "NOT RECEIVED of that: 3 messages" in dry.stdout
+    assert "NOT RECEIVED of that: 3;" in dry.stdout
     assert "logs.p0.web01" in dry.stdout
     assert "--yes" in unasked.stderr
     assert "removed 3 messages" in done.stdout

@@ -15,7 +15,7 @@ from broker.server.store import (
     measure,
     remember_membership,
 )
-from broker.settings_security import SecuritySettings
+from broker.settings import SecuritySettings
 
 
 def test_a_store_has_one_owner_at_a_time_and_can_be_held_again(tmp_path: Path) -> None:
