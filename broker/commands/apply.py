@@ -84,7 +84,7 @@ def partitions(settings: BrokerSettings, number: int, yes: bool) -> None:
     async def work(connection: Connection) -> None:
         actual = await look_at_partitions(connection)
         made = plan_partitions(number, actual)
-            if not made:
+        if not made:
             click.echo(f"hosts are spread over {number} partitions already; nothing to do")
             return
         subjects = await subjects_in(connection, await streams_of(connection))
