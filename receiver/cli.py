@@ -63,12 +63,13 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
     from receiver.status import status as document
 
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
-    partitions = document.ask(settings, "logreceiver status", lambda c: document.gather(c, now))
-    state = settings.state
-    found = document.Status(partitions, state, document.files_in(state), document.gaps_in(state))
-    click.echo(
-        document.status_json(found) if as_json else document.status_table(found, with_hosts=hosts)
+    found = document.Status(
+        partitions=document.ask(settings, "logreceiver status", lambda c: document.gather(c, now)),
+        state_dir=settings.state,
+        files=document.files_in(settings.state),
+        gaps=document.gaps_in(settings.state),
     )
+    click.echo(found.model_dump_json(indent=2) if as_json else found.as_text(with_hosts=hosts))
 
 
 @logreceiver.command()

@@ -3,12 +3,13 @@
 Health page, status line, metrics and the answer to `logreceiver status` are made from it when somebody asks.
 """
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+
+from pydantic import BaseModel, FiniteFloat
 
 from broker.app.pages import Page, health_page
 from broker.app.rate import Rate
@@ -19,13 +20,34 @@ from receiver.consume.assignment import Blocked, Done
 from receiver.consume.judging import Finding, FindingKind
 from receiver.storage.tables import gap_report
 
-__all__ = ["Meter", "ReceiverView", "Standing"]
+__all__ = ["Blockade", "Meter", "OwnerReport", "PartitionReport", "Standing"]
 
 _SECOND = 1_000_000_000
 _MOST_LOGGED = 20  # findings of a report
 _LONG = 60.0  # seconds; what is blocked for less may pass by itself
 
 logger = logging.getLogger(__name__)
+
+
+class Blockade(BaseModel):
+    """Why a partition cannot go on, and since when (RFC 3339)."""
+
+    cause: str
+    detail: str
+    since: str
+
+
+class PartitionReport(BaseModel):
+    """What only the owner of a partition knows."""
+
+    lines_per_second: FiniteFloat | None = None
+    blocked: Blockade | None = None
+
+
+class OwnerReport(BaseModel):
+    """What a receiver answers to `logreceiver status`, by partition."""
+
+    partitions: dict[int, PartitionReport] = {}
 
 
 @dataclass(slots=True)
@@ -36,7 +58,7 @@ class Standing:
     `successor` who took it from us for good, and what is to be done about it.
     `pending` is how many messages waited after the last batch; `stored_at` when the last received message was stored,
     `committed_at` when a batch was committed, `blocked_since` when it got stuck: in nanoseconds since the epoch, 0 for
-    never. `seconds` is what all batches took together, `batch_seconds` one of the last session.
+    never. `seconds` is what all batches took together.
     """
 
     partition: int
@@ -51,7 +73,6 @@ class Standing:
     batches: int = 0
     quarantined: int = 0
     seconds: float = 0.0
-    batch_seconds: float = 0.0
     pending: int = 0
     stored_at: int = 0
     committed_at: int = 0
@@ -76,30 +97,47 @@ class Standing:
             return f"partition {self.partition} is blocked for {seconds:.0f} s: {reason}"
         return ""
 
-    def document(self, now: int) -> dict[str, object]:
-        """Return what only the owner knows, for JSON."""
-        size, lines = self.rate.per_second(now / _SECOND)
-        since = datetime.fromtimestamp(self.blocked_since // _SECOND, UTC)
-        return {
-            "lines_per_second": round(lines, 1),
-            "bytes_per_second": round(size, 1),
-            "batch_seconds": round(self.batch_seconds, 4),
-            "blocked": self.blocked
-            and {
-                "cause": self.blocked.cause.value,
-                "detail": self.blocked.detail,
-                "since": since.isoformat().replace("+00:00", "Z"),
-            },
-        }
+    def report(self, now: int) -> PartitionReport:
+        """Return what only the owner knows."""
+        blocked = None
+        if self.blocked:
+            since = datetime.fromtimestamp(self.blocked_since // _SECOND, UTC).isoformat()
+            blocked = Blockade(
+                cause=self.blocked.cause.value,
+                detail=self.blocked.detail,
+                since=since.replace("+00:00", "Z"),
+            )
+        _, lines = self.rate.per_second(now / _SECOND)
+        return PartitionReport(lines_per_second=round(lines, 1), blocked=blocked)
+
+    def count(self, done: Done, batches: int, seconds: float, now: int) -> None:
+        """Count what was committed in so many batches, which took so many seconds of work; the partition is not blocked."""
+        self.next, self.pending = done.until, done.pending
+        self.batches += batches
+        self.seconds += seconds
+        self.messages += done.messages
+        self.lines += done.lines
+        self.bytes += done.size
+        self.quarantined += done.quarantined
+        self.stored_at = done.stored_at or self.stored_at
+        self.committed_at = now if batches else self.committed_at
+        self.blocked, self.blocked_since = None, 0
+        self.rate.add(done.size, done.lines, now / _SECOND)
+        for finding in done.findings:
+            self.found[finding.kind.value] += finding.blocks
+            self.found_bytes[finding.kind.value] += finding.end - finding.start
 
 
 class Meter:
-    """The counters of one run of the receiver; `clock` is nanoseconds since the epoch."""
+    """How one run of the receiver does; `clock` is nanoseconds since the epoch."""
 
-    def __init__(self, clock: Callable[[], int]) -> None:
+    def __init__(self, clock: Callable[[], int], connection: Connection | None = None) -> None:
         """Begin at 0, now."""
         self.clock = clock
         self.partitions: dict[int, Standing] = {}
+        self._connection = connection
+
+    # what happens
 
     def expect(self, partition: int) -> None:
         """Take note of a partition that is to be received."""
@@ -120,26 +158,11 @@ class Meter:
             standing.stored_at = int(stored.timestamp() * 1000) * (_SECOND // 1000)
 
     def done(self, done: Done, batches: int, seconds: float) -> None:
-        """Count what was committed in so many batches, which took so many seconds of work; the partition is not blocked."""
-        standing, now = self.partitions[done.partition], self.clock()
+        """Count what was committed in so many batches, and say what is to be said of it."""
+        standing = self.partitions[done.partition]
         if standing.blocked is not None:
             logger.info("partition %d: resumed", done.partition)
-        standing.next = done.until
-        standing.batches += batches
-        standing.seconds += seconds
-        standing.batch_seconds = seconds / batches if batches else standing.batch_seconds
-        standing.messages += done.messages
-        standing.lines += done.lines
-        standing.bytes += done.size
-        standing.quarantined += done.quarantined
-        standing.pending = done.pending
-        standing.stored_at = done.stored_at or standing.stored_at
-        standing.committed_at = now if batches else standing.committed_at
-        standing.blocked, standing.blocked_since = None, 0
-        standing.rate.add(done.size, done.lines, now / _SECOND)
-        for finding in done.findings:
-            standing.found[finding.kind.value] += finding.blocks
-            standing.found_bytes[finding.kind.value] += finding.end - finding.start
+        standing.count(done, batches, seconds, self.clock())
         _log(done)
 
     def standing_by(self, partition: int, owner: str) -> None:
@@ -170,54 +193,42 @@ class Meter:
         """Take note of how many messages wait for a partition."""
         self.partitions[partition].pending = messages
 
-
-class ReceiverView:
-    """A receiver as others see it, as of now."""
-
-    def __init__(self, connection: Connection, meter: Meter) -> None:
-        """Remember where to look."""
-        self._connection = connection
-        self._meter = meter
+    # how it looks
 
     @property
-    def now(self) -> int:
-        """The time, in nanoseconds since the epoch."""
-        return self._meter.clock()
-
-    @property
-    def partitions(self) -> list[Standing]:
+    def standings(self) -> list[Standing]:
         """All partitions, by number."""
-        return [standing for _, standing in sorted(self._meter.partitions.items())]
+        return [standing for _, standing in sorted(self.partitions.items())]
 
     @property
     def away(self) -> str:
         """Why the broker is away, empty while it is there."""
-        return self._connection.away
+        return self._connection.away if self._connection else ""
 
     @property
     def lag_seconds(self) -> float:
         """How far the partition that is farthest behind is behind."""
-        now = self.now
-        return max((one.lag_seconds(now) for one in self.partitions), default=0.0)
+        now = self.clock()
+        return max((one.lag_seconds(now) for one in self.standings), default=0.0)
 
     @property
     def is_ready(self) -> bool:
         """Whether Spark has started and every partition is ours, or another's and waited for; or the broker is waited for."""
-        standings = self.partitions
+        standings = self.standings
         is_started = bool(standings) and all(one.epoch or one.owner for one in standings)
         return is_started or bool(self.away)
 
     def health(self) -> Page:
         """Return the page of `/healthz`."""
-        now = self.now
-        problems = (problem for one in self.partitions if (problem := one.problem(now)))
+        now = self.clock()
+        problems = (problem for one in self.standings if (problem := one.problem(now)))
         return health_page(self._not_receiving() or "; ".join(problems))
 
     def report(self) -> bytes:
         """Return the answer to `status`: JSON, by partition."""
-        now = self.now
-        partitions = {str(one.partition): one.document(now) for one in self.partitions}
-        return json.dumps({"partitions": partitions}).encode()
+        now = self.clock()
+        reports = {number: one.report(now) for number, one in self.partitions.items()}
+        return OwnerReport(partitions=reports).model_dump_json().encode()
 
     def status(self) -> str:
         """Return one line on how the receiver does."""
@@ -236,7 +247,7 @@ class ReceiverView:
         return "" if self.is_ready else "starting"
 
     def _work(self) -> Iterator[str]:
-        all_, seconds = self.partitions, self.now / _SECOND
+        all_, seconds = self.standings, self.clock() / _SECOND
         if ours := [one for one in all_ if not one.owner and not one.successor]:
             pending = sum(one.pending for one in ours)
             rate = format_size(int(sum(one.rate.per_second(seconds)[0] for one in ours)))

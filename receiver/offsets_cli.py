@@ -41,12 +41,12 @@ def offsets() -> None:
 def show(as_json: bool, **options: Any) -> None:
     """Show each partition's offset, its owner, and what waits behind it."""
     settings = _settings(options)
-    from receiver.status.status import ask, gather, partitions_json, partitions_table
+    from receiver.status.status import Status, ask, gather
 
     wanted = settings.wanted if settings.partition else range
-    partitions = ask(settings, _PROGRAM, lambda c: gather(c, _now(), wanted))
-    write = partitions_json if as_json else partitions_table
-    click.echo(write(partitions))
+    found = Status(partitions=ask(settings, _PROGRAM, lambda c: gather(c, _now(), wanted)))
+    shown = found.model_dump_json(indent=2, include={"partitions"})
+    click.echo(shown if as_json else found.as_text())
 
 
 @offsets.command("set")

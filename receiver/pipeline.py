@@ -36,7 +36,7 @@ from receiver.driver.jobs import check_executors, run_job, unless, warm_up, watc
 from receiver.driver.partitions import PartitionSet, find_partitions, wait_for_partitions
 from receiver.driver.presence import Presence
 from receiver.driver.retention import RetentionWorker
-from receiver.meter import Meter, ReceiverView
+from receiver.meter import Meter
 from receiver.permissions import Permissions
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local, spark_context, watch_jvm
@@ -73,16 +73,15 @@ class _Pipeline:
         self._connection = Connection(
             settings.server, f"logreceiver {self._owner}", access=settings.access
         )
-        self._meter = Meter(time.time_ns)
-        self._view = ReceiverView(self._connection, self._meter)
+        self._meter = Meter(time.time_ns, self._connection)
         self._ending = Shutdown(Exit.DONE, _LAST_RESORT)
         self._stop = self._ending.asked
-        self._presence = Presence(self._connection, self._view.report)
+        self._presence = Presence(self._connection, self._meter.report)
         self._retention = RetentionWorker(Retention(order_of(settings), time.time_ns), self._stop)
         self._followers: Followers | None = None
 
     async def run(self, reread: Callable[[], ReceiverSettings]) -> None:
-        supervisor = Supervisor(self._view, self._notifier, reread, self._change)
+        supervisor = Supervisor(self._meter, self._notifier, reread, self._change)
         self._ending.listen(lambda: self._end(supervisor))
         supervisor.hear_hang_ups()
         try:
@@ -99,9 +98,9 @@ class _Pipeline:
 
     def _pages(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
-            from receiver.status.metrics import ReceiverMetrics  # a library that nobody else needs
+            from receiver.status.metrics import page_of  # a library that nobody else needs
 
-            pages = {"/metrics": ReceiverMetrics(self._view).page, "/healthz": self._view.health}
+            pages = {"/metrics": page_of(self._meter), "/healthz": self._meter.health}
             yield PageServer(address, pages)
 
     async def _work(self) -> None:
@@ -185,8 +184,8 @@ class _Pipeline:
     async def _log_catching_up(self) -> None:
         while True:
             await asyncio.sleep(_LOOK)
-            if self._view.lag_seconds >= _BEHIND:
-                logger.info("catching up: %s", self._view.status())
+            if self._meter.lag_seconds >= _BEHIND:
+                logger.info("catching up: %s", self._meter.status())
 
     async def _watch(self, spark: SparkContext) -> None:
         if is_local(self._settings.master):

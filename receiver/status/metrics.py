@@ -1,10 +1,10 @@
-"""The metrics of a receiver for Prometheus, made from its report when Prometheus asks.
+"""The metrics of a receiver for Prometheus, made from its meter when Prometheus asks.
 
 Imported only with `--listen`. Names follow the conventions of Prometheus: base units, `_total` for what only grows.
 """
 
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
 from prometheus_client.core import (
@@ -14,88 +14,68 @@ from prometheus_client.core import (
     Metric,
 )
 
-from broker.app.pages import metrics_page
+from broker.app.pages import Page, metrics_page
 from receiver.consume.assignment import Cause
 from receiver.consume.judging import FindingKind
-from receiver.meter import ReceiverView, Standing
+from receiver.meter import Meter, Standing
 
-__all__ = ["ReceiverMetrics"]
+__all__ = ["page_of"]
 
 _SECOND = 1_000_000_000
-_COUNTERS: dict[str, tuple[str, Callable[[Standing], float]]] = {
-    "lines": ("Lines that are committed.", lambda p: p.lines),
-    "bytes": ("Bytes of lines that are committed.", lambda p: p.bytes),
-    "messages": ("Messages that are committed.", lambda p: p.messages),
-    "batches": ("Batches that are committed.", lambda p: p.batches),
-    "batch_seconds": ("Seconds of work on batches.", lambda p: p.seconds),
-    "quarantined": ("Messages that were set aside.", lambda p: p.quarantined),
+_Value = Callable[[Standing, int], float]
+_COUNTERS: dict[str, tuple[str, _Value]] = {
+    "lines": ("Lines that are committed.", lambda p, _: p.lines),
+    "bytes": ("Bytes of lines that are committed.", lambda p, _: p.bytes),
+    "messages": ("Messages that are committed.", lambda p, _: p.messages),
+    "batches": ("Batches that are committed.", lambda p, _: p.batches),
+    "batch_seconds": ("Seconds of work on batches.", lambda p, _: p.seconds),
+    "quarantined": ("Messages that were set aside.", lambda p, _: p.quarantined),
 }
-_GAUGES: dict[str, tuple[str, Callable[[Standing], float]]] = {
-    "offset": ("The first sequence that no file holds yet.", lambda p: p.next),
-    "epoch": ("How often the partition has changed hands.", lambda p: p.epoch),
-    "lag_messages": ("Messages that waited after the last batch.", lambda p: p.pending),
+_GAUGES: dict[str, tuple[str, _Value]] = {
+    "offset": ("The first sequence that no file holds yet.", lambda p, _: p.next),
+    "epoch": ("How often the partition has changed hands.", lambda p, _: p.epoch),
+    "lag_messages": ("Messages that waited after the last batch.", lambda p, _: p.pending),
+    "lag_seconds": ("Age of the last received line while others wait.", Standing.lag_seconds),
     "last_commit_timestamp_seconds": (
         "When a batch was committed last; 0 before the first.",
-        lambda p: p.committed_at / _SECOND,
+        lambda p, _: p.committed_at / _SECOND,
     ),
-    "lost": (
-        "1 since another receiver has taken the partition over.",
-        lambda p: bool(p.successor),
-    ),
+    "lost": ("1 since another receiver has the partition.", lambda p, _: bool(p.successor)),
 }
 
 
-class ReceiverMetrics:
-    """The page of `/metrics`."""
-
-    def __init__(self, view: ReceiverView) -> None:
-        """Look at nothing yet; `page` returns the metrics as of the time when it is called."""
-        self._view = view
-        self.page = metrics_page(self._collect)
-
-    def _collect(self) -> Iterator[Metric]:
-        partitions, now = self._view.partitions, self._view.now
-        for kind, families in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
-            for name, (text, value) in families.items():
-                family = kind(f"logreceiver_{name}", text, labels=["partition"])
-                for one in partitions:
-                    family.add_metric([str(one.partition)], value(one))
-                yield family
-        text = "Age of the last received line while others wait behind it."
-        lag = GaugeMetricFamily("logreceiver_lag_seconds", text, labels=["partition"])
-        for one in partitions:
-            lag.add_metric([str(one.partition)], one.lag_seconds(now))
-        yield lag
-        yield _blocked(partitions)
-        yield from _findings(partitions)
-        yield GaugeMetricFamily(
-            "logreceiver_waiting", "1 while it waits for the broker.", bool(self._view.away)
-        )
-        yield InfoMetricFamily(
-            "logreceiver_build",
-            "Version of the receiver and of Python.",
-            {"version": version("nats-logship"), "python": platform.python_version()},
-        )
+def page_of(meter: Meter) -> Callable[[], Page]:
+    """Return what makes the page of `/metrics`, as of the time when it is called."""
+    return metrics_page(lambda: _collected(meter))
 
 
-def _blocked(partitions: Sequence[Standing]) -> Metric:
-    text, labels = "1 while a partition cannot go on, by why.", ["partition", "cause"]
-    family = GaugeMetricFamily("logreceiver_blocked", text, labels=labels)
-    for one in partitions:
-        for cause in Cause:
-            is_it = one.blocked is not None and one.blocked.cause is cause
-            family.add_metric([str(one.partition), cause.value], is_it)
-    return family
-
-
-def _findings(partitions: Sequence[Standing]) -> Iterator[Metric]:
-    labels = ["partition", "kind"]
-    text = "Blocks that did not follow their predecessor."
+def _collected(meter: Meter) -> Iterator[Metric]:
+    partitions, now = meter.standings, meter.clock()
+    for kind, families in ((CounterMetricFamily, _COUNTERS), (GaugeMetricFamily, _GAUGES)):
+        for name, (text, value) in families.items():
+            family = kind(f"logreceiver_{name}", text, labels=["partition"])
+            for one in partitions:
+                family.add_metric([str(one.partition)], value(one, now))
+            yield family
+    text = "1 while a partition cannot go on, by why."
+    blocked = GaugeMetricFamily("logreceiver_blocked", text, labels=["partition", "cause"])
+    text, labels = "Blocks that did not follow their predecessor.", ["partition", "kind"]
     counts = CounterMetricFamily("logreceiver_findings", text, labels=labels)
     text = "Bytes of source files that these were about."
     sizes = CounterMetricFamily("logreceiver_finding_bytes", text, labels=labels)
     for one in partitions:
-        for kind in FindingKind:
-            counts.add_metric([str(one.partition), kind.value], one.found[kind.value])
-            sizes.add_metric([str(one.partition), kind.value], one.found_bytes[kind.value])
-    yield from (counts, sizes)
+        for cause in Cause:
+            is_it = one.blocked is not None and one.blocked.cause is cause
+            blocked.add_metric([str(one.partition), cause.value], is_it)
+        for found in FindingKind:
+            counts.add_metric([str(one.partition), found.value], one.found[found.value])
+            sizes.add_metric([str(one.partition), found.value], one.found_bytes[found.value])
+    yield from (blocked, counts, sizes)
+    yield GaugeMetricFamily(
+        "logreceiver_waiting", "1 while it waits for the broker.", bool(meter.away)
+    )
+    yield InfoMetricFamily(
+        "logreceiver_build",
+        "Version of the receiver and of Python.",
+        {"version": version("nats-logship"), "python": platform.python_version()},
+    )

@@ -5,19 +5,19 @@ files, of the stores in the state folder.
 """
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import BaseModel, ValidationError
+
 from broker.app.exits import OperatorError
 from broker.app.table import aligned
 from broker.app.units import format_duration, format_size
-from broker.app.untrusted import json_object, printable
+from broker.app.untrusted import printable
 from broker.client import bucket
 from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import (
@@ -32,6 +32,7 @@ from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, StreamLayout, offset_key
 from broker.wire.subjects import partition_filter
 from receiver.driver.presence import report_of
+from receiver.meter import Blockade, OwnerReport, PartitionReport
 from receiver.settings import ReceiverSettings
 from receiver.storage.position import Damaged
 from receiver.storage.store import Store
@@ -47,11 +48,7 @@ __all__ = [
     "files_in",
     "gaps_in",
     "gather",
-    "partitions_json",
-    "partitions_table",
     "partitions_there",
-    "status_json",
-    "status_table",
     "waiting",
 ]
 
@@ -60,6 +57,10 @@ Answer = TypeVar("Answer")
 _NO_MESSAGE = 10037
 _UNCLAIMED = Offset(0, 0, "", "")
 _RUNNING = {True: "yes", False: "no", None: "?"}
+_HEAD = (
+    *("partition", "next", "behind", "oldest", "lines", "bytes", "lines/s"),
+    *("epoch", "running", "owner", "last commit"),
+)
 _FILES = """
 SELECT path, last_line, length + coalesce(closed, 0), coalesce(count, 0) FROM files LEFT JOIN (
   SELECT live, sum(size) AS closed, count(*) AS count FROM segments WHERE path != live GROUP BY live
@@ -67,47 +68,43 @@ SELECT path, last_line, length + coalesce(closed, 0), coalesce(count, 0) FROM fi
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Blockade:
-    """Why a partition cannot go on, and since when (RFC 3339)."""
-
-    cause: str
-    detail: str
-    since: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReceivedPartition:
+class ReceivedPartition(BaseModel):
     """A partition; what is None is not known.
 
-    Its stream holds the sequences `[first, until)`. `behind` is in messages, `behind_bytes` about what these take in the
-    stream, `behind_seconds` the age of the oldest of them. The rates are over about ten seconds, `batch_seconds` is the mean
-    of the last session; they come from the owner, as does `blocked`. `error` says why the offset cannot be read.
+    `behind` is in messages, `behind_seconds` the age of the oldest of them. The rate is over about ten seconds; it comes from
+    the owner, as does `blocked`. `error` says why the offset cannot be read.
     """
 
     partition: int
-    next: int
-    epoch: int
-    owner: str
-    running: bool | None
-    lines: int
-    size: int
-    last_time: str
-    committed_at: str
-    first: int
-    until: int
-    behind: int
-    behind_bytes: int
-    behind_seconds: float | None
+    next: int = 0
+    epoch: int = 0
+    owner: str = ""
+    running: bool | None = False
+    lines: int = 0
+    size: int = 0
+    committed_at: str = ""
+    behind: int = 0
+    behind_seconds: float | None = 0.0
     lines_per_second: float | None = None
-    bytes_per_second: float | None = None
-    batch_seconds: float | None = None
     blocked: Blockade | None = None
     error: str | None = None
 
+    def row(self) -> tuple[str, ...]:
+        """Return the row of the table."""
+        seconds = self.behind_seconds
+        oldest = "?" if seconds is None else format_duration(timedelta(seconds=round(seconds)))
+        return (
+            *(str(self.partition), str(self.next), str(self.behind), oldest),
+            *(f"{self.lines:,}", f"{self.size:,}"),
+            "" if self.lines_per_second is None else f"{self.lines_per_second:,.0f}",
+            str(self.epoch),
+            _RUNNING[self.running],
+            "UNREADABLE" if self.error else self.owner or "nobody yet",
+            self.committed_at or "never",
+        )
 
-@dataclass(frozen=True, slots=True)
-class HostFile:
+
+class HostFile(BaseModel):
     """A live file by its path below the output folder, with its closed segments.
 
     `last_line` is when its last line was stored (RFC 3339), empty when there is none; `size` is in bytes on the disk, of
@@ -120,8 +117,7 @@ class HostFile:
     segments: int
 
 
-@dataclass(frozen=True, slots=True)
-class HostGaps:
+class HostGaps(BaseModel):
     """What never came of a host's files; `size` is in bytes of those files."""
 
     host: str
@@ -129,14 +125,42 @@ class HostGaps:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(BaseModel):
     """The partitions, and the received files as far as this machine can read their stores, which are in `state_dir`."""
 
     partitions: Sequence[ReceivedPartition]
-    state_dir: Path
-    files: Sequence[HostFile]
-    gaps: Sequence[HostGaps]
+    state_dir: Path | None = None
+    files: Sequence[HostFile] = ()
+    gaps: Sequence[HostGaps] = ()
+
+    def as_text(self, *, with_hosts: bool = False) -> str:
+        """Write it for people."""
+        parts = [_columns([_HEAD, *(one.row() for one in self.partitions)])]
+        troubles = [
+            f"partition {p.partition} is blocked since {p.blocked.since}, {p.blocked.cause}: {p.blocked.detail}"
+            for p in self.partitions
+            if p.blocked
+        ]
+        troubles += [
+            f"partition {p.partition} cannot be received: {p.error}"
+            for p in self.partitions
+            if p.error
+        ]
+        if troubles:
+            parts.append("\n".join(map(printable, troubles)))
+        if files := self.files:
+            size = format_size(sum(file.size for file in files))
+            closed = sum(file.segments for file in files)
+            parts.append(
+                f"stores in {self.state_dir}: {len(files):,} live files, {closed:,} closed, {size}"
+            )
+        if with_hosts and files:
+            rows = [(f.path, f.last_line or "none", f"{f.size:,}", str(f.segments)) for f in files]
+            parts.append(_columns([("file", "last line", "bytes", "closed"), *rows]))
+        if self.gaps:
+            gaps = [(gap.host, str(gap.gaps), f"{gap.size:,}") for gap in self.gaps]
+            parts.append(_columns([("host", "gaps", "bytes that never came"), *gaps]))
+        return "\n\n".join(parts)
 
 
 def ask(
@@ -175,11 +199,7 @@ async def gather(
     """Ask the broker, and the owners, about those `wanted` of so many partitions: also of those that hosts have left."""
     layout = await require_layout(connection)
     chosen = wanted(await partitions_there(connection, layout))
-    names = sorted(set(map(layout.stream_of, chosen)))
-    infos = await asyncio.gather(*(connection.api(f"STREAM.INFO.{name}") for name in names))
-    states = {name: info["state"] for name, info in zip(names, infos, strict=True)}
-    streams = {number: layout.stream_of(number) for number in chosen}
-    found = (_partition(connection, n, name, states[name], now) for n, name in streams.items())
+    found = (_partition(connection, n, layout.stream_of(n), now) for n in chosen)
     return [*await asyncio.gather(*found)]
 
 
@@ -191,7 +211,7 @@ async def partitions_there(connection: Connection, layout: StreamLayout) -> int:
 
 
 async def _partition(
-    connection: Connection, partition: int, name: str, stream: dict[str, Any], now: datetime
+    connection: Connection, partition: int, stream: str, now: datetime
 ) -> ReceivedPartition:
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
     offset, error = _UNCLAIMED, None
@@ -199,32 +219,38 @@ async def _partition(
         offset = Offset.decode(entry.value) if entry else _UNCLAIMED
     except UnreadableOffset as unreadable:
         error = str(unreadable)
-    left = await waiting(connection, name, partition, offset.next)
-    report = await report_of(connection, offset.presence) if offset.presence else None
+    left = await waiting(connection, stream, partition, offset.next)
+    answer = await report_of(connection, offset.presence) if offset.presence else None
+    told = _told(answer, partition)
     return ReceivedPartition(
         partition=partition,
         next=offset.next,
         epoch=offset.epoch,
         owner=offset.owner,
-        running=_is_running(offset, report),
+        running=_is_running(offset, answer),
         lines=offset.lines,
         size=offset.size,
-        last_time=offset.last_time,
         committed_at=offset.committed_at,
-        first=stream["first_seq"],
-        until=stream["last_seq"] + 1,
         behind=left,
-        behind_bytes=left * stream["bytes"] // max(stream["messages"], 1),
-        behind_seconds=await _lag(connection, name, partition, offset.next, now) if left else 0.0,
-        **_live(report, partition),
+        behind_seconds=await _lag(connection, stream, partition, offset.next, now) if left else 0.0,
+        lines_per_second=told.lines_per_second,
+        blocked=told.blocked,
         error=error,
     )
 
 
-def _is_running(offset: Offset, report: bytes | None) -> bool | None:
+def _is_running(offset: Offset, answer: bytes | None) -> bool | None:
     if offset.epoch == 0 or offset.is_moved or offset.released:
         return False
-    return report is not None if offset.presence else None
+    return answer is not None if offset.presence else None
+
+
+def _told(answer: bytes | None, partition: int) -> PartitionReport:
+    """Return what an owner says of a partition; another program at its address says nothing."""
+    with suppress(ValidationError):
+        report = OwnerReport.model_validate_json(answer or b"{}")
+        return report.partitions.get(partition, PartitionReport())
+    return PartitionReport()
 
 
 async def waiting(connection: Connection, stream: str, partition: int, sequence: int) -> int:
@@ -261,34 +287,15 @@ async def _lag(
     return max(0.0, round((now - stored).total_seconds(), 3))
 
 
-def _live(report: bytes | None, partition: int) -> dict[str, Any]:
-    """Return what an owner says of a partition; one of an earlier version, or of another program, says nothing."""
-    match json_object(report or b""):
-        case {"partitions": {**partitions}} if isinstance(
-            found := partitions.get(str(partition)), dict
-        ):
-            known = ("lines_per_second", "bytes_per_second", "batch_seconds")
-            numbers = {name: found.get(name) for name in known}
-            return {
-                name: value if isinstance(value, int | float) else None
-                for name, value in numbers.items()
-            } | {"blocked": _blockade(found.get("blocked"))}
-        case _:
-            return {}
-
-
-def _blockade(value: object) -> Blockade | None:
-    match value:
-        case {"cause": str(cause), "detail": str(detail), "since": str(since)}:
-            return Blockade(cause, detail, since)
-        case _:
-            return None
-
-
 def files_in(state: Path) -> list[HostFile]:
     """Return the files of all hosts, by path; a store that cannot be read has none."""
     found = [
-        HostFile(str(path), _rfc3339(int(str(moment))), int(str(size)), int(str(segments)))
+        HostFile(
+            path=str(path),
+            last_line=_rfc3339(int(str(moment))),
+            size=int(str(size)),
+            segments=int(str(segments)),
+        )
         for rows in _each(state, lambda store: store.rows(_FILES))
         for path, moment, size, segments in rows
     ]
@@ -301,7 +308,7 @@ def gaps_in(state: Path) -> list[HostGaps]:
     for found in _each(state, missing):
         gaps.update({host: one.gaps for host, one in found.items()})
         sizes.update({host: one.size for host, one in found.items()})
-    return [HostGaps(host, gaps[host], sizes[host]) for host in sorted(gaps)]
+    return [HostGaps(host=host, gaps=gaps[host], size=sizes[host]) for host in sorted(gaps)]
 
 
 def _each(state: Path, look: Callable[[Store], Answer]) -> Iterator[Answer]:
@@ -315,70 +322,6 @@ def _rfc3339(moment: int) -> str:
         return ""
     stored = datetime.fromtimestamp(moment // 1_000_000_000, UTC)
     return stored.isoformat().replace("+00:00", "Z")
-
-
-def status_json(status: Status) -> str:
-    """Write the status for programs; the keys are the field names, and stay."""
-    return json.dumps({**asdict(status), "state_dir": str(status.state_dir)}, indent=2)
-
-
-def partitions_json(partitions: Sequence[ReceivedPartition]) -> str:
-    """Write the status of partitions for programs, as it stands in that of all."""
-    return json.dumps({"partitions": list(map(asdict, partitions))}, indent=2)
-
-
-def partitions_table(partitions: Sequence[ReceivedPartition]) -> str:
-    """Write the status of partitions for people."""
-    head = (
-        *("partition", "next", "behind", "oldest", "lines", "bytes", "lines/s", "batch"),
-        *("epoch", "running", "owner", "last commit"),
-    )
-    rows = _columns([head, *map(_status_row, partitions)])
-    return "\n\n".join(filter(None, (rows, "\n".join(_troubles(partitions)))))
-
-
-def status_table(status: Status, *, with_hosts: bool) -> str:
-    """Write the status for people."""
-    parts = [partitions_table(status.partitions)]
-    if files := status.files:
-        size = format_size(sum(file.size for file in files))
-        closed = sum(file.segments for file in files)
-        parts.append(
-            f"stores in {status.state_dir}: {len(files):,} live files, {closed:,} closed, {size}"
-        )
-    if with_hosts and files:
-        rows = [(f.path, f.last_line or "none", f"{f.size:,}", str(f.segments)) for f in files]
-        parts.append(_columns([("file", "last line", "bytes", "closed"), *rows]))
-    if status.gaps:
-        gaps = [(gap.host, str(gap.gaps), f"{gap.size:,}") for gap in status.gaps]
-        parts.append(_columns([("host", "gaps", "bytes that never came"), *gaps]))
-    return "\n\n".join(parts)
-
-
-def _status_row(p: ReceivedPartition) -> tuple[str, ...]:
-    seconds = p.behind_seconds
-    oldest = "?" if seconds is None else format_duration(timedelta(seconds=round(seconds)))
-    return (
-        *(str(p.partition), str(p.next), str(p.behind), oldest, f"{p.lines:,}", f"{p.size:,}"),
-        "" if p.lines_per_second is None else f"{p.lines_per_second:,.0f}",
-        "" if p.batch_seconds is None else f"{p.batch_seconds * 1000:.0f} ms",
-        str(p.epoch),
-        _RUNNING[p.running],
-        "UNREADABLE" if p.error else p.owner or "nobody yet",
-        p.committed_at or "never",
-    )
-
-
-def _troubles(partitions: Sequence[ReceivedPartition]) -> list[str]:
-    blocked = [
-        f"partition {p.partition} is blocked since {p.blocked.since}, {p.blocked.cause}: {p.blocked.detail}"
-        for p in partitions
-        if p.blocked
-    ]
-    unreadable = [
-        f"partition {p.partition} cannot be received: {p.error}" for p in partitions if p.error
-    ]
-    return [printable(line) for line in (*blocked, *unreadable)]
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> str:

@@ -15,35 +15,35 @@ from receiver.status.status import (
     Status,
     files_in,
     gaps_in,
-    status_json,
-    status_table,
 )
 from receiver.storage.tables import Gap, put_gaps
 from tests.receiver.stored import add, begun
 
 NOON = 1_800_000_000_000_000_000
 OWNED = ReceivedPartition(
-    *(0, 120, 3, "central1:7", True, 1_234_567, 99_000_000),
-    *(
-        "2026-11-21T10:00:00Z",
-        "2026-11-21T10:00:01Z",
-        100,
-        160,
-        40,
-        8000,
-        3725.4,
-        5000.0,
-        1e6,
-        0.0123,
+    partition=0,
+    next=120,
+    epoch=3,
+    owner="central1:7",
+    running=True,
+    lines=1_234_567,
+    size=99_000_000,
+    committed_at="2026-11-21T10:00:01Z",
+    behind=40,
+    behind_seconds=3725.4,
+    lines_per_second=5000.0,
+    blocked=Blockade(
+        cause="disk",
+        detail="web01.log: No space left on device",
+        since="2026-11-21T10:00:02Z",
     ),
-    blocked=Blockade("disk", "web01.log: No space left on device", "2026-11-21T10:00:02Z"),
 )
-FREE = ReceivedPartition(1, 0, 0, "", False, 0, 0, "", "", 100, 160, 0, 0, 0.0)
+WEB01 = HostFile(path="web01.log", last_line="2026-11-21T10:00:00Z", size=3 * 1024**2, segments=4)
 STATUS = Status(
-    [OWNED, FREE],
-    Path("/out"),
-    [HostFile("web01.log", "2026-11-21T10:00:00Z", 3 * 1024**2, 4)],
-    [HostGaps("web01", 2, 4096)],
+    partitions=[OWNED, ReceivedPartition(partition=1)],
+    state_dir=Path("/out"),
+    files=[WEB01],
+    gaps=[HostGaps(host="web01", gaps=2, size=4096)],
 )
 
 
@@ -59,8 +59,8 @@ def test_a_host_has_its_live_file_and_its_closed_ones(tmp_path: Path) -> None:
     add(tmp_path, tmp_path, *names, moment=NOON)
 
     assert files_in(tmp_path) == [
-        HostFile("db.log", "2027-01-15T08:00:00Z", 3, 0),
-        HostFile("web01.log", "2027-01-15T08:00:00Z", 15, 2),
+        HostFile(path=path, last_line="2027-01-15T08:00:00Z", size=size, segments=segments)
+        for path, size, segments in (("db.log", 3, 0), ("web01.log", 15, 2))
     ]
 
 
@@ -76,7 +76,7 @@ def test_gaps_are_summed_over_partitions_and_a_damaged_store_says_nothing(tmp_pa
             put_gaps(store, [gap, gap], 1)
     (tmp_path / "p2.db").write_bytes(b"none of ours\n" * 500)
 
-    assert gaps_in(tmp_path) == [HostGaps("web01", 4, 80)]
+    assert gaps_in(tmp_path) == [HostGaps(host="web01", gaps=4, size=80)]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root is another user")
@@ -101,10 +101,10 @@ def test_whoever_may_only_read_the_stores_has_the_files(is_running: bool) -> Non
 
 
 def test_people_see_a_table_and_what_is_blocked_since_when_and_why() -> None:
-    lines = status_table(STATUS, with_hosts=True).splitlines()
+    lines = STATUS.as_text(with_hosts=True).splitlines()
 
     assert lines[1].split() == [
-        *("0", "120", "40", "1h2m5s", "1,234,567", "99,000,000", "5,000", "12", "ms"),
+        *("0", "120", "40", "1h2m5s", "1,234,567", "99,000,000", "5,000"),
         *("3", "yes", "central1:7", "2026-11-21T10:00:01Z"),
     ]
     assert lines[2].split() == ["1", "0", "0", "0s", "0", "0", "0", "no", "nobody", "yet", "never"]
@@ -114,12 +114,12 @@ def test_people_see_a_table_and_what_is_blocked_since_when_and_why() -> None:
     )
     assert "stores in /out: 1 live files, 4 closed, 3.0 MiB" in lines
     assert lines[-1].split() == ["web01", "2", "4,096"]
-    assert "web01.log  2026-11-21T10:00:00Z" in status_table(STATUS, with_hosts=True)
-    assert "2026-11-21T10:00:00Z" not in status_table(STATUS, with_hosts=False)
+    assert "web01.log  2026-11-21T10:00:00Z" in STATUS.as_text(with_hosts=True)
+    assert "2026-11-21T10:00:00Z" not in STATUS.as_text()
 
 
 def test_programs_get_raw_numbers() -> None:
-    told = json.loads(status_json(STATUS))
+    told = json.loads(STATUS.model_dump_json())
 
     assert told["partitions"][0]["behind_seconds"] == 3725.4
     assert told["partitions"][0]["blocked"]["cause"] == "disk"
