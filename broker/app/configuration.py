@@ -1,19 +1,17 @@
 """Settings of a program: declared once as a model, read from options, environment and TOML files, in that order.
 
-The click options are made from the same fields (`options.py`), so that option, variable, key, default and help text
+The click options are made from the same fields (`command_line`), so that option, variable, key, default and help text
 can never disagree.
 """
 
-import difflib
 import json
 import os
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import click
 from pydantic import AliasGenerator, BeforeValidator, Field, ValidationError
@@ -61,14 +59,6 @@ def name_of(field: str) -> str:
     return field.removesuffix("_")
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigFile:
-    """A TOML file of settings: where it is, and what it says."""
-
-    path: Path
-    content: Mapping[str, Any]
-
-
 class ProgramSettings(BaseSettings):
     """What every program can be told; each program's model adds its own fields and its `env_prefix`."""
 
@@ -84,14 +74,13 @@ class ProgramSettings(BaseSettings):
     section: ClassVar[str] = "Logging"
     sections: ClassVar[Mapping[str, Collection[str]]] = {}
     """Titles under which the help shows the fields named, rather than under the `section` of their class."""
-    """Under which title the help shows the options of the fields that a class adds."""
     from_file: ClassVar[Mapping[str, Any]] = {}
     """What the files say; `load` makes a model of its own for each."""
 
-    log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = Field(
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="How much this program says of itself: debug, info, warning or error."
     )
-    log_format: Annotated[str, Field(pattern="^(text|json)$")] = Field(
+    log_format: Literal["text", "json"] = Field(
         "text", description="Form of what it says: text, or json, an object a line."
     )
 
@@ -118,52 +107,40 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     hands over. Raises click.UsageError for a bad option and `ConfigurationError` for a bad variable, key or file.
     """
     prefix = model.model_config.get("env_prefix", "")
-    _refuse_unknown_variables(prefix, _names(model))
+    names = {name_of(field) for field in model.model_fields}
+    _refuse_unknown_variables(prefix, names)
     named = {
         **_emptied(model, prefix),
         **{name_of(field): value for field, value in options.items()},
     }
-    paths = (config, _credential_file(model.program, os.environ))
-    files = [_read(path) for path in paths if path is not None]
-    for file in files:
-        _refuse_unknown_keys(file, _names(model), model.program)
-    content = {key: value for file in reversed(files) for key, value in file.content.items()}
+    paths = (config, _credential_file(model.program))
+    files = {path: _read(path) for path in paths if path is not None}
+    content = {key: value for file in reversed(files.values()) for key, value in file.items()}
     reading = {"from_file": content, "__module__": model.__module__}
     try:
         settings: Model = type(model.__name__, (model,), reading)(**named)
     except ValidationError as error:
-        raise _translate(error.errors()[0], named, model, files) from None
+        raise _translate(error.errors()[0], model, named, files) from None
     return settings
 
 
-def _credential_file(program: str, environment: Mapping[str, str]) -> Path | None:
+def _credential_file(program: str) -> Path | None:
     """Return the file of settings that the service manager hands over in secret, where it does (LoadCredential=)."""
-    folder = environment.get("CREDENTIALS_DIRECTORY")
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
     with suppress(OSError):  # that's fine: a folder that we may not enter is another service's
         if folder and (path := Path(folder, f"{program}.toml")).exists():
             return path
     return None
 
 
-def _read(path: Path) -> ConfigFile:
+def _read(path: Path) -> dict[str, Any]:
     """Read a file; raises `ConfigurationError` when it cannot be read or is no TOML."""
     try:
-        data = path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ConfigurationError(f"cannot read {path}: {reason}; check --config") from None
-    try:
-        return ConfigFile(path, tomllib.loads(data.decode("utf-8")))
+        return tomllib.loads(path.read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error.strerror}; check --config") from None
     except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
-
-
-def _refuse_unknown_keys(file: ConfigFile, known: Collection[str], program: str) -> None:
-    for key in file.content:
-        if key not in known:
-            raise ConfigurationError(
-                f"{file.path}: {key!r} is not a setting of {program}{_suggest(key, known)}"
-            )
 
 
 def _emptied(model: type[BaseSettings], prefix: str) -> dict[str, str]:
@@ -178,11 +155,7 @@ def _emptied(model: type[BaseSettings], prefix: str) -> dict[str, str]:
     }
 
 
-def _names(model: type[BaseSettings]) -> list[str]:
-    return [name_of(field) for field in model.model_fields]
-
-
-def _refuse_unknown_variables(prefix: str, names: Iterable[str]) -> None:
+def _refuse_unknown_variables(prefix: str, names: Collection[str]) -> None:
     known = {f"{prefix}{name}".upper() for name in (*names, "config")}
     for variable, value in os.environ.items():
         name = variable.upper()
@@ -190,7 +163,7 @@ def _refuse_unknown_variables(prefix: str, names: Iterable[str]) -> None:
             continue
         if not _is_of_service(name.removeprefix(prefix.upper()), value):
             raise ConfigurationError(
-                f"environment variable {variable} is not a setting{_suggest(name, known)}"
+                f"environment variable {variable} is not a setting; see --help for those there are"
             )
 
 
@@ -200,56 +173,39 @@ def _is_of_service(name: str, value: str) -> bool:
     return bool(_OF_SERVICE.fullmatch(name) or (is_port and _URL.match(value)))
 
 
-def _suggest(word: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word, list(known), 1)
-    return f"; did you mean {close[0]}?" if close else "; see --help for the settings there are"
-
-
 def _translate(
     first: ErrorDetails,
-    options: Mapping[str, Any],
     model: type[ProgramSettings],
-    files: Sequence[ConfigFile],
+    options: Mapping[str, Any],
+    files: Mapping[Path, Mapping[str, Any]],
 ) -> click.UsageError | ConfigurationError:
     """Return the error for a person: it names the place to mend, for what contradicts another setting one of the two."""
-    prefix, known = model.model_config.get("env_prefix", ""), _names(model)
+    prefix, reason = model.model_config.get("env_prefix", ""), _reason(first, model.program)
     name = str(first["loc"][0]) if first["loc"] else ""
-    reason = _reason(first)
-    set_there = {there.upper() for there, value in os.environ.items() if value}
+    flag, variable = f"--{name.replace('_', '-')}", f"{prefix}{name}".upper()
     if first["type"] == "missing":
-        flag, variable = f"--{name.replace('_', '-')}", f"{prefix}{name}".upper()
         return click.UsageError(
             f"{flag} is required (or {variable}, or {name} in the --config file)"
         )
-    for one in (name, *(other for other in known if _is_named(other, reason))):
+    others = (name_of(field) for field in model.model_fields)
+    for one in (name, *(other for other in others if _is_named(other, reason))):
         if one in options:
             return click.UsageError(f"--{one.replace('_', '-')}: {reason}")
-        if f"{prefix}{one}".upper() in set_there:
+        if os.environ.get(f"{prefix}{one}".upper()):
             return ConfigurationError(f"{prefix}{one}".upper() + f": {reason}")
-        if file := next((file for file in files if one in file.content), None):
-            return ConfigurationError(f"{file.path}: {one}: {reason}")
-    return click.UsageError(f"--{name.replace('_', '-')}: {reason}" if name else reason)
+        if file := next((path for path, content in files.items() if one in content), None):
+            return ConfigurationError(f"{file}: {one}: {reason}")
+    return click.UsageError(f"{flag}: {reason}" if name else reason)
 
 
-def _reason(first: ErrorDetails) -> str:
-    value, context = first["input"], first.get("ctx", {})
+def _reason(first: ErrorDetails, program: str) -> str:
     match first["type"]:
-        case "int_parsing" | "int_type":
-            return f"{value!r} is not a whole number"
-        case "literal_error" | "enum":
-            return f"{value!r} is not {context['expected']}"
-        case "string_pattern_mismatch":
-            return f"{value!r} {_mismatch(str(value), context['pattern'])}"
-        case _:
+        case "extra_forbidden":
+            return f"not a setting of {program}; see --help for those there are"
+        case "int_parsing" | "int_type" | "literal_error" | "enum" | "string_pattern_mismatch":
+            return f"{first['input']!r}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+        case _:  # without the value, which may be a secret
             return first["msg"].removeprefix("Value error, ")
-
-
-def _mismatch(value: str, pattern: str) -> str:
-    if words := re.fullmatch(r"\^\(([\w|]+)\)\$", pattern):
-        return f"is not {' or '.join(words[1].split('|'))}"
-    # of a class of characters: those that are too many are what a person must look at
-    strange = sorted({sign for sign in value if not re.fullmatch(pattern.strip("^$"), sign)})
-    return f"must not hold {', '.join(map(repr, strange))}" if strange else f"is not {pattern}"
 
 
 def _is_named(name: str, reason: str) -> bool:

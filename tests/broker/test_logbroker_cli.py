@@ -63,7 +63,7 @@ def test_a_bad_variable_is_one_line_and_exit_code_78(
 
 @pytest.mark.parametrize(
     ("content", "named"),
-    [("partitins = 3", "did you mean partitions?"), ('max_age = "soon"', "max_age"), ("=", "TOML")],
+    [("partitins = 3", "partitins: not a setting"), ('max_age = "soon"', "max_age"), ("=", "TOML")],
 )
 def test_a_bad_file_is_one_line_and_exit_code_78(
     tmp_path: Path, logbroker: Call, content: str, named: str

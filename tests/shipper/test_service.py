@@ -138,7 +138,7 @@ def test_settings_are_read_again_and_what_needs_a_restart_is_named(
     assert "keeping current settings" in broken
     assert "not valid TOML" in broken
     assert broken.count("\n") == 1
-    assert "did you mean file?" in misspelt
+    assert "fiel: not a setting" in misspelt
     assert "--file is required" in empty
     entry = json.loads(changed)
     assert entry["level"] == "info"

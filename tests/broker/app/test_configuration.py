@@ -1,6 +1,6 @@
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar
 
 import click
 import pytest
@@ -63,7 +63,9 @@ def test_a_credential_of_the_service_manager_counts_least_and_is_told_by_its_own
     with pytest.raises(ConfigurationError, match=r"credentials/example\.toml: enough: 'many'"):
         load(Example, {}, file)
     credential.write_text("\nenuogh = 7\n", "utf-8")
-    with pytest.raises(ConfigurationError, match=r"credentials/example\.toml: 'enuogh' is not"):
+    with pytest.raises(
+        ConfigurationError, match=r"credentials/example\.toml: enuogh: not a setting"
+    ):
         load(Example, {}, file)
 
 
@@ -73,13 +75,6 @@ def test_several_texts_are_a_list_in_a_file_and_commas_in_the_environment(
     assert load(Example, {}, file).names == ("a", "b")
     monkeypatch.setenv("EXAMPLE_NAMES", "c, d")
     assert load(Example, {}, file).names == ("c", "d")
-
-
-def test_a_misspelt_variable_is_refused_with_the_right_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("EXAMPLE_NAEM", "x")
-
-    with pytest.raises(ConfigurationError, match="did you mean EXAMPLE_NAME"):
-        load(Example, {"needed": 1}, None)
 
 
 @pytest.mark.parametrize("service", ["EXAMPLE", "EXAMPLE_0_HEADLESS"])
@@ -108,8 +103,7 @@ def test_the_variables_of_an_orchestrators_service_are_passed_over(
     [
         ("EXAMPLE_PORT", "4222"),
         ("EXAMPLE_HTTP_PORT", "8222"),
-        ("EXAMPLE_SERVICE", "x"),
-        ("EXAMPLE_PORT_TCP", "tcp://10.0.0.1:4222"),
+        ("EXAMPLE_NAEM", "x"),
         ("EXAMPLE_EXPORT", "tcp://10.0.0.1:4222"),
     ],
 )
@@ -120,14 +114,6 @@ def test_a_variable_like_that_of_a_service_is_refused_yet(
 
     with pytest.raises(ConfigurationError, match=f"{name} is not a setting"):
         load(Example, {"needed": 1}, None)
-
-
-def test_a_misspelt_key_is_refused_with_the_right_one(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
-    path.write_text('# a name\nneeded = 1\nnaem = "x"', "utf-8")
-
-    with pytest.raises(ConfigurationError, match=r"x\.toml: 'naem' is .*did you mean name"):
-        load(Example, {"needed": 1}, path)
 
 
 def test_who_must_mend_a_value_depends_on_where_it_stands(
@@ -168,17 +154,7 @@ def test_a_missing_value_names_all_three_places() -> None:
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        b"\nname = '\xff'",
-        b"= 1",
-        b"wait = 1\nname = [\n1,\n",
-        b"wait = 1\r\nname = x",
-        b"\nname = " + b"[" * 9999,
-        b"\nname = " + b"9" * 9999,
-        b"\xef\xbb\xbfname = 1",
-    ],
-    ids=["bytes", "statement", "list", "value", "depth", "digits", "mark"],
+    "content", [b"\nname = '\xff'", b"= 1", b"\nname = " + b"[" * 9999, b"\nname = " + b"9" * 9999]
 )
 def test_a_file_that_is_no_toml_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.toml"
@@ -186,25 +162,3 @@ def test_a_file_that_is_no_toml_is_refused_by_name(tmp_path: Path, content: byte
 
     with pytest.raises(ConfigurationError, match=r"x\.toml is not valid TOML"):
         load(Example, {"needed": 1}, path)
-
-
-@pytest.mark.parametrize(
-    ("setting", "value", "reason"),
-    [
-        ("needed", "many", "'many' is not a whole number"),
-        ("log_format", "xml", "'xml' is not text or json"),
-        ("word", "a b*", "'a b*' must not hold ' ', '*'"),
-        ("colour", "blue", "'blue' is not 'red' or 'green'"),
-    ],
-)
-def test_a_value_that_will_not_do_is_named_with_what_would(
-    setting: str, value: str, reason: str
-) -> None:
-    class Worded(Example):
-        word: Annotated[str, Field(pattern=r"^[^\s.*>]*$")] = "w"
-        colour: Literal["red", "green"] = "red"
-
-    with pytest.raises(click.UsageError) as refused:
-        load(Worded, {"needed": "1", setting: value}, None)
-
-    assert refused.value.message == f"--{setting.replace('_', '-')}: {reason}"
