@@ -35,7 +35,7 @@ from broker.commands.shared import (
     this_second,
     with_settings,
 )
-from broker.server.state_file import Taken, await_credentials, read_state
+from broker.server.state_file import await_credentials, read_state
 from broker.server.tls import TLS_FOLDER
 from broker.settings import BrokerSettings
 
@@ -46,7 +46,6 @@ Seeds = dict[Holder, str]
 
 _LOCAL = frozenset({"store_dir", "log_level", "log_format"})
 _FIELDS = _LOCAL | {"server"}
-_PATIENCE = 60.0  # seconds that a running broker may take to read thousands of credentials
 _STDOUT = "-"
 _KIND = click.argument("kind", type=click.Choice([kind.value for kind in CredentialKind]))
 _NAMES = click.argument("names", nargs=-1, metavar="[NAME]...")
@@ -368,16 +367,5 @@ def _write(files: Sequence[CredentialFile], output: str, *, force: bool) -> list
 
 def _tell(settings: BrokerSettings, after: CredentialStore, output: str = "") -> None:
     """Have a running broker take the change; raises `OperatorError` when it does not."""
-    folder = store_of(settings)
-    taking = await_credentials(folder, after.revision, _PATIENCE)
-    if taking.taken in (Taken.REFUSED, Taken.UNKNOWN):
-        reason = taking.reason or f"no answer within {_PATIENCE:g} s; see its log"
-        raise OperatorError(
-            f"the change is stored, but the broker keeps the current credentials: {reason}"
-        )
-    words = {
-        Taken.DONE: "the broker has taken the change",
-        Taken.NEXT_START: f"no broker runs on {folder}; the change is in force from the next start",
-        Taken.WHEN_READY: f"the broker of {folder} is not ready yet; the change is in force as soon as it is",
-    }
-    click.echo(words[taking.taken], err=output == _STDOUT)
+    words = await_credentials(store_of(settings), after.revision)
+    click.echo(words, err=output == _STDOUT)

@@ -12,8 +12,7 @@ from broker.app.exits import ConfigurationError
 from broker.app.service import notifier_from
 from broker.commands.shared import store_of
 from broker.retention.worker import retain
-from broker.server.context import ServerContext
-from broker.server.service import log_as_set, serve
+from broker.server.context import ServerContext, log_as_set, serve
 from broker.settings import RUN_FIELDS, BrokerSettings
 
 __all__ = ["run"]

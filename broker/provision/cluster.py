@@ -1,26 +1,71 @@
-"""Brings a cluster of brokers to what is declared, from whichever of them: each may be the first, and all may try at once.
+"""Brings the own server to what is declared, and a cluster of brokers from whichever of them: all may try at once.
 
 A stream that all servers hold is limited by the smallest of them: each server keeps a KV entry with how much it can hold.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.client import bucket
+from broker.client.config import read_streams
 from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.provision.apply import STREAM_NOT_FOUND, Refused, apply
-from broker.provision.steps import Step
+from broker.provision.steps import Step, visible
 from broker.topology import Topology
-from broker.wire.streams import CONFIG_BUCKET
+from broker.wire.streams import CONFIG_BUCKET, stream_names
 
-__all__ = ["join"]
+__all__ = ["join", "provision"]
 
 _KEY = "capacity"
 _PAUSE, _SHORT = 0.5, 1.0  # seconds between attempts, and for an answer
 _STEP = 5.0  # seconds for a change: without a leader nobody answers, and what was done meanwhile is there at the next attempt
+
+
+logger = logging.getLogger(__name__)
+
+
+async def provision(
+    connection: Connection,
+    desired: Topology,
+    member: str | None,
+    stored: frozenset[str],
+    tell: Callable[[str], None],
+) -> list[dict[str, Any]]:
+    """Bring the server to what is declared, log what that changed, and return what it tells of the streams (STREAM.INFO).
+
+    `member` is its name in a cluster, which is waited for and told of by `tell`. A server that is alone, and does not know a
+    stream that is `stored`, would begin it anew: then nothing is done. Raises `OperatorError`, also where it does not answer.
+    """
+    try:
+        if member is not None:
+            done = await join(connection, member, desired, tell)
+        else:
+            known = await connection.pages("STREAM.NAMES", "streams")
+            if lost := sorted(stored.difference(known)):
+                raise OperatorError(
+                    f"nats-server could not recover {', '.join(lost)}, see its log above; nothing was changed: mend the "
+                    "store, or start with an empty one and `logbroker restore` a backup"
+                )
+            done = await apply(connection, desired)
+        names = stream_names(await read_streams(connection))
+        infos = [await connection.api(f"STREAM.INFO.{name}") for name in names]
+    except (ConnectionLost, Rejected) as error:
+        raise OperatorError(
+            f"nats-server at {connection.servers} does not answer as it should: {error}"
+        ) from None
+    # the rights of receivers are made for the declared number
+    if (count := len(names)) != desired.stream_count:
+        raise ConfigurationError(f"the broker has {count} streams; give --streams {count}")
+    for step in done:
+        for field, before, after in visible(step):
+            what = f"{step.kind.value} {step.name}"
+            logger.info("%s: %s is now %s, was %s", what, field, after, before)
+    return infos
 
 
 async def join(

@@ -7,7 +7,7 @@ the escapes of control characters.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -46,22 +46,10 @@ _SITE_SUBJECTS = ["logs.>", "$KV.>", "logship.>", "_INBOX.>", "JS.>"]
 """Subjects that are this site's own affair in either direction: if they crossed, a line would be stored by its publisher and by
 the copy of the stream."""
 
-_SYNONYMS = frozenset(
-    {
-        *("host", "net", "port", "addr", "https", "http_port", "https_port", "monitor_port"),
-        *("store_dir", "storedir", "authorization", "operator", "operators", "resolver", "roots"),
-        *(
-            "account_resolver",
-            "resolver_preload",
-            "trusted",
-            "trusted_keys",
-            "system",
-            "no_sys_acc",
-        ),
-        *("no_system_account", "allow_non_tls", "logfile", "log_file", "syslog", "remote_syslog"),
-        *("accounts", "no_auth_user", "system_account", "tls", "cluster", "leafnodes", "gateway"),
-        "include",
-    }
+_SYNONYMS = re.compile(
+    "host|net|port|addr|https|https?_port|monitor_port|store_?dir|authorization|operators?|resolver|roots|account_resolver|"
+    "resolver_preload|trusted|trusted_keys|system|no_sys_acc|no_system_account|allow_non_tls|log_?file|syslog|remote_syslog|"
+    "accounts|no_auth_user|system_account|tls|cluster|leafnodes|gateway|include"
 )
 """Names by which nats-server takes what logbroker decides, though it may not write them."""
 
@@ -125,6 +113,14 @@ class ServerConf:
     own: Section = field(default_factory=dict)
     http_path: str = field(default="", repr=False)
 
+    def at(self, client: int, http: int | None) -> "ServerConf":
+        """Return the same at these ports, where the configuration leaves them to the system."""
+        listen = self.listen if self.listen.port else Address(self.listen.host, client)
+        at_http = self.http
+        if at_http is not None and not at_http.port and http:
+            at_http = Address(at_http.host, http)
+        return replace(self, listen=listen, http=at_http)
+
 
 def render(conf: ServerConf) -> str:
     """Return the text of the configuration file."""
@@ -133,7 +129,7 @@ def render(conf: ServerConf) -> str:
             **_defaults(conf),
             **conf.own,
             **_fixed(conf),
-            "tls": _client_tls(conf.tls) if conf.tls else None,
+            "tls": _tls(conf.tls, verify=conf.tls.requires_certificates) if conf.tls else None,
             **(_accounts(conf.accounts) if conf.accounts else {}),
             "cluster": _cluster(conf.cluster, conf.tls) if conf.cluster else None,
             "leafnodes": _sites(conf.sites, conf.tls) if conf.sites else None,
@@ -176,7 +172,8 @@ def _without_none(value: object) -> object:
 
 def decided_here(conf: ServerConf) -> list[str]:
     """Return the names among the operator's settings of nats-server that logbroker decides."""
-    return sorted(name for name in conf.own if name.lower() in {*_fixed(conf), *_SYNONYMS})
+    fixed = _fixed(conf)
+    return sorted(n for n in conf.own if n.lower() in fixed or _SYNONYMS.fullmatch(n.lower()))
 
 
 def _defaults(conf: ServerConf) -> dict[str, Any]:
@@ -199,47 +196,39 @@ def _fixed(conf: ServerConf) -> dict[str, Any]:
         "listen": _bindable(conf.listen),
         "http": _bindable(conf.http),
         "http_base_path": conf.http_path or None if conf.http else None,
-        "ports_file_dir": conf.folder,
         "logtime": False,
         "max_payload": MAX_PAYLOAD,
         "feature_flags": {"js_ack_fc_v2": False},  # nats-py cannot read these acknowledgements yet
-        "jetstream": _jetstream(conf),
-    }
-
-
-def _jetstream(conf: ServerConf) -> Section:
-    return {
-        "store_dir": conf.folder,
-        "max_file_store": conf.max_store,
-        "max_memory_store": _SPARE_MEMORY,
-        "domain": conf.sites.name if conf.sites else None,
-        "sync_interval": "always",  # acknowledged means on disk
-        "cipher": conf.cipher,
-        "key": f"${KEY_VARIABLE}" if conf.cipher else None,
-        "limits": {
-            "max_request_batch": 10_000,
-            "default_max_consumers": -1,  # one per partition, and one per shipper that starts
+        "jetstream": {
+            "store_dir": conf.folder,
+            "max_file_store": conf.max_store,
+            "max_memory_store": _SPARE_MEMORY,
+            "domain": conf.sites.name if conf.sites else None,
+            "sync_interval": "always",  # acknowledged means on disk
+            "cipher": conf.cipher,
+            "key": f"${KEY_VARIABLE}" if conf.cipher else None,
+            "limits": {
+                "max_request_batch": 10_000,
+                "default_max_consumers": -1,  # one per partition, and one per shipper that starts
+            },
         },
     }
 
 
-def _client_tls(tls: TlsConf) -> Section:
-    return {**_tls(tls), "verify": True if tls.requires_certificates else None}
-
-
-def _broker_tls(tls: TlsConf) -> Section:
-    """Return the section for a port of other brokers, which prove by certificates that they are of the same authority."""
-    return {**_tls(tls), "verify": True if tls.authorities else None}
-
-
-def _tls(tls: TlsConf) -> dict[str, Any]:
+def _tls(tls: TlsConf, *, verify: bool) -> Section:
     return {
         "cert_file": tls.certificate,
         "key_file": tls.key,
         "ca_file": tls.authorities,
         "min_version": "1.3",
         "timeout": 5,
+        "verify": verify or None,
     }
+
+
+def _broker_tls(tls: TlsConf) -> Section:
+    """Return the section for a port of other brokers, which prove by certificates that they are of the same authority."""
+    return _tls(tls, verify=bool(tls.authorities))
 
 
 def _cluster(conf: ClusterConf, tls: TlsConf | None) -> Section:

@@ -23,11 +23,10 @@ __all__ = ["ConsumerRequests", "Listening", "pulled_only", "refuse_pushes"]
 
 _AWAY = 0.5  # seconds until it listens again
 _FLUSH = 3600  # seconds; a client that hears nothing is lost long before
-_REPORT_BYTES = 64 * 1024**2  # of messages that may wait
 _CREATE = "$JS.API.CONSUMER.CREATE"
 _LARGEST = 64 * 1024  # bytes of a request; ours have less than one KiB
 _LONGEST_SUBJECT = 1024  # characters; two names of at most 255 bytes, and a host
-_WAITING = 8 * 1024**2  # bytes of requests that may wait; thousands of shippers may start at once
+_WAITING = 8 * 1024**2  # bytes of messages that may wait; thousands of shippers may start at once
 _AT_ONCE = 64  # requests that JetStream is asked at a time
 _REFUSED = 10012  # JetStream's error for a consumer that cannot be made
 _LOGGED = 1000  # consumers of which a refusal is logged once
@@ -55,14 +54,10 @@ class Listening:
         subject: str,
         handle: Callable[[Message], Awaitable[None]],
         queue: str = "",
-        waiting: int = _REPORT_BYTES,
     ) -> None:
-        """Remember who takes what is heard, of which `waiting` bytes may wait."""
-        self._connection = connection
-        self._subject = subject
+        """Remember who takes what is heard."""
+        self._connection, self._subject, self._queue = connection, subject, queue
         self._handle = handle
-        self._queue = queue
-        self._waiting = waiting
         self.listens = asyncio.Event()
         """Set from when it hears for the first time."""
 
@@ -71,9 +66,7 @@ class Listening:
         while True:
             client = await self._connection.client()
             with suppress(ConnectionLost):
-                await self._connection.subscribe(
-                    self._subject, self._take, self._waiting, self._queue
-                )
+                await self._connection.subscribe(self._subject, self._take, _WAITING, self._queue)
                 await self._connection.guard(client.flush(_FLUSH), _FLUSH)
                 self.listens.set()
                 await asyncio.wait([client.lost])
@@ -114,17 +107,12 @@ class ConsumerRequests:
     def __init__(self, connection: Connection) -> None:
         """Take none yet."""
         self._connection = connection
-        self._listening = Listening(
-            connection, f"{CONSUMER_REQUESTS}.>", self._take, "logbroker", _WAITING
-        )
+        self._listening = Listening(connection, f"{CONSUMER_REQUESTS}.>", self._take, "logbroker")
+        self.listens = self._listening.listens
+        """Set from when requests are heard for the first time."""
         self._gate = asyncio.Semaphore(_AT_ONCE)
         self._passing: dict[str, asyncio.Task[None]] = {}
         self._refused: set[str] = set()
-
-    @property
-    def listens(self) -> asyncio.Event:
-        """Set from when requests are heard for the first time."""
-        return self._listening.listens
 
     async def run(self) -> None:
         """Take requests until cancelled, and leave none under way."""
@@ -147,11 +135,9 @@ class ConsumerRequests:
             await self._refuse(asked, taken, message.reply)
             return
         await self._gate.acquire()
-        if key in self._passing:  # begun while this one waited
-            self._gate.release()
-            return
-        self._passing[key] = asyncio.ensure_future(self._pass_on(asked, taken, message.reply))
-        self._passing[key].add_done_callback(lambda _: self._passed(key))
+        task = asyncio.ensure_future(self._pass_on(asked, taken, message.reply))
+        self._passing[key] = task
+        task.add_done_callback(lambda _: self._passed(key))
 
     async def _pass_on(self, asked: str, request: bytes, reply: str) -> None:
         # where JetStream does not answer nobody does, and the asker asks again
@@ -160,7 +146,7 @@ class ConsumerRequests:
             await self._connection.publish(reply, answer.data)
 
     def _passed(self, key: str) -> None:
-        del self._passing[key]
+        self._passing.pop(key, None)
         self._gate.release()
 
     async def _refuse(self, asked: str, reason: str, reply: str) -> None:

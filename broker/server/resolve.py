@@ -24,7 +24,6 @@ from broker.topology import Topology
 
 __all__ = ["Resolved", "ServerAccess", "own_name", "resolve", "space_kept_free"]
 
-_SECRET_BYTES = 24
 _LEAST_SECRET = 16  # characters
 _LARGEST_RESERVE = 20 * 1024**3
 _BUCKETS_SHARE = 32 * 1024**2  # of the store, and 16 KiB for each partition's history
@@ -46,7 +45,7 @@ class ServerAccess:
         self._own, self._anybody = user_key(seed).public, user_key(new_seed()).public
         self.folder = folder
         """The broker's directory, absolute."""
-        self.monitoring = f"/{secrets.token_urlsafe(_SECRET_BYTES)}"
+        self.monitoring = f"/{secrets.token_urlsafe(24)}"
         """The path of a secured server's monitoring, which asks for no credential and tells everybody's inboxes."""
         self._was_secured = False
 
@@ -118,7 +117,7 @@ def resolve(
             f"[nats] {', '.join(decided)}: logbroker sets this itself; see `logbroker run --help` for its options"
         )
     own = replace(security.own, nkey_seed=access.own.nkey_seed)
-    topology = replace(_topology(settings, space), stream_count=streams)
+    topology = replace(settings.topology(), room=_room(settings, space), stream_count=streams)
     return Resolved(settings, conf, topology, admission, security, own)
 
 
@@ -151,31 +150,25 @@ def _refuse_open_network(settings: BrokerSettings, admission: Admission) -> None
         )
 
 
-def _topology(settings: BrokerSettings, space: Space) -> Topology:
-    """Return what is declared, with the stream's limit as far as the store has space for it.
+def _room(settings: BrokerSettings, space: Space) -> int:
+    """Return the limit of the streams, as far as the store has space for it.
 
     Always less than the store: in a store that is full, receivers could no longer commit their offsets, nor shippers keep
-    their positions.
+    their positions. The store may use never less than it does; a full disk freezes a stream until a restart.
     """
-    store = _store_limit(settings, space)
+    unused = max(0, space.free - space_kept_free(settings, space.total))
+    store = int(settings.max_store or max(space.held + unused, 1))
     positions = min(store // 16, _LARGEST_POSITIONS_SHARE)
     share = _BUCKETS_SHARE + settings.partitions * _PARTITION_SHARE + positions
-    limit = max(store - min(share, store // 4), 1)
-    asked = settings.max_bytes
-    if asked is not None and limit < asked:
+    limit, asked = max(store - min(share, store // 4), 1), settings.max_bytes
+    if asked is None:
+        return limit
+    if limit < asked:
         logger.warning(
             "the streams get %s instead of --max-bytes %s: the store has no space for more",
-            format_size(limit),
-            format_size(asked),
+            *(format_size(limit), format_size(asked)),
         )
-    return replace(settings.topology(), room=limit if asked is None else min(int(asked), limit))
-
-
-def _store_limit(settings: BrokerSettings, space: Space) -> int:
-    """Return how many bytes the store may use: never less than it does, and a full disk freezes a stream until a restart."""
-    if settings.max_store is not None:
-        return int(settings.max_store)
-    return max(space.held + max(0, space.free - space_kept_free(settings, space.total)), 1)
+    return min(int(asked), limit)
 
 
 def _cluster(settings: BrokerSettings) -> ClusterConf | None:
@@ -183,15 +176,14 @@ def _cluster(settings: BrokerSettings) -> ClusterConf | None:
 
     Raises `ConfigurationError` for what would leave the cluster open to everybody, or the broker alone in it.
     """
-    if not settings.cluster:
-        if settings.route:
-            raise ConfigurationError("--route without --cluster: give the cluster's name as well")
-        return None
-    if not settings.route:
+    if bool(settings.cluster) != bool(settings.route):
         raise ConfigurationError(
-            f"--cluster {settings.cluster} without --route: name the other servers, e.g. --route nats-route://broker2:6222"
+            "--cluster and --route go together: the cluster's name, and its other servers, e.g. nats-route://broker2:6222"
         )
-    secret = _cluster_secret(settings.cluster_secret_file)
+    if not settings.cluster:
+        return None
+    path = settings.cluster_secret_file
+    secret = _cluster_secret(path) if path else ""
     if not secret and not settings.cluster_listen.is_loopback:
         raise ConfigurationError(
             f"--cluster-listen {settings.cluster_listen} is open to the network, and whoever connects there reads and writes "
@@ -201,18 +193,12 @@ def _cluster(settings: BrokerSettings) -> ClusterConf | None:
     return ClusterConf(settings.cluster, settings.cluster_listen, routes, secret)
 
 
-def _cluster_secret(path: Path | None) -> str:
-    if path is None:
-        return ""
+def _cluster_secret(path: Path) -> str:
     secret = _text_in(path, "--cluster-secret-file").strip()
-    if len(secret) < _LEAST_SECRET or not secret.isprintable():
+    if len(secret) < _LEAST_SECRET or not secret.isprintable() or path.stat().st_mode & 0o007:
         raise ConfigurationError(
-            f"--cluster-secret-file {path}: holds no secret of {_LEAST_SECRET} or more characters on one line; "
-            "make one by `openssl rand -hex 32`"
-        )
-    if path.stat().st_mode & 0o007:
-        raise ConfigurationError(
-            f"--cluster-secret-file {path}: everybody of this machine may read it; `chmod 600 {path}`"
+            f"--cluster-secret-file {path}: should hold {_LEAST_SECRET} or more characters on one line, as from "
+            "`openssl rand -hex 32`, and be readable by its owner alone (`chmod 600`)"
         )
     return secret
 
@@ -229,15 +215,13 @@ def _sites(settings: BrokerSettings, *, is_open: bool) -> SitesConf | None:
             "with `logbroker credentials add site NAME`"
         )
     remotes = (parse_route(remote.removeprefix(SITE_SCHEME)) for remote in settings.site_remote)
-    seed = _site_seed(settings.site_nkey) if settings.site_nkey else ""
+    seed = ""
+    if settings.site_nkey:
+        try:
+            seed = seed_of(_text_in(settings.site_nkey, "--site-nkey"))
+        except InvalidSeed as error:
+            raise ConfigurationError(f"--site-nkey {settings.site_nkey}: {error}") from None
     return SitesConf(settings.site, settings.site_listen, tuple(remotes), seed, is_open)
-
-
-def _site_seed(path: Path) -> str:
-    try:
-        return seed_of(_text_in(path, "--site-nkey"))
-    except InvalidSeed as error:
-        raise ConfigurationError(f"--site-nkey {path}: {error}") from None
 
 
 def _text_in(path: Path, option: str) -> str:

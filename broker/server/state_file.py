@@ -2,52 +2,31 @@
 
 import json
 import time
-from dataclasses import asdict, dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from broker.app.exits import OperatorError
 from broker.app.files import read_file, write_atomic
 from broker.auth.store_file import load_credentials
 from broker.server.store import is_locked
 
-__all__ = ["Credentials", "State", "Taken", "Taking", "await_credentials", "read_state"]
+__all__ = ["await_credentials", "read_state", "remove_state", "write_state"]
 
 _FILE = "broker.json"
 _MODE = 0o600  # the path of the monitoring is a secret
 _LOOK_EVERY = 0.02  # seconds
+_PATIENCE = 60.0  # seconds that a running broker may take to read thousands of credentials
 _BEGINS = 10.0  # seconds until a broker is ready; one that takes longer waits for others, or recovers a large store
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """The revision of the credentials in force, and that of newer ones that were refused for a reason."""
-
-    revision: int
-    secured: bool
-    refused: int | None = None
-    reason: str = ""
+def write_state(folder: Path, **state: Any) -> None:
+    """Put in place what a broker that serves clients writes; raises `OperatorError`."""
+    write_atomic(folder / _FILE, json.dumps(state, indent=2) + "\n", _MODE)
 
 
-@dataclass(frozen=True, slots=True)
-class State:
-    """What a broker that serves clients writes."""
-
-    server: str
-    http: str | None
-    store_dir: str
-    pid: int
-    nats_server_pid: int
-    credentials: Credentials
-
-    def write(self, folder: Path) -> None:
-        """Put it in place; raises `OperatorError`."""
-        write_atomic(folder / _FILE, json.dumps(asdict(self), indent=2) + "\n", _MODE)
-
-    @staticmethod
-    def remove(folder: Path) -> None:
-        """Remove what a broker wrote; raises OSError."""
-        (folder / _FILE).unlink(missing_ok=True)
+def remove_state(folder: Path) -> None:
+    """Remove what a broker wrote; raises OSError."""
+    (folder / _FILE).unlink(missing_ok=True)
 
 
 def read_state(folder: Path) -> dict[str, Any]:
@@ -59,45 +38,33 @@ def read_state(folder: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-class Taken(Enum):
-    """What became of a change of the credentials."""
+def await_credentials(folder: Path, revision: int, patience: float = _PATIENCE) -> str:
+    """Wait until the broker of a folder, if one runs, has taken over credentials of this revision; return what to say of that.
 
-    DONE = "done"
-    NEXT_START = "next start"
-    WHEN_READY = "when ready"
-    REFUSED = "refused"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Taking:
-    """What became of the change, and why the broker refused it."""
-
-    taken: Taken
-    reason: str = ""
-
-
-def await_credentials(folder: Path, revision: int, patience: float) -> Taking:
-    """Wait until the broker of a folder, if one runs, has taken over credentials of this revision, which it does by itself.
-
-    Waits `patience` seconds at most, and less for a broker that is not ready: it reads the credentials when it is.
+    Raises `OperatorError` where the broker refuses them, or does not take them within `patience` seconds. One that is not ready is
+    waited for less long: it reads the credentials when it is.
     """
-    began = was_ready = time.monotonic()
+    began = time.monotonic()
     while is_locked(folder):
-        found = read_state(folder).get("credentials")
-        credentials = found if isinstance(found, dict) else {}
-        now = time.monotonic()
-        was_ready = now if credentials else was_ready
-        if _is_taken(folder, credentials.get("revision"), revision):
-            return Taking(Taken.DONE)
-        if (credentials.get("refused") or -1) >= revision:
-            return Taking(Taken.REFUSED, str(credentials.get("reason", "")))
-        if now - was_ready >= _BEGINS:
-            return Taking(Taken.WHEN_READY)
-        if now - began >= patience:
-            return Taking(Taken.UNKNOWN)
+        credentials, waited = read_state(folder).get("credentials"), time.monotonic() - began
+        if not isinstance(credentials, dict):
+            if waited >= _BEGINS:
+                return (
+                    f"the broker of {folder} is not ready yet (it may wait for its cluster, see its log); "
+                    "the change is stored and is in force as soon as it is, or from its next start"
+                )
+        elif _is_taken(folder, credentials.get("revision"), revision):
+            return "the broker has taken the change"
+        elif (credentials.get("refused") or -1) >= revision:
+            raise OperatorError(
+                f"the change is stored, but the broker keeps the current credentials: {credentials.get('reason')}"
+            )
+        elif waited >= patience:
+            raise OperatorError(
+                f"the change is stored, but the broker has not taken it within {patience:g} s; see its log"
+            )
         time.sleep(_LOOK_EVERY)
-    return Taking(Taken.NEXT_START)
+    return f"no broker runs on {folder}; the change is in force from the next start"
 
 
 def _is_taken(folder: Path, loaded: int | None, revision: int) -> bool:

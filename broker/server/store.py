@@ -5,7 +5,6 @@ with their sequences. And with a wrong key, or none, it takes a store for empty.
 """
 
 import fcntl
-import json
 import os
 import shutil
 import time
@@ -31,7 +30,6 @@ __all__ = [
     "locked_store",
     "measure",
     "remember_membership",
-    "size_of_data",
     "store_error",
     "streams_in",
 ]
@@ -39,14 +37,10 @@ __all__ = [
 _LOCK = "logbroker.lock"
 _PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to release its lock
 _DATA = "jetstream"
-_MEMBER = "cluster.json"
+_MEMBER = "cluster-member"
 _SHORTEST_KEY = 16  # bytes
 _CIPHERS = {"chacha20": "chachapoly", "aes": "aes"}  # as settings and as nats-server call them
-_KEY_SIZES = {72: "chacha20", 64: "aes"}  # seed, nonce and tag of a stream's own key
-_RESTORE = (
-    "take a `logbroker backup` of it, start with an empty --store-dir and the new key, "
-    "and `logbroker restore` there"
-)
+_KEY_SIZES = {"chacha20": 72, "aes": 64}  # bytes of a stream's own key: seed, nonce and tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,20 +121,14 @@ def _lock(descriptor: int, folder: Path) -> None:
 
 def measure(folder: Path) -> Space:
     """Return how much space there is, and how much of it the store uses already."""
-    usage = shutil.disk_usage(folder)
-    return Space(usage.free, size_of_data(folder), usage.total)
-
-
-def size_of_data(folder: Path) -> int:
-    """Return how many bytes the files of a store hold."""
-    size = 0
+    usage, size = shutil.disk_usage(folder), 0
     for parent, _, names in os.walk(folder / _DATA):
         for name in names:
             try:
                 size += os.lstat(os.path.join(parent, name)).st_size  # noqa: PTH118 - ten times faster
             except FileNotFoundError:
                 continue  # a file that is gone meanwhile uses no space
-    return size
+    return Space(usage.free, size, usage.total)
 
 
 def streams_in(folder: Path) -> frozenset[str]:
@@ -173,8 +161,10 @@ def check_membership(folder: Path, cluster: str, name: str) -> None:
             f"the store {folder} is of a server of a cluster: give its --cluster, --route and --server-name, or another "
             "--store-dir"
         )
-    before = _member_name(folder)
-    if cluster and is_member and before and before != name:
+    before = ""
+    if (folder / _MEMBER).exists():
+        before = read_file(folder / _MEMBER).decode("utf-8", "replace").strip()
+    if cluster and is_member and before not in {"", name}:
         raise ConfigurationError(
             f"the store {folder} is that of server {before}: give --server-name {before}, or an empty store to a new server"
         )
@@ -183,16 +173,7 @@ def check_membership(folder: Path, cluster: str, name: str) -> None:
 def remember_membership(folder: Path, cluster: str, name: str) -> None:
     """Keep by which name the server of a cluster is known there; raises `OperatorError`."""
     if cluster:
-        content = {"cluster": cluster, "server_name": name}
-        write_atomic(folder / _MEMBER, json.dumps(content, indent=2) + "\n")
-
-
-def _member_name(folder: Path) -> str:
-    try:
-        content = json.loads(read_file(folder / _MEMBER))
-    except (OSError, ValueError):
-        return ""  # that's fine: the name only guards against a mistake
-    return str(content.get("server_name", "")) if isinstance(content, dict) else ""
+        write_atomic(folder / _MEMBER, f"{name}\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,37 +191,27 @@ class Encryption:
 def encryption_of(settings: SecuritySettings, folder: Path) -> Encryption:
     """Return how the store in `folder` is encrypted.
 
-    Raises `ConfigurationError` for a key that cannot be used, and for a store that is encrypted otherwise.
+    Raises `ConfigurationError` for a key that cannot be used, and for a store that is encrypted otherwise: nats-server would take
+    it for empty, or convert it. That the key is another one nats-server says itself.
     """
-    file = settings.encryption_key_file
-    wanted = settings.encryption_cipher if file else None
+    file, cipher = settings.encryption_key_file, settings.encryption_cipher
     for meta in (folder / _DATA).glob("*/streams/*/meta.inf"):
-        _check_cipher(meta, wanted)
-    return (
-        Encryption(_CIPHERS[settings.encryption_cipher], _read_key(file)) if file else Encryption()
-    )
-
-
-def _check_cipher(meta: Path, wanted: str | None) -> None:
-    try:
-        found = _KEY_SIZES.get(meta.with_name("meta.key").stat().st_size)
-    except FileNotFoundError:
-        if wanted:
+        key = meta.with_name("meta.key")
+        size = key.stat().st_size if key.exists() else 0
+        if file and not size:
             raise ConfigurationError(
-                f"{meta.parent} is in the clear, and a store is not encrypted in place: {_RESTORE}"
-            ) from None
-        return
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {meta}: {error.strerror}") from None
-    if wanted is None:
-        cipher = f" and encryption_cipher = {found!r}" if found else ""
-        raise ConfigurationError(
-            f"{meta.parent} is encrypted, and without its key would be taken for empty; give --encryption-key-file{cipher}"
-        )
-    if found not in {wanted, None}:
-        raise ConfigurationError(
-            f"{meta.parent} is encrypted with encryption_cipher = {found!r}; give that and its key, or {_RESTORE}"
-        )
+                f"{meta.parent} is in the clear, and a store is not encrypted in place: take a `logbroker backup` of it, start "
+                "with an empty --store-dir and the new key, and `logbroker restore` there"
+            )
+        if size and not (file and size == _KEY_SIZES[cipher]):
+            found = next((name for name, own in _KEY_SIZES.items() if own == size), "unknown")
+            raise ConfigurationError(
+                f"{meta.parent} is encrypted, and would be taken for empty or converted; give its --encryption-key-file and "
+                f"encryption_cipher = {found!r}"
+            )
+    if file is None:
+        return Encryption()
+    return Encryption(_CIPHERS[cipher], _read_key(file))
 
 
 def _read_key(file: Path) -> str:

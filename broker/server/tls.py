@@ -39,7 +39,11 @@ def security_of(settings: SecuritySettings, folder: Path) -> Security:
     pki = Pki(folder / TLS_FOLDER)
     certificate = settings.server_cert or (pki.broker if pki.is_there else None)
     if certificate is None:
-        _refuse_without(settings)
+        if settings.server_key or settings.client_ca or settings.require_certificates:
+            raise ConfigurationError(
+                "--server-key, --client-ca and --require-certificates take a broker with a certificate; make one with "
+                "`logbroker tls init`, or give --server-cert"
+            )
         return Security()
     key = settings.server_key or certificate
     authorities = settings.client_ca or (pki.authority if pki.authority.exists() else None)
@@ -47,51 +51,31 @@ def security_of(settings: SecuritySettings, folder: Path) -> Security:
         raise ConfigurationError(
             "clients are to show certificates, and no authority says which; give --client-ca"
         )
-    _check(certificate, key)
+    name = _check(certificate, key)
+    own = pki.own if pki.own.exists() else None
+    by_others = settings.require_certificates and settings.client_ca and not settings.server_cert
+    if own is None and by_others:
+        raise ConfigurationError(
+            f"logbroker itself needs a certificate that --client-ca has signed: put it, with its key, into {pki.own}"
+        )
     tls = TlsConf(
         str(certificate.absolute()),
         str(key.absolute()),
         None if authorities is None else str(authorities.absolute()),
         settings.require_certificates,
     )
-    own = _own(settings, pki)
     access = Access(
         tls_ca=certificate,
         tls_cert=own or certificate,
         tls_key=None if own or key == certificate else key,
-        tls_name=_name_in(certificate),
+        tls_name=name,
     )
-    return Security(
-        tls, access, tuple(dict.fromkeys(filter(None, (certificate, key, authorities, own))))
-    )
+    files = dict.fromkeys(filter(None, (certificate, key, authorities, own)))
+    return Security(tls, access, tuple(files))
 
 
-def _own(settings: SecuritySettings, pki: Pki) -> Path | None:
-    """Return the certificate that logbroker itself shows to its server, None for that of the server."""
-    if pki.own.exists():
-        return pki.own
-    if settings.require_certificates and settings.client_ca and not settings.server_cert:
-        raise ConfigurationError(
-            f"logbroker itself needs a certificate that --client-ca has signed: put it, with its key, into {pki.own}"
-        )
-    return None
-
-
-def _refuse_without(settings: SecuritySettings) -> None:
-    wanted = {
-        "--server-key": settings.server_key is not None,
-        "--client-ca": settings.client_ca is not None,
-        "--require-certificates": settings.require_certificates,
-    }
-    for reason, is_wanted in wanted.items():
-        if is_wanted:
-            raise ConfigurationError(
-                f"{reason} takes a broker with a certificate; make one with `logbroker tls init`, "
-                "or give --server-cert"
-            )
-
-
-def _check(certificate: Path, key: Path) -> None:
+def _check(certificate: Path, key: Path) -> str:
+    """Return the first name of a certificate that can be used with a key."""
     try:
         # a password is given lest OpenSSL asks for one at the terminal
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(
@@ -102,24 +86,22 @@ def _check(certificate: Path, key: Path) -> None:
         raise ConfigurationError(
             f"cannot use certificate {certificate} with key {key}: {reason}; check --server-cert and --server-key"
         ) from None
-
-
-def _name_in(certificate: Path) -> str:
     return next(iter(names_in(certificate.read_bytes())), "")
 
 
 def renew_certificates(folder: Path, files: Sequence[Path], now: datetime) -> None:
     """Renew those of a broker's own certificates that end within a month, and warn of the others among `files`."""
     pki = Pki(folder / TLS_FOLDER)
-    near = [end for end in ends_of(files) if end.not_after - now < _NEAR]
-    if pki.authority_key.exists() and any(end.path == str(pki.broker) for end in near):
-        try:
-            pki.sign(pki.read_authority(), pki.names(), now)
-        except OperatorError as error:
-            logger.warning("cannot renew %s: %s", pki.broker, error)
-        else:
-            logger.info("renewed %s", pki.broker)
-            near = [end for end in near if end.path != str(pki.broker)]
-    for end in near:
+    for end in ends_of(files):
+        if end.not_after - now >= _NEAR:
+            continue
+        if pki.authority_key.exists() and end.path == str(pki.broker):
+            try:
+                pki.sign(pki.read_authority(), pki.names(), now)
+            except OperatorError as error:
+                logger.warning("cannot renew %s: %s", pki.broker, error)
+            else:
+                logger.info("renewed %s", pki.broker)
+                continue
         verb = "ends" if end.not_after > now else "ended"
         logger.warning("certificate %s %s on %s", end.path, verb, end.not_after)

@@ -1,7 +1,6 @@
 """`logbroker run --cluster`, as far as one server goes: it waits for the others, and takes no store that is not its own."""
 
 import asyncio
-import json
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +35,7 @@ def test_a_server_that_is_alone_waits_for_its_cluster_and_is_a_member_from_then_
     assert not (broker.store / "broker.json").exists()
     assert (broker.store / "nats-server.conf").stat().st_mode & 0o777 == 0o600
     assert broker.end() == 0
-    assert json.loads((broker.store / "cluster.json").read_text("utf-8"))["server_name"] == "b1"
+    assert (broker.store / "cluster-member").read_text("utf-8") == "b1\n"
     alone = start_broker()
     assert alone.popen.wait(120) == 78
     assert "is of a server of a cluster" in alone.said

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from broker.server.serverlog import Level, read_line
+from broker.server.serverlog import ERROR, read_line
 from tests.raw import Raw
 from tests.secured import Secured
 from tests.support.processes import wait_until
@@ -41,6 +41,6 @@ def of_others(found: dict[str, Any]) -> dict[str, Any]:
 def is_reported(server: Secured, who: str, words: str) -> None:
     def is_said() -> bool:
         told = (read_line(line) for line in server.said().splitlines() if words in line)
-        return any(f"user:{who}" in one.text and one.level is Level.ERROR for one in told)
+        return any(f"user:{who}" in one.text and one.level == ERROR for one in told)
 
     wait_until("the denial is reported", is_said, 30, [server.process])

@@ -1,50 +1,55 @@
 import pytest
 
-from broker.server.serverlog import Level, LogLine, ServerNotice, explain, notice_in, read_line
+from broker.server.serverlog import (
+    DEBUG,
+    ERROR,
+    FATAL,
+    INFO,
+    WARNING,
+    LogLine,
+    ServerNotice,
+    explain,
+    notice_in,
+    read_line,
+)
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("[7] [INF] Server is ready", LogLine(Level.INFO, "Server is ready")),
-        ("[7] [WRN] slow", LogLine(Level.WARNING, "slow")),
-        ("[7] [FTL] dead", LogLine(Level.FATAL, "dead")),
-        ("[7] 2026/11/20 19:00:00.1 [ERR] bad", LogLine(Level.ERROR, "bad")),
-        ("panic: runtime error", LogLine(Level.ERROR, "panic: runtime error")),
-        ("goroutine 1 [running]:", LogLine(Level.DEBUG, "goroutine 1 [running]:")),
-        ("", LogLine(Level.DEBUG, "")),
+        ("[7] [INF] Server is ready", LogLine(INFO, "Server is ready")),
+        ("[7] [WRN] slow", LogLine(WARNING, "slow")),
+        ("[7] [FTL] dead", LogLine(FATAL, "dead")),
+        ("[7] 2026/11/20 19:00:00.1 [ERR] bad", LogLine(ERROR, "bad")),
+        ("panic: runtime error", LogLine(ERROR, "panic: runtime error")),
+        ("goroutine 1 [running]:", LogLine(DEBUG, "goroutine 1 [running]:")),
+        ("", LogLine(DEBUG, "")),
     ],
 )
 def test_a_line_of_nats_server_keeps_its_level(line: str, said: LogLine) -> None:
     assert read_line(line) == said
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'Error listening on port: 127.0.0.1:4222, "listen tcp 127.0.0.1:4222: bind: address already in use"',
-        "Can't start monitoring: can't listen to the monitor port: listen tcp 127.0.0.1:4222: bind: address already in use",
-    ],
-)
-def test_a_port_in_use_is_named_with_what_to_do(text: str) -> None:
-    reason = explain([LogLine(Level.FATAL, text)])
+def test_a_port_in_use_is_named_with_what_to_do() -> None:
+    text = 'Error listening on port: 127.0.0.1:4222, "listen tcp 127.0.0.1:4222: bind: address already in use"'
 
-    assert reason.startswith("127.0.0.1:4222 is in use")
+    reason = explain([LogLine(FATAL, text)])
+
+    assert reason.startswith("cannot listen on 127.0.0.1:4222: address already in use")
     assert "--listen" in reason
 
 
 def test_the_last_trouble_is_the_reason_and_chatter_is_none() -> None:
-    said = [LogLine(Level.ERROR, "first"), LogLine(Level.ERROR, "last"), LogLine(Level.INFO, "bye")]
+    said = [LogLine(ERROR, "first"), LogLine(ERROR, "last"), LogLine(INFO, "bye")]
 
     assert explain(said) == "last"
-    assert explain([LogLine(Level.INFO, "Server is ready")]) == ""
+    assert explain([LogLine(INFO, "Server is ready")]) == ""
     assert explain([]) == ""
 
 
 @pytest.mark.parametrize(
     ("line", "news"),
     [
-        ("[7] [INF]   Git:      [b2fd3ef]", ServerNotice.COMMIT),
         ("[7] [INF] Reloaded server configuration (sha256:f9473f)", ServerNotice.RELOADED),
         ("[7] [ERR] Failed to reload server configuration: no", ServerNotice.NOT_RELOADED),
         ("[7] [INF] Closing existing clients", ServerNotice.CLOSING),

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from broker.server.state_file import Credentials, State, Taken, await_credentials, read_state
+from broker.app.exits import OperatorError
+from broker.server.state_file import await_credentials, read_state, write_state
 from broker.server.store import locked_store
-
-
-def write(folder: Path, credentials: Credentials) -> None:
-    State("nats://127.0.0.1:1", None, str(folder), 1, 2, credentials).write(folder)
 
 
 @pytest.fixture
@@ -20,33 +18,30 @@ def running(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_what_the_broker_has_taken_over_is_done(running: Path) -> None:
-    write(running, Credentials(2, secured=True))
+    write_state(running, credentials={"revision": 2})
 
-    assert await_credentials(running, 2, 20).taken is Taken.DONE
-
-
-def test_what_the_broker_refuses_is_passed_on_with_its_reason(running: Path) -> None:
-    write(running, Credentials(1, secured=True, refused=2, reason="no such account"))
-
-    taking = await_credentials(running, 2, 20)
-
-    assert (taking.taken, taking.reason) == (Taken.REFUSED, "no such account")
+    assert await_credentials(running, 2) == "the broker has taken the change"
 
 
-def test_credentials_that_were_replaced_by_older_ones_are_waited_for(running: Path) -> None:
-    write(running, Credentials(7, secured=True))
+@pytest.mark.parametrize(
+    ("credentials", "why"),
+    [
+        pytest.param({"revision": 1, "refused": 3, "reason": "odd"}, "odd", id="refused"),
+        pytest.param({"revision": 7}, "not taken it within 0.2 s", id="replaced by older ones"),
+    ],
+)
+def test_what_the_broker_does_not_take_is_an_error(
+    running: Path, credentials: dict[str, Any], why: str
+) -> None:
+    write_state(running, credentials=credentials)
 
-    assert await_credentials(running, 3, 0.2).taken is Taken.UNKNOWN
+    with pytest.raises(OperatorError, match=why):
+        await_credentials(running, 3, 0.2)
 
 
-def test_where_no_broker_runs_an_old_file_says_nothing(tmp_path: Path) -> None:
-    write(tmp_path, Credentials(1, secured=True))
-
-    assert await_credentials(tmp_path, 2, 20).taken is Taken.NEXT_START
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{"])
-def test_what_no_broker_wrote_says_nothing(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"credentials": {"revision": 1}}'])
+def test_where_no_broker_runs_a_file_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "broker.json").write_text(text)
 
-    assert read_state(tmp_path) == {}
+    assert "no broker runs" in await_credentials(tmp_path, 2)
+    assert read_state(tmp_path).keys() <= {"credentials"}
