@@ -45,6 +45,7 @@ _WAYS = {  # what to do about an answer that does not say it
     10074: "; run three servers as a cluster (--cluster), or keep --replicas 1",
     10005: "; fewer servers than --replicas are there",
     10047: "; the store has no room for so much: lower --max-bytes, or raise --max-store",
+    10055: "; leave --mirror out where it was promoted",
     10026: "; raise max_consumers of the stream (nats stream edit): each partition needs a consumer",
 }
 _AT_ONCE = 64  # requests under way; thousands of partitions would otherwise wait for thousands of round trips
