@@ -77,7 +77,7 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
         click.echo(text, err=True)
     hosts = hosts or [asyncio.run(stored(settings, _host(settings)))]
     if as_json:
-        click.echo(json.dumps([host.document() for host in hosts], indent=2))
+        click.echo(json.dumps([host.model_dump() for host in hosts], indent=2))
     else:
         show(*(part for host in hosts for part in shown(host)))
     return Exit.FAILED if silent else Exit.DONE

@@ -39,8 +39,7 @@ class LineFilter:
     def __init__(self, rules: Rules) -> None:
         """Have left out nothing yet."""
         self._rules = rules
-        self._left_out: dict[str, Block] = {}
-        self._in_line: set[str] = set()
+        self._left_out: dict[str, tuple[Block, bool]] = {}  # and whether whole lines were
 
     def change(self, rules: Rules) -> None:
         """Apply other rules from now on."""
@@ -58,35 +57,27 @@ class LineFilter:
     @property
     def has_left_out(self) -> bool:
         """Whether whole lines were left out that no block covers yet."""
-        return not self._left_out.keys() <= self._in_line
+        return any(is_whole for _, is_whole in self._left_out.values())
 
     def left_out(self) -> list[Block]:
         """Return empty blocks that cover the whole lines that were left out and are not covered yet."""
-        whole = [file for file in self._left_out if file not in self._in_line]
-        return [self._left_out.pop(file) for file in whole]
+        whole = [file for file, (_, is_whole) in self._left_out.items() if is_whole]
+        return [self._left_out.pop(file)[0] for file in whole]
 
     def _filter(self, block: Block) -> Block | None:
         section, span = block.section, block.section.span
-        before = self._left_out.pop(span.file, None)
+        before, _ = self._left_out.pop(span.file, (None, False))
         start = span.start if before is None else before.section.span.start
         # the first piece of a line decides on all of them
         pieces = block.lines.find(b"\n") + 1 or len(block.lines) if block.continues else 0
         lines = block.lines[:pieces] if before is None else b""
         lines += self._rules.apply(block.lines[pieces:])
-        self._in_line.discard(span.file)
         if start == span.start and len(lines) == len(block.lines):
             return block
-        section = replace(
-            section,
-            span=replace(span, start=start),
-            size=len(lines),
-            lines=lines.count(b"\n"),
-            filtered=True,
-        )
+        covering, count = replace(span, start=start), lines.count(b"\n")
+        section = replace(section, span=covering, size=len(lines), lines=count, filtered=True)
         left = replace(block, section=section, lines=lines)
         if lines:
             return left
-        self._left_out[span.file] = left
-        if not block.lines.endswith(b"\n"):
-            self._in_line.add(span.file)
+        self._left_out[span.file] = left, block.lines.endswith(b"\n")
         return None

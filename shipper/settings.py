@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 from pydantic_settings import SettingsConfigDict
@@ -56,6 +56,10 @@ Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
 """Regular expressions: an option given several times, a list in TOML, one per line in the environment."""
 
 
+def _option(default: object, description: str, metavar: str = "TEXT") -> Any:
+    return Field(default, description=description, json_schema_extra={"metavar": metavar})
+
+
 class ShipperSettings(AccessSettings):
     """The settings of `logshipper`."""
 
@@ -73,105 +77,87 @@ class ShipperSettings(AccessSettings):
         "Connection": ("server",),
     }
 
-    file: Annotated[Many, AfterValidator(_alone)] = Field(
+    file: Annotated[Many, AfterValidator(_alone)] = _option(
         (),
-        description="File to follow, or a glob in quotes; may be given several times. - is standard input.",
-        json_schema_extra={"metavar": "PATH_OR_GLOB"},
+        "File to follow, or a glob in quotes; may be given several times. - is standard input.",
+        "PATH_OR_GLOB",
     )
-    exclude: Many = Field(
-        (),
-        description="File or folder to leave out, or a glob of them; may be given several times.",
-        json_schema_extra={"metavar": "GLOB"},
+    exclude: Many = _option(
+        (), "File or folder to leave out, or a glob of them; may be given several times.", "GLOB"
     )
-    from_: Literal["beginning", "end"] = Field(
+    from_: Literal["beginning", "end"] = _option(
         "beginning",
-        description="Where to begin in files that are there at the start and were never seen: beginning or end.",
-        json_schema_extra={"metavar": "PLACE"},
+        "Where to begin in files that are there at the start and were never seen: beginning or end.",
+        "PLACE",
     )
-    ignore_older: Duration | None = Field(
+    ignore_older: Duration | None = _option(
         None,
-        description="Pass over files that were never seen and were not written for this long, until they are.",
-        json_schema_extra={"metavar": "DURATION"},
+        "Pass over files that were never seen and were not written for this long, until they are.",
+        "DURATION",
     )
-    hold_deleted: Duration = Field(
+    hold_deleted: Duration = _option(
         timedelta(hours=6),
-        description="How long a deleted file that is not read to its end is kept open, and its space taken.",
-        json_schema_extra={"metavar": "DURATION"},
+        "How long a deleted file that is not read to its end is kept open, and its space taken.",
+        "DURATION",
     )
-    watch: bool = Field(
-        True,
-        description="Notice changes sooner by inotify; without, only poll.",
-    )
-    poll_every: Annotated[Duration, Field(gt=timedelta(0))] = Field(
+    watch: bool = _option(True, "Notice changes sooner by inotify; without, only poll.")
+    poll_every: Annotated[Duration, Field(gt=timedelta(0))] = _option(
         timedelta(seconds=1),
-        description="How often to look at every file and folder, besides inotify; more rarely when that takes long.",
+        "How often to look at every file and folder, besides inotify; more rarely when that takes long.",
     )
-    server: Servers = Field(
-        ("nats://127.0.0.1:4222",),
-        description="Address of the broker; may be given several times.",
-        json_schema_extra={"metavar": "URL"},
+    server: Servers = _option(
+        ("nats://127.0.0.1:4222",), "Address of the broker; may be given several times.", "URL"
     )
-    host: Annotated[str, AfterValidator(_host)] = Field(
-        "",
-        description="Name that the lines are shipped under; by default the name of this machine.",
-        json_schema_extra={"metavar": "NAME"},
+    host: Annotated[str, AfterValidator(_host)] = _option(
+        "", "Name that the lines are shipped under; by default the name of this machine.", "NAME"
     )
-    state_dir: Path | None = Field(
+    state_dir: Path | None = _option(
         None,
-        description=(
-            "Folder where standard input is kept until it is acknowledged; by default $STATE_DIRECTORY, /var/lib/logshipper where "
-            "that can be written, else ~/.local/state/logship."
-        ),
-        json_schema_extra={"metavar": "DIR"},
+        "Folder where standard input is kept until it is acknowledged; by default $STATE_DIRECTORY, "
+        "/var/lib/logshipper where that can be written, else ~/.local/state/logship.",
+        "DIR",
     )
-    once: bool = Field(False, description="Ship what is there, and end when it is acknowledged.")
-    take_over: bool = Field(
+    once: bool = _option(False, "Ship what is there, and end when it is acknowledged.")
+    take_over: bool = _option(
         False,
-        description="Take over from an agent of the same host on this machine, which ends then; without, this one does.",
+        "Take over from an agent of the same host on this machine, which ends then; without, this one does.",
     )
-    patience: Duration = Field(
-        timedelta(seconds=15), description="With --once: how long to wait for the broker."
+    patience: Duration = _option(
+        timedelta(seconds=15), "With --once: how long to wait for the broker."
     )
-    ack: bool = Field(
-        True,
-        description="Wait for acknowledgements; without them lines may be lost, repeated or reordered.",
+    ack: bool = _option(
+        True, "Wait for acknowledgements; without them lines may be lost, repeated or reordered."
     )
-    compression: Compression = Field(
-        "auto", description="Compression of rounds: auto (from 4 KiB on), zstd or none."
+    compression: Compression = _option(
+        "auto", "Compression of rounds: auto (from 4 KiB on), zstd or none."
     )
-    max_line: Annotated[ByteSize, Field(ge=1024, le=4 * 1024 * 1024)] = Field(
-        ByteSize(1024 * 1024),
-        description="Longest line in bytes that is shipped in one piece.",
-        json_schema_extra={"metavar": "BYTES"},
+    max_line: Annotated[ByteSize, Field(ge=1024, le=4 * 1024 * 1024)] = _option(
+        ByteSize(1024 * 1024), "Longest line in bytes that is shipped in one piece.", "BYTES"
     )
-    round_size: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024 * 1024)] = Field(
+    round_size: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024 * 1024)] = _option(
         ByteSize(7 * 1024 * 1024),
-        description=(
-            "Most bytes of lines that are published at a time. Lines on their way take up to seven times as much memory, and "
-            "10 MiB, beside the program itself (some 45 MiB, and 5 KiB for each file)."
-        ),
-        json_schema_extra={"metavar": "BYTES"},
+        "Most bytes of lines that are published at a time. Lines on their way take up to seven times as much memory, "
+        "and 10 MiB, beside the program itself (some 45 MiB, and 5 KiB for each file).",
+        "BYTES",
     )
-    grace: Duration = Field(
+    grace: Duration = _option(
         timedelta(seconds=5),
-        description="How long a rotated file's last line may stay unfinished before it is shipped.",
+        "How long a rotated file's last line may stay unfinished before it is shipped.",
     )
-    include_lines: Lines = Field(
+    include_lines: Lines = _option(
         (),
-        description="Regular expression: ship only lines that it is found in; may be given several times.",
-        json_schema_extra={"metavar": "REGEX"},
+        "Regular expression: ship only lines that it is found in; may be given several times.",
+        "REGEX",
     )
-    exclude_lines: Lines = Field(
+    exclude_lines: Lines = _option(
         (),
-        description=(
-            "Regular expression: leave out lines that it is found in, after --include-lines; may be given several times."
-        ),
-        json_schema_extra={"metavar": "REGEX"},
+        "Regular expression: leave out lines that it is found in, after --include-lines; may be given several times.",
+        "REGEX",
     )
-    listen: OptionalListen = Field(
+    listen: OptionalListen = _option(
         None,
-        description="Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9464; none by default.",
-        json_schema_extra={"metavar": "ADDR:PORT"},
+        "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9464; none by default.",
+        "ADDR:PORT",
     )
 
     @property

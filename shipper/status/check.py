@@ -15,7 +15,7 @@ from shipper.spool import PATH
 from shipper.status.show import connected
 from shipper.tail.notices import NoticeKind
 from shipper.tail.paths import Selection
-from shipper.tail.scan import FileEntry, scan
+from shipper.tail.scan import scan
 
 __all__ = ["AgentCheck", "CheckLevel", "check", "check_files"]
 
@@ -50,22 +50,22 @@ def check_files(selection: Selection, now: int) -> Iterator[AgentCheck]:
     shown = scan(selection, ())
     paths = {entry.path for entry in shown.entries}
     for entry in scan(replace(selection, excluded=()), ()).entries:
-        if entry.wanted and entry.path in paths:
-            yield _check_file(entry, selection, now)
-        elif entry.wanted:
-            yield AgentCheck(CheckLevel.LEFT_OUT, f"{entry.path}: left out by --exclude")
+        if not entry.wanted:
+            continue
+        level, text = CheckLevel.FINE, f"{entry.size} bytes"
+        if entry.path not in paths:
+            level, text = CheckLevel.LEFT_OUT, "left out by --exclude"
+        elif not os.access(entry.path, os.R_OK):
+            level, text = CheckLevel.BAD, "cannot be read; check its permissions"
+        elif selection.is_too_old(entry.modified, now):
+            level, text = (
+                CheckLevel.LEFT_OUT,
+                "older than --ignore-older, unless it was followed before",
+            )
+        yield AgentCheck(level, f"{entry.path}: {text}")
     for trouble in shown.troubles:
         level = CheckLevel.LEFT_OUT if trouble.kind is NoticeKind.REFUSED else CheckLevel.BAD
         yield AgentCheck(level, f"{trouble.path}: {trouble.text}")
-
-
-def _check_file(entry: FileEntry, selection: Selection, now: int) -> AgentCheck:
-    if not os.access(entry.path, os.R_OK):
-        return AgentCheck(CheckLevel.BAD, f"{entry.path}: cannot be read; check its permissions")
-    if selection.is_too_old(entry.modified, now):
-        text = "not written for longer than --ignore-older, unless it was followed before"
-        return AgentCheck(CheckLevel.LEFT_OUT, f"{entry.path}: {text}")
-    return AgentCheck(CheckLevel.FINE, f"{entry.path}: {entry.size} bytes")
 
 
 async def _check_broker(settings: ShipperSettings, host: str) -> list[AgentCheck]:
@@ -73,9 +73,8 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[AgentCheck
         layout = await require_layout(connection)
         subject = Subject.for_host(host, layout.partitions)
         place = f"stream {layout.stream_of(subject.partition)}, {subject} of {layout.partitions} partitions"
+        reached = AgentCheck(CheckLevel.FINE, f"broker at {connection.servers}: {place}")
         if may_publish(await connection.permissions(), str(subject)):
-            right = AgentCheck(CheckLevel.FINE, f"this user may publish to {subject}")
-        else:
-            text = f"this user may not publish to {subject}; see its permissions"
-            right = AgentCheck(CheckLevel.BAD, text)
-        return [AgentCheck(CheckLevel.FINE, f"broker at {connection.servers}: {place}"), right]
+            return [reached, AgentCheck(CheckLevel.FINE, f"this user may publish to {subject}")]
+        text = f"this user may not publish to {subject}; see its permissions"
+        return [reached, AgentCheck(CheckLevel.BAD, text)]

@@ -15,7 +15,6 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,28 +22,27 @@ from broker.app.exits import OperatorError
 from broker.wire.subjects import own_token
 from shipper.status.report import HostReport
 
-__all__ = ["Answers", "ask", "require_alone", "status_socket"]
+__all__ = ["Peer", "ask", "require_alone", "status_socket"]
 
 _PREFIX = "logship/agent/"
 _SERVICE_USER = "logshipper"  # of the systemd unit
 _PATIENCE = 5.0  # seconds
-_CREDENTIALS = struct.Struct("3i")
 _ROOT = 0
 logger = logging.getLogger(__name__)
 
 
-class _Peer(NamedTuple):
+class Peer(NamedTuple):
     """The process at the other end of a connection as the kernel knows it; `pid` is 0 where it cannot be seen from here."""
 
     pid: int
     uid: int
 
-
-class Answers(NamedTuple):
-    """The reports of the agents on this machine, and the processes that listen as agents and do not answer."""
-
-    reports: list[HostReport]
-    silent: list[_Peer]
+    @classmethod
+    def of(cls, writer: asyncio.StreamWriter) -> "Peer":
+        """Return the other end; of a listener as it was when it began to listen."""
+        connection: socket.socket = writer.get_extra_info("socket")
+        found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        return cls(*struct.unpack("3i", found)[:2])
 
 
 @asynccontextmanager
@@ -54,34 +52,34 @@ async def status_socket(host: str, report: Callable[[], HostReport]) -> AsyncIte
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.set_write_buffer_limits(0)  # `drain` waits until the client has it all
         try:
-            if _peer_of(writer).uid in {_ROOT, os.geteuid()}:
-                writer.write(json.dumps(report().document()).encode())
+            if Peer.of(writer).uid in {_ROOT, os.geteuid()}:
+                writer.write(json.dumps(report().model_dump()).encode())
                 async with asyncio.timeout(_PATIENCE):
                     await writer.drain()
             writer.close()
         except (OSError, TimeoutError):
             writer.transport.abort()
 
+    server = None
     try:
         name = f"\0{_prefix(host)}{secrets.token_hex(4)}"
         server = await asyncio.start_unix_server(answer, name)
     except OSError as error:
         logger.warning("no live status: %s", error.strerror or error)
-        yield
-        return
     try:
         yield
     finally:
-        server.close()
+        if server is not None:
+            server.close()
 
 
-async def ask(host: str = "", patience: float = _PATIENCE, but: int = -1) -> Answers:
-    """Return the status of the agents of a host on this machine, of every host when it is empty; not of the process `but`."""
+async def ask(host: str = "", patience: float = _PATIENCE) -> tuple[list[HostReport], list[Peer]]:
+    """Return the reports of the agents of a host on this machine, of every host when it is empty, and who does not answer."""
     names = _names(_prefix(host) if host else _PREFIX)
-    answers = await asyncio.gather(*(_ask(name, patience, but) for name in names))
+    answers = await asyncio.gather(*(_ask(name, patience) for name in names))
     reports = [one for one in answers if isinstance(one, HostReport) and host in {"", one.host}]
     reports.sort(key=lambda report: (report.host, report.pid or 0))
-    return Answers(reports, [one for one in answers if isinstance(one, _Peer)])
+    return reports, [one for one in answers if isinstance(one, Peer)]
 
 
 async def require_alone(host: str, broker: str) -> None:
@@ -89,8 +87,8 @@ async def require_alone(host: str, broker: str) -> None:
 
     One that does not answer its own user, or that starts at the same moment, may be missed; then the broker ends the older one.
     """
-    reports, silent = await ask(host, but=os.getpid())
-    others = [one.pid for one in reports if one.broker == broker]
+    reports, silent = await ask(host)
+    others = [one.pid for one in reports if one.broker == broker and one.pid != os.getpid()]
     others += [one.pid for one in silent if one.uid == _ROOT != os.geteuid()]
     if others:
         raise OperatorError(
@@ -103,43 +101,34 @@ def _prefix(host: str) -> str:
 
 
 def _names(prefix: str) -> set[str]:
-    """Return the names of the listeners that begin with `prefix`; none where the kernel hides them."""
-    try:
-        lines = Path("/proc/self/net/unix").read_text("utf-8", "replace").splitlines()
-    except OSError:
-        return set()
-    names = {words[7] for words in map(str.split, lines) if len(words) == 8}
-    return {one[1:] for one in names if one.startswith(f"@{prefix}")}
+    words: list[str] = []
+    with suppress(OSError):  # where the kernel hides the listeners there are none
+        words = Path("/proc/self/net/unix").read_text("utf-8", "replace").split()
+    return {word[1:] for word in words if word.startswith(f"@{prefix}")}
 
 
-def _peer_of(writer: asyncio.StreamWriter) -> _Peer:
-    connection: socket.socket = writer.get_extra_info("socket")
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return _Peer(*_CREDENTIALS.unpack(credentials)[:2])
-
-
-def _trusted_users() -> set[int]:
-    trusted = {_ROOT, os.geteuid()}
-    if os.geteuid() == _ROOT:
-        with suppress(KeyError):
-            trusted.add(pwd.getpwnam(_SERVICE_USER).pw_uid)
-    return trusted
-
-
-async def _ask(name: str, patience: float, but: int) -> HostReport | _Peer | None:
+async def _ask(name: str, patience: float) -> HostReport | Peer | None:
     """Return the report of an agent, or its process where it does not answer as one; None where nobody is to be asked."""
     try:
         reader, writer = await asyncio.open_unix_connection(f"\0{name}")
     except OSError:
         return None  # it has just ended
+    peer = Peer.of(writer)
     try:
-        peer = _peer_of(writer)
-        if peer.pid == but or peer.uid not in _trusted_users():
+        if peer.uid not in _trusted():
             return None
         async with asyncio.timeout(patience):
-            report = HostReport.decode(await reader.read())
-        return replace(report, pid=peer.pid or report.pid)
+            report = HostReport.model_validate(json.loads(await reader.read()))
+        return report.model_copy(update={"pid": peer.pid or report.pid})
     except (TimeoutError, OSError, ValueError):
         return peer
     finally:
         writer.close()
+
+
+def _trusted() -> set[int]:
+    users = {_ROOT, os.geteuid()}
+    if os.geteuid() == _ROOT:
+        with suppress(KeyError):
+            users.add(pwd.getpwnam(_SERVICE_USER).pw_uid)
+    return users

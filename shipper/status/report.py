@@ -4,14 +4,11 @@ Units are in the names, times are RFC 3339 in UTC, None is a value that cannot b
 """
 
 import asyncio
-import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel
 
 from broker.app.units import format_size
 from broker.client.connection import Connection
@@ -33,8 +30,7 @@ _LONG = 60.0  # seconds
 _SECOND = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class FileStatus:
+class FileStatus(BaseModel):
     """A file; `position_bytes` is the next byte that is not acknowledged, `reason` why the position does not move, if so.
 
     `oldest_unshipped_seconds` is how long the agent has known of the oldest line that is not acknowledged.
@@ -49,8 +45,7 @@ class FileStatus:
     oldest_unshipped_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HostReport:
+class HostReport(BaseModel):
     """A host; `running` tells the report of an agent from one of the positions in the broker, which were saved at `saved`.
 
     `broker` is what tells the broker from others, `troubles` say which paths are asked for and not followed, and why.
@@ -82,21 +77,6 @@ class HostReport:
         count = f"{len(self.files)} file{'' if len(self.files) == 1 else 's'}"
         return f"{count}, {format_size(self.behind_bytes)} behind"
 
-    def document(self) -> dict[str, Any]:
-        """Return plain values; the keys are the field names."""
-        document: dict[str, Any] = _adapter().dump_python(self)
-        return document
-
-    @classmethod
-    def decode(cls, data: bytes) -> "HostReport":
-        """Read a document in JSON; raises `ValueError` for anything else."""
-        return _adapter().validate_python(json.loads(data))
-
-
-@cache
-def _adapter() -> TypeAdapter[HostReport]:
-    return TypeAdapter(HostReport)
-
 
 class AgentView:
     """Makes the report of one agent; `session`, `source` and `shipping` are None while it starts.
@@ -126,7 +106,7 @@ class AgentView:
         self._clock = clock
 
     def at_work(self, session: "Session", source: Follower, shipping: Shipping) -> None:
-        """Report on these parts from now on."""
+        """Report on these parts, until `at_rest` is called."""
         self.session, self.source, self.shipping = session, source, shipping
 
     def at_rest(self) -> None:

@@ -58,7 +58,8 @@ async def stored(settings: ShipperSettings, host: str) -> HostReport:
             f"no agent of {host} runs here, and the broker has no positions of it; check --host"
         )
     files = tuple(map(_file, found.files.values()))
-    return HostReport(host, running=False, files=files, saved=entry.time if entry else None)
+    saved_at = entry.time if entry else None
+    return HostReport(host=host, running=False, files=files, saved=saved_at)
 
 
 def _file(cursor: Cursor) -> FileStatus:

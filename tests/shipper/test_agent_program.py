@@ -55,46 +55,6 @@ def test_once_ships_what_is_there_and_only_once(
     assert "10 bytes of an unfinished last line" in first.said()
 
 
-def test_sigterm_ends_it_within_ten_seconds_while_the_broker_is_away(
-    own_server: Any, ship: Ship, tmp_path: Path, apply_logs: Callable[[str], None]
-) -> None:
-    apply_logs(own_server.url)
-    log = tmp_path / "a.log"
-    append(log, lines(0, 10))
-    process = ship(own_server.url, "--file", log)
-    wait_until("ships", lambda: "ships on" in process.said(), 30, [process])
-    own_server.process.kill()
-    append(log, lines(10, 20))
-    time.sleep(1)
-
-    began = time.monotonic()
-    code = process.stop(15)
-
-    assert code == 0
-    assert time.monotonic() - began < 10
-
-
-def test_a_broker_killed_and_started_again_costs_no_line_and_repeats_none(
-    own_server: Any,
-    ship: Ship,
-    tmp_path: Path,
-    apply_logs: Callable[[str], None],
-    read_back: Callable[[str], bytes],
-) -> None:
-    apply_logs(own_server.url)
-    log = tmp_path / "a.log"
-    log.touch()
-    process = ship(own_server.url, "--file", log, "--round-size", 65536)
-    for part in range(30):
-        append(log, lines(part * 2000, (part + 1) * 2000))
-        if part % 8 == 4:
-            own_server.kill_and_restart()
-        time.sleep(0.02)
-
-    wait_for(lambda: read_back(own_server.url), lines(0, 60_000), process, seconds=60)
-    assert process.stop(10) == 0
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
     logs_url: str, ship: Ship, received: Received, tmp_path: Path, seed: int
@@ -128,24 +88,6 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
     wait_for(received, lines(0, written), process)
     wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process])
     assert process.stop(10) == 0
-
-
-def test_an_agent_that_takes_over_ends_the_first_with_78(
-    logs_url: str, ship: Ship, received: Received, tmp_path: Path
-) -> None:
-    log = tmp_path / "a.log"
-    append(log, lines(0, 10))
-    first = ship(logs_url, "--file", log)
-    wait_for(received, lines(0, 10), first)
-    second = ship(logs_url, "--file", log, "--take-over")
-    wait_until("ships", lambda: "ships on" in second.said(), 30, [second])
-
-    append(log, lines(10, 20))
-
-    assert first.wait(60) == 78
-    assert "Traceback" not in first.said()
-    wait_for(received, lines(0, 20), second)
-    assert second.stop(10) == 0
 
 
 def test_without_acknowledgements_lines_are_shipped_and_positions_move(

@@ -1,7 +1,6 @@
 """SIGTERM ends the program in order within ten seconds, whatever it is doing just then."""
 
 import os
-import random
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -10,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from broker.topology import Topology
-from tests.conftest import apply_topology
 from tests.descriptors import held_by
 from tests.shipper.logs import Ship
 from tests.support.processes import Process, wait_until
@@ -43,15 +40,6 @@ def seconds_to_end(process: Process) -> float:
     assert process.stop(15) == 0, process.last_words()
     assert "Traceback" not in process.log.read_text()
     return time.monotonic() - began
-
-
-def test_while_the_stream_is_full(fresh_url: str, ship: Ship, tmp_path: Path) -> None:
-    apply_topology(fresh_url, Topology(partitions=2, max_bytes=50_000))
-    (tmp_path / "a.log").write_bytes(random.Random(1).randbytes(200_000).hex().encode() + b"\n")
-    process = ship(fresh_url, "--file", tmp_path / "a.log")
-    wait_until("is told", lambda: "the broker is full" in process.said(), 40, [process])
-
-    assert seconds_to_end(process) < 10
 
 
 def test_while_a_broker_that_fell_silent_owes_an_acknowledgement(

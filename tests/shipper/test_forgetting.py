@@ -1,7 +1,6 @@
 """What is remembered of files that are gone, and that it does not grow for ever."""
 
 import gc
-import itertools
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ from broker.wire.message import Identity
 from broker.wire.positions import Cursor, forgettable
 from tests.descriptors import held_here
 from tests.shipper.host import SECOND, Host
-from tests.shipper.seams import amid
 
 DAY = 86_400 * SECOND
 CURSOR = Cursor("a", "/log/a", 5, Identity(1, 1, "ab", 1, "ab"), 100 * DAY)
@@ -55,26 +53,4 @@ async def test_memory_stays_flat_through_hundreds_of_rotations_and_passing_files
     assert len(host.follower.states()) <= 4
     assert cursors() - known < 400
     assert held_here() - before < 20
-    await host.follower.close()
-
-
-async def test_nothing_is_forgotten_while_a_family_is_being_rotated(tmp_path: Path) -> None:
-    host, rotated = Host(tmp_path, "app.log*"), range(300)
-    for number in rotated:
-        host.write(f"app.log.{number}", b"%d\n" % number)
-    await host.ship()
-    shipped, live = host.shipped, str(tmp_path / "app.log")
-    known = [replace(cursor, path=live) for cursor in host.cursors()]
-    await host.follower.close()
-    host.follower = host._start(known)
-    names = (tmp_path / f"app.log.{number}" for number in itertools.count(len(rotated)))
-
-    with amid([(call, next(names).touch) for call in range(0, 1_000_000, 10_000)]):
-        await host.look()
-        held = not host.follower.is_oriented
-    await host.ship()
-
-    assert held
-    assert host.follower.is_oriented
-    assert host.shipped == shipped
     await host.follower.close()

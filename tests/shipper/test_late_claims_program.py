@@ -34,32 +34,6 @@ def claim_late(logs_url: str) -> Callable[[], None]:
     return lambda: asyncio.run(claim())
 
 
-def test_a_deleted_file_that_is_only_held_open_is_read_to_its_end(
-    ship: Ship,
-    claim_late: Callable[[], None],
-    logs_url: str,
-    read_back: ReadBack,
-    tmp_path: Path,
-) -> None:
-    log = tmp_path / "a.log"
-    log.write_bytes(b"one\n")
-    shipper = ship(logs_url, "--file", log)
-    wait_until("it arrives", lambda: read_back(logs_url) == b"one\n", 40, [shipper])
-
-    with log.open("ab", buffering=0) as writer:
-        claim_late()
-        log.unlink()
-        for number in range(100):
-            writer.write(b"%d\n" % number)
-            time.sleep(0.005)
-
-    wanted = b"one\n" + b"".join(b"%d\n" % number for number in range(100))
-    wait_until("all arrives", lambda: len(read_back(logs_url)) >= len(wanted), 40, [shipper])
-    assert read_back(logs_url) == wanted
-    assert "another client (1-" in shipper.said()
-    assert shipper.stop(12) == 0
-
-
 async def test_of_a_deleted_file_each_line_arrives_once_although_acknowledgements_are_lost(
     line: Any, stream: Stream, ship: Ship, tmp_path: Path
 ) -> None:
@@ -86,27 +60,6 @@ async def test_of_a_deleted_file_each_line_arrives_once_although_acknowledgement
 
     assert line.seen == 10
     assert lines_of(await stream()) == wanted
-    assert await asyncio.to_thread(shipper.stop, 12) == 0
-
-
-async def test_a_client_that_writes_to_the_subject_is_named_once_and_delays_the_lines(
-    connection: Connection, logs_url: str, stream: Stream, ship: Ship, tmp_path: Path
-) -> None:
-    log = tmp_path / "a.log"
-    shipper, wanted = ship(logs_url, "--file", log), b""
-    for number in range(300):
-        with log.open("ab") as file:
-            file.write(text := b"%d\n" % number)
-        wanted += text
-        await connection.ask(str(Subject.for_host("web01", 2)), b"not ours\n")
-        await asyncio.sleep(0.02)
-
-    async with asyncio.timeout(60):
-        while lines_of(await stream()).replace(b"not ours\n", b"") != wanted:  # noqa: ASYNC110 - the stream sets no event
-            await asyncio.sleep(0.1)
-    claims = [one for one in await stream() if not one.lines]
-    assert shipper.said().count("another client (no agent) wrote to") == 1
-    assert len(claims) < 150
     assert await asyncio.to_thread(shipper.stop, 12) == 0
 
 

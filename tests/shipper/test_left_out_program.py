@@ -1,9 +1,7 @@
 """The real program leaves out lines, is killed in the middle, and the stream shows neither a gap nor a repeat."""
 
 import asyncio
-import json
 import random
-import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -40,36 +38,6 @@ def has_no_gap_and_no_repeat(messages: list[Any]) -> bool:
                 return False
             reached = section.span.end
     return True
-
-
-def test_a_tail_of_lines_left_out_keeps_once_from_nothing_and_is_not_behind(
-    command: list[str],
-    tmp_path: Path,
-    logs_url: str,
-    read_back: Callable[[str], bytes],
-    own_host: str,
-) -> None:
-    append(tmp_path / "a.log", lines(0, 10_000) + lines(10_001, 90_001, 2))
-
-    assert (
-        subprocess.run(
-            [*command, "--host", own_host, "--once"], cwd=ROOT, timeout=180, check=False
-        ).returncode
-        == 0
-    )
-
-    options = ["--server", logs_url, "--host", own_host]
-    shown = subprocess.run(
-        [sys.executable, "-m", "shipper", "status", "--json", *options],
-        cwd=ROOT,
-        timeout=180,
-        capture_output=True,
-        check=True,
-    )
-    (host,) = json.loads(shown.stdout)
-    (file,) = host["files"]
-    assert file["behind_bytes"] == 0
-    assert read_back(logs_url) == lines(0, 10_000, 2)
 
 
 async def test_killed_at_random_moments_it_ships_every_other_line_once(

@@ -1,7 +1,5 @@
 """Leaving out lines: which are left, and how the blocks that are left cover the others."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,37 +46,6 @@ def test_rules_leave_lines(include: tuple[str, ...], exclude: tuple[str, ...], l
     assert rules(include, exclude).apply(RUN) == left
 
 
-def test_a_block_covers_what_was_left_out_of_it_and_before_it() -> None:
-    line_filter = LineFilter(rules(exclude=("x",)))
-
-    left = line_filter.filter(
-        [block(0, b"x\n"), block(2, b"x\n"), block(4, b"x\na\n"), block(8, b"b\n")]
-    )
-
-    assert [b.lines for b in left] == [b"a\n", b"b\n"]
-    assert [span_of(b) for b in left] == [(0, 8), (8, 10)]
-    assert [b.section.filtered for b in left] == [True, False]
-    assert [b.section.lines for b in left] == [1, 1]
-
-
-@pytest.mark.parametrize(
-    ("exclude", "left"),
-    [
-        pytest.param(("xx", "^x$"), b"y\n", id="found in the first piece: the whole line goes"),
-        pytest.param(("zz",), b"xxxxzzzz\nx\ny\n", id="found in a later piece only: it stays"),
-    ],
-)
-def test_the_first_piece_of_a_long_line_decides_on_all_of_it(
-    exclude: tuple[str, ...], left: bytes
-) -> None:
-    line_filter = LineFilter(rules(exclude=exclude))
-    pieces = [block(0, b"xxxx"), block(4, b"zzzz", True), block(8, b"\nx\ny\n", True)]
-
-    got = b"".join(b.lines for piece in pieces for b in line_filter.filter([piece]))
-
-    assert got == left
-
-
 def test_what_was_left_out_is_covered_by_an_empty_block_up_to_the_last_whole_line() -> None:
     line_filter = LineFilter(rules(exclude=("x",)))
     line_filter.filter([block(0, b"a\n"), block(2, b"x\n"), block(4, b"x\n")])
@@ -91,18 +58,6 @@ def test_what_was_left_out_is_covered_by_an_empty_block_up_to_the_last_whole_lin
     assert line_filter.left_out() == []
     line_filter.filter([block(10, b"\n", True)])
     assert [span_of(one) for one in line_filter.left_out()] == [(6, 11)]
-
-
-def test_the_newline_added_to_a_last_line_is_in_no_span_whether_the_line_stays_or_goes() -> None:
-    last = block(2, b"x")
-    finished = replace(last, section=replace(last.section, size=2, lines=1), lines=b"x\n")
-
-    kept = LineFilter(rules(exclude=("y",))).filter([block(0, b"y\n"), finished])
-    gone = LineFilter(rules(exclude=("x",)))
-
-    assert [(span_of(b), b.lines) for b in kept] == [((0, 3), b"x\n")]
-    assert gone.filter([block(0, b"y\n"), finished])[0].lines == b"y\n"
-    assert [span_of(one) for one in gone.left_out()] == [(2, 3)]
 
 
 line = st.sampled_from(

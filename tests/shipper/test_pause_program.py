@@ -142,38 +142,6 @@ def test_a_pause_that_is_over_by_time_ends_by_itself_and_every_line_comes_once(
     assert json.loads(logbroker(logs_url, "resume", "--json")) == []
 
 
-def test_files_that_are_rotated_and_deleted_in_a_pause_are_held_and_shipped_behind_it(
-    logs_url: str, ship: Ship, tmp_path: Path, own_host: str, all_of: Callable[..., bytes]
-) -> None:
-    log, rotated = tmp_path / "a.log", tmp_path / "a.log.1"
-    log.write_bytes(b"before\n")
-    shipper = ship(logs_url, "--file", log, host=own_host)
-    wait_until("it ships", lambda: bool(messages_of(logs_url)), 60, [shipper])
-    logbroker(logs_url, "pause")
-    time.sleep(1)
-
-    written = b"before\n"
-    for number in range(2):
-        lines = b"".join(b"%d %d\n" % (number, line) for line in range(20_000))
-        with log.open("ab") as file:
-            file.write(lines)
-        written += lines
-        log.rename(rotated)
-        log.touch()
-
-        def is_seen() -> bool:
-            return len(status_of(logs_url, own_host)["files"]) >= number + 2  # noqa: B023
-
-        wait_until("the new file is followed", is_seen, 60, [shipper], every=0.5)
-        rotated.unlink()
-    time.sleep(6)  # longer than from a scan to the next
-    assert len(messages_of(logs_url)) == 1
-    logbroker(logs_url, "resume")
-
-    assert all_of(logs_url, shipper, written) == written
-    assert "lost" not in shipper.said()
-
-
 def test_a_shipper_that_is_killed_in_a_pause_or_starts_in_one_publishes_nothing_until_its_end(
     own_server: Server,
     ship: Ship,
@@ -210,27 +178,6 @@ def is_paused(shipper: Process, times: int) -> None:
         return shipper.said().count("paused until resumed by ") == times
 
     wait_until("it is paused", has_said_so, 60, [shipper])
-
-
-def test_once_waits_in_a_pause_as_long_as_for_a_broker_and_says_why(
-    logs_url: str, ship: Ship, tmp_path: Path, read_back: ReadBack
-) -> None:
-    log = tmp_path / "a.log"
-    log.write_bytes(b"a line\n")
-    logbroker(logs_url, "pause", "--reason", "disk is swapped")
-
-    in_vain = ship(logs_url, "--file", log, "--once", "--patience", "2s")
-    assert in_vain.wait(30) == 1
-    assert messages_of(logs_url) == {}
-    waiting = ship(logs_url, "--file", log, "--once", "--patience", "60s", host="web02")
-    wait_until("it waits", lambda: "paused until" in waiting.said(), 30, [waiting])
-    logbroker(logs_url, "resume")
-
-    assert waiting.wait(30) == 0
-    assert read_back(logs_url) == b"a line\n"
-    said = in_vain.said()
-    assert "gave up after 2 s: paused until resumed by " in said
-    assert "disk is swapped" in said
 
 
 def test_least_rights_suffice_to_hear_of_a_pause_at_once(

@@ -17,15 +17,11 @@ from broker.client.connection import Connection
 from receiver.consume.judging import judge
 from tests.shipper.conftest import read_stream
 from tests.shipper.logs import ROOT, Ship, append, lines, rotate, says
+from tests.shipper.points import IN_MOVE, POINTS
 from tests.shipper.saved import Saved
 from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = pytest.mark.nats
-
-POINTS = (
-    *("claimed", "rebuilt", "snapshot_sending", "snapshot_written"),
-    *("sending", "sent", "stored", "advanced"),
-)
 
 
 @pytest.fixture
@@ -129,7 +125,7 @@ class Writer:
             time.sleep(0.3)
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", [point for point in POINTS if point not in IN_MOVE])
 def test_killed_at_every_point_of_its_first_and_later_starts_every_line_is_there_once(
     logs_url: str, ship: Ship, log: Path, faults: Path, point: str
 ) -> None:
@@ -159,28 +155,6 @@ def test_killed_at_every_point_of_its_first_and_later_starts_every_line_is_there
     assert process.stop(12) == 0
     assert ship("--once").wait(60) == 0
     assert received(logs_url) == lines(0, writer.written)
-
-
-@pytest.mark.parametrize("what", ["bucket", "key"])
-def test_positions_deleted_while_the_agent_is_away_are_rebuilt_from_the_stream(
-    logs_url: str, ship: Ship, log: Path, saved: Saved, what: str
-) -> None:
-    append(log, lines(0, 500))
-    assert ship("--once").wait(60) == 0
-    if what == "bucket":
-        saved.delete_bucket()
-    else:
-        saved.put(None)
-    append(log, lines(500, 600))
-    process = ship()
-    if what == "bucket":
-        says(process, "run `logbroker apply`")
-        saved.make_bucket()
-
-    has(logs_url, lines(0, 600), process)
-    assert process.stop(12) == 0
-    assert stored(logs_url) == lines(0, 600)
-    assert [c.offset for c in saved.positions().files.values()] == [len(lines(0, 600))]
 
 
 @pytest.mark.parametrize("what", ["bucket", "key"])
@@ -255,42 +229,6 @@ def test_of_two_agents_that_race_for_a_host_one_ends_with_78_and_no_line_is_lost
         assert winner.stop(12) == 0
         assert [c.offset for c in saved.positions().files.values()] == [log.stat().st_size]
     assert stored(logs_url) == lines(0, writer.written)
-
-
-def test_a_file_found_and_not_shipped_is_found_again_when_it_was_renamed_meanwhile(
-    logs_url: str, ship: Ship, log: Path, faults: Path, saved: Saved
-) -> None:
-    append(log, lines(0, 100))
-    (faults / "sending").touch()
-    process = ship()
-    died(process)
-    assert stored(logs_url) == b""
-    assert [c.offset for c in saved.positions().files.values()] == [0]
-    rotate(log)
-    append(log, lines(100, 200))
-
-    process.start()
-
-    has(logs_url, lines(0, 200), process)
-    assert process.stop(12) == 0
-
-
-def test_from_the_end_a_killed_agent_goes_on_where_it_began(
-    logs_url: str, ship: Ship, log: Path
-) -> None:
-    append(log, b"old\n")
-    process = ship("--from", "end")
-    says(process, "app.log")
-    wait_until("it has saved where", lambda: bool(Saved(logs_url).positions().files), 40, [process])
-    process.kill()
-    append(log, b"new\n")
-
-    process.start()
-
-    wait_until("the new line comes", lambda: stored(logs_url) == b"new\n", 40, [process])
-    append(log, b"newer\n")
-    wait_until("more come", lambda: stored(logs_url) == b"new\nnewer\n", 40, [process])
-    assert process.stop(12) == 0
 
 
 @pytest.fixture
@@ -371,25 +309,6 @@ def test_status_tells_what_the_agent_says_and_without_one_what_the_broker_has(
     (file,) = host["files"]
     assert (file["position_bytes"], file["behind_bytes"]) == (len(lines(0, 200)), 5)
     assert (host["running"], file["path"]) == (False, str(log))
-
-
-@pytest.mark.parametrize(
-    ("break_it", "words"),
-    [
-        pytest.param(None, "the broker has no positions of it; check --host", id="unknown host"),
-        pytest.param(b"{", "cannot be read: ", id="garbled"),
-    ],
-)
-def test_status_without_positions_that_can_be_read_is_an_error_of_one_line(
-    logs_url: str, own_host: str, break_it: bytes | None, words: str
-) -> None:
-    Saved(logs_url, own_host).put(break_it)
-
-    done = status(logs_url, own_host)
-
-    assert (done.returncode, done.stdout) == (1, "")
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
 
 
 def test_status_without_a_bucket_or_a_broker_is_an_error_of_one_line(

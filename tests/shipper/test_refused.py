@@ -148,18 +148,6 @@ def test_a_credential_of_another_host_is_called_that_once(
     assert given_up.said() == f"{waiting}\nlogshipper: gave up after 4 s: {cause}{later}"
 
 
-def test_lines_that_nobody_acknowledges_are_not_thrown_at_a_broker_that_drops_them(
-    guarded: Guarded, ship: Ship, arrives: Arrives
-) -> None:
-    guarded.lets_in(NOT_LOGS)
-    process = ship(guarded.url, "--no-ack")
-    says(process, 'permissions violation for publish to "logs.p')
-    guarded.lets_in(ALL)
-    arrives(b"one\n")
-
-    assert process.stop(10) == 0
-
-
 @pytest.mark.parametrize(
     ("rights", "words"),
     [(None, "refuses user 'web01'"), (NOT_LOGS, "permissions violation for publish")],
@@ -176,16 +164,3 @@ def test_once_gives_up_after_its_patience_and_names_the_reason(
     last = process.last_words().splitlines()[-1]
     assert words in last
     assert SECRET not in process.said()
-
-
-def test_a_bad_key_file_ends_it_with_78_before_anything_is_sent(
-    ship: Ship, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("LOGSHIPPER_PASSWORD")
-    file = tmp_path / "seed"
-    file.write_text("nothing")
-
-    process = ship("nats://127.0.0.1:1", "--nkey", str(file), "--user", "")
-
-    assert process.wait(60) == 78
-    assert f"{file} holds no seed; check --nkey" in process.said()

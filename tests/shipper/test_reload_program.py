@@ -92,38 +92,6 @@ def test_files_come_and_go_and_come_again_without_a_line_lost_or_repeated(
     assert running.process.stop(10) == 0
 
 
-def test_a_file_that_was_dropped_goes_on_where_it_was_also_after_a_restart(
-    running: Running, logs_url: str, read_back: Callable[[str], bytes]
-) -> None:
-    running.write("a.log")
-    wait_until(
-        "a is shipped",
-        lambda: read_back(logs_url) == running.written["a.log"],
-        40,
-        [running.process],
-    )
-    running.reload("other.log")
-    running.write("a.log")
-    running.process.kill()
-    running.process.start()
-    wait_until(
-        "ships again",
-        lambda: running.process.log.read_text().count("ships on") == 2,
-        40,
-        [running.process],
-    )
-
-    running.reload("a.log")
-
-    wait_until(
-        "the rest is shipped",
-        lambda: read_back(logs_url) == running.written["a.log"],
-        40,
-        [running.process],
-    )
-    assert running.process.stop(10) == 0
-
-
 def test_lines_are_left_out_from_a_reload_on(
     running: Running, logs_url: str, read_back: Callable[[str], bytes]
 ) -> None:

@@ -1,7 +1,6 @@
 """One agent of a host runs on a machine: another one refuses, and what would ship nothing claims nothing."""
 
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -77,19 +76,6 @@ def test_once_without_its_file_claims_nothing_even_when_it_may_take_over(
     append(log, b"two\n")
     wait_until("it goes on", lambda: read_back(logs_url) == b"one\ntwo\n", 40, [running])
     assert running.stop(12) == 0
-
-
-def test_one_that_stands_still_is_missed_and_ends_once_it_goes_on(
-    logs_url: str, running: Process, ship: Ship, log: Path, read_back: ReadBack
-) -> None:
-    os.kill(running.pid, signal.SIGSTOP)
-    append(log, b"two\n")
-    assert ship(logs_url, "--file", log, "--once").wait(60) == 0
-    os.kill(running.pid, signal.SIGCONT)
-    append(log, b"three\n")
-
-    assert running.wait(60) == 78
-    assert read_back(logs_url) == b"one\ntwo\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")

@@ -96,19 +96,6 @@ def test_what_cannot_be_understood_is_a_usage_error(
     assert_one_line(call(*arguments), 2, *words)
 
 
-def test_a_misspelt_variable_is_a_configuration_error(call: Call) -> None:
-    done = call("--file", "x", environment={"LOGSHIPPER_HOTS": "web01"})
-
-    assert_one_line(done, 78, "LOGSHIPPER_HOTS")
-
-
-def test_a_misspelt_key_is_a_configuration_error(call: Call, tmp_path: Path) -> None:
-    config = tmp_path / "logshipper.toml"
-    config.write_text('fiel = ["x"]\n')
-
-    assert_one_line(call("--config", config), 78, "fiel: not a setting")
-
-
 def test_a_bad_pattern_in_a_file_is_a_configuration_error_that_names_it(
     call: Call, tmp_path: Path
 ) -> None:

@@ -2,8 +2,6 @@
 
 import asyncio
 import itertools
-import os
-import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -108,20 +106,6 @@ async def test_once_reads_files_that_are_renamed_meanwhile(tmp_path: Path) -> No
     assert sorted((await ship_once(follower)).split()) == [b"a.log", b"b.log", b"c.log"]
 
 
-async def test_once_reads_the_copy_of_a_file_that_is_truncated_meanwhile(tmp_path: Path) -> None:
-    content = b"".join(b"a line with the number %d\n" % number for number in range(1000))
-    (tmp_path / "app.log").write_bytes(content)
-
-    def rotate() -> None:
-        shutil.copy2(tmp_path / "app.log", tmp_path / "app.log.1")
-        os.truncate(tmp_path / "app.log", 0)
-
-    follower = disturbed(tmp_path)
-    follower.before_gathering = [rotate]
-
-    assert await ship_once(follower) == content
-
-
 @pytest.fixture
 def rotate(tmp_path: Path) -> Callable[[], None]:
     """Return what adds a sibling and removes an old one; its inode is given to another one only after a while."""
@@ -133,16 +117,6 @@ def rotate(tmp_path: Path) -> Callable[[], None]:
         (tmp_path / f"app.log.{number - 10}").unlink(missing_ok=True)
 
     return act
-
-
-async def test_once_reads_files_that_were_being_rotated_when_it_began(
-    tmp_path: Path, rotate: Callable[[], None]
-) -> None:
-    (tmp_path / "app.log").write_bytes(b"1\n")
-    follower = disturbed(tmp_path)
-    follower.amid_looks = [rotate]
-
-    assert await ship_once(follower) == b"1\n"
 
 
 async def test_once_fails_when_files_are_rotated_all_the_time(

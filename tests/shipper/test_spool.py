@@ -12,11 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.configuration import load
 from broker.app.files import make_folder
 from broker.wire.positions import Positions
 from shipper.publish.rounds import Round
-from shipper.settings import ShipperSettings, reload
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import Spool
 from shipper.status.meter import AgentMeter
@@ -258,32 +256,3 @@ async def test_what_another_shipper_holds_is_left_to_it(agent: Agent, pipe: Pipe
 
     assert agent.lines == b"one\nits line\n"
     assert agent.segments == ["notes"]
-
-
-@pytest.mark.parametrize("left", [b"one\n", b""], ids=["acknowledged", "empty"])
-async def test_what_a_killed_run_had_no_time_to_remove_is_removed(
-    agent: Agent, pipe: Pipe, left: bytes
-) -> None:
-    pipe.write(b"one\n")
-    while agent.lines != b"one\n":
-        await agent.run_for(0.3, pipe.reader)
-    (name,) = agent.segments
-    (agent.folder / name).write_bytes(left)
-    pipe.end()
-
-    await agent.run(pipe.reader)
-
-    assert agent.lines == b"one\n"
-    assert agent.segments == []
-
-
-@pytest.mark.parametrize(("old", "new"), [("-", "a.log"), ("a.log", "-")])
-def test_a_reload_leaves_it_to_the_next_start_to_come_to_or_from_standard_input(
-    old: str, new: str
-) -> None:
-    before = load(ShipperSettings, {"file": (old,)}, None)
-
-    done = reload(before, load(ShipperSettings, {"file": (new,), "compression": "none"}, None))
-
-    assert done.settings.file == (old,)
-    assert (done.changed, done.waiting) == (("compression",), ("file",))

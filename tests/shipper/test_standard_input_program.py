@@ -31,21 +31,6 @@ def spooled(state: Path) -> int:
     return sum(path.stat().st_size for path in (state / "web01").glob("stdin-*"))
 
 
-def test_lines_arrive_while_they_are_written_and_it_ends_with_its_input(
-    logs_url: str, ship_input: Ship, pipe: Path, read_back: ReadBack, state: Path
-) -> None:
-    process = ship_input(logs_url, f"< {pipe}")
-    with pipe.open("wb", buffering=0) as writer:
-        writer.write(lines(0, 10))
-        wait_until("they arrive", lambda: read_back(logs_url) == lines(0, 10), 40, [process])
-        writer.write(lines(10, 600_000) + b"\n\0\xff\xfe\nunfinished")
-
-    assert process.wait(90) == 0, process.last_words()
-
-    assert read_back(logs_url) == lines(0, 600_000) + b"\n\0\xff\xfe\nunfinished\n"
-    assert spooled(state) == 0
-
-
 def is_empty(pipe: IO[bytes]) -> bool:
     """Whether all that was written to a pipe has been read."""
     answer = fcntl.ioctl(pipe.fileno(), termios.FIONREAD, struct.pack("i", 0))
@@ -133,30 +118,6 @@ def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
     again = ship_input(own_server.url, "< /dev/null")
     assert again.wait(60) == 0, again.last_words()
     assert read_back(own_server.url) == b"one\ntwo\nthr\n"
-    assert spooled(state) == 0
-
-
-def test_it_waits_for_a_broker_that_is_away_at_the_end_and_the_writer_does_not(
-    own_server: Any,
-    ship_input: Ship,
-    pipe: Path,
-    apply_logs: Callable[[str], None],
-    read_back: ReadBack,
-    state: Path,
-) -> None:
-    apply_logs(own_server.url)
-    process = ship_input(own_server.url, f"< {pipe}")
-    with pipe.open("wb", buffering=0) as writer:
-        writer.write(lines(0, 1000))
-        wait_until("ships", lambda: len(read_back(own_server.url)) > 0, 40, [process])
-        own_server.stop()
-        writer.write(lines(1000, 700_000))
-    wait_until("it is spooled", lambda: spooled(state) > 18_000_000, 60, [process])
-    assert process.is_running()
-    own_server.start()
-
-    assert process.wait(180) == 0, process.last_words()
-    assert read_back(own_server.url) == lines(0, 700_000)
     assert spooled(state) == 0
 
 

@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -72,7 +73,7 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
     wait_until("is not well", lambda: get(f"{url}/healthz")[0] == 503, 40, [process])
     wait_until("tells what is behind", has("behind_bytes", 9), 30, [process])
     wait_until("by file as well", has(f"file_behind_bytes|{log}", 9), 30, [process])
-    (status,) = [one for one in asyncio.run(ask("web01")).reports if one.pid == process.pid]
+    (status,) = [one for one in asyncio.run(ask("web01"))[0] if one.pid == process.pid]
 
     assert told["logshipper_bytes_total"] == 7000
     assert 0 < told["logshipper_sent_bytes_total"] < 7000
@@ -100,13 +101,23 @@ def test_an_address_in_use_is_a_configuration_error(ship: Ship, tmp_path: Path) 
     assert process.said().startswith(f"logshipper: cannot listen on {address}: ")
 
 
+def behind(path: str, size: int) -> FileStatus:
+    return FileStatus(
+        path=path,
+        state="following",
+        reason="",
+        size_bytes=size,
+        position_bytes=0,
+        behind_bytes=size,
+    )
+
+
 class Crowd(AgentView):
     """A view of many files, two of them at one path with a newline in it."""
 
     def report(self) -> HostReport:
         paths = [f"/log/{number}.log" for number in range(10_000)] + ["/log/\n\udcff"] * 2
-        files = (FileStatus(path, "following", "", 2 * n, n, n) for n, path in enumerate(paths))
-        return HostReport("web01", running=True, files=tuple(files))
+        return HostReport(host="web01", running=True, files=tuple(map(behind, paths, count())))
 
 
 def view_of(kind: type[AgentView], now: int) -> AgentView:
