@@ -4,6 +4,7 @@ import grp
 import os
 import pwd
 import re
+from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import PlainSerializer, PlainValidator
@@ -56,33 +57,20 @@ def owner_name(text: str) -> str:
 
 
 def _user(name: str) -> int:
-    if not name or _is_id(name):
-        return int(name or -1)
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except KeyError:
-        raise ValueError(f"user {name!r} is not known here; give a name or a number") from None
+    return _id("user", name, lambda: pwd.getpwnam(name).pw_uid)
 
 
 def _group(name: str) -> int:
-    if not name or _is_id(name):
+    return _id("group", name, lambda: grp.getgrnam(name).gr_gid)
+
+
+def _id(kind: str, name: str, look: Callable[[], int]) -> int:
+    if not name or (name.isascii() and name.isdigit() and int(name) <= _LARGEST_ID):
         return int(name or -1)
     try:
-        return grp.getgrnam(name).gr_gid
+        return look()
     except KeyError:
-        raise ValueError(f"group {name!r} is not known here; give a name or a number") from None
-
-
-def _is_id(name: str) -> bool:
-    return name.isascii() and name.isdigit() and int(name) <= _LARGEST_ID
-
-
-def _file_mode(value: object) -> Mode:
-    return _mode(value, 0o600, "0640: the owner must read and write its files")
-
-
-def _folder_mode(value: object) -> Mode:
-    return _mode(value, 0o700, "0750: the owner must get into its folders")
+        raise ValueError(f"{kind} {name!r} is not known here; give a name or a number") from None
 
 
 def _mode(value: object, least: int, example: str) -> Mode:
@@ -97,5 +85,13 @@ def _mode(value: object, least: int, example: str) -> Mode:
     return Mode(mode)
 
 
-FileMode = Annotated[Mode, PlainValidator(_file_mode), PlainSerializer(str)]
-FolderMode = Annotated[Mode, PlainValidator(_folder_mode), PlainSerializer(str)]
+_FILE, _FOLDER = (
+    "0640: the owner must read and write its files",
+    "0750: the owner must get into its folders",
+)
+FileMode = Annotated[
+    Mode, PlainValidator(lambda value: _mode(value, 0o600, _FILE)), PlainSerializer(str)
+]
+FolderMode = Annotated[
+    Mode, PlainValidator(lambda value: _mode(value, 0o700, _FOLDER)), PlainSerializer(str)
+]

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -45,7 +45,13 @@ VERIFY_FIELDS = ASKING | {
     *("since", "host", "partition", "output", "state_dir", "path_template", "time_zone"),
 }
 
+_NEVER = timedelta(0)
 _SMALLEST_BATCH = 1024 * 1024
+
+
+def _option(default: Any, metavar: str, description: str) -> Any:
+    """Return a field, `metavar` being what its option takes; a default of `...` makes it a required one."""
+    return Field(default, description=description, json_schema_extra={"metavar": metavar})
 
 
 def _split_partitions(value: object) -> object:
@@ -68,8 +74,11 @@ def _check_pairs(pairs: tuple[str, ...]) -> tuple[str, ...]:
     return pairs
 
 
-def _checked_template(text: str) -> str:
-    return Layout(text).template
+Partitions = Annotated[tuple[str, ...], BeforeValidator(_split_partitions)]
+Template = Annotated[str, AfterValidator(lambda text: Layout(text).template)]
+SparkSettings = Annotated[
+    tuple[str, ...], BeforeValidator(_one_per_line), AfterValidator(_check_pairs)
+]
 
 
 class ReceiverSettings(AccessSettings):
@@ -80,7 +89,7 @@ class ReceiverSettings(AccessSettings):
 
     sections: ClassVar[Mapping[str, Collection[str]]] = {
         "Receiving": (
-            *("partition", "once", "standby", "takeover_after", "patience", "max_batch", "linger"),
+            *("partition", "once", "standby", "takeover_after", "patience", "max_batch"),
             "listen",
         ),
         "Files": ("output", "path_template", "file_mode", "folder_mode", "owner", "state_dir"),
@@ -92,48 +101,32 @@ class ReceiverSettings(AccessSettings):
         "Spark": ("master", "executor_python", "spark_conf"),
     }
 
-    partition: Annotated[tuple[str, ...], BeforeValidator(_split_partitions)] = Field(
-        (),
-        description="Partition to receive, or `all`; may be given several times, or as 0,3,5.",
-        json_schema_extra={"metavar": "N"},
+    partition: Partitions = _option(
+        (), "N", "Partition to receive, or `all`; may be given several times, or as 0,3,5."
     )
-    server: Servers = Field(
-        ("nats://127.0.0.1:4222",),
-        description="Address of the broker; may be given several times.",
-        json_schema_extra={"metavar": "URL"},
+    server: Servers = _option(
+        ("nats://127.0.0.1:4222",), "URL", "Address of the broker; may be given several times."
     )
-    output: Path = Field(
-        Path("/var/log/logship"),
-        description="Folder of the received files, one per host.",
-        json_schema_extra={"metavar": "DIR"},
+    output: Path = _option(
+        Path("/var/log/logship"), "DIR", "Folder of the received files, one per host."
     )
-    path_template: Annotated[str, AfterValidator(_checked_template)] = Field(
+    path_template: Template = _option(
         DEFAULT,
-        description=(
-            "Path of a host's file below --output, of {host}, {file} (the source file's path) and {date} (the day, in "
-            "--time-zone, on which a line reached the broker): e.g. {host}/{file} or {host}/{date}.log."
-        ),
-        json_schema_extra={"metavar": "PATH"},
+        "PATH",
+        "Path of a host's file below --output, of {host}, {file} (the source file's path) and {date} (the day, in "
+        "--time-zone, on which a line reached the broker): e.g. {host}/{file} or {host}/{date}.log.",
     )
-    file_mode: FileMode = Field(
-        Mode(0o640),
-        description="Mode of files; the umask has no say in it.",
-        json_schema_extra={"metavar": "MODE"},
-    )
-    folder_mode: FolderMode = Field(
-        Mode(0o750),
-        description="Mode of folders below --output.",
-        json_schema_extra={"metavar": "MODE"},
-    )
-    owner: Annotated[str, AfterValidator(owner_name)] = Field(
+    file_mode: FileMode = _option(Mode(0o640), "MODE", "Mode of files; the umask has no say in it.")
+    folder_mode: FolderMode = _option(Mode(0o750), "MODE", "Mode of folders below --output.")
+    owner: Annotated[str, AfterValidator(owner_name)] = _option(
         "",
-        description="User that files and folders are given to, user:group, or :group; by name or number. Needs the right to.",
-        json_schema_extra={"metavar": "USER:GROUP"},
+        "USER:GROUP",
+        "User that files and folders are given to, user:group, or :group; by name or number. Needs the right to.",
     )
-    state_dir: Path | None = Field(
+    state_dir: Path | None = _option(
         None,
-        description="Folder of stores and locks; it belongs to the files. Default: .logreceiver in --output.",
-        json_schema_extra={"metavar": "DIR"},
+        "DIR",
+        "Folder of stores and locks; it belongs to the files. Default: .logreceiver in --output.",
     )
     once: bool = Field(
         False,
@@ -143,91 +136,67 @@ class ReceiverSettings(AccessSettings):
         False,
         description="Wait while another receiver owns a partition, and take it over only when that one is gone.",
     )
-    takeover_after: Duration = Field(
-        timedelta(seconds=15),
-        description="With --standby: how long an owner may give no sign of life.",
-        json_schema_extra={"metavar": "TIME"},
+    takeover_after: Duration = _option(
+        timedelta(seconds=15), "TIME", "With --standby: how long an owner may give no sign of life."
     )
-    patience: Duration = Field(
-        timedelta(seconds=15),
-        description="With --once: how long to wait for the broker.",
-        json_schema_extra={"metavar": "TIME"},
+    patience: Duration = _option(
+        timedelta(seconds=15), "TIME", "With --once: how long to wait for the broker."
     )
-    rotate_size: ByteSize = Field(
-        ByteSize(100_000_000),
-        description="Size from which a file is closed and numbered; 0 for never.",
-        json_schema_extra={"metavar": "SIZE"},
+    rotate_size: ByteSize = _option(
+        ByteSize(100_000_000), "SIZE", "Size from which a file is closed and numbered; 0 for never."
     )
-    rotate_every: Duration = Field(
+    rotate_every: Duration = _option(
         timedelta(days=1),
-        description=(
-            "Time after which a file is closed and numbered, aligned to the clock of --time-zone, by when its lines "
-            "reached the broker: 1h at full hours, 1d at midnight, 1w on Mondays; 0 for never."
-        ),
-        json_schema_extra={"metavar": "TIME"},
+        "TIME",
+        "Time after which a file is closed and numbered, aligned to the clock of --time-zone, by when its lines "
+        "reached the broker: 1h at full hours, 1d at midnight, 1w on Mondays; 0 for never.",
     )
-    time_zone: Annotated[str, AfterValidator(zone_name)] = Field(
+    time_zone: Annotated[str, AfterValidator(zone_name)] = _option(
         "UTC",
-        description="Time zone whose hours and days --rotate-every goes by, e.g. Europe/Berlin; local is this machine's.",
-        json_schema_extra={"metavar": "ZONE"},
+        "ZONE",
+        "Time zone whose hours and days --rotate-every goes by, e.g. Europe/Berlin; local is this machine's.",
     )
-    keep: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="Closed files to keep per host; 0 keeps all.",
-        json_schema_extra={"metavar": "N"},
+    keep: Annotated[int, Field(ge=0)] = _option(
+        0, "N", "Closed files to keep per host; 0 keeps all."
     )
-    keep_age: Duration = Field(
-        timedelta(0),
-        description="Time behind the newest line for which closed files are kept, e.g. 30d; 0 keeps all.",
-        json_schema_extra={"metavar": "TIME"},
+    keep_age: Duration = _option(
+        _NEVER,
+        "TIME",
+        "Time behind the newest line for which closed files are kept, e.g. 30d; 0 keeps all.",
     )
-    keep_bytes: ByteSize = Field(
+    keep_bytes: ByteSize = _option(
         ByteSize(0),
-        description="Bytes of closed files to keep in all, as they are on disk; the oldest go first. 0 keeps all.",
-        json_schema_extra={"metavar": "SIZE"},
+        "SIZE",
+        "Bytes of closed files to keep in all, as they are on disk; the oldest go first. 0 keeps all.",
     )
-    compress: Literal["none", "zstd", "gzip"] = Field(
-        "none",
-        description="How closed files are compressed, after their commit.",
-        json_schema_extra={"metavar": "zstd|gzip|none"},
+    compress: Literal["none", "zstd", "gzip"] = _option(
+        "none", "zstd|gzip|none", "How closed files are compressed, after their commit."
     )
-    max_batch: ByteSize = Field(
+    max_batch: ByteSize = _option(
         ByteSize(64_000_000),
-        description="Bytes of messages that a batch takes in, at most; bounds memory and repeated work.",
-        json_schema_extra={"metavar": "SIZE"},
+        "SIZE",
+        "Bytes of messages that a batch takes in, at most; bounds memory and repeated work.",
     )
-    linger: Duration = Field(
-        timedelta(milliseconds=50),
-        description="Pause between the beginnings of small batches: less latency or less CPU.",
-        json_schema_extra={"metavar": "TIME"},
-    )
-
-    master: str = Field(
+    master: str = _option(
         "local[*]",
-        description=(
-            "Where Spark runs: local[*], or an existing cluster: spark://host:7077, yarn, k8s://https://host:port."
-        ),
-        json_schema_extra={"metavar": "URL"},
+        "URL",
+        "Where Spark runs: local[*], or an existing cluster: spark://host:7077, yarn, k8s://https://host:port.",
     )
-    executor_python: str = Field(
+    executor_python: str = _option(
         "python3",
-        description=(
-            "On a cluster: the Python of the executors, of the minor version that this program runs on; it needs none of "
-            "our packages."
-        ),
-        json_schema_extra={"metavar": "PATH"},
+        "PATH",
+        "On a cluster: the Python of the executors, of the minor version that this program runs on; it needs none of "
+        "our packages.",
     )
-    spark_conf: Annotated[
-        tuple[str, ...], BeforeValidator(_one_per_line), AfterValidator(_check_pairs)
-    ] = Field(
+    spark_conf: SparkSettings = _option(
         (),
-        description="A setting of Spark as spark.name=value, which wins over ours; may be given several times.",
-        json_schema_extra={"metavar": "KEY=VALUE"},
+        "KEY=VALUE",
+        "A setting of Spark as spark.name=value, which wins over ours; may be given several times.",
     )
-    listen: OptionalListen = Field(
+    listen: OptionalListen = _option(
         None,
-        description="Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9465; none by default.",
-        json_schema_extra={"metavar": "ADDR:PORT"},
+        "ADDR:PORT",
+        "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9465; none by default.",
     )
 
     @field_validator("partition")
@@ -275,30 +244,22 @@ class ReceiverSettings(AccessSettings):
 
     def wanted(self, partitions: int, beyond: tuple[int, ...] = ()) -> tuple[int, ...]:
         """Return the partitions to receive, of `partitions` that there are and those `beyond`; raises ConfigurationError."""
-        if self.numbers is None:
-            return (*range(partitions), *beyond)
-        numbers = tuple(sorted(self.numbers))
-        for number in numbers:
-            if number >= partitions and number not in beyond:
-                raise ConfigurationError(
-                    f"partition {number} does not exist: the broker has {partitions}, 0 to {partitions - 1}; "
-                    "give another --partition, or all"
-                )
+        there = (*range(partitions), *beyond)
+        numbers = there if self.numbers is None else tuple(sorted(self.numbers))
+        if absent := [number for number in numbers if number not in there]:
+            raise ConfigurationError(
+                f"partition {absent[0]} does not exist: the broker has {partitions}, 0 to {partitions - 1}; "
+                "give another --partition, or all"
+            )
         return numbers
 
 
 class StreamSettings(ReceiverSettings):
     """The settings of commands that read the streams again: of which partitions and hosts."""
 
-    host: Many = Field(
-        (),
-        description="Only hosts that match; may be given several times.",
-        json_schema_extra={"metavar": "GLOB"},
-    )
-    partition: Annotated[tuple[str, ...], BeforeValidator(_split_partitions)] = Field(
-        ("all",),
-        description="Only these partitions; may be given several times, or as 0,3,5.",
-        json_schema_extra={"metavar": "N"},
+    host: Many = _option((), "GLOB", "Only hosts that match; may be given several times.")
+    partition: Partitions = _option(
+        ("all",), "N", "Only these partitions; may be given several times, or as 0,3,5."
     )
 
 
@@ -307,44 +268,36 @@ class ReplaySettings(StreamSettings):
 
     model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
 
-    since: str = Field(
-        description=(
-            "Where to begin: a time such as 2026-11-20T10:00 (of --time-zone, or with a zone of its own), today, "
-            "yesterday, a time back from now such as 2h or 1d, earliest, or a sequence such as seq:12345."
-        ),
-        json_schema_extra={"metavar": "PLACE"},
+    since: str = _option(
+        ...,
+        "PLACE",
+        "Where to begin: a time such as 2026-11-20T10:00 (of --time-zone, or with a zone of its own), today, "
+        "yesterday, a time back from now such as 2h or 1d, earliest, or a sequence such as seq:12345.",
     )
-    until: str = Field(
-        "now",
-        description="Where to end, in the same words; that line itself is left out.",
-        json_schema_extra={"metavar": "PLACE"},
+    until: str = _option(
+        "now", "PLACE", "Where to end, in the same words; that line itself is left out."
     )
-    file: Many = Field(
+    file: Many = _option(
         (),
-        description=(
-            "Only lines of source files that match: their path, or their name when there is no slash in the glob; "
-            "may be given several times."
-        ),
-        json_schema_extra={"metavar": "GLOB"},
+        "GLOB",
+        "Only lines of source files that match: their path, or their name when there is no slash in the glob; "
+        "may be given several times.",
     )
-    speed: Literal["instant", "original"] = Field(
-        "instant",
-        description="How fast: instant, or original (as lines were stored).",
-        json_schema_extra={"metavar": "instant|original"},
+    speed: Literal["instant", "original"] = _option(
+        "instant", "instant|original", "How fast: instant, or original (as lines were stored)."
     )
-    output: Path = Field(
-        description="Folder for the files, empty or new; - for one stream of all lines on standard output.",
-        json_schema_extra={"metavar": "DIR"},
+    output: Path = _option(
+        ...,
+        "DIR",
+        "Folder for the files, empty or new; - for one stream of all lines on standard output.",
     )
-    rotate_size: ByteSize = Field(
-        ByteSize(0),
-        description="Size from which a file is closed and numbered; 0 for never.",
-        json_schema_extra={"metavar": "SIZE"},
+    rotate_size: ByteSize = _option(
+        ByteSize(0), "SIZE", "Size from which a file is closed and numbered; 0 for never."
     )
-    rotate_every: Duration = Field(
-        timedelta(),
-        description="Time after which a file is closed and numbered, as for a receiver; 0 for never.",
-        json_schema_extra={"metavar": "TIME"},
+    rotate_every: Duration = _option(
+        _NEVER,
+        "TIME",
+        "Time after which a file is closed and numbered, as for a receiver; 0 for never.",
     )
 
 
@@ -353,8 +306,8 @@ class VerifySettings(StreamSettings):
 
     model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
 
-    since: str = Field(
+    since: str = _option(
         "earliest",
-        description="Where to begin: a time, today, a time back from now such as 2h, earliest, or seq:12345.",
-        json_schema_extra={"metavar": "PLACE"},
+        "PLACE",
+        "Where to begin: a time, today, a time back from now such as 2h, earliest, or seq:12345.",
     )

@@ -31,7 +31,6 @@ WRITTEN = {
     "include_lines": "error{1,2}|fatal",
     "exclude_lines": "debug,trace\nhealth",
     "max_age": "12h",
-    "linger": "250ms",
     "grace": "3s",
     "patience": "1m",
     "max_bytes": "50GB",

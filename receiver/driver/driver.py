@@ -54,6 +54,7 @@ _IN_HAND = (
 )  # bytes that all tasks of a machine hold at once: a pull being written, another under way
 _LEAST_PULL = 1024 * 1024  # bytes
 _LONGEST, _SILENCE, _TELLING = 20.0, 5.0, 4.0  # seconds that a task runs
+_LINGER = 0.05  # seconds between the beginnings of small batches
 
 AT_ONCE = frozenset(
     {
@@ -61,7 +62,6 @@ AT_ONCE = frozenset(
         "keep",
         "keep_age",
         "keep_bytes",
-        "linger",
         "log_format",
         "log_level",
         "max_batch",
@@ -306,11 +306,10 @@ def pace_of(settings: ReceiverSettings, partitions: int) -> Pace:
     """Return how long tasks are to run, of so many partitions."""
     at_once = min(partitions, slots_for(settings.master, partitions))
     pull = max(min(LARGEST_PULL, _IN_HAND // (2 * at_once)), _LEAST_PULL)
-    linger = settings.linger.total_seconds()
     session = (
         SessionLimits(_TELLING)
         if settings.once
-        else SessionLimits(_LONGEST, _SILENCE, linger, _TELLING)
+        else SessionLimits(_LONGEST, _SILENCE, _LINGER, _TELLING)
     )
     return Pace(int(settings.max_batch), pull, session, settings.once)
 
