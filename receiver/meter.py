@@ -124,7 +124,7 @@ class Standing:
         self.blocked, self.blocked_since = None, 0
         self.rate.add(done.size, done.lines, now / _SECOND)
         for finding in done.findings:
-            self.found[finding.kind.value] += finding.blocks
+            self.found[finding.kind.value] += 1
             self.found_bytes[finding.kind.value] += finding.end - finding.start
 
 

@@ -98,8 +98,8 @@ MUTANTS = (
     Mutant(
         "what stands behind the committed length is cut",
         "receiver/storage/recovery.py",
-        "self._is_row(row.inode, found.st_ino) and found.st_size > (row.length or 0)",
-        "self._is_row(row.inode, found.st_ino) and found.st_size < (row.length or 0)",
+        "if found.st_size > length:",
+        "if found.st_size < length:",
         "tests/receiver/test_task_faults.py",
     ),
     Mutant(

@@ -17,14 +17,13 @@ from broker.app.faults import fault
 from broker.client import bucket
 from broker.client.answer import is_certain
 from broker.client.bucket import Conflict
-from broker.client.connection import Connection, ConnectionLost, Denied, Rejected
+from broker.client.connection import Connection, ConnectionLost, Rejected
 from broker.wire.descent import ancestors, is_being_restored
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume import offsets
 from receiver.consume.assignment import Done
 from receiver.consume.offsets import FilesMismatch, StreamState, iso
-from receiver.consume.wake import Wake
 from receiver.storage.position import Damaged, StoredBatch
 from receiver.storage.site import Site
 
@@ -37,11 +36,7 @@ __all__ = [
     "stream_state",
 ]
 
-_PATIENCE = (
-    20.0  # seconds for a move; then the session ends, and the next one finds out how it went
-)
-_PAUSE = 0.5  # seconds between attempts
-_LAG, _AGAIN = 3.0, 0.05  # seconds for a replica to come up with the others, and between looks
+_PAUSE, _AGAIN = 0.5, 0.05  # seconds between looks, and between claims
 
 logger = logging.getLogger(__name__)
 
@@ -86,7 +81,6 @@ class Claim:
         self._key = offset_key(partition)
         self._owner = owner
         self._site = site
-        self._clear_until = 0
         self.offset: Offset | None = None
         self.is_unsettled = False  # the store has still to be told what became of its last batch
 
@@ -105,8 +99,7 @@ class Claim:
             if revision is not None and seen != revision:
                 return None
             try:
-                last = await self._last_batch(self._decode(entry))
-                before, offset = await self._next(entry, stream, last, iso(now))
+                offset, last = await self._next(entry, stream, iso(now))
                 await self._write(offset, seen)
             except FilesMismatch as error:
                 if doubt == (seen, str(error)):
@@ -122,97 +115,45 @@ class Claim:
                 await asyncio.sleep(_AGAIN)
             else:
                 fault("claimed")
-                self.offset = offset
-                self.is_unsettled = last is not None and {last.first, last.until} != {offset.next}
-                self._clear_until = max(stream.first, offset.clear_until)
-                self._tell(before, offset, stream, last)
+                self._begin(offset, last)
                 return offset
 
     async def _next(
-        self, entry: bucket.Entry | None, stream: StreamState, last: StoredBatch | None, now: str
-    ) -> tuple[Offset | None, Offset]:
-        """Return the offset as it counts now, and as it is once it is ours; raises what `claim` raises."""
+        self, entry: bucket.Entry | None, stream: StreamState, now: str
+    ) -> tuple[Offset, StoredBatch | None]:
+        """Return the offset as it is once it is ours, and the batch that the store has; raises what `claim` raises."""
         before = offsets.carried_over(self._decode(entry), stream, now)
-        stream = replace(stream, witness=await self._witness(before, stream))
+        last = await self._last_batch(before)
         offset = offsets.claimed(before, stream, self._partition, self._owner, now, last)
-        return before, replace(offset, presence=self._presence)
+        return replace(offset, presence=self._presence), last
 
-    async def _witness(self, before: Offset | None, stream: StreamState) -> str:
-        """Return when the message was stored that stands where the last committed one was; nothing if nothing contradicts.
-
-        Where that one is gone, or is of another partition, any of ours before the offset that was stored after it tells
-        of a stream that was rewound as well.
-        """
-        if before is None or not offsets.has_witness(before, stream):
-            return ""
-        bell = Wake(self._connection, self._partition, self._stream, before.epoch + 1)
-        try:
-            found = await bell.first(before.next - 1)
-            if found is None or found.sequence != before.next - 1:
-                found = await bell.first_since(offsets.after(before.last_time))
-        except Denied:
-            return ""
-        finally:
-            await bell.close()
-        if found is None or found.sequence >= before.next:
-            return ""
-        return iso(datetime.fromtimestamp(found.stored_at / 1e9, UTC))
+    def _begin(self, offset: Offset, last: StoredBatch | None) -> None:
+        self.offset = offset
+        self.is_unsettled = last is not None and {last.first, last.until} != {offset.next}
+        if self._site and last is None and offset.lines:
+            words = "partition %d: files begin here at sequence %d; what was received before is elsewhere"
+            logger.warning(words, self._partition, offset.next)
 
     async def _last_batch(self, offset: Offset | None) -> StoredBatch | None:
         """Return the batch that the store has; raises `FilesMismatch` where it does not go with the files."""
         if self._site is None:
             return None
         try:
-            last = await asyncio.to_thread(self._site.last_batch, offset.lines if offset else 0)
+            return await asyncio.to_thread(self._site.last_batch, offset.lines if offset else 0)
         except Damaged as error:
             raise FilesMismatch(f"partition {self._partition}: {error}") from None
         except OSError as error:
             raise OperatorError(
                 f"cannot use {error.filename}: {error.strerror}; choose --output and --state-dir"
             ) from None
-        return last
 
-    def _tell(
-        self, before: Offset | None, offset: Offset, stream: StreamState, last: StoredBatch | None
-    ) -> None:
-        if self._site and (words := offsets.elsewhere(offset if before else None, last)):
-            logger.warning(
-                "partition %d: the %s; what was received before is where %s wrote it",
-                self._partition,
-                words,
-                before.owner if before else "nobody",
-            )
-        if before and stream.first > max(offset.next, offset.clear_until):
-            logger.warning(
-                "partition %d: the stream begins at sequence %d by now; what there was for it from %d on, if anything, is gone "
-                "by retention, and is named by file as soon as more of the file comes",
-                self._partition,
-                stream.first,
-                offset.next,
-            )
+    async def check(self) -> None:
+        """Hold the offset against the stream as it is now, which may have been made anew under our hands.
 
-    async def check(self, *, is_silent: bool) -> None:
-        """Hold the offset against the stream as it is now, which may have been made anew or purged under our hands.
-
-        While the partition `is_silent`, whatever the stream loses below its end is none of ours. Raises
-        `StreamMismatch`, `Rejected`, `ConnectionLost`.
+        Raises `StreamMismatch`, `Rejected`, `ConnectionLost`.
         """
-        if self.offset is None:
-            return
-        stream = await stream_state(self._connection, self._stream)
-        first = offsets.start(self.offset, stream, self._partition)
-        if stream.first > max(first, self._clear_until):
-            logger.warning(
-                "partition %d: the stream begins at sequence %d by now, before the receiver had come there (%d): it was "
-                "purged, or is too small for the time that this takes; what was there for it, if anything, is named by file "
-                "as soon as more of the file comes",
-                self._partition,
-                stream.first,
-                first,
-            )
-            self._clear_until = stream.until
-        if is_silent:
-            self._clear_until = stream.until
+        if self.offset is not None:
+            await hold_against_stream(self._connection, self.offset, self._partition)
 
     def follow(self, done: Done) -> None:
         """Take in what a task has committed; KV has it already."""
@@ -241,7 +182,7 @@ class Claim:
         """Raise what `confirm` raises, and what `check` raises where the entry was set back: its bucket was restored then."""
         found = await self.confirm()
         if self.offset is not None and found.next < self.offset.next:
-            await self.check(is_silent=False)
+            await self.check()
 
     async def release(self) -> None:
         """Leave the entry to whoever waits for it; a task of ours that is still at work can commit nothing any more.
@@ -253,10 +194,8 @@ class Claim:
         if entry is None or found is None or self.offset is None:
             return
         if found.epoch == self.offset.epoch:
-            clear = max(found.clear_until, self._clear_until)
-            left = replace(found, presence="", released=True, clear_until=clear)
             with suppress(Conflict):
-                await self._write(left, entry.revision)
+                await self._write(replace(found, presence="", released=True), entry.revision)
 
     async def _read(self) -> bucket.Entry | None:
         return await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
@@ -294,30 +233,19 @@ class OffsetEntry:
     async def read(self, epoch: int = 0, first: int = 0) -> Offset | None:
         """Ask KV, of which it is known that `epoch` has begun and that all before `first` was committed then.
 
-        A replica that has not come so far is asked again for a while. Raises `UnreadableOffset`, `Rejected`,
-        `ConnectionLost`.
+        Raises `Behind` for a replica that has not come so far, `UnreadableOffset`, `Rejected`, `ConnectionLost`.
         """
-        give_up = asyncio.get_running_loop().time() + _LAG
-        while True:
-            entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
-            self._revision = entry.revision if entry else 0
-            self.offset = Offset.decode(entry.value) if entry else None
-            if self.offset and (self.offset.epoch, self.offset.next) >= (epoch, first):
-                return self.offset
-            try:
-                await bucket.confirm(self._connection, OFFSETS_BUCKET, self._key, entry)
-            except bucket.Behind:
-                if asyncio.get_running_loop().time() > give_up:
-                    raise
-                await asyncio.sleep(_AGAIN)
-            else:
-                return self.offset
+        entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
+        self._revision = entry.revision if entry else 0
+        self.offset = Offset.decode(entry.value) if entry else None
+        if self.offset is None or (self.offset.epoch, self.offset.next) < (epoch, first):
+            await bucket.confirm(self._connection, OFFSETS_BUCKET, self._key, entry)
+        return self.offset
 
     async def move(self, done: Done) -> None:
         """Move the offset over a batch that is on disk; this is the moment from which it counts.
 
-        However often the connection breaks, it is moved once. Raises `EntryTaken`; `Rejected` and `ConnectionLost` when the
-        broker takes no move for long, and TimeoutError: whether it was moved is then for the next reader to see.
+        Raises `EntryTaken`, `Rejected` and `ConnectionLost`: whether it was moved is then for the next session to see.
         """
         assert self.offset is not None, "read, and found ours, before anything is written"
         stored = iso(datetime.fromtimestamp(done.stored_at / 1e9, UTC))
@@ -335,46 +263,16 @@ class OffsetEntry:
         await self._put(self.offset)
 
     async def _put(self, moved: Offset) -> None:
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + _PATIENCE
-        while True:
-            await self._connected(give_up)
-            try:
-                self._revision = await bucket.write(
-                    self._connection, OFFSETS_BUCKET, self._key, moved.encode(), self._revision
-                )
-                break
-            except (Conflict, ConnectionLost, Rejected) as error:
-                logger.debug("%s was perhaps not written: %s", self._key, error)
-                if await self._is_stored(moved, give_up):
-                    break
-                if loop.time() > give_up and isinstance(error, Conflict):
-                    raise bucket.Behind(str(error)) from None
-                if loop.time() > give_up:
-                    raise
-            await asyncio.sleep(_PAUSE)
-        self.offset = moved
-
-    async def _connected(self, give_up: float) -> None:
-        async with asyncio.timeout_at(give_up):
-            await self._connection.client()
-
-    async def _is_stored(self, moved: Offset, give_up: float) -> bool:
-        """Ask KV after a doubtful write; False means that it can be tried again. Raises `EntryTaken`."""
-        await self._connected(give_up)
+        value = moved.encode()
         try:
+            self._revision = await bucket.write(
+                self._connection, OFFSETS_BUCKET, self._key, value, self._revision
+            )
+        except Conflict:
             entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
-            if entry and entry.revision == self._revision:
-                return False
-            if entry is None or entry.revision < self._revision:  # what lags says nothing
-                await bucket.confirm(self._connection, OFFSETS_BUCKET, self._key, entry)
-        except (ConnectionLost, Rejected):
-            return False
-        found = Offset.decode(entry.value) if entry else None
-        if entry is None or found != moved:
-            raise EntryTaken(found)
-        self._revision = entry.revision
-        return True
+            await bucket.confirm(self._connection, OFFSETS_BUCKET, self._key, entry)
+            raise EntryTaken(Offset.decode(entry.value) if entry else None) from None
+        self.offset = moved
 
 
 async def stream_state(connection: Connection, name: str) -> StreamState:

@@ -1,13 +1,11 @@
 """Reads a partition's messages from the broker, in order and without a hole, through its durable pull consumer.
 
 Runs in a Spark worker. In any doubt about where the consumer stands it is reset to the first sequence that is wanted;
-a delivery out of its place is never passed on. What the consumer left out nobody could see: that it is as we made it is
-asked once more behind every pull. Nothing is polled: a pull for what is not there yet waits at the broker.
+a delivery out of its place is never passed on. Nothing is polled: a pull for what is not there yet waits at the broker.
 
 A message without headers and payload ends a pull: nats-server (2.15.1) takes it as the last of the answers to a request
 that crosses accounts, as those of a receiver with credentials do. What it had to deliver behind it never arrives, so the
-consumer is reset to there. Such messages seldom come alone: as long as they come, many pulls of one message each are sent
-at once, and an empty message ends only its own. A reset for each of them would be a millisecond that all hosts wait.
+consumer is reset to there.
 """
 
 import asyncio
@@ -15,7 +13,6 @@ import json
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 from broker.client.client import BrokerClient
@@ -26,14 +23,12 @@ from broker.wire.subjects import consumer_name
 from receiver.consume import background
 from receiver.consume.assignment import LARGEST_PULL, Assignment
 
-__all__ = ["Chunk", "PartitionReader"]
+__all__ = ["Messages", "PartitionReader"]
 
 _LEAST = (
     LARGEST_PULL // 2 + 65_536
 )  # bytes; less is asked for only where many partitions share the memory
 _PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
-_APART = 64  # pulls of one message each that wait at the broker at once, at most; it takes 512
-_MOST_ASKED = 4096  # pulls; the server remembers each (1 KB) for a minute, or as long as its answers are heard
 _PATIENCE = 30.0  # seconds without a message; those of a pull are there already, or it ends at once
 _PATIENCE_AMONG = 5.0  # the same where the leader may have died and others elect a new one
 _BEAT = 1.5  # seconds between the signs of life that are asked for then
@@ -41,97 +36,70 @@ _LONGEST = 600.0  # seconds for a pull to end
 _NO_CONSUMER = 10014
 _NOTHING_THERE = ("404", "408")
 _TOO_LARGE = "Exceeds MaxBytes"
-_COMPLETED = "Batch Completed"
 _ALIVE = "100"
 _LARGEST = 3 * LARGEST_PULL  # for a single message, of a broker that takes larger ones than ours
 _NANOSECONDS = 1_000_000_000
 _LEFT = "408 left"  # the broker's own word for a pull whose time is up, and ours for one that is given up
+_EMPTY = "408 empty"  # a message without headers and payload
 
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """The messages of one pull, in stream order, none missing between them; `last` is the delivery of the last one."""
-
-    messages: tuple[tuple[Delivery, RawMessage], ...]
-    size: int
-
-    @property
-    def last(self) -> Delivery:
-        """The delivery of the last message; there is always one."""
-        return self.messages[-1][0]
-
-    def beginning(self, count: int) -> "Chunk":
-        """Return the first `count` of its messages."""
-        if count >= len(self.messages):
-            return self
-        messages = self.messages[:count]
-        return Chunk(messages, _size_of(messages))
-
-    def behind(self, count: int) -> "Chunk | None":
-        """Return what is behind the first `count` of its messages, None where that is nothing."""
-        messages = self.messages[count:]
-        return Chunk(messages, _size_of(messages)) if messages else None
+Messages = Sequence[tuple[Delivery, RawMessage]]
+"""What one pull has brought, in stream order, none missing between them."""
 
 
 class PartitionReader:
-    """What a partition has from `first` on, for one session. While a chunk is being written the next one is fetched."""
+    """What a partition has from `first` on, for one session. While messages are being written the next ones are fetched."""
 
     def __init__(
         self, connection: Connection, assignment: Assignment, first: int, stream: str
     ) -> None:
         """Ask nothing yet."""
         self._limit = assignment.limit
-        self._source = _Source(connection, assignment, first, stream)
-        self._ahead: Future[Chunk | None] | None = None
-        self._left_over: Chunk | None = None
+        self._ahead: Future[Messages] | None = None
+        self._left_over: Messages = ()
         self._is_ended = False
-        self._size = 0
+        self._pulls = _Pulls(connection, assignment, first, stream)
 
-    def batch(self, wait: float = 0.0) -> Iterator[Chunk]:
+    def batch(self, wait: float = 0.0) -> Iterator[Messages]:
         """Yield a batch: what is there, about its limit of bytes; wait at most `wait` seconds for its first message.
 
-        When there is more, the first pull of the next one is under way as soon as the last chunk of this batch is out.
+        When there is more, the first pull of the next one is under way as soon as the last messages of this batch are out.
         Raises `ConnectionLost`, `Rejected` or TimeoutError; the consumer then stands nobody knows where, and the next
         session puts it back.
         """
-        self._size, self._is_ended = 0, False
-        while (chunk := self._next(wait)) is not None:
-            self._size += chunk.size
-            is_full = self._size >= self._limit
-            if chunk.last.pending and not self._ahead:
-                self._size = 0 if is_full else self._size
-                self._ahead = self._pull()
-            proof = background.submit(self._source.prove())  # while the chunk is being written
-            yield chunk
-            proof.result(2 * _PATIENCE)
-            if is_full or self._is_ended or not chunk.last.pending:
+        size, limit, self._is_ended = 0, self._limit, False
+        while messages := self._next(limit - size, wait):
+            # as the broker counts: many small messages, or large headers, fill a batch, too
+            size += sum(sum(map(len, message)) for _, message in messages)
+            pending, is_full = messages[-1][0].pending, size >= limit
+            if pending and not self._ahead:
+                self._ahead = self._pull(limit if is_full else limit - size)
+            yield messages
+            if is_full or self._is_ended or not pending:
                 return
 
-    def end_batch(self, rest: Chunk | None) -> None:
-        """End the batch; the `rest` of the chunk that was yielded last comes first in the next one."""
+    def end_batch(self, rest: Messages) -> None:
+        """End the batch; the `rest` of the messages that were yielded last comes first in the next one."""
         self._left_over, self._is_ended = rest, True
 
-    def _next(self, wait: float) -> Chunk | None:
-        if chunk := self._left_over:
-            self._left_over = None
-            return chunk
-        self._ahead = self._ahead or self._pull(wait)
-        chunk = self._ahead.result(2 * _LONGEST + wait)
-        self._ahead = None
-        return chunk
+    def _next(self, most: int, wait: float) -> Messages:
+        if messages := self._left_over:
+            self._left_over = ()
+            return messages
+        ahead, self._ahead = self._ahead or self._pull(most, wait), None
+        return ahead.result(2 * _LONGEST + wait)
 
-    def _pull(self, wait: float = 0.0) -> "Future[Chunk | None]":
-        return background.submit(self._source.pull(self._limit - self._size, wait))
+    def _pull(self, most: int, wait: float = 0.0) -> "Future[Messages]":
+        return background.submit(self._pulls.pull(most, wait))
 
     @property
     def is_wanted_elsewhere(self) -> bool:
         """Whether the driver has asked for the end of the session."""
-        return self._source.left.is_set()
+        return self._pulls.left.is_set()
 
     def rest(self, seconds: float) -> None:
         """Sleep, or return as soon as the driver asks for the end of the session."""
         if seconds > 0:
-            self._source.left.wait(seconds)
+            self._pulls.left.wait(seconds)
 
     def __enter__(self) -> "PartitionReader":
         return self
@@ -139,10 +107,10 @@ class PartitionReader:
     def __exit__(self, *_: object) -> None:
         if self._ahead:
             self._ahead.cancel()
-        background.submit(self._source.close())
+        background.submit(self._pulls.close())
 
 
-class _Source:
+class _Pulls:
     """The pulls of a session. Lives on the loop; every pull has an inbox of its own, so that late deliveries are not mixed in."""
 
     def __init__(
@@ -152,13 +120,10 @@ class _Source:
         self._connection = connection
         self._assignment = assignment
         self._consumer = consumer_name(assignment.partition)
-        self._pulls = self._beats = self._asked = 0
+        self._count = self._beats = 0
         self._inbox = ""
         self._number = 1
         self._sequence = first  # of the first message that is still to come
-        self._batch = _PULL_MESSAGES
-        self._due = 0  # answers that are still to come
-        self._is_apart = self._has_empty = False  # of the last pull
         self._taken: list[tuple[Delivery, RawMessage]] = []
         self._ended: asyncio.Future[str] | None = None
         self._lines: Any = None
@@ -175,25 +140,14 @@ class _Source:
         await self._position()
 
     async def _listen(self) -> None:
-        self._inbox, self._asked = self._connection.new_inbox(), 0
+        self._inbox = self._connection.new_inbox()
         self._lines = await self._connection.tap(f"{self._inbox}.*", self._take)
 
-    async def pull(self, most: int, wait: float) -> Chunk | None:
-        """Pull about `most` bytes at most; None when nothing has come for `wait` seconds, or we are to leave.
+    async def pull(self, most: int, wait: float) -> Messages:
+        """Pull about `most` bytes at most; nothing when nothing has come for `wait` seconds, or we are to leave.
 
         Raises `ConnectionLost` for deliveries that are not the next ones.
         """
-        taken = await self._first_pull(most, wait)
-        size, enough = _size_of(taken), min(most, self._assignment.pull // 2)
-        # pulls that are small still: each for itself would be written and proved
-        while taken and taken[-1][0].pending and self._batch < _PULL_MESSAGES and size < enough:
-            if len(taken) >= _PULL_MESSAGES or not (more := await self._pull(most - size, 0)):
-                break
-            taken += more
-            size += _size_of(more)
-        return Chunk(tuple(taken), size) if taken else None
-
-    async def _first_pull(self, most: int, wait: float) -> list[tuple[Delivery, RawMessage]]:
         if self._lines is not None:
             self._check_client()
             return await self._pull(most, wait)
@@ -230,23 +184,16 @@ class _Source:
         else:
             await self._reset()
 
-    async def prove(self) -> None:
-        """Raise `ConnectionLost` or `Rejected` unless the consumer is as we made it: else something may have been left out."""
-        self._check_client()
-        await self._delivered()
-
     async def _delivered(self) -> dict[str, Any]:
+        """Return where the consumer stands; raises `ConnectionLost` for one that somebody has changed."""
         info = await self._connection.api(f"CONSUMER.INFO.{self._stream}.{self._consumer}")
         wanted, config = consumer_config(self._assignment.partition), info["config"]
         changed = [key for key, value in wanted.items() if config.get(key) != value]
-        if changed or config.get("headers_only"):
+        changed += [key for key in ("headers_only", "pause_until") if config.get(key)]
+        if changed:
             raise ConnectionLost(
-                f"consumer {self._consumer} was changed ({', '.join(changed) or 'headers_only'}) and might leave lines "
-                "out; delete it, it is made again"
-            )
-        if info.get("paused"):
-            raise ConnectionLost(
-                f"consumer {self._consumer} is paused: `nats consumer resume {self._stream} {self._consumer}`, or delete it"
+                f"consumer {self._consumer} was changed ({', '.join(changed)}) and might leave lines out; delete it, it is "
+                "made again"
             )
         return dict(info["delivered"])
 
@@ -257,66 +204,40 @@ class _Source:
         )
         self._number = 1
 
-    async def _pull(self, most: int, wait: float) -> list[tuple[Delivery, RawMessage]]:
+    async def _pull(self, most: int, wait: float) -> Messages:
         """Pull once. A pull that may wait ends with what is there as soon as something is (2.15.1)."""
         if self.left.is_set():
-            return []
+            return ()
         size = min(max(most, _LEAST), self._assignment.pull)
-        if self._has_empty:
-            count = 1 if wait > 0 else max(1, _APART * size // LARGEST_PULL)  # of 256 KiB each
-            status = await self._ask_apart(count, size, wait)
-        else:
-            status = await self._ask(self._batch, size, wait)
+        status = await self._ask(_PULL_MESSAGES, size, wait)
         if not self._taken and _TOO_LARGE in status:
             # a message larger than what is asked for would never come: ask for it alone
-            status = await self._ask_apart(1, _LARGEST, 0)
-        if not self._taken:
-            if not status.startswith(_NOTHING_THERE):
-                raise ConnectionLost(f"the broker ended a pull with {status}")
-            return []
-        taken = self._checked()
-        if self._has_empty and not self._is_apart:
-            await self._go_on_behind_the_cut()
-        self._batch = min(_APART if self._has_empty else 2 * self._batch, _PULL_MESSAGES)
-        return taken
+            status = await self._ask(1, _LARGEST, 0)
+        if not self._taken and not status.startswith(_NOTHING_THERE):
+            raise ConnectionLost(f"the broker ended a pull with {status}")
+        self._check()
+        if status == _EMPTY:
+            await self._connection.guard(self._lines.unsubscribe(), _PATIENCE)
+            await self._listen()
+            await self._reset()
+        return self._taken
 
     async def _ask(self, batch: int, size: int, wait: float) -> str:
         """Have `batch` messages of `size` bytes delivered at most; return the status that ends the deliveries."""
-        self._is_apart, self._due = False, 1
-        return await self._answer(self._request(batch, size, wait), wait)
-
-    async def _ask_apart(self, count: int, size: int, wait: float) -> str:
-        """Have `count` messages of `size` bytes in all delivered at most, each by a pull of its own; return the last status."""
-        if self._asked > _MOST_ASKED:
-            await self._listen_anew()
-        self._is_apart, self._due = True, count
-        return await self._answer(self._request(1, size // count, wait), wait)
-
-    def _request(self, batch: int, size: int, wait: float) -> bytes:
         request: dict[str, int | bool] = {"batch": batch, "max_bytes": size, "no_wait": True}
         if wait > 0:
             request["expires"] = int(wait * _NANOSECONDS)
         if self._has_beats(wait):
             request["idle_heartbeat"] = int(_BEAT * _NANOSECONDS)
-        return json.dumps(request).encode()
-
-    async def _answer(self, request: bytes, wait: float) -> str:
-        self._pulls += 1
-        self._asked += self._due
-        self._taken, self._has_empty = [], False
+        self._count += 1
+        self._taken = []
         self._ended = asyncio.get_running_loop().create_future()
-        call = self._connection.api_subject(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}")
-        for _ in range(self._due):
-            await self._connection.publish(call, request, reply=f"{self._inbox}.{self._pulls}")
+        await self._connection.publish(
+            self._connection.api_subject(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"),
+            json.dumps(request).encode(),
+            reply=f"{self._inbox}.{self._count}",
+        )
         return await self._connection.guard(self._end_of(self._ended, wait), _LONGEST + wait)
-
-    async def _go_on_behind_the_cut(self) -> None:
-        await self._listen_anew()
-        await self._reset()
-
-    async def _listen_anew(self) -> None:
-        await self._connection.guard(self._lines.unsubscribe(), _PATIENCE)
-        await self._listen()
 
     async def _end_of(self, ended: "asyncio.Future[str]", wait: float) -> str:
         """Return the status that ends a pull, however slow the line is, as long as something comes."""
@@ -337,39 +258,29 @@ class _Source:
             return 2 * _BEAT
         return wait + (_PATIENCE_AMONG if self._connection.has_choice else _PATIENCE)
 
-    def _checked(self) -> list[tuple[Delivery, RawMessage]]:
+    def _check(self) -> None:
         number, sequence = self._number, self._sequence
         for delivery, _ in self._taken:
             if delivery.number != number or delivery.sequence < sequence or delivery.attempt != 1:
                 raise _Doubt(f"delivery {delivery} where number {number} was due")
             number, sequence = delivery.number + 1, delivery.sequence + 1
         self._number, self._sequence = number, sequence
-        return self._taken
 
     def _take(self, message: RawMessage) -> None:
         if self._ended is None or self._ended.done():
             return
         if message.subject.startswith("logs."):
-            delivery = parse(message.reply)
-            if delivery is not None:
+            if delivery := parse(message.reply):
                 self._taken.append((delivery, message))
-                is_empty = not message.head and not message.data
-                self._has_empty |= is_empty
-                if is_empty or self._is_apart:
-                    self._count("")
-        elif message.subject == f"{self._inbox}.{self._pulls}":
+                if not message.head and not message.data:
+                    self._ended.set_result(_EMPTY)
+        elif message.subject == f"{self._inbox}.{self._count}":
             headers = message.headers or {}
             if headers.get("Status") == _ALIVE:
                 self._beats += 1
-                return
-            status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
-            if not (self._is_apart and _COMPLETED in status):  # behind the one message of its pull
-                self._count(status)
-
-    def _count(self, status: str) -> None:
-        self._due -= 1
-        if self._ended and not self._due:
-            self._ended.set_result(status)
+            else:
+                status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
+                self._ended.set_result(status)
 
     def _leave(self, message: RawMessage) -> None:
         # a pull that waits is given up; should the broker answer it all the same, the next session finds the consumer elsewhere
@@ -378,14 +289,10 @@ class _Source:
             self._ended.set_result(_LEFT)
 
     async def close(self) -> None:
+        """Unsubscribe."""
         for subscription in (self._lines, self._word_to_leave):
             if subscription is not None:
                 await self._connection.guard(subscription.unsubscribe(), 5)
-
-
-def _size_of(taken: Sequence[tuple[Delivery, RawMessage]]) -> int:
-    # as the broker counts: many small messages, or large headers, fill a batch, too
-    return sum(sum(map(len, message)) for _, message in taken)
 
 
 class _Doubt(ConnectionLost):

@@ -7,7 +7,6 @@ Decides only; never touches a file.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import lru_cache
 from typing import Protocol
 
@@ -15,6 +14,7 @@ from zstandard import ZstdDecompressor
 
 from broker.wire.message import Origin, Section, decode_origin, decode_payload, split
 from broker.wire.subjects import Subject
+from receiver.storage.findings import Finding, FindingKind
 
 __all__ = [
     "Endings",
@@ -36,51 +36,6 @@ _NEWLINE = b"\n"
 
 Source = tuple[str, str]
 """A host and the id of one of its files, empty for lines of no file."""
-
-
-class FindingKind(Enum):
-    """What was found out about a section that does not simply follow its predecessor."""
-
-    GAP = "gap"
-    """Bytes of the source file between what was received and this section never came."""
-    LOSS = "loss"
-    """Messages of the host were removed from the stream before they were received; where the bytes of a file are known
-    that never came, a gap names them as well."""
-    REPEAT = "repeat"
-    """The section, or its beginning, had been received before and was not written again."""
-    DOUBT = "doubt"
-    """The section's beginning had been received before, but which of its lines those are cannot be told, as lines were
-    left out of it: it was written whole, and the lines of these bytes may stand there twice."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A gap or a repeat: the bytes `[start, end)` of a source file of a host; of a loss neither is known.
-
-    `sequence` is the stream sequence of the message that showed it and `read_at` when that was read, `since` when
-    the one before it was, both in nanoseconds since the epoch; 0 where that is not known. Repeats that follow on each other
-    are one of several `blocks`, and these are of the first.
-    """
-
-    kind: FindingKind
-    host: str
-    file: str
-    file_id: str
-    start: int
-    end: int
-    sequence: int
-    read_at: int
-    since: int = 0
-    blocks: int = 1
-    after: int = 0
-    """Of a loss: the sequence of the host's last message before it; 0 for none."""
-
-    def then(self, later: "Finding") -> "Finding | None":
-        """Return this and a later one of the same file as one, None where they are not repeats that follow on each other."""
-        label = (self.kind, self.file, self.end)
-        if self.kind is not FindingKind.REPEAT or label != (later.kind, later.file, later.start):
-            return None
-        return replace(self, end=later.end, blocks=self.blocks + later.blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,21 +166,15 @@ def _all(_: str) -> bool:
 
 
 class Judge:
-    """Judges a partition's messages in the order of their sequences, section by section, and keeps what was found.
-
-    `found` is how many sections did not follow their predecessor. Repeats are one finding as long as they follow on each other:
-    were everything sent again, there would be one for each message else.
-    """
+    """Judges a partition's messages in the order of their sequences, section by section, and keeps what was found."""
 
     def __init__(self, ends: Ends | None = None, wants: Callable[[str], bool] = _all) -> None:
         """Go by `ends`, which are kept up to date, or know no file yet; files whose path nobody `wants` are passed over."""
         self._ends = ends or _Memory()
         self._wants = wants
-        self._latest: dict[Source, int] = {}  # by source file: where its last finding is
         self._gap_at = 0  # sequence of the last message that showed a gap
         self._decompressor = ZstdDecompressor()
         self.findings: list[Finding] = []
-        self.found = 0
 
     def take(
         self,
@@ -297,20 +246,9 @@ class Judge:
         ends.note(host, "", sequence, stored_at)
 
     def _keep(self, finding: Finding) -> None:
-        self.found += 1
         if finding.kind is FindingKind.GAP:
             self._gap_at = finding.sequence
-        key = (finding.host, finding.file_id)
-        if (at := self._latest.get(key)) is not None and (whole := self.findings[at].then(finding)):
-            self.findings[at] = whole
-            return
-        self._latest[key] = len(self.findings)
         self.findings.append(finding)
-
-    def forget_findings(self) -> None:
-        """Forget what was found so far; `found` goes on counting."""
-        self.findings.clear()
-        self._latest.clear()
 
 
 def _plausible(origin: Origin, stored_at: int) -> int:

@@ -1,7 +1,7 @@
 """Where a partition goes on from: what KV says, held against what the stream is. Decides; never asks."""
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from broker.app.exits import ConfigurationError
 from broker.wire.descent import Ancestor
@@ -14,19 +14,14 @@ __all__ = [
     "StreamMismatch",
     "StreamRestored",
     "StreamState",
-    "after",
     "carried_over",
     "claimed",
-    "elsewhere",
-    "has_witness",
     "iso",
     "moved",
     "nanoseconds",
     "position_of",
     "start",
 ]
-
-_ROUNDED = timedelta(milliseconds=5)  # entries hold times to the millisecond
 
 
 class StreamMismatch(ConfigurationError):
@@ -45,14 +40,12 @@ class FilesMismatch(ConfigurationError):
 class StreamState:
     """The stream as the broker describes it: when it was made, and the sequences it holds, `[first, until)`.
 
-    `witness` is when the message before the offset was stored (RFC 3339), empty where that was not asked or is gone.
     `ancestors` are the streams that it was restored from, oldest first.
     """
 
     created: str
     first: int
     until: int
-    witness: str = ""
     ancestors: tuple[Ancestor, ...] = ()
     name: str = STREAM
 
@@ -79,11 +72,6 @@ def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
             f"partition {partition}: the offset {offset.next} is beyond the stream, which ends before "
             f"{stream.until}: the stream was rewound or restored; {_way_out(partition)}"
         )
-    if stream.witness and not _is_near(stream.witness, offset.last_time):
-        raise StreamMismatch(
-            f"partition {partition}: the message before the offset {offset.next} was stored at {stream.witness}, not at "
-            f"{offset.last_time}: the stream was rewound or restored, and has grown since; {_way_out(partition)}"
-        )
     return offset.next
 
 
@@ -97,26 +85,6 @@ def carried_over(offset: Offset | None, stream: StreamState, now: str) -> Offset
         return offset
     # behind the end of the backup the same sequences are other lines
     return moved(offset, stream, min(offset.next, until), "logbroker restore", now)
-
-
-def has_witness(offset: Offset | None, stream: StreamState) -> bool:
-    """Whether the stream still has the message that was committed last, by which a rewound one is told."""
-    if offset is None or not offset.last_time or offset.moved_in:
-        return False
-    return stream.first < offset.next <= stream.until
-
-
-def after(time: str) -> str:
-    """Return a time (RFC 3339) at which what was stored at `time` is not stored any more, however entries round."""
-    return (datetime.fromisoformat(time) + _ROUNDED).isoformat()
-
-
-def _is_near(one: str, other: str) -> bool:
-    try:
-        apart = datetime.fromisoformat(one) - datetime.fromisoformat(other)
-    except (ValueError, TypeError):
-        return True  # that's fine: what is no time contradicts nothing
-    return abs(apart) < _ROUNDED
 
 
 def _way_out(partition: int) -> str:
@@ -175,13 +143,6 @@ def _gone(last: StoredBatch, partition: int) -> str:
         f"partition {partition}: key {offset_key(partition)} of bucket {OFFSETS_BUCKET} is gone, but the files were written up "
         f"to sequence {last.until}: `logreceiver offsets set --partition {partition} --to {last.until}` goes on behind them"
     )
-
-
-def elsewhere(offset: Offset | None, last: StoredBatch | None) -> str:
-    """Return what is to be said of lines that were received, but not into these files; nothing if there are none."""
-    if offset is None or last is not None or not offset.lines:
-        return ""
-    return f"files begin here at sequence {offset.next}"
 
 
 def moved(offset: Offset | None, stream: StreamState, to: int, by: str, now: str) -> Offset:

@@ -1,8 +1,7 @@
 """A partition that a task has the lock of: its store, its names, and what a batch of it is written with."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from broker.wire.message import Followed
 from receiver.consume.assignment import Assignment, Destination
@@ -19,21 +18,7 @@ from receiver.storage.store import UNKNOWN, Store, path_of
 from receiver.storage.tables import Spans
 from receiver.zones import named_zone
 
-__all__ = ["OpenPartition", "Writing"]
-
-
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """What a batch writes with, behind the batch that was stored last."""
-
-    output: Output
-    spans: Spans
-    last: StoredBatch
-
-    def stored(self, assignment: Assignment, until: int) -> StoredBatch:
-        """Return the batch as it is stored when all before `until` is written."""
-        epoch, number = assignment.epoch, self.last.number + 1
-        return replace(self.last, number=number, epoch=epoch, first=assignment.first, until=until)
+__all__ = ["OpenPartition"]
 
 
 class OpenPartition:
@@ -51,62 +36,60 @@ class OpenPartition:
 
         `passed` is the moment before which no line comes, `lines` is how many were received anywhere.
         """
+        number, template = assignment.partition, destination.path_template
+        self.number = number
         self.site = Site(
-            destination.output,
-            destination.state,
-            assignment.partition,
-            destination.path_template,
-            destination.partitions,
+            destination.output, destination.state, number, template, destination.partitions
         )
         self._destination = destination
         self._position = position
-        self.zone = named_zone(destination.time_zone)
-        self.layout = Layout(destination.path_template)
-        self.days = Days(self.zone, passed)
-        self.calendar = Calendar(destination.rotate_every, self.zone)
-        self.store = self._opened(lines)
+        zone = named_zone(destination.time_zone)
+        self.layout = Layout(template)
+        self.days = Days(zone, passed)
+        self.calendar = Calendar(destination.rotate_every, zone)
+        self.store = self.site.open(lines) or self._made()
         self._folders = Folders(destination.output)
         self.names = Names(
             self.store,
             self.layout,
             self.days,
-            assignment.partition,
+            number,
             lambda path: self._folders.find(path) is not None,
             self.site.is_home_of,
         )
         self.spans = Spans(self.store)
 
-    def _opened(self, lines: int) -> Store:
-        if store := self.site.open(lines):
-            return store
+    def _made(self) -> Store:
         store = Store(self.site.path, make=True)
         try:
             where, output = self._position, self._destination.output.stat().st_ino
             begun = (where.epoch, where.next, where.next, where.stream, where.created)
-            store.begin(StoredBatch(0, *begun, store.inode(), output))
+            with store.transaction():
+                store.put_batch(StoredBatch(0, *begun, store.inode(), output))
         except BaseException:
             store.close()
             raise
         return store
 
-    def first_undone(self) -> int:
-        """Return the number of the first batch that is to be taken back; raises `Damaged`."""
-        return first_undone(self._last(), self._position, self.site.partition)
-
     @property
-    def has_stored(self) -> bool:
-        """Whether the batch that was stored last is to be taken back, for all that is known here."""
-        return self.first_undone() <= self._last().number
-
-    def _last(self) -> StoredBatch:
+    def last(self) -> StoredBatch:
+        """The batch that was stored last."""
         batch = self.store.batch()
         assert batch is not None, "it was begun when it was opened"
         return batch
 
-    def recover(self) -> list[str]:
-        """Make the files what the offset says they are; return what is to be told. Raises OSError, `Damaged`."""
+    def _first_undone(self) -> int:
+        return first_undone(self.last, self._position, self.number)
+
+    @property
+    def has_stored(self) -> bool:
+        """Whether the batch that was stored last is to be taken back, for all that is known here; raises `Damaged`."""
+        return self._first_undone() <= self.last.number
+
+    def recover(self) -> None:
+        """Make the files what the offset says they are; raises OSError, `Damaged`."""
         self._folders.look_again()
-        return recover(self.store, self._folders, self.first_undone(), self._position)
+        recover(self.store, self._folders, self._first_undone(), self._position)
 
     def recover_anew(self, reached: int) -> None:
         """Take a batch back that has failed, when all before `reached` was committed: by what is on disk of the store."""
@@ -117,8 +100,8 @@ class OpenPartition:
 
     def unfinished(self) -> dict[str, tuple[str, str]]:
         """Return whose line is not finished at the end of live files: host and id of the source file."""
-        rows = self.store.rows("SELECT path, host, unfinished FROM files WHERE unfinished NOT NULL")
-        return {str(path): (str(host), str(file)) for path, host, file in rows if file != UNKNOWN}
+        rows = self.store.files("unfinished NOT NULL AND unfinished != ?", UNKNOWN)
+        return {row.path: (row.host, str(row.unfinished)) for row in rows}
 
     def take_over(self, host: str, received: Mapping[Followed, int]) -> None:
         """Take over what other partitions have put aside of a host, and what nobody took of it here; raises OSError, `Damaged`.
@@ -127,12 +110,12 @@ class OpenPartition:
         here, nobody knows how far its source files were received.
         """
         known = self.store.span(host, "")
-        here = [self._take_over(host, *end) for end in received.items()]
-        tables.take_back(self.store, "host = ?", host)
         since = known.until if known else 0
-        if any(
-            end.sequence > since for end, is_here in zip(received, here, strict=True) if not is_here
-        ):
+        are_here = [
+            self._take_over(host, *end) or end[0].sequence <= since for end in received.items()
+        ]
+        tables.take_back(self.store, host)
+        if not all(are_here):
             tables.forget_spans(self.store, host)
         self.names.forget()
         self.spans = Spans(self.store)
@@ -147,20 +130,18 @@ class OpenPartition:
         except FileNotFoundError:
             return not reached
 
-    @contextmanager
-    def writing(self) -> Iterator[Writing]:
+    def writing(self) -> Output:
         """Open the output folder for a batch; raises OSError."""
         self._folders.look_again()
         destination = self._destination
-        with Output(
+        return Output(
             destination.output,
             self.store,
             self.names,
             destination.rotate_size,
             self.calendar,
             destination.permissions,
-        ) as output:
-            yield Writing(output, self.spans, self._last())
+        )
 
     def close(self) -> None:
         """Let go of it."""

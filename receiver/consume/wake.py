@@ -11,7 +11,6 @@ from typing import Any
 
 from broker.client.answer import is_level
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
-from broker.wire.delivery import Delivery, parse
 from broker.wire.subjects import partition_filter, wake_name
 
 __all__ = ["Wake"]
@@ -54,15 +53,6 @@ class Wake:
             raise ConnectionLost("a replica lags, and may not have all that there is")
         return not await self.pending(sequence)
 
-    async def first(self, sequence: int) -> Delivery | None:
-        """Return the place and time of the partition's first message from `sequence` on; raises as `pending`."""
-        return await self._first() if await self.pending(sequence) else None
-
-    async def first_since(self, time: str) -> Delivery | None:
-        """Return the place and time of the partition's first message stored at `time` (RFC 3339) or later; raises as `pending`."""
-        start = {"deliver_policy": "by_start_time", "opt_start_time": time}
-        return await self._first() if await self._make(start) else None
-
     async def _make(self, start: Mapping[str, Any]) -> int:
         config = {
             "name": self._name,
@@ -99,13 +89,6 @@ class Wake:
                 return await self._connection.guard(self._ring(said), _EXPIRES)
         except ConnectionLost:
             return False
-
-    async def _first(self) -> Delivery:
-        async with self._pulled({"batch": 1, "no_wait": True}) as said:
-            found = parse((await self._connection.guard(said.get(), _PATIENCE)).reply)
-        if found is None:
-            raise ConnectionLost("the bell was taken by another receiver, or its message is gone")
-        return found
 
     @asynccontextmanager
     async def _pulled(self, request: Mapping[str, int]) -> "AsyncIterator[asyncio.Queue[Message]]":

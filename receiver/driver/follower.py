@@ -209,11 +209,11 @@ class PartitionFollower:
                 return True
         return False
 
-    async def _check(self, *, is_silent: bool = False) -> None:
+    async def _check(self) -> None:
         """Look now and then whether the stream still is the one that the offset belongs to."""
         now = asyncio.get_running_loop().time()
         if self._checked is None or now - self._checked >= _CHECK:
-            await self._claim.check(is_silent=is_silent)
+            await self._claim.check()
             self._checked = now
 
     async def _until_woken(self) -> None:
@@ -229,7 +229,7 @@ class PartitionFollower:
                 seconds = min(self._timer.left(), _LOOK_AROUND)
                 self._is_silent = not (await asyncio.wait({waiting}, timeout=seconds))[0]
                 if self._is_silent:
-                    await self._check(is_silent=True)
+                    await self._check()
                     await self._claim.look_around()
                     if self._timer.is_due:
                         return

@@ -220,8 +220,8 @@ class LineReader:
 
 
 def _counted(run: LineRun, judge: Judge) -> LineRun:
-    run.findings, judge.found = judge.found, 0
-    judge.forget_findings()
+    run.findings = len(judge.findings)
+    judge.findings.clear()
     return run
 
 

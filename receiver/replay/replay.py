@@ -31,12 +31,12 @@ from receiver.replay.reading import (
 )
 from receiver.settings import ReplaySettings
 from receiver.status.status import ask
-from receiver.storage import plan
 from receiver.storage.disk import sync_folder
 from receiver.storage.folders import make_folder
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
 from receiver.storage.output import Output
+from receiver.storage.position import StoredBatch
 from receiver.storage.quarantine import Quarantine
 from receiver.storage.retention import compress_segment
 from receiver.storage.rotation import Calendar
@@ -225,22 +225,29 @@ class _Files:
             )
         (self._folder / _UNFINISHED).touch(0o644)
         zone = named_zone(settings.time_zone)
-        self._names = Names(Store.in_memory(), Layout(settings.path_template), Days(zone))
-        self._calendar = Calendar(settings.rotate_every, zone)
-        size = int(settings.rotate_size)
-        self._output = Output(self._folder, self._names.store, self._names, size, self._calendar)
+        self._store = Store.in_memory()
+        self._names = Names(self._store, Layout(settings.path_template), Days(zone))
+        calendar, size = Calendar(settings.rotate_every, zone), int(settings.rotate_size)
+        self._output = Output(self._folder, self._store, self._names, size, calendar)
         stack.push(self._output.__exit__)
         self._endings = Endings()
         self._quarantines: dict[int, Quarantine] = {}
 
     def take(self, pieces: Sequence[Piece]) -> None:
         """Append pieces to their hosts' files, each host's in their order; raises OSError."""
-        hosts: dict[str, list[plan.Run]] = {}
         for piece in pieces:
+            if self._output.is_full or not self._output.takes(piece.stored_at):
+                self._end_batch()
             live = self._names.live_name(piece.host, piece.file or None, piece.stored_at)
-            payload = self._endings.joined(live, piece)
-            plan.add_piece(hosts.setdefault(live, []), payload, piece.stored_at, self._calendar)
-        self._output.write(hosts)
+            self._output.hold(live, self._endings.joined(live, piece), piece.stored_at)
+        self._output.flush()
+
+    def _end_batch(self) -> None:
+        """Have the files that are full, or whose period is over, be closed by what comes next."""
+        self._output.flush()
+        with self._store.transaction():
+            self._output.put(StoredBatch(self._output.batch, 0, 0, 0), {})
+        self._output.begin()
 
     def set_aside(self, refused: Iterable[RefusedMessage]) -> None:
         """Set messages aside as a receiver does; raises OSError."""

@@ -8,11 +8,12 @@ import errno
 import fcntl
 import os
 import platform
+import re
 import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -133,7 +134,6 @@ _TRUSTED = {
 }  # of FUSE, for one, syncfs returns before anything is safe
 _LOCAL = {*_TRUSTED, "btrfs", "ext2", "overlay", "tmpfs", "zfs"}
 """File systems of one machine, whose processes share memory."""
-_TELLS_ERRORS = (5, 8)  # the first Linux whose syncfs does
 
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 _sync_file_range = getattr(_libc, "sync_file_range", None)
@@ -148,11 +148,8 @@ def begin_writing(descriptor: int) -> None:
 
 def can_sync_all(descriptor: int) -> bool:
     """Whether `sync_all` is as good as a sync of each file: it waits for the disk, and tells of errors."""
-    return (
-        _syncfs is not None
-        and _release() >= _TELLS_ERRORS
-        and _kind(os.fstat(descriptor).st_dev) in _TRUSTED
-    )
+    tells_errors = [int(part) for part in re.findall("[0-9]+", platform.release())[:2]] >= [5, 8]
+    return _syncfs is not None and tells_errors and _kind(os.fstat(descriptor).st_dev) in _TRUSTED
 
 
 def is_local(folder: Path) -> bool:
@@ -160,18 +157,15 @@ def is_local(folder: Path) -> bool:
     return _kind(folder.stat().st_dev) in _LOCAL
 
 
-def sync_all(descriptor: int) -> bool:
-    """Bring the whole file system that a descriptor is in to disk; False, and nothing done, where that proves nothing.
+def sync_all(descriptor: int) -> None:
+    """Bring the whole file system that a descriptor is in to disk, where that `can_sync_all`.
 
     Files of others are waited for, too. Raises OSError when any write to it has failed since the descriptor was opened,
     so that it must be older than the bytes in question.
     """
-    if not can_sync_all(descriptor):
-        return False
-    if _syncfs and _syncfs(descriptor) == 0:
-        return True
-    number = ctypes.get_errno() or errno.EIO
-    raise OSError(number, os.strerror(number))
+    if _syncfs and _syncfs(descriptor):
+        number = ctypes.get_errno() or errno.EIO
+        raise OSError(number, os.strerror(number))
 
 
 def write_rest(descriptor: int, rest: bytes) -> None:
@@ -181,21 +175,12 @@ def write_rest(descriptor: int, rest: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _release() -> tuple[int, ...]:
-    major, _, rest = platform.release().partition(".")
-    minor = rest.partition(".")[0]
-    return (int(major), int(minor)) if major.isdigit() and minor.isdigit() else (0, 0)
-
-
 def _kind(device: int) -> str:
     """Return the kind of the file system that a device holds, by proc(5); empty where it is not told."""
     number = f"{os.major(device)}:{os.minor(device)}"
-    try:
-        mounts = Path("/proc/self/mountinfo").read_bytes().splitlines()
-    except OSError:
-        return ""
-    for mount in mounts:
-        about, _, kind = mount.decode(errors="replace").partition(" - ")
-        if about.split()[2] == number:
-            return kind.split()[0]
+    with suppress(OSError):
+        for mount in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
+            about, _, kind = mount.partition(" - ")
+            if about.split()[2] == number:
+                return kind.split()[0]
     return ""

@@ -7,7 +7,6 @@ import errno
 import os
 import resource
 import stat
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -28,7 +27,6 @@ __all__ = [
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _MOST_OPEN = 128
-_MANY = 256  # folders; beyond, one sync of their whole file system is cheaper, whatever else it takes along
 _DEEPEST = 64  # folders below the output folder; a source file's path has 32, a template some more
 _USUAL = Permissions()
 
@@ -47,7 +45,7 @@ class Folders:
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         about = os.fstat(self._root)
         self.device, self.inode = about.st_dev, about.st_ino
-        self._open: OrderedDict[str, int] = OrderedDict()
+        self._open: dict[str, int] = {}
         self._changed: set[str] = set()
 
     def open(self, folder: str) -> int:
@@ -55,7 +53,6 @@ class Folders:
         if not folder:
             return self._root
         if (known := self._open.get(folder)) is not None:
-            self._open.move_to_end(folder)
             return known
         parent, _, name = folder.rpartition("/")
         return self._keep(folder, self._enter(self.open(parent), name, folder))
@@ -125,12 +122,6 @@ class Folders:
 
     def sync(self) -> None:
         """Bring the names in all changed folders to disk; raises OSError."""
-        if len(self._changed) > _MANY and self.can_sync_all():
-            self.sync_all()
-        else:
-            self._sync_each()
-
-    def _sync_each(self) -> None:
         for folder in sorted(self._changed):
             # that's fine: whoever removed it took its names along
             with suppress(FileNotFoundError), self.naming(folder):
@@ -142,15 +133,14 @@ class Folders:
         return disk.can_sync_all(self._root)
 
     def sync_all(self) -> None:
-        """Bring to disk what was written on the output folder's file system since it was opened, and all changed names.
+        """Bring to disk what was written on the output folder's file system since it was opened, and changed names there.
 
         Raises OSError.
         """
-        if not disk.sync_all(self._root):
-            raise OSError(errno.EOPNOTSUPP, "cannot be synced as a whole")
-        elsewhere = {folder for folder in self._changed if self._device_of(folder) != self.device}
-        self._changed = elsewhere
-        self._sync_each()
+        disk.sync_all(self._root)
+        self._changed = {
+            folder for folder in self._changed if self._device_of(folder) != self.device
+        }
 
     def _device_of(self, folder: str) -> int | None:
         with suppress(FileNotFoundError):  # that's fine: whoever removed it took its names along
@@ -178,7 +168,7 @@ class Folders:
 
     def _keep(self, folder: str, descriptor: int) -> int:
         while len(self._open) >= self._most:
-            os.close(self._open.popitem(last=False)[1])
+            os.close(self._open.pop(next(iter(self._open))))
         self._open[folder] = descriptor
         return descriptor
 
@@ -226,10 +216,8 @@ def within(root: Path, path: str) -> Iterator[Path]:
     try:
         yield Path(f"/proc/self/fd/{folders.open(folder)}", name)
     except OSError as error:
-        if error.filename is None:
-            error.filename = str(root / path)
-        elif str(error.filename).startswith("/proc/self/fd/"):  # as people know it
-            error.filename = str((root / path).with_name(Path(error.filename).name))
+        if not error.filename or str(error.filename).startswith("/proc/self/fd/"):
+            error.filename = str(root / path)  # as people know it
         raise
     finally:
         folders.close()
@@ -259,40 +247,26 @@ def most_open(wanted: int) -> int:
     return max(8, min(wanted, limit // 8)) if limit != resource.RLIM_INFINITY else wanted
 
 
-def walk(root: Path, below: str = "") -> Iterator[str]:
+def walk(root: Path) -> Iterator[str]:
     """Yield the paths of all regular files below a folder, relative to it, without what is hidden; never through a link.
 
-    `below` is one of its folders, to look there only. Raises OSError; a folder that is removed meanwhile is none, nor is
-    one that is deeper than any of ours.
+    Raises OSError; a folder that is removed meanwhile is none, nor is one that is deeper than any of ours.
     """
-    folders = Folders(root)
-    try:
-        with suppress(FileNotFoundError):
-            yield from _walk(folders.open(below), f"{below}/" if below else "", _DEEPEST)
-    finally:
-        folders.close()
+    for folder, folders, names, opened in os.fwalk(root, onerror=_raised, follow_symlinks=False):
+        below = os.path.relpath(folder, root)
+        is_deepest = below.count("/") >= _DEEPEST
+        folders[:] = [] if is_deepest else [one for one in folders if not one.startswith(".")]
+        for name in names:
+            if not name.startswith(".") and _is_file(name, opened):
+                yield name if below == "." else f"{below}/{name}"
 
 
-def _walk(opened: int, below: str, left: int) -> Iterator[str]:
-    with os.scandir(opened) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_file(follow_symlinks=False):
-                yield f"{below}{entry.name}"
-            elif left and entry.is_dir(follow_symlinks=False):
-                yield from _walk_into(opened, entry.name, below, left)
+def _raised(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
-def _walk_into(above: int, name: str, below: str, left: int) -> Iterator[str]:
-    try:
-        opened = os.open(name, _FLAGS, dir_fd=above)
-    except OSError as error:
-        if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
-            return  # that's fine: it was removed, or something else has taken its place
-        error.filename = f"{below}{name}"
-        raise
-    try:
-        yield from _walk(opened, f"{below}{name}/", left - 1)
-    finally:
-        os.close(opened)
+def _is_file(name: str, folder: int) -> bool:
+    with suppress(FileNotFoundError):
+        return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    return False

@@ -80,15 +80,13 @@ class Names:
         """Return the row of a live file that was never there, as a batch announces it."""
         source = self._new.get(live) or _Source("", "", "")
         return FileRow(
-            *(live, source.host, source.file, source.day, 0, None, 0, 1, 0, 0, None, None, batch)
+            *(live, source.host, source.file, source.day, 0, 0, 0, 1, 0, 0, None, None, batch)
         )
 
     def _stored(self, source: _Source) -> str | None:
-        found = self.store.rows(
-            "SELECT path FROM files WHERE host = ? AND source = ? AND day = ?",
-            *(source.host, source.file, source.day),
-        )
-        paths = [str(path) for (path,) in found if self._layout.holds(str(path))]
+        about = (source.host, source.file, source.day)
+        found = self.store.files("host = ? AND source = ? AND day = ?", *about)
+        paths = [row.path for row in found if self._layout.holds(row.path)]
         marked = [path for path in paths if self._layout.mark_of(path)]
         if plain := [path for path in paths if path not in marked]:
             return plain[0]
@@ -129,8 +127,7 @@ class Names:
         begin, end = f"{path}/", f"{path}0"  # "0" follows "/"
         if any(live.startswith(begin) for live in self._new):
             return True
-        query = "SELECT 1 FROM files WHERE path > ? AND path < ? LIMIT 1"
-        return bool(self.store.rows(query, begin, end))
+        return bool(self.store.files("path > ? AND path < ? LIMIT 1", begin, end))
 
     def stored(self) -> None:
         """Take the names that were given as known to the store."""

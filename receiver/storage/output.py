@@ -1,13 +1,16 @@
-"""The live files of a partition as one batch writes to them: announced, appended, closed, brought to disk.
+"""The live files of a partition as one batch writes to them: announced, closed, appended, brought to disk.
 
-Every name is opened relative to the output folder and never through a symbolic link. What is new or to be closed is in
-the store before it is done; what is appended to a file that is known is not, as its committed length says where to cut.
+Every name is opened relative to the output folder and never through a symbolic link. Files are closed only before the
+batch appends to them: all that they hold is committed then, so that a rotation is never undone, only finished. What is
+new or to be closed is in the store before it is done; what is appended to a file that is known is not, as its committed
+length says where to cut.
 """
 
 import errno
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,7 +19,6 @@ from receiver.permissions import Permissions
 from receiver.storage import disk, rotation
 from receiver.storage.folders import Folders, give, most_open
 from receiver.storage.names import Names
-from receiver.storage.plan import Live, Run, Step, difference, planned
 from receiver.storage.position import StoredBatch
 from receiver.storage.rotation import Calendar
 from receiver.storage.store import UNKNOWN, FileRow, SegmentRow, Store
@@ -31,6 +33,25 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOC
 
 _NEVER = Calendar(timedelta())
 _USUAL = Permissions()
+
+
+@dataclass(slots=True)
+class _Lines:
+    """Lines for a file, which has `size` bytes with them; the last came at `moment`, in nanoseconds since the epoch."""
+
+    size: int
+    moment: int = 0
+    pieces: list[bytes] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Live:
+    """A live file as the batch has it by now; `row` is what is committed of it."""
+
+    row: FileRow
+    size: int
+    moment: int
+    inode: int
 
 
 class Output:
@@ -53,159 +74,180 @@ class Output:
         self._store = store
         self._names = names
         self._limit = rotate_size
-        self.calendar = calendar
+        self._calendar = calendar
         self._permissions = permissions
         self.folders = Folders(root, permissions)
-        batch = store.batch()
-        self.batch = batch.number + 1 if batch else 1
         self._most_open = most_open(_MOST_OPEN)
-        self._lives: dict[str, Live] = {}
         self._open: dict[str, int] = {}
         self._has_left = False  # files that were closed without a sync
         self.closed: list[str] = []
         self.notices: list[str] = []
+        self.begin()
 
-    def write(self, runs: Mapping[str, Iterable[Run]]) -> None:
-        """Append runs to live files, closing them where size or time ask for it; raises OSError."""
-        steps = {
-            path: planned(self._touched(path), of_file, self._limit, self.calendar, self._segment)
-            for path, of_file in runs.items()
-        }
-        self._carry_out(steps)
+    def begin(self) -> None:
+        """Begin the batch behind the one that was stored last."""
+        batch = self._store.batch()
+        self.batch = batch.number + 1 if batch else 1
+        self._lives: dict[str, _Live] = {}
+        self._held: dict[str, _Lines] = {}
+        self._until = 0  # of the period of rotation that the batch is in
+        self.is_full = False
+        """Whether a file has reached its size, so that the next batch closes it."""
+
+    def takes(self, moment: int) -> bool:
+        """Say whether lines of a moment belong into this batch: else files may have to be closed before them."""
+        return not self._until or moment < self._until
+
+    def hold(self, path: str, piece: bytes, moment: int) -> int:
+        """Keep lines for a live file until `flush`; return for how many files there are some."""
+        if (lines := self._held.get(path)) is None:
+            lines = self._held[path] = _Lines(self._size_of(path))
+            self._until = self._until or self._calendar.period(moment).end
+        lines.pieces.append(piece)
+        lines.moment = moment
+        lines.size += len(piece)
+        self.is_full |= 0 < self._limit <= lines.size
+        return len(self._held)
+
+    def _size_of(self, path: str) -> int:
+        if live := self._lives.get(path):
+            return live.size
+        row = self._store.file(path)
+        return 0 if row is None or self._is_large(row) else row.length
+
+    def flush(self) -> None:
+        """Append what is held to live files, closing those whose size or time is reached before; raises OSError."""
+        held, self._held = self._held, {}
+        periods = {path: self._calendar.period(lines.moment) for path, lines in held.items()}
+        self._take_up({path: period.begin for path, period in periods.items()})
+        for path, lines in held.items():
+            live = self._lives[path]
+            live.moment = max(live.moment, lines.moment)
+            self._append(path, lines.pieces)
 
     def append(self, path: str, data: bytes) -> None:
         """Append to a live file that is no host's, and which neither size nor time closes; raises OSError."""
-        runs = [Run(0, 0, [data])]
-        self._carry_out({path: planned(self._touched(path), runs, 0, _NEVER, self._segment)})
+        self._take_up({path: 0})
+        self._append(path, [data])
 
     def close_files(self, paths: Iterable[str]) -> None:
         """Close live files that have lines; what is no file by now is left as it is. Raises OSError."""
-        steps: dict[str, list[Step]] = {}
-        for path in paths:
-            with suppress(OSError):  # that's fine: it is told when lines come for it
-                live = self._touched(path)
-                if live.size:
-                    steps[path] = [self._segment(live, live.number, live.size, live.moment)]
-        self._carry_out(steps)
+        self._take_up({path: 2**63 for path in paths if self._is_regular(path)})
 
-    def _carry_out(self, steps: Mapping[str, Sequence[Step]]) -> None:
-        self._announce(steps)
-        for path, of_file in steps.items():
-            for step in of_file:
-                if isinstance(step, SegmentRow):
-                    self._close(path, step)
-                else:
-                    self._append(path, step)
+    def close_days(self, today: str) -> None:
+        """Have files of days before `today` be closed as they are; raises OSError."""
+        rows = self._store.files(
+            "day != '' AND day < ? AND path NOT IN (SELECT path FROM segments)", today
+        )
+        over = [self._segment(row, row.path, row.number, row.length) for row in rows]
+        self._announce(over, [])
+        self.closed += [segment.path for segment in over]
+
+    def _is_regular(self, path: str) -> bool:
+        try:
+            return self.folders.find(path) is not None
+        except OSError:
+            return False  # it is told when lines come for it
 
     # what is there
 
-    def _touched(self, path: str) -> Live:
-        """Return a live file, held against what is on disk the first time that a batch asks; raises OSError."""
-        if (live := self._lives.get(path)) is None:
-            live = self._lives[path] = self._looked_at(path)
-        return live
+    def _take_up(self, paths: Mapping[str, int]) -> None:
+        """Hold files that the batch has not touched against the disk; close those whose last line is older than a moment."""
+        closing: list[SegmentRow] = []
+        rows: list[FileRow] = []
+        for path, since in paths.items():
+            if path in self._lives:
+                continue
+            known = self._store.file(path)
+            row, size = self._looked_at(path, known)
+            if size and (row.length != size or self._is_over(row, since)):
+                number = self._free_number(row)
+                closing.append(self._segment(row, rotation.closed_name(path, number), number, size))
+                row, size = row._replace(inode=0, number=number + 1), 0
+            if known is None or not row.inode or (row.inode, size) != (known.inode, known.length):
+                row = _begun_anew(row, self.batch)
+                rows.append(row)
+            self._lives[path] = _Live(row, size, row.last_line, row.inode)
+        self._announce(closing, rows)
+        for segment in closing:
+            self._close(segment)
 
-    def _looked_at(self, path: str) -> Live:
-        row, found = self._store.file(path), self.folders.find(path)
+    def _looked_at(self, path: str, row: FileRow | None) -> tuple[FileRow, int]:
+        """Return the row of a file and how long it is on disk; what others did to it is told."""
+        found = self.folders.find(path)
         if row is None:
             if found:
                 raise self._not_ours(path)
-            row = self._names.row(path, self.batch)
-            return Live(row, 0, 0, 1, 0, is_new=True, is_unannounced=True)
-        if row.host and (notice := difference(row, found)):
+            return self._names.row(path, self.batch), 0
+        if row.host and (notice := _difference(row, found)):
             self.notices.append(notice)
-        if found is None or (found.st_size == 0 and found.st_ino != row.inode):
-            return self._begun_anew(row, path, is_there=found is not None)
-        known = row._replace(
-            length=found.st_size, length_before=found.st_size, inode=found.st_ino, batch=0
-        )
-        live = Live(known, found.st_size, row.last_line, row.number, found.st_ino)
-        live.must_close = row.unfinished == UNKNOWN
-        if (row.length, row.inode) != (found.st_size, found.st_ino):
-            live.is_unannounced = live.must_close = True
-            is_torn = self.folders.ends_in_line(path)
-            live.row = known._replace(unfinished=UNKNOWN if is_torn else None)
-        return live
+        if found is None or (found.st_ino, found.st_size) != (row.inode, row.length):
+            row = row._replace(length=-1 if row.length else 0, unfinished=None)
+        return row._replace(inode=found.st_ino if found else 0), found.st_size if found else 0
 
-    def _begun_anew(self, row: FileRow, path: str, *, is_there: bool) -> Live:
-        if is_there:
-            name, folder = self.folders.at(path)
-            os.unlink(name, dir_fd=folder)  # it is empty, and not ours
-        anew = row._replace(
-            length=0, length_before=None, inode=0, unfinished=None, batch=self.batch
-        )
-        return Live(anew, 0, row.last_line, row.number, 0, is_new=True, is_unannounced=True)
+    def _is_over(self, row: FileRow, since: int) -> bool:
+        return row.unfinished == UNKNOWN or row.last_line < since or self._is_large(row)
 
-    # what is to be done
+    def _is_large(self, row: FileRow) -> bool:
+        return bool(row.host) and 0 < self._limit <= row.length
 
-    def _segment(self, live: Live, number: int, size: int, moment: int) -> SegmentRow:
-        path = live.row.path
-        while self._is_given(rotation.closed_name(path, number)):
+    def _free_number(self, row: FileRow) -> int:
+        """Return the number of the next segment; one that the store does not know is never overwritten."""
+        number, suffixes = row.number, ("", *rotation.SUFFIXES.values())
+        while any(self._is_there(rotation.closed_name(row.path, number) + s) for s in suffixes):
             number += 1
+        return number
+
+    def _is_there(self, path: str) -> bool:
+        name, folder = self.folders.at(path)
+        return os.access(name, os.F_OK, dir_fd=folder, follow_symlinks=False)
+
+    def _segment(self, row: FileRow, path: str, number: int, size: int) -> SegmentRow:
+        closed_at = datetime.now(UTC).isoformat(timespec="seconds")  # noqa: TID251 - for a person
         return SegmentRow(
-            *(rotation.closed_name(path, number), path, number, live.row.day),
-            inode=live.inode,
-            size=size,
-            last_line=moment,
-            closed_at=_now(),
-            compressed="",
-            batch=self.batch,
-            length=size,
+            *(path, row.path, number, row.day, row.inode, size, row.last_line),
+            *(closed_at, "", self.batch, size),
         )
 
-    def _is_given(self, path: str) -> bool:
-        """Say whether a closed segment is there that the store does not know: it is never overwritten."""
-        try:
-            return any(
-                self.folders.find(path + suffix) for suffix in ("", *rotation.SUFFIXES.values())
-            )
-        except OSError:
-            return True
-
-    def _announce(self, steps: Mapping[str, Iterable[Step]]) -> None:
-        lives = (self._lives[path] for path in steps)
-        rows = [live.row for live in lives if live.is_unannounced]
-        segments = [
-            step for of_file in steps.values() for step in of_file if isinstance(step, SegmentRow)
-        ]
-        if rows or segments:
+    def _announce(self, closing: list[SegmentRow], rows: list[FileRow]) -> None:
+        if closing or rows:
+            batch = self._store.batch()
             with self._store.transaction():
                 self._store.put_files(rows)
-                self._store.put_segments(segments)
+                self._store.put_segments(closing)
+                if batch and closing:  # what is closed now is never taken back
+                    self._store.put_batch(replace(batch, first=batch.until))
             self._names.stored()
-            for row in rows:
-                self._lives[row.path].is_unannounced = False
         fault("announced")
 
     # doing it
 
-    def _append(self, path: str, pieces: Sequence[bytes]) -> None:
-        if not pieces:
-            return
+    def _append(self, path: str, pieces: list[bytes]) -> None:
         descriptor = self._descriptor(path)
+        with self._naming(path):
+            for begin in range(0, len(pieces), _MOST_PIECES):
+                part = pieces[begin : begin + _MOST_PIECES]
+                total = sum(map(len, part))
+                written = os.writev(descriptor, part)
+                if written != total:
+                    disk.write_rest(descriptor, b"".join(part)[written:])
+                self._lives[path].size += total
+                if total >= _LARGE:
+                    disk.begin_writing(descriptor)  # while the next messages come in
+        fault("written")
+
+    @contextmanager
+    def _naming(self, path: str) -> Iterator[None]:
         try:
-            self._pour(descriptor, pieces)
+            yield
         except OSError as error:
             error.filename = str(self._root / path)
             raise
-        self._lives[path].size += sum(map(len, pieces))
-        fault("written")
 
-    def _pour(self, descriptor: int, pieces: Sequence[bytes]) -> None:
-        for begin in range(0, len(pieces), _MOST_PIECES):
-            part = pieces[begin : begin + _MOST_PIECES]
-            total = sum(map(len, part))
-            written = os.writev(descriptor, part)
-            if written != total:
-                disk.write_rest(descriptor, b"".join(part)[written:])
-            if total >= _LARGE:
-                disk.begin_writing(descriptor)  # while the next messages come in
-
-    def _close(self, path: str, segment: SegmentRow) -> None:
-        live = self._lives[path]
-        descriptor = self._descriptor(path)
-        del self._open[path]
-        self._finish_and_close(path, descriptor)
+    def _close(self, segment: SegmentRow) -> None:
+        path = segment.live
+        if (descriptor := self._open.pop(path, None)) is not None:
+            self._finish_and_close(path, descriptor)
         fault("closed")
         with self.folders.naming(path):
             name, folder = self.folders.at(path)
@@ -213,32 +255,26 @@ class Output:
             os.rename(name, closed, src_dir_fd=folder, dst_dir_fd=folder)
         fault("rotated")
         self.closed.append(segment.path)
-        live.size, live.number = 0, segment.number + 1
         self._make(path)
 
     def _descriptor(self, path: str) -> int:
         if (descriptor := self._open.get(path)) is not None:
             return descriptor
-        if len(self._open) >= self._most_open:
-            self._free_descriptors()
-        live = self._lives[path]
-        if live.is_new and not live.inode:
+        if not self._lives[path].inode:
             return self._make(path)
+        self._make_room()
         with self.folders.naming(path):
             name, folder = self.folders.at(path)
-            descriptor = os.open(name, _FLAGS, dir_fd=folder)
-        self._open[path] = descriptor
+            descriptor = self._open[path] = os.open(name, _FLAGS, dir_fd=folder)
         return descriptor
 
-    def _free_descriptors(self) -> None:
+    def _make_room(self) -> None:
         # all of them: one alone would cost as much time on the disk as all together
-        if self._has_left or self.folders.can_sync_all():
+        if len(self._open) >= self._most_open:
             self._leave_all()
-        else:
-            self._settle_all()
-            self._close_all()
 
     def _make(self, path: str) -> int:
+        self._make_room()
         folder, _, name = path.rpartition("/")
         with self.folders.naming(path):
             self.folders.note_change(folder)
@@ -248,45 +284,38 @@ class Output:
                 self.folders.look_again()
                 descriptor = self._create(folder, name)
             except FileExistsError:
-                self._let_go(path)
+                with self._store.transaction():  # an undo must not touch it
+                    self._store.put_files([self._lives[path].row._replace(batch=0)])
                 raise self._not_ours(path) from None
             self._open[path] = descriptor
             give(descriptor, self._permissions.file, self._permissions)
         self._lives[path].inode = os.fstat(descriptor).st_ino
         return descriptor
 
-    def _let_go(self, path: str) -> None:
-        """Take back that a file is made: somebody else has made it at this moment, and an undo would remove it."""
-        row = self._lives[path].row
-        with self._store.transaction():
-            if row.number == 1:
-                self._store.forget_files([path])
-            else:
-                self._store.put_files([row._replace(length=None, batch=0)])
-
-    def _not_ours(self, path: str) -> OSError:
-        words = "was made by somebody else just now; move it away"
-        return FileExistsError(errno.EEXIST, words, str(self._root / path))
-
     def _create(self, folder: str, name: str) -> int:
         opened = self.folders.make(folder)
         flags = _FLAGS | os.O_CREAT | os.O_EXCL
         return os.open(name, flags, self._permissions.file, dir_fd=opened)
 
+    def _not_ours(self, path: str) -> OSError:
+        words = "was made by somebody else just now; move it away"
+        return FileExistsError(errno.EEXIST, words, str(self._root / path))
+
     # the end of the batch
 
     def sync(self) -> None:
         """Bring everything that was appended, and the names, to disk; raises OSError."""
-        if self._has_left or (len(self._open) > _MANY and self.folders.can_sync_all()):
+        if self._has_left or len(self._open) > _MANY:
             self._leave_all()
-            self.folders.sync_all()
+            if self._has_left:
+                self.folders.sync_all()
         else:
-            self._settle_all()
-            fault("files_synced")
-            self.folders.sync()
+            self._sync_each()
+        fault("files_synced")
+        self.folders.sync()
         self._has_left = False
 
-    def _settle_all(self) -> None:
+    def _sync_each(self) -> None:
         if len(self._open) > 1:
             for descriptor in self._open.values():
                 disk.begin_writing(descriptor)
@@ -294,29 +323,20 @@ class Output:
             self._finish(path, descriptor)
 
     def _leave_all(self) -> None:
-        """Close all files without a sync of their own: one for all of them is due by the end of the batch."""
-        self._has_left = True
+        """Close all files; those of the output folder's file system without a sync: one for all is due by the batch's end."""
+        self._has_left = self._has_left or self.folders.can_sync_all()
         while self._open:
             self._finish_and_close(*self._open.popitem())
 
     def _finish(self, path: str, descriptor: int) -> None:
         """Bring a file to disk, unless one sync for all will; raises OSError also when nobody could ever read it."""
-        found, live = os.fstat(descriptor), self._lives[path]
-        if not found.st_nlink:
-            words = "was removed while lines came; they are written again"
-            raise OSError(errno.ESTALE, words, str(self._root / path))
-        try:
+        with self._naming(path):
+            found = os.fstat(descriptor)
+            if not found.st_nlink:
+                words = "was removed while lines came; they are written again"
+                raise OSError(errno.ESTALE, words, str(self._root / path))
             if not self._has_left or found.st_dev != self.folders.device:
                 os.fdatasync(descriptor)
-        except OSError as error:
-            error.filename = str(self._root / path)
-            raise
-        if found.st_size < live.size:
-            self.notices.append(
-                f"{path} was cut by somebody else while lines were written to it: it has {found.st_size} bytes of "
-                f"{live.size}, the others are missing in it"
-            )
-        live.size = found.st_size
 
     def _finish_and_close(self, path: str, descriptor: int) -> None:
         try:
@@ -324,42 +344,13 @@ class Output:
         finally:
             os.close(descriptor)
 
-    def _over(self, today: str) -> list[SegmentRow]:
-        rows = self._store.files(
-            "day != '' AND day < ? AND length IS NOT NULL AND path NOT IN (SELECT path FROM segments)",
-            today,
-        )
-        return [
-            SegmentRow(
-                *(row.path, row.path, row.number, row.day, row.inode, row.length or 0),
-                last_line=row.last_line,
-                closed_at=_now(),
-                compressed="",
-                batch=self.batch,
-                length=row.length,
-            )
-            for row in rows
-            if row.path not in self._lives
-        ]
-
-    def put(self, batch: StoredBatch, today: str, unfinished: Mapping[str, str]) -> None:
-        """Have the store say what was written, within a transaction; `unfinished` has source files by path.
-
-        Files of days before `today` are closed as they are.
-        """
-        over = self._over(today) if today else []
-        self._store.put_files(self._rows(unfinished))
-        self._store.put_segments(over)
-        self._store.put_batch(batch)
-        self.closed += [segment.path for segment in over]
-
-    def _rows(self, unfinished: Mapping[str, str]) -> list[FileRow]:
-        return [
+    def put(self, batch: StoredBatch, unfinished: Mapping[str, str]) -> None:
+        """Have the store say what was written, within a transaction; `unfinished` has source files by path."""
+        self._store.put_files(
             live.row._replace(
                 length=live.size,
-                length_before=None if live.is_new else live.row.length,
+                length_before=live.row.length,
                 inode=live.inode,
-                number=live.number,
                 last_line=live.moment,
                 last_line_before=live.row.last_line,
                 unfinished=unfinished.get(path),
@@ -367,20 +358,46 @@ class Output:
                 batch=self.batch,
             )
             for path, live in self._lives.items()
-            if live.inode
-        ]
-
-    def _close_all(self) -> None:
-        while self._open:
-            os.close(self._open.popitem()[1])
+        )
+        self._store.put_batch(batch)
 
     def __enter__(self) -> "Output":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close_all()
+        while self._open:
+            os.close(self._open.popitem()[1])
         self.folders.close()
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")  # noqa: TID251 - for a person
+def _begun_anew(row: FileRow, batch: int) -> FileRow:
+    """Return the row of a file that is to be made, or is empty: what stands in it is a batch's."""
+    unfinished = row.unfinished if row.unfinished != UNKNOWN else None
+    return row._replace(
+        length=0,
+        length_before=0,
+        last_line_before=row.last_line,
+        unfinished=unfinished,
+        unfinished_before=unfinished,
+        batch=batch,
+    )
+
+
+def _difference(row: FileRow, found: os.stat_result | None) -> str:
+    """Return what somebody else did to a live file since it was committed, in a sentence; nothing if nothing."""
+    if not row.length:
+        return ""
+    begins = "what is there is closed and a new one begins"
+    if found is None or (found.st_ino != row.inode and not found.st_size):
+        what = "is gone: it was moved or removed by somebody else; a new one begins"
+    elif found.st_ino != row.inode:
+        what = f"was replaced by another file; {begins}"
+    elif found.st_size < row.length:
+        what = (
+            f"was cut to {found.st_size} bytes by somebody else: lines are missing in it; {begins}"
+        )
+    elif found.st_size > row.length:
+        what = f"has {found.st_size} bytes: somebody else has written to it; {begins}"
+    else:
+        return ""
+    return f"{row.path}, of which {row.length} bytes were written, {what}"

@@ -19,7 +19,6 @@ from receiver.storage.folders import Folders, make_folder
 __all__ = ["FOLDER", "Quarantine"]
 
 FOLDER = ".quarantine"
-_MOST_FILES = 10_000  # of a partition
 _MOST_BYTES = 1024 * 1024 * 1024  # of a partition; the default of Logstash's dead letter queue
 
 _MOST_HELD = 4 * 1024 * 1024  # bytes
@@ -116,19 +115,17 @@ class Quarantine:
     def _prune(self, folder: int) -> None:
         # by time: the sequences of a stream that was made anew begin again
         found = sorted(_files(folder, f"p{self._partition}-"))
-        total, gone = sum(size for _, size, _ in found), 0
-        while len(found) - gone > 1 and (len(found) - gone > _MOST_FILES or total > _MOST_BYTES):
-            _, size, name = found[gone]
+        total = sum(size for _, size, _ in found)
+        for _, size, name in found[:-1]:
+            if total <= _MOST_BYTES:
+                break
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
             total -= size
-            gone += 1
-        if gone:
             logger.warning(
-                "partition %d: the oldest %d files of what was set aside were removed from %s",
+                "partition %d: there is too much in quarantine, %s was removed",
                 self._partition,
-                gone,
-                self._output / FOLDER,
+                self._output / FOLDER / name,
             )
 
 

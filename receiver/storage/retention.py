@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import accumulate, groupby
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,7 +37,6 @@ from receiver.storage.rotation import SUFFIXES
 from receiver.storage.store import SegmentRow, Store
 
 __all__ = [
-    "ClosedSegment",
     "Limits",
     "Order",
     "Retention",
@@ -95,7 +94,7 @@ def _written(plain: Path, suffix: str, stopped: Callable[[], bool]) -> Path | No
 
 
 def _compress(source: IO[bytes], raw: IO[bytes], suffix: str, stopped: Callable[[], bool]) -> bool:
-    with _WRITERS[suffix](raw) as packed:
+    with _writer(raw, suffix) as packed:
         while piece := source.read(_PIECE):
             if stopped():
                 return False
@@ -112,44 +111,18 @@ def _compress(source: IO[bytes], raw: IO[bytes], suffix: str, stopped: Callable[
     return True
 
 
-def _zstd(raw: IO[bytes]) -> AbstractContextManager[Any]:
+def _writer(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
+    if suffix == ".gz":
+        return gzip.GzipFile(fileobj=raw, mode="wb", mtime=0)
     return zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False)
 
 
-def _gzip(raw: IO[bytes]) -> AbstractContextManager[Any]:
-    return gzip.GzipFile(fileobj=raw, mode="wb", mtime=0)
-
-
-_WRITERS: dict[str, Callable[[IO[bytes]], AbstractContextManager[Any]]] = {
-    ".zst": _zstd,
-    ".gz": _gzip,
-}
-
-
-_MODEST = (
-    15  # of 19 steps of niceness: receiving goes first wherever there are fewer cores than work
-)
+_MODEST = 15  # of 19 steps of niceness: receiving goes first wherever there are few cores
+_CLOSED = "batch <= (SELECT number FROM batch)"
+"""Segments that have their names by now; no undo needs them."""
 _LAST = 2**62  # behind the numbers of a day's segments
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class ClosedSegment:
-    """A closed segment `path` of a live file; where there is a file a day, `live` is the one for all of them.
-
-    `name` is `path` with the suffix of its compressed form. `size` is in bytes as they are on disk, `moment` that of its
-    last line, in nanoseconds since the epoch. `store` is the store that knows it.
-    """
-
-    live: str
-    number: int
-    path: str
-    name: str
-    size: int = 0
-    moment: int = 0
-    day: str = ""
-    store: Path = Path()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,20 +142,19 @@ class Limits:
         return bool(self.number or self.age or self.size)
 
 
-def superfluous(segments: Iterable[ClosedSegment], limits: Limits, now: int) -> list[ClosedSegment]:
+def superfluous(segments: Iterable[SegmentRow], limits: Limits, now: int) -> list[SegmentRow]:
     """Return what is to be removed, oldest first: of one live file by number, over all of them by time.
 
     `now` is what age counts from, in nanoseconds since the epoch: no later than the newest line that anybody has seen.
     A segment counts as young as the youngest before it, so that a file never loses a piece out of its middle.
     """
     ordered = sorted(segments, key=lambda segment: (segment.live, segment.day, segment.number))
-    aged: list[tuple[int, ClosedSegment]] = []
+    aged: list[tuple[int, SegmentRow]] = []
     beyond: set[str] = set()
     for _, group in groupby(ordered, key=lambda segment: segment.live):
-        of_one, moment = list(group), 0
-        for segment in of_one:
-            moment = max(moment, segment.moment)
-            aged.append((moment, segment))
+        of_one = list(group)
+        moments = accumulate((segment.last_line for segment in of_one), max)
+        aged += zip(moments, of_one, strict=True)
         beyond.update(s.path for s in of_one[: -limits.number or len(of_one)] if limits.number)
     aged.sort(key=lambda item: item[0])  # stable: of one live file the lower number stays first
     left = sum(segment.size for _, segment in aged)
@@ -242,7 +214,7 @@ class Retention:
         return sorted(self.order.state.glob("p*.db"))
 
     def _compress(self, store: Store, stopped: Callable[[], bool]) -> None:
-        for segment in store.segments("compressed = '' AND batch <= ?", store.settled()):
+        for segment in store.segments(f"compressed = '' AND {_CLOSED}"):
             if stopped():
                 return
             with self._noted():
@@ -262,24 +234,31 @@ class Retention:
             )
 
     def _prune(self) -> None:
-        limits, now = self.order.limits, self._clock()
-        segments: list[ClosedSegment] = []
-        newest = 0
+        limits, now, newest = self.order.limits, self._clock(), 0
+        owners: dict[str, Path] = {}
+        segments: list[SegmentRow] = []
         for path in self._stores():
             with self._noted(), Store(path) as store:
                 newest = max(newest, _newest(store))
-                segments += [self._closed(path, row) for row in self._present(store)]
+                present = self._present(store)
+                owners.update(dict.fromkeys((row.path for row in present), path))
+                segments += map(self._of_all_days, present)
         gone = superfluous(segments, limits, min(now, newest) if newest else now)
-        for store_path in sorted({segment.store for segment in gone}):
-            with self._noted(), Store(store_path) as store:
-                self._remove(store, [one for one in gone if one.store == store_path])
+        for path in sorted({owners[segment.path] for segment in gone}):
+            with self._noted(), Store(path) as store:
+                self._remove(store, [one for one in gone if owners[one.path] == path])
         if gone:
             logger.info(
                 "removed %d closed files that are not to be kept (%s), the last of them %s",
                 len(gone),
                 format_size(sum(segment.size for segment in gone)),
-                gone[-1].name,
+                gone[-1].path,
             )
+
+    def _of_all_days(self, row: SegmentRow) -> SegmentRow:
+        """Return a segment as one of the file of all days; a day's own file comes behind its numbered segments."""
+        number = row.number if row.path != row.live else _LAST
+        return row._replace(live=self.order.layout.of_all_days(row.live), number=number)
 
     def _present(self, store: Store) -> list[SegmentRow]:
         """Return the committed segments that are there; those that other hands have removed are forgotten."""
@@ -288,7 +267,7 @@ class Retention:
             return []  # the disk of the output folder is not mounted
         present: list[SegmentRow] = []
         gone: list[str] = []
-        for row in store.segments("batch <= ?", store.settled()):
+        for row in store.segments(_CLOSED):
             with suppress(OSError):  # that's fine: it is looked at again
                 if self._is_file(row.path + row.compressed):
                     present.append(row)
@@ -305,22 +284,15 @@ class Retention:
         except FileNotFoundError:
             return False
 
-    def _closed(self, store: Path, row: SegmentRow) -> ClosedSegment:
-        number = row.number if row.path != row.live else _LAST
-        live, name = self.order.layout.of_all_days(row.live), row.path + row.compressed
-        return ClosedSegment(
-            *(live, number, row.path, name, row.size, row.last_line, row.day), store=store
-        )
-
-    def _remove(self, store: Store, segments: Iterable[ClosedSegment]) -> None:
+    def _remove(self, store: Store, segments: list[SegmentRow]) -> None:
         for segment in segments:
             with (
                 suppress(FileNotFoundError),  # that's fine: a person was quicker
-                within(self.order.output, segment.name) as file,
+                within(self.order.output, segment.path + segment.compressed) as file,
             ):
                 file.unlink()
             fault("pruned")
-            remove_empty(self.order.output, segment.name.rpartition("/")[0])
+            remove_empty(self.order.output, segment.path.rpartition("/")[0])
         _forget(store, [segment.path for segment in segments])
 
     @contextmanager
@@ -343,9 +315,7 @@ class Retention:
 
 def be_modest() -> None:
     """Have the calling thread step back behind everybody else's work; for a thread that does nothing but tidy."""
-    with suppress(
-        PermissionError
-    ):  # a sandbox that forbids it; that's fine, it tidies at everybody's rank
+    with suppress(PermissionError):  # that's fine: it tidies at everybody's rank
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _MODEST)
 
 

@@ -113,7 +113,10 @@ class Site:
         for path in self.state.glob("p*.db"):
             if path != self.path:
                 with suppress(OSError, Damaged), Store(path) as store:
-                    known.update(str(row[0]) for row in store.rows("SELECT path FROM files"))
+                    known.update(
+                        str(row[0])
+                        for row in store.rows("SELECT path FROM files WHERE left_in = 0")
+                    )
         return known
 
 
@@ -161,8 +164,11 @@ def adopt(site: Site, position: Position) -> int:
 
 
 def _put(store: Store, rows: list[FileRow], segments: list[SegmentRow]) -> None:
-    store.change("DELETE FROM segments WHERE live NOT IN (SELECT path FROM left_files)")
-    store.change("UPDATE files SET length = NULL, length_before = NULL, inode = 0, batch = 0")
+    here = "(SELECT path FROM files WHERE left_in > 0)"
+    store.change(f"DELETE FROM segments WHERE live NOT IN {here}")
+    store.change_files(
+        "UPDATE files SET length = 0, length_before = 0, inode = 0, batch = 0 WHERE left_in = 0"
+    )
     store.change("UPDATE spans SET until_before = NULL, batch = 0")
     store.put_files(rows)
     store.put_segments(segments)

@@ -11,7 +11,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,17 +36,18 @@ CREATE TABLE batch (
 );
 CREATE TABLE files (
   path TEXT PRIMARY KEY, host TEXT NOT NULL, source TEXT NOT NULL, day TEXT NOT NULL,
-  length INTEGER, length_before INTEGER, inode INTEGER NOT NULL, number INTEGER NOT NULL,
+  length INTEGER NOT NULL, length_before INTEGER NOT NULL, inode INTEGER NOT NULL, number INTEGER NOT NULL,
   last_line INTEGER NOT NULL, last_line_before INTEGER NOT NULL,
-  unfinished TEXT, unfinished_before TEXT, batch INTEGER NOT NULL
+  unfinished TEXT, unfinished_before TEXT, batch INTEGER NOT NULL,
+  left_in INTEGER NOT NULL
 );
 CREATE INDEX files_of_host ON files (host, source, day);
 CREATE TRIGGER file_made AFTER INSERT ON files BEGIN
-  UPDATE batch SET bytes = bytes + coalesce(new.length, 0); END;
+  UPDATE batch SET bytes = bytes + new.length; END;
 CREATE TRIGGER file_changed AFTER UPDATE OF length ON files BEGIN
-  UPDATE batch SET bytes = bytes + coalesce(new.length, 0) - coalesce(old.length, 0); END;
+  UPDATE batch SET bytes = bytes + new.length - old.length; END;
 CREATE TRIGGER file_forgotten AFTER DELETE ON files BEGIN
-  UPDATE batch SET bytes = bytes - coalesce(old.length, 0); END;
+  UPDATE batch SET bytes = bytes - old.length; END;
 CREATE TABLE spans (
   host TEXT NOT NULL, file TEXT NOT NULL, until INTEGER NOT NULL, until_before INTEGER,
   read_at INTEGER NOT NULL, read_at_before INTEGER, batch INTEGER NOT NULL, PRIMARY KEY (host, file)
@@ -62,8 +63,6 @@ CREATE TABLE segments (
   compressed TEXT NOT NULL, batch INTEGER NOT NULL, length INTEGER
 );
 CREATE INDEX segments_of_file ON segments (live);
-CREATE TABLE left_files AS SELECT *, 0 AS left_in FROM files;
-CREATE UNIQUE INDEX left_files_by_path ON left_files (path);
 """
 
 _ERRORS = {
@@ -80,19 +79,20 @@ _ERRORS = {
 
 
 class FileRow(NamedTuple):
-    """A live file: how long it is, None where it is not there, and how long it was before `batch`.
+    """A live file: how long it is, and how long it was before `batch`.
 
-    Its `host` is empty where it is the report of gaps. `inode` tells it from another file at its path; 0 where that is not known. `number` is that of its next segment.
-    `last_line` is when its last line was stored, in nanoseconds since the epoch; `unfinished` is the id of the source
-    file whose line is not at its end, None where no such line is there.
+    Its `host` is empty where it is the report of gaps. `inode` tells it from another file at its path; 0 where it is to
+    be made. `number` is that of its next segment. `last_line` is when its last line was stored, in nanoseconds since the
+    epoch; `unfinished` is the id of the source file whose line is not at its end, None where no such line is there.
+    The batch `left_in` has left it to another partition; 0 for none.
     """
 
     path: str
     host: str
     source: str
     day: str
-    length: int | None
-    length_before: int | None
+    length: int
+    length_before: int
     inode: int
     number: int
     last_line: int
@@ -100,6 +100,7 @@ class FileRow(NamedTuple):
     unfinished: str | None
     unfinished_before: str | None
     batch: int
+    left_in: int = 0
 
 
 class SegmentRow(NamedTuple):
@@ -207,7 +208,8 @@ class Store:
         store._files = {}
         store._open("file::memory:")
         store._make_tables()
-        store.begin(StoredBatch(0, 0, 0, 0))
+        with store.transaction():
+            store.put_batch(StoredBatch(0, 0, 0, 0))
         return store
 
     def check(self) -> None:
@@ -286,11 +288,6 @@ class Store:
         found = self.rows(f"SELECT {_BATCH} FROM batch")
         return StoredBatch(*found[0]) if found else None  # type: ignore[arg-type] # by the schema
 
-    def begin(self, batch: StoredBatch) -> None:
-        """Say which batch was stored last."""
-        with self.transaction():
-            self.put_batch(batch)
-
     def put_batch(self, batch: StoredBatch) -> None:
         """Replace the row of the batch, within a transaction."""
         self.change(_PUT_BATCH, *astuple(batch))
@@ -326,8 +323,13 @@ class Store:
         self._files[row.path] = row
 
     def files(self, where: str, *values: object) -> list[FileRow]:
-        """Return the live files for which a condition holds."""
-        found = self.rows(f"SELECT {_FILE} FROM files WHERE {where}", *values)
+        """Return the live files for which a condition holds, but for those that were left."""
+        found = self.rows(f"SELECT {_FILE} FROM files WHERE left_in = 0 AND {where}", *values)
+        return [FileRow(*row) for row in found]  # type: ignore[arg-type] # by the schema
+
+    def left_files(self, host: str) -> list[FileRow]:
+        """Return the live files of a host that were left to other partitions."""
+        found = self.rows(f"SELECT {_FILE} FROM files WHERE left_in > 0 AND host = ?", host)
         return [FileRow(*row) for row in found]  # type: ignore[arg-type] # by the schema
 
     def put_files(self, files: Iterable[FileRow]) -> None:
@@ -337,12 +339,10 @@ class Store:
         for row in rows:
             self._remember(row)
 
-    def forget_files(self, paths: Iterable[str]) -> None:
-        """Remove rows of live files, within a transaction."""
-        gone = list(paths)
-        self.change_all("DELETE FROM files WHERE path = ?", ((path,) for path in gone))
-        for path in gone:
-            self._files.pop(path, None)
+    def change_files(self, sql: str, *values: object) -> None:
+        """Change rows of live files otherwise, within a transaction."""
+        self.change(sql, *values)
+        self._files.clear()
 
     # segments
 
@@ -356,13 +356,6 @@ class Store:
     def put_segments(self, segments: Iterable[SegmentRow]) -> None:
         """Write rows of closed segments, within a transaction."""
         self.change_all(_PUT_SEGMENT, segments)
-
-    # what was left to other partitions
-
-    def left_files(self, where: str, *values: object) -> list[FileRow]:
-        """Return the live files that were left to other partitions, for which a condition holds."""
-        found = self.rows(f"SELECT {_FILE} FROM left_files WHERE {where}", *values)
-        return [FileRow(*row) for row in found]  # type: ignore[arg-type] # by the schema
 
     # spans
 
@@ -380,19 +373,6 @@ class Store:
             "until = excluded.until, read_at_before = read_at, read_at = excluded.read_at, batch = excluded.batch",
             ((span.host, span.file, span.until, span.read_at, batch) for span in spans),
         )
-
-    def settled(self) -> int:
-        """Return the number of the last batch that nothing can undo any more."""
-        batch = self.batch()
-        if batch is None:
-            return 0
-        return batch.number if batch.first == batch.until else batch.number - 1
-
-    def settle(self) -> None:
-        """Say that the stored batch is committed, and will not be undone."""
-        batch = self.batch()
-        if batch and batch.first != batch.until:
-            self.begin(replace(batch, first=batch.until))
 
 
 def _is_full(folder: Path) -> bool:

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
+from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.store import SpanRow, Store
 
 __all__ = [
     "GAP_REPORTS",
-    "Gap",
     "Missing",
     "Spans",
     "forget_spans",
@@ -93,28 +94,6 @@ class Spans:
 GAP_REPORTS = ".gaps.p*.jsonl"
 """What the names of all reports in an output folder match."""
 
-_COLUMNS = "kind, host, file, file_id, start, until, sequence, after, since, read_at"
-
-
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """The bytes `[start, until)` of a source file that never came, or a loss, of which no bytes are known.
-
-    `sequence` is that of the message that showed it, which was read at `read_at`, the one before at `since` (RFC 3339). Of a
-    loss `after` is the last message before it.
-    """
-
-    kind: str
-    host: str
-    file: str
-    file_id: str
-    start: int
-    until: int
-    sequence: int
-    after: int
-    since: str | None
-    read_at: str | None
-
 
 @dataclass(frozen=True, slots=True)
 class Missing:
@@ -129,11 +108,17 @@ def gap_report(partition: int) -> str:
     return GAP_REPORTS.replace("*", str(partition))
 
 
-def put_gaps(store: Store, gaps: Iterable[Gap], batch: int) -> None:
-    """Write what a batch has shown, within its transaction."""
+def put_gaps(store: Store, gaps: Iterable[Finding], batch: int) -> None:
+    """Write what a batch has shown never to have come, within its transaction."""
     store.change_all(
-        f"INSERT INTO gaps ({_COLUMNS}, batch) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
-        ((*astuple(gap), batch) for gap in gaps),
+        "INSERT INTO gaps VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (
+                *(gap.kind.value, gap.host, gap.file, gap.file_id, gap.start, gap.end),
+                *(gap.sequence, gap.after, _iso(gap.since), _iso(gap.read_at), batch),
+            )
+            for gap in gaps
+        ),
     )
 
 
@@ -145,54 +130,40 @@ def missing(store: Store) -> dict[str, Missing]:
     }
 
 
-def lines_of(gaps: Iterable[Gap], partition: int) -> bytes:
+def lines_of(gaps: Iterable[Finding], partition: int) -> bytes:
     """Return the lines of the report."""
     return b"".join(_line(gap, partition) for gap in gaps)
 
 
-def _line(gap: Gap, partition: int) -> bytes:
+def _line(gap: Finding, partition: int) -> bytes:
     about: dict[str, object] = {
-        "kind": gap.kind,
+        "kind": gap.kind.value,
         "host": gap.host,
         "file": gap.file,
         "file_id": gap.file_id,
         "start": gap.start,
-        "end": gap.until,
+        "end": gap.end,
         "sequence": gap.sequence,
-        "since": gap.since,
-        "until": gap.read_at,
+        "since": _iso(gap.since),
+        "until": _iso(gap.read_at),
         "partition": partition,
-        "bytes": gap.until - gap.start,
+        "bytes": gap.end - gap.start,
     }
-    if gap.kind == "loss":
+    if gap.kind is FindingKind.LOSS:
         about["after"] = gap.after
     return json.dumps(about, separators=(",", ":")).encode() + b"\n"
 
 
+def _iso(moment: int) -> str | None:
+    if not 0 < moment < 2**62:
+        return None
+    return datetime.fromtimestamp(moment / 1e9, UTC).isoformat(timespec="milliseconds")
+
+
 def leave(store: Store, paths: Iterable[str], batch: int) -> None:
-    """Put live files aside for another partition, within the transaction of a batch; segments stay until they are taken.
-
-    A day's file that the same batch has closed, as the day is over, may get more lines of that day there.
-    """
-    gone = list(paths)
-    store.change_all(
-        "DELETE FROM segments WHERE path = ? AND path = live AND batch = ?",
-        ((path, batch) for path in gone),
-    )
-    store.change_all(
-        "INSERT OR REPLACE INTO left_files SELECT *, ? FROM files WHERE path = ?",
-        ((batch, path) for path in gone),
-    )
-    store.forget_files(gone)
-
-
-def take_back(store: Store, where: str, *values: object) -> None:
-    """Take the files back that were put aside, and for which a condition holds, in a transaction of its own."""
-    if not (found := store.left_files(where, *values)):
-        return
-    with store.transaction():
-        store.put_files(row for row in found if store.file(row.path) is None)
-        store.change(f"DELETE FROM left_files WHERE {where}", *values)
+    """Put live files aside for another partition, within the transaction of a batch; segments stay until they are taken."""
+    for path in paths:
+        store.change_files("UPDATE files SET left_in = ? WHERE path = ?", batch, path)
 
 
 def take_over(store: Store, before: Store, host: str) -> None:
@@ -200,9 +171,9 @@ def take_over(store: Store, before: Store, host: str) -> None:
 
     The host's last batch there is committed, so that nothing of this is ever undone. Raises OSError, `Damaged`.
     """
-    left = before.left_files("host = ?", host)
+    left = before.left_files(host)
     files = [
-        row._replace(length_before=row.length, batch=0)
+        row._replace(length_before=row.length, batch=0, left_in=0)
         for row in left
         if store.file(row.path) is None
     ]
@@ -225,9 +196,16 @@ def take_over(store: Store, before: Store, host: str) -> None:
     if not left:
         return  # a host may name any partition, whose store is not to be locked for nothing
     with before.transaction():
-        gone = [(row.path,) for row in left]
-        before.change_all("DELETE FROM left_files WHERE path = ?", gone)
-        before.change_all("DELETE FROM segments WHERE live = ?", gone)
+        for row in left:
+            before.change_files("DELETE FROM files WHERE path = ?", row.path)
+            before.change("DELETE FROM segments WHERE live = ?", row.path)
+
+
+def take_back(store: Store, host: str) -> None:
+    """Take the files of a host back that nobody took, in a transaction of its own."""
+    if store.left_files(host):
+        with store.transaction():
+            store.change_files("UPDATE files SET left_in = 0 WHERE host = ?", host)
 
 
 def forget_spans(store: Store, host: str) -> None:

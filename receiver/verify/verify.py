@@ -243,7 +243,7 @@ def _file_in(store: Store, layout: Layout, live: str) -> _File:
     numbers = {one.path: one.number if one.path != live else following for one in closed}
     closed.sort(key=lambda one: numbers[one.path])
     parts = [_Part(one.path, one.length) for one in closed]
-    if rows and rows[0].length is not None and live not in numbers:
+    if rows and live not in numbers:
         parts.append(_Part(live, rows[0].length, is_live=True))
     oldest = min((number for path, number in numbers.items() if path != live), default=following)
     is_pruned = oldest > 1 or (not parts and "" < layout.date_of(live) < last_day)

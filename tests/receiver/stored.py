@@ -31,7 +31,8 @@ def begun(state: Path, output: Path, partition: int = 0) -> Store:
     store = Store(path_of(state, partition), make=True)
     if store.batch() is None:
         inode = output.stat().st_ino if output.exists() else 0
-        store.begin(StoredBatch(1, 1, 5, 5, "LOGS", "", store.inode(), inode))
+        with store.transaction():
+            store.put_batch(StoredBatch(1, 1, 5, 5, "LOGS", "", store.inode(), inode))
     return store
 
 

@@ -10,7 +10,6 @@ from broker.app.exits import ConfigurationError, FencedError
 from broker.client import bucket
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
-from receiver.consume import claim as room
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, EntryTaken, OffsetEntry
 from tests.lagging import Lagging
@@ -26,11 +25,6 @@ ENTRY = f"KV_{OFFSETS_BUCKET}.$KV.{OFFSETS_BUCKET}.p0"
 
 class Replica(Lagging, Flaky):
     """One that lags, on a line that breaks."""
-
-
-@pytest.fixture(autouse=True)
-def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_PAUSE", 0.01)
 
 
 @pytest.fixture
@@ -55,41 +49,23 @@ async def moved(replica: Replica, done: Done) -> OffsetEntry:
     return entry
 
 
-@pytest.mark.parametrize("before", ["nothing", "an older epoch"])
-async def test_a_task_waits_for_its_own_epoch_to_be_seen(replica: Replica, before: str) -> None:
-    if before == "an older epoch":
-        await claimed(replica, "before:0")
-    await replica.remember(ENTRY)
-    offset = await claimed(replica)
+@pytest.mark.parametrize("before", ["nothing", "an older epoch", "an older batch"])
+async def test_a_replica_that_lags_is_not_believed(replica: Replica, before: str) -> None:
+    if before != "nothing":
+        offset = await claimed(replica, "before:0")
+    if before != "an older batch":
+        await replica.remember(ENTRY)
+        offset = await claimed(replica)
+    else:
+        await replica.remember(ENTRY)
+        offset = (await moved(replica, FIRST)).offset
+    entry = OffsetEntry(replica, 0, lambda: NOW)
 
-    replica.lags = 3
+    replica.lags = 1
+    with pytest.raises(bucket.Behind):  # and so is asked again
+        await entry.read(offset.epoch, offset.next)
 
-    assert await OffsetEntry(replica, 0, lambda: NOW).read(offset.epoch, offset.next) == offset
-
-
-async def test_a_task_waits_for_what_its_receiver_knows_to_be_committed(replica: Replica) -> None:
-    offset = await claimed(replica)
-    await replica.remember(ENTRY)
-    await moved(replica, FIRST)
-
-    replica.lags = 3
-    found = await OffsetEntry(replica, 0, lambda: NOW).read(offset.epoch, FIRST.until)
-
-    assert found is not None
-    assert found.next == FIRST.until
-
-
-async def test_a_replica_that_stays_behind_is_told_of_and_not_believed(
-    replica: Replica, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(room, "_LAG", 0.1)
-    await replica.remember(ENTRY)
-    offset = await claimed(replica)
-
-    replica.lags = 1000
-
-    with pytest.raises(bucket.Behind):
-        await OffsetEntry(replica, 0, lambda: NOW).read(offset.epoch, offset.next)
+    assert await entry.read(offset.epoch, offset.next) == offset
 
 
 async def test_an_entry_that_is_gone_indeed_is_found_gone(replica: Replica) -> None:
@@ -97,24 +73,6 @@ async def test_an_entry_that_is_gone_indeed_is_found_gone(replica: Replica) -> N
     await replica.ask(f"$KV.{OFFSETS_BUCKET}.p0", b"", {"KV-Operation": "DEL"})
 
     assert await OffsetEntry(replica, 0, lambda: NOW).read(offset.epoch, offset.next) is None
-
-
-@pytest.mark.parametrize("when", ["stored", "not stored"])
-@pytest.mark.parametrize("before", ["nothing", "an older epoch"])
-async def test_a_move_in_doubt_is_not_given_up_for_what_was_before(
-    replica: Replica, when: str, before: str
-) -> None:
-    if before == "an older epoch":
-        await claimed(replica, "before:0")
-    await replica.remember(ENTRY)
-    await claimed(replica)
-    entry = await moved(replica, FIRST)
-
-    replica.breaks, replica.lags = when, 3
-    await entry.move(SECOND)
-
-    assert entry.offset is not None
-    assert (entry.offset.next, entry.offset.lines) == (9, 7)
 
 
 async def test_an_entry_that_went_back_indeed_ends_a_move(replica: Replica) -> None:

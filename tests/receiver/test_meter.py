@@ -90,19 +90,6 @@ def test_what_is_committed_is_counted_for_each_partition(meter: Meter) -> None:
     assert told["logreceiver_lag_seconds|3"] == 0
 
 
-def test_every_block_of_repeats_that_follow_on_each_other_is_counted(meter: Meter) -> None:
-    repeats = Finding(
-        FindingKind.REPEAT, "web01", "/var/log/a.log", "f1", 0, 900, 40, NOW, blocks=30
-    )
-    meter.done(Done(0, 1, 41, findings=(repeats, GAP)), batches=1, seconds=0.5)
-
-    told = samples(meter)
-
-    assert told["logreceiver_findings_total|repeat|0"] == 30
-    assert told["logreceiver_finding_bytes_total|repeat|0"] == 900
-    assert told["logreceiver_findings_total|gap|0"] == 1
-
-
 def test_who_has_caught_up_is_behind_by_nothing(meter: Meter) -> None:
     meter.done(a_session(0, pending=5), batches=1, seconds=0.5)
     meter.waiting(0, 0)

@@ -138,7 +138,9 @@ def test_a_stay_that_is_behind_lasts_only_until_it_has_told_how_far_it_is(
 def test_a_stay_leaves_early_to_tell_of_a_segment_that_it_has_closed(partition: Partition) -> None:
     partition.lines("web01", b"one", b"two")
 
-    report = replace(partition, rotate_size=4).session(SessionLimits(60, 60, telling=0.0))
+    small = replace(partition, rotate_size=4)
+    small.run()
+    report = small.session(SessionLimits(60, 60, telling=0.0), 2)
 
     assert report.ended is Ending.TIME
     assert report.done.closed == ("web01.log.000001",)
@@ -163,6 +165,6 @@ def test_a_person_and_retention_may_use_the_store_while_a_task_stays(partition: 
     assert sorted(small.files()) == [
         "web01.log",
         "web01.log.000001.zst",
-        "web01.log.000002",
+        "web01.log.000002.zst",
         "web01.log.000003",
     ]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from receiver.consume import task
-from receiver.consume.assignment import Cause, Done, SessionLimits
+from receiver.consume.assignment import Blocked, Cause, Ending, SessionLimits
 from receiver.consume.marked_folders import marked_folder
 from receiver.faults import IN_BATCH
 from receiver.storage.disk import can_sync_all
@@ -23,6 +23,7 @@ from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
+_LONG = SessionLimits(60.0)
 _FIRST = [
     ours("web01", "a", 0, b"first of web01\n"),
     ours("db", "b", 0, b"first of db\n"),
@@ -52,11 +53,14 @@ def everything(partition: Partition) -> dict[str, bytes]:
 
 
 def finish(partition: Partition, begin: int) -> None:
-    """Receive the second batch, and look at the partition once more."""
-    done = partition.run(begin)
-    assert isinstance(done, Done), done
-    partition.move(done.until)
-    assert isinstance(partition.run(done.until), Done)
+    """Receive the rest, and look at the partition once more."""
+    endings = []
+    for _ in range(4):
+        report = partition.session(_LONG, begin)
+        endings.append(report.ended)
+        begin = report.done.until
+    assert endings.count(Ending.SILENCE) >= 3
+    assert endings[-1] is Ending.SILENCE
 
 
 def unsafe(disk: FaultyDisk) -> list[str]:
@@ -96,8 +100,8 @@ def test_whichever_call_fails_everything_is_there_once_when_the_trouble_is_over(
     shutil.copytree(partition.folder, twin.folder, dirs_exist_ok=True)
     finish(twin, begin)
     expected = everything(twin)
-    assert len([name for name in expected if name.endswith(".000002")]) == 1
-    assert len([name for name in expected if not name.startswith(".")]) == 5
+    assert len([name for name in expected if name.endswith(".000001")]) == 1
+    assert len([name for name in expected if not name.startswith(".")]) == 4
 
     struck = 0
     while True:
@@ -107,20 +111,16 @@ def test_whichever_call_fails_everything_is_there_once_when_the_trouble_is_over(
         disk = FaultyDisk(trouble, struck + 1)
         with disk.plugged_in():
             try:
-                outcome = own.run(begin)
+                outcome = own.session(_LONG, begin).ended
             except Died:
                 outcome = None
         if not disk.has_struck:
             break
         struck += 1
-        if isinstance(outcome, Done):
-            own.move(outcome.until)
-            assert isinstance(own.run(outcome.until), Done)
-        else:
-            if outcome is not None:
-                blocked(outcome, Cause.DISK)
-            with FaultyDisk(trouble, 10**9).plugged_in():
-                finish(own, begin)
+        if isinstance(outcome, Blocked):
+            blocked(outcome, Cause.DISK)
+        with FaultyDisk(trouble, 10**9).plugged_in():
+            finish(own, own.offset().next)
 
         assert everything(own) == expected, f"call {struck}"
 
@@ -150,11 +150,10 @@ def test_what_a_failed_sync_may_have_lost_is_cut_off_and_written_again(
             disk.synced = {
                 path.stat().st_ino: path.stat().st_size for path in own.folder.rglob("*")
             }
-            first = own.run(begin)
+            first = own.session(_LONG, begin)
             failed += disk.lost
             whole += disk.whole_syncs
-            if not isinstance(first, Done):
-                finish(own, begin)
+            finish(own, first.done.until)
         if not disk.has_struck:
             break
         assert unsafe(disk) == [], f"call {call}"
@@ -245,7 +244,7 @@ def test_where_other_machines_may_share_the_state_a_rollback_journal_does_as_wel
         begin = partition.receive().until
         assert partition.sql("PRAGMA journal_mode") != [("wal",)]
         partition.publish(*_SECOND)
-        assert partition.run_apart(begin, fault=point).returncode == -9
+        assert partition.run_apart(begin, fault=point, session=_LONG).returncode == -9
 
         partition.receive(partition.offset().next)
 

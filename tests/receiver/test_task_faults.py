@@ -1,16 +1,16 @@
 """A task killed at every named point, and run again: the files are as if nothing had happened."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from receiver.consume.assignment import Done, Ending, SessionLimits
+from receiver.consume.assignment import Ending, SessionLimits
 from receiver.faults import IN_BATCH
 from tests.receiver.partition import Partition, lines_of, message
 
 pytestmark = pytest.mark.nats
 
+_LONG = SessionLimits(60.0)
 _HOSTS = ("web01", "db.example.net", "new")
 
 
@@ -32,113 +32,47 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
 
 
 @pytest.fixture
-def reference(partition: Partition, tmp_path: Path) -> tuple[int, Partition]:
-    """Receive two batches without a fault; return where the second begins."""
+def reference(partition: Partition, tmp_path: Path) -> Partition:
+    """Receive 27 messages without a fault."""
     twin = partition.with_folder(tmp_path / "reference")
     twin.claim()
-    between = twin.publish(*messages(0, 7)) + 1
-    first = twin.run(1)
-    twin.publish(*messages(7, 20))
-    second = twin.run(between)
-    assert isinstance(first, Done)
-    assert isinstance(second, Done)
-    assert len(second.closed) >= 4, "rotation inside the batch is what is tested here"
-    return between, twin
+    twin.publish(*messages(0, 27))
+    report = twin.session(_LONG)
+    assert len(report.done.closed) >= 4, "rotation is what is tested here"
+    return twin
 
 
-@pytest.mark.parametrize("point", IN_BATCH)
-@pytest.mark.parametrize(
-    ("batch", "pull"), [("first", 8192), ("second", 4)], ids=["one pull", "many pulls"]
-)
-def test_a_task_killed_at_any_point_leaves_nothing_behind_that_the_next_does_not_mend(
-    reference: tuple[int, Partition],
-    partition: Partition,
-    tmp_path: Path,
-    point: str,
-    batch: str,
-    pull: int,
-) -> None:
-    _, twin = reference
-    own = partition.with_folder(tmp_path / "own")
-    own.move(1)
-    if batch == "second":
-        assert isinstance(own.run(1), Done)
-        begin = own.publish(*messages(27, 20)) - 19
-        twin.move(begin)
-        assert isinstance(twin.run(begin), Done)
-        own.move(begin)
-
-    killed = own.run_apart(own.offset().next, fault=point, pull=pull)
-    next_ = own.offset().next
-    own.move(next_, 2)
-    outcome = own.run(next_, 2)
-
-    assert killed.returncode == -9, killed.stderr
-    assert isinstance(outcome, Done), outcome
-    assert {h: own.read(h) for h in _HOSTS} == {h: twin.read(h) for h in _HOSTS}
-
-
-@pytest.mark.parametrize("point", [point for point in IN_BATCH if point != "reported"])
-def test_a_stay_killed_in_a_later_batch_loses_and_repeats_nothing(
-    reference: tuple[int, Partition], partition: Partition, tmp_path: Path, point: str
-) -> None:
-    _, twin = reference
-    own = replace(partition.with_folder(tmp_path / "own"), limit=1)
-    own.move(1)
-    own.run_apart(1, pull=4)
-    begin = own.offset().next
-    assert begin > 1
-
-    long = SessionLimits(60.0)
-    codes = [
-        own.run_apart(begin, fault=point, pull=4, session=long, passes=1).returncode
-        for _ in range(2)
-    ]
-    report = own.session(long, begin)
-
-    assert codes[0] == -9
+def check(own: Partition, twin: Partition) -> None:
+    """Assert that the rest is received, and that the files are as if nothing had happened."""
+    report = own.session(_LONG, own.offset().next)
     assert report.ended is Ending.SILENCE
     assert {h: own.read(h) for h in _HOSTS} == {h: twin.read(h) for h in _HOSTS}
     assert own.offset().next == 28
 
 
-def test_a_task_killed_twice_while_it_undoes_is_still_undone(
-    reference: tuple[int, Partition], partition: Partition, tmp_path: Path
+@pytest.mark.parametrize("point", IN_BATCH)
+@pytest.mark.parametrize("passes", [0, 1], ids=["first batch", "later batch"])
+def test_a_task_killed_at_any_point_leaves_nothing_behind_that_the_next_does_not_mend(
+    reference: Partition, partition: Partition, tmp_path: Path, point: str, passes: int
 ) -> None:
-    _, twin = reference
+    own = partition.with_folder(tmp_path / "own")
+    own.move(1)
+
+    passes *= point != "reported"
+    killed = own.run_apart(1, fault=point, pull=4, session=_LONG, passes=passes)
+    own.move(own.offset().next, 1)
+
+    assert killed.returncode == -9, killed.stderr
+    check(own, reference)
+
+
+def test_a_task_killed_twice_while_it_undoes_is_still_undone(
+    reference: Partition, partition: Partition, tmp_path: Path
+) -> None:
     own = partition.with_folder(tmp_path / "own")
     own.move(1)
 
     codes = [own.run_apart(1, fault=point).returncode for point in ("stored", "undone", "undone")]
-    outcome = own.run(1)
 
     assert codes == [-9, -9, -9]
-    assert isinstance(outcome, Done)
-    assert {h: own.read(h) for h in _HOSTS} == {h: twin.read(h) for h in _HOSTS}
-
-
-@pytest.mark.parametrize("step", range(1, 7))
-def test_an_undo_broken_off_between_any_two_of_its_steps_can_be_repeated(
-    reference: tuple[int, Partition], partition: Partition, tmp_path: Path, step: int
-) -> None:
-    _, twin = reference
-    own = partition.with_folder(tmp_path / "own")
-    own.move(1)
-    own.run_apart(1, fault="stored")
-    closed = sorted(path.name for path in own.output.glob("*.log.*"))
-    _undo_in_part(own.output, closed, step)
-
-    outcome = own.run(1)
-
-    assert isinstance(outcome, Done)
-    assert {h: own.read(h) for h in _HOSTS} == {h: twin.read(h) for h in _HOSTS}
-
-
-def _undo_in_part(output: Path, closed: list[str], step: int) -> None:
-    """Do the first steps of an undo by hand: highest segments go first, the lowest becomes the live file again."""
-    for name in sorted(closed, key=lambda n: -int(n[-6:]))[:step]:
-        live = name[:-7]
-        if name.endswith("000001"):
-            (output / name).replace(output / live)
-        else:
-            (output / name).unlink()
+    check(own, reference)

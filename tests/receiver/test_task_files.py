@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.consume.assignment import Cause, Done
+from receiver.consume.assignment import Cause
 from tests.descriptors import held_here
 from tests.receiver.partition import Partition, blocked
 
@@ -61,26 +61,3 @@ def test_what_is_no_regular_file_blocks_and_is_left_alone(partition: Partition, 
     blocked(partition.run(), Cause.DISK, "web01.log", "move it away")
     assert victim.read_bytes() == b"precious\n"
     assert not (partition.folder / "nowhere").exists()
-
-
-def test_segments_are_numbered_on_whichever_process_closes_them(partition: Partition) -> None:
-    small = replace(partition, rotate_size=10)
-    begin = 1
-    for batch in range(6):
-        small.lines("web01", *(b"batch %d line %d" % (batch, n) for n in range(2)))
-        if batch % 2:
-            assert small.run_apart(begin).returncode == 0
-            done = begin + 2
-        else:
-            answer = small.run(begin)
-            assert isinstance(answer, Done)
-            done = answer.until
-        if batch == 3:
-            (small.output / "web01.log.000001").unlink()  # pruned
-        begin = done
-        small.move(begin)
-
-    names = [name for name in small.files() if name != "web01.log"]
-    assert names == [f"web01.log.{n:06d}" for n in range(2, 12)]
-    lines = b"".join(b"batch %d line %d\n" % (b, n) for b in range(6) for n in range(2))
-    assert small.read("web01") == lines.partition(b"\n")[2]

@@ -71,19 +71,13 @@ def test_by_the_clock_files_of_an_earlier_period_are_turned(partition: Partition
 
 
 @pytest.mark.parametrize("point", ["announced", "closed", "rotated", "files_synced", *IN_TURN])
-@pytest.mark.parametrize("then", ["rotation", "receive"])
-def test_killed_at_any_point_it_is_undone_or_done(
-    partition: Partition, point: str, then: str
-) -> None:
+def test_killed_at_any_point_it_is_done_by_the_next_task(partition: Partition, point: str) -> None:
     killed = partition.run_apart(4, fault=point, rotation=ForcedRotation.ALL)
     assert killed.returncode == -9
 
-    if then == "rotation":
-        partition.rotate(4)
-        assert with_lines(partition) == TURNED
-    else:
-        partition.receive(4)
-        assert with_lines(partition) == (TURNED if point == "turned" else NOT_TURNED)
+    partition.receive(4)
+
+    assert with_lines(partition) == TURNED
     partition.lines("web01", b"next")
     partition.receive(4)
     assert partition.read("web01") == b"web01\nnext\n"

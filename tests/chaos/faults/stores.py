@@ -143,8 +143,9 @@ def _is_settled(world: "World", number: int) -> bool:
             store.files("TRUE"),
             store.segments("batch > ?", batch.number if batch else 0),
         )
-    lengths = {world.output / row.path: row.length for row in files if row.length is not None}
-    return not closed and lengths == _lives(world, number)
+    lengths = {world.output / row.path: row.length for row in files if row.length}
+    there = {path: size for path, size in _lives(world, number).items() if size}
+    return not closed and lengths == there
 
 
 for _what, _harm in {"deleted": _deleted, "truncated": _truncated, "garbled": _garbled}.items():

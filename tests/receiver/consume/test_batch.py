@@ -15,7 +15,6 @@ from broker.wire.delivery import Delivery, RawMessage
 from broker.wire.message import MAX_LINES_BYTES
 from receiver.consume.assignment import Assignment, Destination, Done
 from receiver.consume.batch import Batch
-from receiver.consume.fetch import Chunk
 from tests.receiver.partition import Partition, lines_of, message
 from tests.receiver.stored import opened
 
@@ -101,8 +100,8 @@ def write(
     with opened(destination) as partition, partition.writing() as writing:
         batch = Batch(Assignment(0, 1, 1, 1), partition, writing)
         for begin in range(0, len(delivered), chunk):
-            part = Chunk(tuple(delivered[begin : begin + chunk]), 1)
-            if batch.write(part) < len(part.messages):
+            part = delivered[begin : begin + chunk]
+            if batch.write(part) < len(part):
                 break
         return batch.finish()
 
@@ -230,23 +229,3 @@ def test_lines_of_few_and_of_many_hosts_stand_in_order_over_the_pulls_of_a_batch
     for host in range(hosts):
         lines = b"".join(b"line %d\n" % n for n in range(host, len(sent), hosts))
         assert (tmp_path / "out" / f"web{host}.log").read_bytes() == lines
-
-
-def of_many_files(name: str, files: int) -> tuple[str, bytes, dict[str, str]]:
-    """Return a message with a line of each of so many files of a host."""
-    parts = (lines_of(f"{name}-{number}", 0, b"%d\n" % number) for number in range(files))
-    return message("web01", *parts)
-
-
-def test_a_batch_ends_behind_the_message_with_which_a_host_has_a_thousand_files(
-    tmp_path: Path,
-) -> None:
-    of_others = [(f"logs.p0.other{n}", b"line", None) for n in range(600)]
-    sent = [*of_others, *(of_many_files(name, 400) for name in "abacd"), of_others[0]]
-
-    done = write(tmp_path, sent, template="{host}/{file}")
-
-    assert (done.messages, done.lines, done.pending) == (604, 1800, 2)
-    assert done.until == 605
-    assert done.ack == "ack-604"
-    assert len(list((tmp_path / "out" / "web01").rglob("a-*"))) == 400

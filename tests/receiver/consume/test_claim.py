@@ -1,8 +1,7 @@
 """A partition's entry in KV: claimed once, whatever happens to the connection; lost to a later epoch only."""
 
 import asyncio
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
@@ -13,7 +12,6 @@ from broker.wire.descent import Ancestor, opened, restoring
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume.claim import Claim
-from receiver.consume.offsets import StreamMismatch
 from tests.receiver.flaky import Flaky
 
 pytestmark = pytest.mark.nats
@@ -87,22 +85,6 @@ async def test_an_unreadable_entry_is_said_so_and_left_alone(logs_url: str, entr
     await connection.close()
 
 
-async def test_what_retention_took_while_nobody_received_is_said(
-    logs_url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    connection = Connection([logs_url], "tests")
-    await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
-    await connection.ask("logs.p0.web01", b"x")
-    await connection.ask("logs.p0.web01", b"x")
-    await connection.api("STREAM.PURGE.LOGS", {"seq": 2})
-
-    offset = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
-
-    assert offset.next == 1
-    assert "begins at sequence 2" in caplog.text
-    await connection.close()
-
-
 async def test_an_offset_is_carried_over_to_the_stream_that_was_restored(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
     before = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
@@ -120,39 +102,4 @@ async def test_an_offset_is_carried_over_to_the_stream_that_was_restored(logs_ur
     assert after is not None
     assert (after.next, after.stream_created != before.stream_created) == (before.next, True)
     assert after.epoch > before.epoch
-    await connection.close()
-
-
-@pytest.mark.parametrize(
-    ("subjects", "seconds", "is_rewound"),
-    [
-        pytest.param(
-            ("p0", "p1"), 60, True, id="another partition's in its place, and ours stored later"
-        ),
-        pytest.param(
-            ("p0", "p1"), -60, False, id="another partition's in its place, and ours stored before"
-        ),
-    ],
-)
-async def test_a_stream_that_was_rewound_and_has_grown_is_told_by_the_own_messages_alone(
-    logs_url: str, subjects: tuple[str, ...], seconds: int, is_rewound: bool
-) -> None:
-    connection = Connection([logs_url], "tests")
-    claimed = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
-    assert claimed
-    for subject in subjects:
-        await connection.ask(f"logs.{subject}.web01", b"x")
-    newest = (await connection.api("STREAM.INFO.LOGS"))["state"]["last_ts"]
-    last = datetime.fromisoformat(newest) - timedelta(seconds=seconds)
-    entry = replace(claimed, next=3, last_time=last.isoformat())
-    await connection.ask("$KV.LOGS_OFFSETS.p0", entry.encode())
-
-    claim = Claim(connection, 0, "a:1", "LOGS").claim(NOW)
-
-    if is_rewound:
-        with pytest.raises(StreamMismatch, match="rewound or restored, and has grown"):
-            await claim
-    else:
-        assert (await claim).next == 3
-    assert not (await connection.api("CONSUMER.NAMES.LOGS"))["consumers"]
     await connection.close()

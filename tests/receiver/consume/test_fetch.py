@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.connection import Connection, ConnectionLost
+from broker.client.connection import Connection
 from broker.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM, consumer_config
 from receiver.consume import background
 from receiver.consume.assignment import Blocked, Cause, Done
@@ -29,7 +29,7 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
 def sequences(partition: Partition, first: int = 1) -> list[int]:
     connection = background.connection((partition.url,))
     with PartitionReader(connection, partition.assignment(), first, "LOGS") as reading:
-        return [delivery.sequence for chunk in reading.batch() for delivery, _ in chunk.messages]
+        return [delivery.sequence for pull in reading.batch() for delivery, _ in pull]
 
 
 def pull_as_a_stranger(partition: Partition, batch: int) -> None:
@@ -57,15 +57,6 @@ def reset(partition: Partition, first: int) -> None:
     )
 
 
-def test_a_range_can_be_read_again_and_again(partition: Partition) -> None:
-    partition.lines("web01", *(b"%d" % n for n in range(30)))
-
-    assert sequences(partition) == list(range(1, 31))
-    assert sequences(partition) == list(range(1, 31))
-    assert sequences(partition, 11) == list(range(11, 31))
-    assert sequences(partition, 31) == []
-
-
 def test_what_follows_is_read_on_without_a_reset(partition: Partition) -> None:
     partition.lines("web01", b"1", b"2")
     sequences(partition)
@@ -74,17 +65,6 @@ def test_what_follows_is_read_on_without_a_reset(partition: Partition) -> None:
     assert sequences(partition, 3) == [3, 4]
     info = partition.ask(lambda c: c.api("CONSUMER.INFO.LOGS.receiver-p0"))
     assert info["delivered"]["consumer_seq"] == 4
-
-
-def test_messages_of_other_partitions_do_not_disturb(partition: Partition) -> None:
-    other = replace(partition, number=1)
-    for number in range(4):
-        partition.lines("web01", b"%d" % number)
-        other.lines("db01", b"%d" % number)
-
-    assert sequences(partition) == [1, 3, 5, 7]
-    assert sequences(partition, 4) == [5, 7]
-    assert sequences(other) == [2, 4, 6, 8]
 
 
 @pytest.mark.parametrize("taken", [4, 12])
@@ -130,23 +110,6 @@ def test_a_consumer_that_would_leave_lines_out_blocks(
     assert isinstance(outcome, Blocked)
     assert "delete it" in outcome.detail
     assert partition.files() == {}
-
-
-def test_a_consumer_that_is_changed_during_a_stay_passes_no_line_over(
-    partition: Partition,
-) -> None:
-    partition.lines("web01", b"1")
-    connection = background.connection((partition.url,))
-    with PartitionReader(connection, partition.assignment(), 1, "LOGS") as reading:
-        list(reading.batch())
-        config = {**consumer_config(0), "headers_only": True}
-        name = f"CONSUMER.CREATE.LOGS.receiver-p0.{config['filter_subject']}"
-        partition.ask(lambda c: c.api(name, {"stream_name": "LOGS", "config": config}))
-        partition.lines("web02", b"2")
-        partition.lines("web01", b"3")
-
-        with pytest.raises(ConnectionLost, match="might leave lines out; delete it"):
-            list(reading.batch(1))
 
 
 def test_the_largest_message_comes_through_among_small_ones(partition: Partition) -> None:

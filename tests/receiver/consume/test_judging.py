@@ -108,25 +108,6 @@ def test_a_message_whose_gap_is_in_any_of_its_sections_tells_no_loss_of_its_host
     assert kinds == [FindingKind.GAP, FindingKind.LOSS]
 
 
-def test_repeats_are_one_finding_of_each_file_as_long_as_they_follow_on_each_other(
-    judge: Judge,
-) -> None:
-    sections = [lines_of(file, n * 4, b"%3d\n" % n) for n in range(100) for file in "ab"]
-    again = sections[:101] + sections[102:]
-    for section in sections:
-        judged(judge, message("web01", section))
-
-    lines = [judged(judge, message("web01", *again[n : n + 2])) for n in range(0, 200, 2)]
-
-    assert lines == [[]] * 100
-    assert [(f.file_id, f.start, f.end, f.blocks) for f in judge.findings] == [
-        ("a", 0, 400, 100),
-        ("b", 0, 200, 50),
-        ("b", 204, 400, 49),
-    ]
-    assert judge.found == 199
-
-
 def test_a_path_without_end_is_cut_in_what_is_found(judge: Judge) -> None:
     path = "x" * 4000
     judged(judge, ours("web01", path, 0, b"1\n"))

@@ -11,7 +11,7 @@ import pytest
 from broker.app.exits import FencedError
 from broker.topology import Topology
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
-from receiver.consume import claim, offsets, task
+from receiver.consume import offsets, task
 from receiver.consume.assignment import Assignment, Done, Ending, Report
 from receiver.consume.claim import Claim, stream_state
 from receiver.driver import follower as room
@@ -34,7 +34,6 @@ def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "_CHECK", 0.1)
     monkeypatch.setattr(room, "_LOOK_AROUND", 0.2)
     monkeypatch.setattr(room, "_LONGEST_PAUSE", 0.1)
-    monkeypatch.setattr(claim, "_PATIENCE", 1.0)
 
 
 async def said(caplog: pytest.LogCaptureFixture, words: str) -> None:
@@ -110,27 +109,6 @@ async def test_a_bucket_deleted_in_mid_run_is_told_and_once_made_again_ends_the_
 
         with pytest.raises(FencedError, match=r"deleted its offset|nobody"):
             await loop.ends()
-
-
-async def test_what_only_others_had_that_expired_is_no_loss_after_a_restart(
-    partition: Partition, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    async with Loop(partition) as loop:
-        await lines(partition, b"1")
-        await loop.has(b"1\n")
-        for _ in range(5):
-            await loop.connection.ask("logs.p1.web02", b"other")
-        async with asyncio.timeout(20):
-            while loop.follower._claim._clear_until < 7:  # noqa: ASYNC110 - seen to be silent
-                await asyncio.sleep(0.02)
-    await asyncio.to_thread(partition.ask, lambda c: c.api(f"STREAM.PURGE.{STREAM}", {"seq": 5}))
-
-    async with Loop(partition, "b:2") as loop:
-        await lines(partition, b"2")
-        await loop.has(b"1\n2\n")
-
-    assert "begins at sequence" not in caplog.text
 
 
 async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(

@@ -16,7 +16,8 @@ from receiver.status.status import (
     files_in,
     gaps_in,
 )
-from receiver.storage.tables import Gap, put_gaps
+from receiver.storage.findings import Finding, FindingKind
+from receiver.storage.tables import put_gaps
 from tests.receiver.stored import add, begun
 
 NOON = 1_800_000_000_000_000_000
@@ -70,7 +71,7 @@ def test_a_folder_that_is_not_there_has_no_files(tmp_path: Path) -> None:
 
 
 def test_gaps_are_summed_over_partitions_and_a_damaged_store_says_nothing(tmp_path: Path) -> None:
-    gap = Gap("gap", "web01", "/a.log", "f1", 10, 30, 5, 0, None, None)
+    gap = Finding(FindingKind.GAP, "web01", "/a.log", "f1", 10, 30, 5, 0)
     for partition in (0, 1):
         with begun(tmp_path, tmp_path, partition) as store, store.transaction():
             put_gaps(store, [gap, gap], 1)

@@ -20,7 +20,8 @@ def site(tmp_path: Path) -> Site:
     for number in range(FILES):
         (site.output / f"web{number}.log").write_bytes(b"x\n")
     with Store(site.path, make=True) as store:
-        store.begin(StoredBatch(1, 1, 10, 20, "LOGS"))
+        with store.transaction():
+            store.put_batch(StoredBatch(1, 1, 10, 20, "LOGS"))
         with store.transaction():
             store.put_files(map(row, range(FILES)))
             store.put_spans((SpanRow(f"web{n}", f"{n:032}", 2, 0) for n in range(FILES)), 1)

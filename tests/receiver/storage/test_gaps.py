@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.consume.assignment import Done
+from receiver.consume.assignment import Done, SessionLimits
 from receiver.faults import IN_BATCH
 from receiver.storage.store import Store
 from receiver.storage.tables import Missing, gap_report, missing
@@ -66,7 +66,7 @@ def test_every_gap_is_told_once_and_counted_once_through_any_kill(
     begin = partition.receive().until
     until = with_gaps(partition, *range(3, 40))
 
-    assert partition.run_apart(begin, fault=point).returncode == -9
+    assert partition.run_apart(begin, fault=point, session=SessionLimits(60.0)).returncode == -9
     while partition.offset().next < until:
         assert isinstance(partition.run(partition.offset().next), Done)
 

@@ -3,12 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.storage.retention import ClosedSegment, Limits, superfluous
+from receiver.storage.retention import Limits, superfluous
+from receiver.storage.store import SegmentRow
 
 
-def segment(live: str, number: int, moment: int = 0, size: int = 10) -> ClosedSegment:
+def segment(live: str, number: int, moment: int = 0, size: int = 10) -> SegmentRow:
     name = f"{live}.{number:06d}"
-    return ClosedSegment(live, number, name, name, size, moment)
+    return SegmentRow(name, live, number, "", 0, size, moment, "", "", 0)
 
 
 NEW = 100
@@ -22,13 +23,13 @@ segments = st.lists(
         st.integers(0, NEW),
         st.integers(0, 20),
     ),
-    unique_by=lambda found: found.name,
+    unique_by=lambda found: found.path,
 )
 
 
 @given(segments, st.builds(Limits, *[st.integers(0, 60)] * 3))
 def test_every_limit_is_kept_and_no_file_loses_a_piece_out_of_its_middle(
-    found: list[ClosedSegment], limits: Limits
+    found: list[SegmentRow], limits: Limits
 ) -> None:
     gone = superfluous(found, limits, NEW)
 

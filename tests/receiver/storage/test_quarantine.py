@@ -97,7 +97,7 @@ def test_a_folder_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
 def test_strange_things_in_the_folder_stop_nobody_from_making_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quarantine, "_MOST_FILES", 1)
+    monkeypatch.setattr(quarantine, "_MOST_BYTES", 1)
     folder = tmp_path / "out" / ".quarantine"
     (folder / "p0-000000000001-1.msg").mkdir(parents=True)
     (folder / "p0-000000000002-1.msg").symlink_to(tmp_path / "nowhere")

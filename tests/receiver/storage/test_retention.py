@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from receiver.consume.assignment import Done
+from receiver.consume.assignment import SessionLimits
 from receiver.storage import rotation
 from receiver.storage.disk import exclusive_lock
 from receiver.storage.retention import Limits, Order, Retention
@@ -229,55 +229,27 @@ def test_a_link_counts_for_none_of_those_that_are_kept(order: Order, tmp_path: P
 
 
 @pytest.mark.nats
-def test_what_an_undo_needs_is_neither_compressed_nor_pruned(logs_url: str, tmp_path: Path) -> None:
-    partition = Partition(logs_url, tmp_path, rotate_size=10)
-    partition.claim()
-    partition.lines("web01", *(b"committed %d" % n for n in range(4)))
-    done = partition.receive()
-    order = Order(partition.output, partition.state, "zstd", Limits(1))
-    tidy(replace(order, limits=Limits()), never)
-    partition.lines("web01", *(b"not yet %d" % n for n in range(4)))
-    killed = partition.run_apart(done.until, fault="stored")
-    assert killed.returncode == -9
-    assert (partition.output / "web01.log.000006").exists()
-
-    tidy(order, never)
-    again = partition.run(done.until)
-
-    assert isinstance(again, Done)
-    lines = [b"committed 3\n", *(b"not yet %d\n" % n for n in range(4))]
-    plain = b"".join(
-        path.read_bytes() for path in sorted(partition.output.glob("web01.log.??????"))
-    )
-    assert plain + (partition.output / "web01.log").read_bytes() == b"".join(lines)
-    assert (partition.output / "web01.log.000003.zst").exists()
-
-
-@pytest.mark.nats
-@pytest.mark.parametrize("is_packed", [False, True], ids=["plain", "in both forms"])
-def test_what_a_look_had_to_pass_over_is_finished_with_the_next_batch(
-    logs_url: str, tmp_path: Path, *, is_packed: bool
+@pytest.mark.parametrize("point", ["rotated", "synced", "stored", "committed"])
+def test_whatever_is_killed_no_line_is_compressed_or_removed_that_an_undo_needs(
+    logs_url: str, tmp_path: Path, point: str
 ) -> None:
     partition = Partition(logs_url, tmp_path, rotate_size=10)
     partition.claim()
-    partition.lines("web01", *(b"committed %d" % n for n in range(4)))
-    assert partition.run_apart(1, fault="committed").returncode == -9
+    partition.lines("web01", *(b"line %d of ten bytes" % n for n in range(5)))
+    long = SessionLimits(60.0)
+    assert partition.run_apart(1, fault=point, session=long, passes=1).returncode == -9
     order = Order(partition.output, partition.state, "zstd")
-    last = partition.output / "web01.log.000003"
-    if is_packed:  # and the disk has lost that the plain form was removed
-        packed = last.with_name(f"{last.name}.zst")
-        packed.write_bytes(zstandard.compress(last.read_bytes()))
-        same_time(packed, last)
-    retention = Retention(order, lambda: NOW)
-    retention.tidy(never)
-    assert last.exists(), "an undo may need it, for all that the store says"
 
-    partition.lines("web01", b"committed 4")
-    partition.receive(partition.offset().next)
-    retention.tidy(never)
+    tidy(order, never)
+    partition.session(long, partition.offset().next)
+    tidy(order, never)
 
-    assert not last.exists()
-    assert unpack(last.with_name(f"{last.name}.zst")).startswith(b"committed")
+    packed = sorted(partition.output.glob("web01.log.*.zst"))
+    live = (partition.output / "web01.log").read_bytes()
+    lines = b"".join(map(unpack, packed)) + live
+    assert lines == b"".join(b"line %d of ten bytes\n" % n for n in range(5))
+    tidy(replace(order, limits=Limits(1)), never)
+    assert sorted(partition.output.glob("web01.log.*")) == packed[-1:]
 
 
 def test_what_other_hands_have_taken_away_is_forgotten_and_counts_no_more(order: Order) -> None:

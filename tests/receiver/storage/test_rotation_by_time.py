@@ -4,7 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from receiver.consume.assignment import Assignment, Destination
-from receiver.storage.plan import Run
+from receiver.consume.batch import stored_batch
 from tests.receiver.stored import opened
 
 HOUR = 3_600_000_000_000
@@ -17,14 +17,13 @@ def write(
     """Append pieces as batches of one piece each, as separate tasks would; the last may not be committed."""
     destination = Destination(root, root / ".state", 0, (), every)
     for moment, piece in pieces:
-        with opened(destination) as partition, partition.writing() as writing:
+        with opened(destination) as partition, partition.writing() as output:
             live = partition.names.live_name("web01", None, moment)
-            end = partition.calendar.period(moment).end
-            writing.output.write({live: [Run(end, moment, [piece])]})
-            writing.output.sync()
+            output.hold(live, piece, moment)
+            output.flush()
+            output.sync()
             with partition.store.transaction():
-                stored = writing.stored(Assignment(0, 1, 1, 1), 2 if undo else 1)
-                writing.output.put(stored, "", {})
+                output.put(stored_batch(partition, Assignment(0, 1, 1, 1), 2 if undo else 1), {})
 
 
 def content(root: Path) -> dict[str, bytes]:

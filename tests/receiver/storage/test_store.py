@@ -18,7 +18,8 @@ from pathlib import Path
 from receiver.storage.store import Store
 from receiver.storage.position import StoredBatch
 store = Store(Path(sys.argv[1]), make=True)
-store.begin(StoredBatch(3, 1, 5, 9, "LOGS", "2026-11-20T00:00:00Z"))
+with store.transaction():
+    store.put_batch(StoredBatch(3, 1, 5, 9, "LOGS", "2026-11-20T00:00:00Z"))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -24,7 +24,7 @@ LINES = [b"line %03d of a log that is long enough\n" % n for n in range(60)]
 
 @pytest.fixture
 def partition(logs_url: str, tmp_path: Path) -> Partition:
-    return Partition(logs_url, tmp_path, rotate_size=700)
+    return Partition(logs_url, tmp_path, rotate_size=600)
 
 
 def received(partition: Partition) -> None:
