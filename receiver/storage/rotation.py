@@ -19,7 +19,6 @@ __all__ = [
     "closed_segments",
     "highest_numbers",
     "is_closed",
-    "is_due",
     "live_of",
     "plain_name",
     "stem_of",
@@ -77,14 +76,6 @@ def closed_segments(names: Iterable[str]) -> dict[str, dict[int, str]]:
 def highest_numbers(names: Iterable[str]) -> dict[str, int]:
     """Return the highest segment number of each live name in a listing of the folder."""
     return {live: max(numbers) for live, numbers in closed_segments(names).items()}
-
-
-def is_due(size: int, more: int, limit: int) -> bool:
-    """Say whether a segment of `size` bytes must be closed before `more` bytes are appended.
-
-    A segment is never empty, so a block larger than the limit gets one of its own. A limit of 0 is none.
-    """
-    return 0 < limit < size + more and size > 0
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

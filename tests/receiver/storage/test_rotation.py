@@ -1,6 +1,5 @@
 """Names of segments and when they are full."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,19 +36,3 @@ def test_no_two_hosts_share_a_name_and_every_name_fits(names: list[str], number:
             assert rotation.closed_segments([closed + suffix]) == {live: {number: closed + suffix}}
             assert rotation.live_of(closed + suffix) == live
             assert rotation.plain_name(closed + suffix) == closed
-
-
-@pytest.mark.parametrize(
-    ("size", "more", "limit", "due"),
-    [
-        pytest.param(0, 100, 10, False, id="a segment is never empty"),
-        pytest.param(5, 5, 10, False, id="exactly full is not too full"),
-        pytest.param(5, 6, 10, True, id="one byte too many"),
-        pytest.param(1, 1000, 10, True, id="a large block has one of its own"),
-        pytest.param(10**12, 10**12, 0, False, id="no limit"),
-    ],
-)
-def test_a_segment_is_closed_before_it_would_be_too_large(
-    size: int, more: int, limit: int, due: bool
-) -> None:
-    assert rotation.is_due(size, more, limit) is due
