@@ -1,5 +1,6 @@
 """Plays of the roles, by the real Ansible."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.ansible.argument_specs import ROLES
 
-__all__ = ["INTERPRETER", "done", "play", "play_here"]
+__all__ = ["BROKERS", "INTERPRETER", "Machines", "done", "play", "play_here"]
 
+BROKERS = ("broker1", "broker2", "broker3")
 PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
 INTERPRETER = f"ansible_python_interpreter={sys.executable}"
 
@@ -44,3 +47,48 @@ def done(played: "subprocess.CompletedProcess[str]") -> str:
     """Return what a play that must have succeeded has said."""
     assert played.returncode == 0, played.stdout[-4000:] + played.stderr
     return played.stdout
+
+
+_SHELL = """#!/bin/sh
+PATH={folder}/bin:$PATH exec unshare --mount sh -c 'mount --bind {folder} {place} && exec /bin/sh "$@"' sh "$@"
+"""
+
+
+class Machines:
+    """Machines that are folders of this one: each sees a folder of its own at the same place. It takes root."""
+
+    def __init__(self, folder: Path, names: Sequence[str]) -> None:
+        """Make them."""
+        if os.geteuid() != 0:
+            pytest.skip("only root can mount")
+        self.folder = folder
+        self._machines = names
+        self.place = folder / "place"
+        self.place.mkdir()
+        for name in names:
+            (folder / name).mkdir()
+            shell = folder / f"{name}.sh"
+            shell.write_text(_SHELL.format(folder=folder / name, place=self.place), "utf-8")
+            shell.chmod(0o755)
+
+    def play(
+        self,
+        plays: Sequence[Mapping[str, Any]],
+        extra: Mapping[str, Any],
+        groups: Mapping[str, Sequence[str]],
+        *words: str,
+    ) -> "subprocess.CompletedProcess[str]":
+        """Play on machines by name, one after the other."""
+        hosts = {
+            name: {"ansible_shell_executable": str(self.folder / f"{name}.sh")}
+            for name in self._machines
+        }
+        common = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        inventory = {"all": {"hosts": hosts, "vars": common}} | {
+            group: {"hosts": dict.fromkeys(names)} for group, names in groups.items()
+        }
+        serially = [{"serial": 1, "gather_facts": False, **one} for one in plays]
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump(inventory), "utf-8")
+        (self.folder / "play.yml").write_text(yaml.safe_dump(serially), "utf-8")
+        told = ["--inventory", self.folder / "hosts.yml", "--extra-vars", json.dumps(extra)]
+        return play([*told, *words, self.folder / "play.yml"])

@@ -44,21 +44,6 @@ def test_a_spec_has_all_settings_as_the_programs_declare_them(role: str) -> None
 
 
 @pytest.mark.parametrize("role", SETTINGS)
-def test_each_setting_is_taken_by_a_variable_and_a_secret_by_none_that_everybody_reads(
-    role: str,
-) -> None:
-    fields = SETTINGS[role].model_fields.items()
-    secret = {name_of(name) for name, field in fields if is_secret(field)}
-    secrets = options(role).get(f"{role}_secrets", {}).get("options", {})
-
-    open_ones = set(options(role)[f"{role}_settings"]["options"])
-    assert open_ones == {name_of(name) for name, _ in fields} - secret
-    # what the broker's service has for secrets are files
-    assert set(secrets) >= (set() if role == "logship_broker" else secret)
-    assert all(one["no_log"] for one in secrets.values())
-
-
-@pytest.mark.parametrize("role", SETTINGS)
 def test_what_a_role_takes_has_a_description_a_type_and_a_default_unless_it_is_found(
     role: str,
 ) -> None:

@@ -4,44 +4,26 @@ Each broker sees a folder of its own at the place of the store; Ansible, `logbro
 """
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from broker.client.nkey import seed_of, user_key
-from tests.ansible.playing import done, play
+from tests.ansible.playing import BROKERS, Machines, done
 
-BROKERS = ("broker1", "broker2", "broker3")
 OTHERS = ("web01", "logs")
-SHELL = """#!/bin/sh
-exec unshare --mount sh -c 'mount --bind {folder} {store} && exec /bin/sh "$@"' sh "$@"
-"""
-pytestmark = [
-    pytest.mark.long,
-    pytest.mark.timeout(1800),
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount"),
-]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
-class Site:
+class Site(Machines):
     """Three brokers, a host and a machine that receives, on which the role is played as the playbooks do."""
 
     def __init__(self, folder: Path) -> None:
         """Make the machines."""
-        self.folder = folder
-        self.store = folder / "store"
-        self.store.mkdir()
-        for name in (*BROKERS, *OTHERS):
-            own = folder / name
-            own.mkdir()
-            shell = folder / f"{name}.sh"
-            shell.write_text(SHELL.format(folder=own, store=self.store), "utf-8")
-            shell.chmod(0o755)
+        super().__init__(folder, (*BROKERS, *OTHERS))
         self.copy = folder / "logship-secrets/credentials.json"
 
     def secret(self, name: str) -> Path:
@@ -85,43 +67,23 @@ class Site:
     def _on(self, hosts: str, tasks: str, **given: Any) -> dict[str, Any]:
         given = {
             "name": "{{ inventory_hostname }}",
-            "store_dir": str(self.store),
+            "store_dir": str(self.place),
             "output": f"{self.folder}/{{{{ inventory_hostname }}}}.toml",
             **given,
         }
         role = {"name": "logship_credential", "tasks_from": tasks}
         own = {f"logship_credential_{key}": value for key, value in given.items()}
-        return {
-            "hosts": hosts,
-            "serial": 1,
-            "gather_facts": False,
-            "handlers": [
-                {"name": f"Restart the {what}", "ansible.builtin.debug": {}}
-                for what in ("broker", "shipper", "receiver")
-            ],
-            "tasks": [{"ansible.builtin.include_role": role, "vars": own}],
-        }
+        handlers = [
+            {"name": f"Restart the {what}", "ansible.builtin.debug": {}}
+            for what in ("broker", "shipper", "receiver")
+        ]
+        tasks_of_role = [{"ansible.builtin.include_role": role, "vars": own}]
+        return {"hosts": hosts, "handlers": handlers, "tasks": tasks_of_role}
 
     def _plays(self, *plays: dict[str, Any]) -> "subprocess.CompletedProcess[str]":
-        hosts = {
-            name: {"ansible_shell_executable": str(self.folder / f"{name}.sh")}
-            for name in (*BROKERS, *OTHERS)
-        }
         logbroker = str(Path(sys.executable).with_name("logbroker"))
-        common = {
-            "ansible_connection": "local",
-            "ansible_python_interpreter": sys.executable,
-        }
-        inventory = {
-            "all": {"hosts": hosts, "vars": common},
-            "logship_brokers": {"hosts": dict.fromkeys(BROKERS)},
-            "logship_shippers": {"hosts": {"web01": None}},
-        }
-        (self.folder / "hosts.yml").write_text(yaml.safe_dump(inventory), "utf-8")
-        (self.folder / "play.yml").write_text(yaml.safe_dump(list(plays)), "utf-8")
-        programs = json.dumps({"logship_credential_logbroker": [logbroker, "credentials"]})
-        words = ["--inventory", self.folder / "hosts.yml", "--extra-vars", programs]
-        return play([*words, self.folder / "play.yml"])
+        extra = {"logship_credential_logbroker": [logbroker, "credentials"]}
+        return self.play(plays, extra, {"logship_brokers": BROKERS, "logship_shippers": OTHERS[:1]})
 
 
 @pytest.fixture

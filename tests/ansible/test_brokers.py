@@ -4,9 +4,7 @@ Each sees a folder of its own at the place of /etc/credstore, and a systemctl of
 """
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +12,8 @@ import pytest
 import yaml
 
 from tests.ansible.argument_specs import ROLES
-from tests.ansible.playing import done, play
+from tests.ansible.playing import BROKERS, Machines, done, play
 
-BROKERS = ("broker1", "broker2", "broker3")
-SHELL = """#!/bin/sh
-PATH={folder}/bin:$PATH exec unshare --mount sh -c 'mount --bind {folder} {there} && exec /bin/sh "$@"' sh "$@"
-"""
 SYSTEMCTL = """#!/bin/sh
 case "$*" in
   *restart*) echo restarted >>{folder}/restarts ;;
@@ -31,22 +25,17 @@ RUNNING, DOWN = {"rc": 0}, {"rc": 3}
 pytestmark = pytest.mark.timeout(1800)
 
 
-class Cluster:
+class Cluster(Machines):
     """Three brokers, of whose role some tasks are played."""
 
     def __init__(self, folder: Path) -> None:
         """Make the machines."""
-        self.folder = folder
-        self.there = folder / "there"
-        self.there.mkdir()
+        super().__init__(folder, BROKERS)
         for name in BROKERS:
             program = folder / name / "bin/systemctl"
-            program.parent.mkdir(parents=True)
+            program.parent.mkdir()
             program.write_text(SYSTEMCTL.format(folder=folder / name), "utf-8")
-            shell = folder / f"{name}.sh"
-            shell.write_text(SHELL.format(folder=folder / name, there=self.there), "utf-8")
-            for file in (program, shell):
-                file.chmod(0o755)
+            program.chmod(0o755)
 
     @property
     def here(self) -> dict[str, str]:
@@ -66,49 +55,32 @@ class Cluster:
         self, tasks: str, *words: str, hosts: str = "all", notified: str = "", **given: Any
     ) -> "subprocess.CompletedProcess[str]":
         """Play tasks of the role; then, as a handler, what is to be `notified`."""
-        variables = {
-            "ansible_connection": "local",
-            "ansible_python_interpreter": sys.executable,
-            "logship_broker_members": list(BROKERS),
-            "logship_broker_encryption": True,
+        notifying = {
+            "ansible.builtin.command": {"argv": ["true"]},
+            "changed_when": bool(notified),
+            "notify": notified,
+            "when": bool(notified),
         }
-        machines = {
-            name: {"ansible_shell_executable": str(self.folder / f"{name}.sh")} for name in BROKERS
-        }
-        inventory = {"all": {"hosts": machines, "vars": variables}}
         role = {"name": "logship_broker", "tasks_from": tasks}
         one = {
             "hosts": hosts,
-            "serial": 1,
             "max_fail_percentage": 0,
-            "gather_facts": False,
-            "tasks": [
-                {"ansible.builtin.include_role": role},
-                {
-                    "ansible.builtin.command": {"argv": ["true"]},
-                    "changed_when": bool(notified),
-                    "notify": notified,
-                    "when": bool(notified),
-                },
-            ],
+            "tasks": [{"ansible.builtin.include_role": role}, notifying],
         }
-        (self.folder / "hosts.yml").write_text(yaml.safe_dump(inventory), "utf-8")
-        (self.folder / "play.yml").write_text(yaml.safe_dump([one]), "utf-8")
         extra = {
-            "logship_broker_credstore": str(self.there),
-            "logship_broker_is_due": str(self.there / "due"),
+            "logship_broker_members": list(BROKERS),
+            "logship_broker_encryption": True,
+            "logship_broker_credstore": str(self.place),
+            "logship_broker_is_due": str(self.place / "due"),
             "logship_broker_before": DOWN,
             "logship_broker_starts_now": False,
             **given,
         }
-        told = ["--inventory", self.folder / "hosts.yml", "--extra-vars", json.dumps(extra)]
-        return play([*told, *words, self.folder / "play.yml"])
+        return self.play([one], extra, {}, *words)
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Cluster:
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount")
     return Cluster(tmp_path)
 
 
@@ -185,7 +157,7 @@ def test_another_key_of_a_store_is_refused_and_replaces_nothing(
 
     assert refused.returncode != 0
     assert str(own) in refused.stdout
-    assert str(secured.there / KEY) in refused.stdout
+    assert str(secured.place / KEY) in refused.stdout
     assert "Nothing was replaced" in " ".join(refused.stdout.split())
     assert own.read_text("utf-8") == "of another broker\n"
     assert secured.of("broker1", KEY).read_text("utf-8") == before["encryption-key.broker1"]

@@ -40,10 +40,6 @@ def snapshot() -> str:
     return TEXT.split("```")[5].strip()
 
 
-def test_the_page_is_short() -> None:
-    assert len(TEXT.splitlines()) < 200
-
-
 def test_the_example_is_read_and_written_as_it_is() -> None:
     headers = example()
 

@@ -196,12 +196,6 @@ OPERATIONS = (
     ),
     # what it may publish
     Operation("an empty message", lambda a: a.publish(b""), Outcome.TAKEN),
-    Operation("a hundred empty messages", lambda a: a.publish(b"", 100), Outcome.TAKEN),
-    Operation(
-        "500 empty messages, each with a line behind it",
-        lambda a: _say(a, (_message(a.subject, b"", {}) + _message(a.subject, b"x\n", {})) * 500),
-        Outcome.TAKEN,
-    ),
     Operation(
         "an empty message with a shipper's headers",
         lambda a: a.publish(b"", **_ours()),
@@ -227,12 +221,6 @@ OPERATIONS = (
         1,
     ),
     Operation(
-        "a frame that is none",
-        lambda a: a.publish(b"not zstd", Content_Encoding="zstd"),
-        Outcome.QUARANTINED,
-        1,
-    ),
-    Operation(
         "headers that break their rules",
         lambda a: _many(
             a,
@@ -254,26 +242,10 @@ OPERATIONS = (
         10,
     ),
     Operation(
-        "a claim that has lines",
-        lambda a: a.publish(b"a line\n", Log_Agent="evil-agent", Log_Read_At="1"),
-        Outcome.QUARANTINED,
-        1,
-    ),
-    Operation(
         "file ids of 60 KB",
         lambda a: _many(a, [_ours(id=f"{one:x<60000}") for one in range(50)], b"a line\n"),
         Outcome.QUARANTINED,
         50,
-    ),
-    Operation(
-        "1,000 messages, each with a file id of its own",
-        lambda a: _many(a, [_ours(id=f"id{one}", end=2, size=2) for one in range(1_000)], b"x\n"),
-        Outcome.TAKEN,
-    ),
-    Operation(
-        "a message of 800 files",
-        lambda a: _many(a, [_many_sections(range(800))], b"x\n" * 800),
-        Outcome.TAKEN,
     ),
     Operation(
         "a gap in each of 1,500 files",
@@ -285,20 +257,6 @@ OPERATIONS = (
                 for first in (1_000, 2_000)
             ],
             b"x\n" * 750,
-        ),
-        Outcome.TAKEN,
-    ),
-    Operation(
-        "100 paths of 495 folders",
-        lambda a: _many(
-            a,
-            [
-                _ours(
-                    file="/" + "/".join(f"{one}d{depth}" for depth in range(495)), id=f"deep{one}"
-                )
-                for one in range(100)
-            ],
-            b"a line\n",
         ),
         Outcome.TAKEN,
     ),
@@ -343,40 +301,13 @@ OPERATIONS = (
         Outcome.TAKEN,
     ),
     Operation(
-        "the claim of an agent, again and again",
-        lambda a: _many(
-            a,
-            [{"Log-Agent": f"a{one}", "Log-Read-At": "1"} for one in range(200)],
-            b"",
-        ),
-        Outcome.TAKEN,
-    ),
-    Operation(
         "markup, terminal codes and no newline",
         lambda a: a.publish(b"<script>\x1b]0;owned\x07\x1b[2J \xff\xfe\0 no newline"),
         Outcome.TAKEN,
     ),
-    Operation("8 MB of empty lines", lambda a: a.publish(b"\n" * (8_000_000)), Outcome.TAKEN),
     Operation(
         "its own positions, as large as they can be, 20 times", _large_positions, Outcome.TAKEN
     ),
-    Operation(
-        "its own positions, with headers of JetStream",
-        lambda a: [
-            a.connection().publish(_POSITIONS, b"{}", header=header)
-            for header in (
-                "Nats-Rollup: all",
-                "Nats-Rollup: sub",
-                "Nats-TTL: 1s",
-                "Nats-Msg-Id: the same",
-                "KV-Operation: DEL",
-                "KV-Operation: PURGE",
-                "Nats-Expected-Last-Subject-Sequence-Subject: $KV.LOGS_POSITIONS.web01",
-            )
-        ],
-        Outcome.TAKEN,
-    ),
-    # what it does to the server
     Operation(
         "the server's own words in a handshake",
         lambda a: _handshakes(
@@ -387,7 +318,6 @@ OPERATIONS = (
         ),
         Outcome.REFUSED,
     ),
-    Operation("no protocol at all", lambda a: _say(a, b"\x16\x03\x01" * 2_000), Outcome.REFUSED),
     Operation(
         "a message over the limit",
         lambda a: _say(a, b"PUB %s 999999999\r\n" % a.subject.encode()),
@@ -399,21 +329,6 @@ OPERATIONS = (
     Operation(
         "a consumer that pushes to a receiver's offset",
         lambda a: _push(a, "$KV.LOGS_OFFSETS.p0"),
-        Outcome.TAKEN,
-    ),
-    Operation(
-        "a consumer that pushes to another host's positions",
-        lambda a: _push(a, "$KV.LOGS_POSITIONS.web01"),
-        Outcome.TAKEN,
-    ),
-    Operation(
-        "a consumer that pushes to another host's subject",
-        lambda a: _push(a, "logs.p0.web01"),
-        Outcome.TAKEN,
-    ),
-    Operation(
-        "1,000 lines in messages of their own",
-        lambda a: a.publish(b"x\n", 1_000),
         Outcome.TAKEN,
     ),
 )

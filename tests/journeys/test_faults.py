@@ -1,4 +1,4 @@
-"""What no round of kills shows: the memory of workers, and a broker that is set back."""
+"""What no round of kills shows: a broker that is set back."""
 
 from pathlib import Path
 
@@ -8,19 +8,6 @@ from tests.support.processes import wait_until
 from tests.support.stage import Stage
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(360)]
-
-
-def test_a_worker_holds_nothing_that_only_the_driver_needs(stage: Stage) -> None:
-    file = stage.host_folder("worker02") / "app.log"
-    shipper = stage.suite.start_shipper("worker02", [file])
-    file.write_text("a line\n")
-
-    wait_until("it arrives", lambda: stage.received_size("worker02") > 0, 120, [stage.receiver])
-    loaded = [Path(f"/proc/{pid}/maps").read_text() for pid in stage.spark_workers()]
-
-    assert loaded
-    assert not [maps for maps in loaded if "pydantic_core" in maps]
-    assert shipper.stop(10) == 0
 
 
 def test_a_broker_set_back_to_a_backup_repeats_nothing_and_everybody_goes_on(

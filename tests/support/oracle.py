@@ -4,13 +4,10 @@ Knows nothing of how lines travel; counts what is missing, repeated, out of orde
 under its own name, and says whether the bytes are equal.
 """
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import click
 
 from tests.support.alignment import align
 from tests.support.fragments import name_unknown
@@ -249,18 +246,3 @@ def _owners(sources: Sequence[Sequence[bytes]]) -> dict[bytes, int]:
         for line in lines:
             owners.setdefault(line, number)
     return owners
-
-
-@click.command()
-@click.argument("sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--received", "output", required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--host", required=True)
-def main(sources: tuple[Path, ...], output: Path, host: str) -> None:
-    """Judge the files of HOST in the folder RECEIVED against the SOURCES that were written on it."""
-    verdict = judge_host(sources, output, host)
-    click.echo(f"{host}: {verdict}")
-    sys.exit(0 if verdict.is_perfect else 1)
-
-
-if __name__ == "__main__":
-    main()

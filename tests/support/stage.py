@@ -62,29 +62,3 @@ class Stage:
             return len(read_received(self.suite.output, host))
         except (FileNotFoundError, ValueError):
             return 0
-
-    def spark_workers(self) -> list[int]:
-        """Return the Python workers that run the receiver's tasks."""
-        tree = self.receiver.tree()
-        parents = {_parent(pid) for pid in tree}
-        return [
-            pid
-            for pid in tree
-            if pid != self.receiver.pid and pid not in parents and b"python" in _command(pid)
-        ]
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(
-            Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1]
-        )
-    except OSError:
-        return 0
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

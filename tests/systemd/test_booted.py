@@ -146,52 +146,6 @@ def test_what_a_person_must_mend_fails_once_and_says_what(tmp_path: Path) -> Non
 
 
 @pytest.mark.long
-def test_files_of_others_are_followed_once_a_drop_in_allows_it(tmp_path: Path) -> None:
-    drop_in = Path(__file__).parents[2] / "systemd/drop-ins/read-everything.conf"
-    with booted(tmp_path) as machine:
-        machine.write("/etc/logship/logshipper.toml", 'file = ["/var/log/app.log"]\n')
-        machine.told("install -m 600 /etc/hostname /var/log/app.log")
-        start(machine, "logbroker", "logshipper")
-        wait_until(
-            "is refused",
-            lambda: "app.log" in machine.journal("logshipper"),
-            20,
-        )
-        refused = machine.journal("logshipper")
-
-        machine.write("/etc/systemd/system/logshipper.service.d/read.conf", drop_in.read_text())
-        machine.told("systemctl daemon-reload && systemctl restart logshipper")
-
-        assert "app.log: may not be read" in refused
-        wait_until(
-            "is followed",
-            lambda: "app.log: is followed" in machine.journal("logshipper"),
-            20,
-        )
-
-
-@pytest.mark.long
-def test_a_lone_member_of_a_cluster_is_ready_while_it_waits_and_has_its_secret_from_the_credentials(
-    tmp_path: Path,
-) -> None:
-    with booted(tmp_path) as machine:
-        machine.write("/etc/credstore/logbroker.cluster-secret", "between these three\n")
-        machine.write(
-            "/etc/logship/logbroker.toml",
-            'server_name = "b1"\ncluster = "logs"\ncluster_listen = "0.0.0.0:6222"\n'
-            'listen = "0.0.0.0:4222"\nallow_anonymous = true\n'
-            'route = ["nats-route://127.0.0.1:6333", "nats-route://127.0.0.1:6334"]\n'
-            'cluster_secret_file = "/run/credentials/logbroker.service/logbroker.cluster-secret"\n',
-        )
-
-        start(machine, "logbroker")
-
-        assert "waiting for its cluster" in machine.show("logbroker", "StatusText")
-        machine.told("systemctl stop logbroker")
-        assert machine.show("logbroker", "Result") == "success", machine.journal()
-
-
-@pytest.mark.long
 def test_received_files_on_a_disk_that_is_not_mounted_stop_the_receiver_and_fill_no_other(
     tmp_path: Path,
 ) -> None:
@@ -219,26 +173,6 @@ def test_received_files_on_a_disk_that_is_not_mounted_stop_the_receiver_and_fill
         assert machine.show("logreceiver@left", "ActiveState") == "inactive"
         assert machine.show("logreceiver@left", "ExecMainStatus") == "0"
         assert machine.told("ls -A /srv/logs") == ""
-
-
-@pytest.mark.long
-def test_a_spark_master_that_is_away_is_named_and_asked_again_before_the_watchdog_has_a_say(
-    tmp_path: Path,
-) -> None:
-    with booted(tmp_path) as machine:
-        machine.write("/etc/logship/logreceiver.toml", 'master = "spark://127.0.0.1:7077"\n')
-        machine.write("/etc/logship/logreceiver.env", "SPARK_LOCAL_IP=127.0.0.1\n")
-        start(machine, "logbroker")
-
-        machine.told(f"systemctl start --no-block {RECEIVER}")
-        restarts = lambda: machine.show(RECEIVER, "NRestarts")  # noqa: E731
-        wait_until("has ended", lambda: restarts() == "1", 170, [machine.process])
-
-        journal = machine.journal(RECEIVER)
-        assert "no Spark master answers at spark://127.0.0.1:7077: " in journal
-        assert "status=1/FAILURE" in journal
-        assert "Traceback" not in journal
-        assert "atchdog" not in journal
 
 
 @pytest.mark.long
