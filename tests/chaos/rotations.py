@@ -37,8 +37,6 @@ class Naming(Enum):
     """`app.log.1`, which becomes `app.log.2` at the next rotation."""
     DATES = auto()
     """`app.log-20260101-000001`"""
-    DATES_INSIDE = auto()
-    """`app-20260101-000001.log`"""
 
 
 class Way(Enum):
@@ -52,8 +50,6 @@ class Way(Enum):
     """Renamed, and an empty one is made; the application goes on writing to the old one for a while."""
     COPY_TRUNCATE = auto()
     """Copied, and truncated once the copy is whole; nothing is written meanwhile."""
-    HARD_LINK = auto()
-    """Linked to its new name, then its old name is removed."""
     REPLACE = auto()
     """Deleted once all of it is received, and made anew under the same name."""
 
@@ -194,14 +190,6 @@ class Rotation:
         self._log.truncate()
         return True
 
-    def _hard_link(self) -> bool:
-        path = self._shift()
-        self._insist(lambda: path.hardlink_to(self._log.path))
-        self._insist(self._log.path.unlink)
-        self._note(path)
-        self._log.begin()
-        return True
-
     def _replace(self) -> bool:
         deadline = time.monotonic() + _QUIET
         while not self._is_received(self._log.written):
@@ -221,8 +209,6 @@ class Rotation:
         match self._style.naming:
             case Naming.DATES:
                 return folder / f"{name.name}-20260101-{self._count:06d}"
-            case Naming.DATES_INSIDE:
-                return folder / f"{name.stem}-20260101-{self._count:06d}{name.suffix}"
             case Naming.NUMBERS:
                 for older in reversed(self._rotated):
                     self._renumber(older)
@@ -285,6 +271,5 @@ _WAYS: dict[Way, Callable[[Rotation], bool]] = {
     Way.RENAME_LATE: Rotation._rename_late,
     Way.RENAME_CREATE_LATE: Rotation._rename_create_late,
     Way.COPY_TRUNCATE: Rotation._copy_truncate,
-    Way.HARD_LINK: Rotation._hard_link,
     Way.REPLACE: Rotation._replace,
 }

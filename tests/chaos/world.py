@@ -54,8 +54,6 @@ _SPARK = "spark"
 _SECRET = "between these three"
 _DISKS = {"host": 256, "broker": 768, "central": 768}  # megabytes
 _HOST_CONNECTIONS = 30  # more than all hosts have
-_SHOWN = ("**/*.log", "**/*.log*")
-"""What a shipper follows: rotated files are shown by the first pattern, too, where dates stand before the extension."""
 _WEIRD_NAMES = (
     "web01",
     "db.example.net",
@@ -442,8 +440,7 @@ class World:
         logs = folder / "logs"
         logs.mkdir()
         host = Host(name, machine.name, logs, self.writing(name, number, logs))
-        seed = self.shape.seed + number
-        words: list[str | Path] = ["--file", logs / _SHOWN[seed % len(_SHOWN)], "--grace", "30s"]
+        words: list[str | Path] = ["--file", logs / "**/*.log", "--grace", "30s"]
         host.shipper = self.start_program(
             "logshipper",
             f"shipper-{name}",
