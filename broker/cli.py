@@ -61,7 +61,7 @@ def group() -> None:
 
 def main() -> None:
     """Run logbroker."""
-    arguments = spread(sys.argv[1:], {"--server"}, group.places, looks_like_server)
+    arguments = spread(sys.argv[1:], {"--server"}, group.modules, looks_like_server)
     program.run(group, arguments, _versions)
 
 

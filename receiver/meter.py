@@ -234,9 +234,6 @@ class Meter:
         """Return one line on how the receiver does."""
         return self._not_receiving() or "; ".join(self._work())
 
-    def news(self) -> object:
-        """Return None: the status is quickly made."""
-
     def is_moving(self, most: float) -> bool:
         """Return True: what could hang does so in a task, which blocks its partition, and is reported there."""
         return most > 0

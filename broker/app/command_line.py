@@ -187,25 +187,20 @@ _SENTENCE = 200  # characters, and no dots in place of the end of what a command
 
 
 class PlainGroup(click.Group):
-    """A group whose help shows what each of its commands does by a whole sentence."""
+    """A group whose help shows what each of its commands does by a whole sentence, in `sections` of names by title."""
+
+    def sections_of_commands(self, ctx: click.Context) -> Mapping[str, Iterable[str]]:
+        """Return the names of the commands by the title of their section."""
+        return {"Commands": self.list_commands(ctx)}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands."""
-        _write(self, ctx, formatter, "Commands", self.list_commands(ctx))
-
-
-def _write(
-    group: click.Group,
-    context: click.Context,
-    formatter: click.HelpFormatter,
-    title: str,
-    names: Iterable[str],
-) -> None:
-    commands = ((name, group.get_command(context, name)) for name in names)
-    with formatter.section(title):
-        formatter.write_dl(
-            [(name, one.get_short_help_str(_SENTENCE)) for name, one in commands if one]
-        )
+        """Write the commands, section by section."""
+        for title, names in self.sections_of_commands(ctx).items():
+            commands = ((name, self.get_command(ctx, name)) for name in names)
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name, one.get_short_help_str(_SENTENCE)) for name, one in commands if one]
+                )
 
 
 class LazyGroup(PlainGroup):
@@ -215,50 +210,42 @@ class LazyGroup(PlainGroup):
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Take what a group takes, and `sections` (of the help: title to places) and `extra`."""
+        """Take what a group takes, and `sections` (of the help: title to modules by name) and `extra`."""
         self.sections: Mapping[str, Mapping[str, str]] = options.pop("sections")
-        self.places = {
-            name: place for places in self.sections.values() for name, place in places.items()
-        }
+        self.modules = {name: at for names in self.sections.values() for name, at in names.items()}
         self._extra: str = options.pop("extra")
         super().__init__(*arguments, **options)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, section by section."""
-        for title, places in self.sections.items():
-            _write(self, ctx, formatter, title, places)
+    def sections_of_commands(self, ctx: click.Context) -> Mapping[str, Iterable[str]]:
+        """Return the names of the commands by the title of their section."""
+        return self.sections
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in their order."""
-        return list(self.places)
+        return list(self.modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command; None for a name that is not one."""
-        if cmd_name not in self.places:
+        if cmd_name not in self.modules:
             return None
-        module, _, attribute = self.places[cmd_name].partition(":")
+        module, _, attribute = self.modules[cmd_name].partition(":")
         try:
             command: click.Command = getattr(import_module(module), attribute)
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] == module.partition(".")[0]:
                 raise
-            return _missing(cmd_name, error.name, self._extra)
+            return _missing(
+                cmd_name, f"needs the package {error.name}; pip install '{self._extra}'"
+            )
         return command
 
 
-def _missing(name: str, library: str, extra: str) -> click.Command:
-    words = f"needs the package {library}; pip install '{extra}'"
-
-    def fail(**_: object) -> None:
+def _missing(name: str, words: str) -> click.Command:
+    def fail() -> None:
         raise ConfigurationError(f"{name} {words}")
 
-    return click.Command(
-        name,
-        callback=fail,
-        params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)],
-        context_settings={"ignore_unknown_options": True},
-        help=f"({words})",
-    )
+    ignoring = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(name, callback=fail, context_settings=ignoring, help=f"({words})")
 
 
 YES = click.option("--yes", is_flag=True, help="Do it without asking.")

@@ -17,7 +17,6 @@ from broker.app.untrusted import printable
 
 __all__ = ["end_on_sigterm", "log_to_stderr", "run", "version_of"]
 
-_MOMENT = 0.01  # seconds
 logger = logging.getLogger(__name__)
 
 
@@ -80,17 +79,7 @@ def end_on_sigterm(code: Exit) -> None:
 def _end(code: Exit) -> None:
     # one that follows, as `timeout` sends it to the group as well, must not break into the tidying up of the first
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.unraisablehook = lambda lost: _end_again(lost, code)
     sys.exit(code)
-
-
-def _end_again(lost: "sys.UnraisableHookArgs", code: Exit) -> None:
-    """End once more, a moment later, when the signal came where nothing can be raised: while C tidies up an object, say."""
-    if lost.exc_type is not SystemExit:
-        sys.__unraisablehook__(lost)
-        return
-    signal.signal(signal.SIGALRM, lambda *_: sys.exit(code))
-    signal.setitimer(signal.ITIMER_REAL, _MOMENT)
 
 
 def _code_of(call: Callable[[], object], program: str) -> int:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 __all__ = ["Rate"]
 
 _SPAN = 10.0  # seconds
-_FORGOTTEN = 6 * _SPAN
 
 
 @dataclass(slots=True)
@@ -31,10 +30,6 @@ class Rate:
         seen = 1.0 - math.exp(min(-1.0, self.began - now) / _SPAN)
         fading = _fading(self.at, now) / seen
         return self.bytes * fading, self.lines * fading
-
-    def is_over(self, now: float) -> bool:
-        """Whether nothing has moved for so long that the rate is as good as 0."""
-        return now - self.at > _FORGOTTEN
 
 
 def _fading(since: float, now: float) -> float:

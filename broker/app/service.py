@@ -130,9 +130,6 @@ class Supervised(Protocol):
     def is_ready(self) -> bool:
         """Whether it works, or waits for a broker: that is this program's work, and no reason to end it."""
 
-    def news(self) -> object:
-        """Return what compares equal as long as the status would read the same; None when that cannot be known."""
-
     def status(self) -> str:
         """Return one line on how it goes."""
 
@@ -160,7 +157,6 @@ class Supervisor(Generic[Settings]):
         self._reread = reread
         self._change = change
         self._hung_up = asyncio.Event()
-        self._told: object = None
 
     async def attend(
         self,
@@ -214,34 +210,24 @@ class Supervisor(Generic[Settings]):
     async def _speak(self) -> None:
         if not self._notifier.is_heard:
             return
-        await self._start()
-        pause = min(_STATUS_EVERY, (self._notifier.watchdog or 2 * _STATUS_EVERY) / 2)
-        status_due = 0.0
-        while True:
-            now = asyncio.get_running_loop().time()
-            if now >= status_due:
-                status_due = now + _STATUS_EVERY
-                self._tell_status()
-            self._feed_watchdog()
-            await asyncio.sleep(pause)
-
-    async def _start(self) -> None:
-        until = asyncio.get_running_loop().time() + _STARTED
-        while not self._view.is_ready and asyncio.get_running_loop().time() < until:
+        clock = asyncio.get_running_loop().time
+        until = clock() + _STARTED
+        while not self._view.is_ready and clock() < until:
             self._feed_watchdog()
             await asyncio.sleep(_SOON)
-        self._tell_status()
+        self._notifier.status(self._view.status())
         self._notifier.ready()
+        due, pause = clock(), min(_STATUS_EVERY, (self._notifier.watchdog or _STATUS_EVERY) / 2)
+        while True:
+            if clock() >= due:
+                due = clock() + _STATUS_EVERY
+                self._notifier.status(self._view.status())
+            self._feed_watchdog()
+            await asyncio.sleep(pause)
 
     def _feed_watchdog(self) -> None:
         if self._notifier.watchdog and self._view.is_moving(self._notifier.watchdog):
             self._notifier.alive()
-
-    def _tell_status(self) -> None:
-        news = self._view.news()
-        if news is None or news != self._told:
-            self._notifier.status(self._view.status())
-        self._told = news
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,10 +112,6 @@ class ServerContext:
         """Whether clients are served, or the others of its cluster are waited for."""
         return self._ready.is_set() or bool(self._waits_for)
 
-    def news(self) -> object:
-        """Return what changes when the status does."""
-        return self.status()
-
     def status(self) -> str:
         """Return one line on how the broker is."""
         if self._waits_for:

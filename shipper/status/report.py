@@ -128,10 +128,6 @@ class AgentView:
         """Whether the start is over, or waits for the broker or the end of a pause."""
         return self._is_following or bool(self.obstacle)
 
-    def news(self) -> object:
-        """Return a value that is equal as long as the status line is the same; None where that cannot be known."""
-        return None if self.obstacle or not self._is_following else self.meter.rounds
-
     def is_moving(self, most: float) -> bool:
         """Whether no scan and no read takes longer than `most` seconds."""
         return self._reading_seconds < most

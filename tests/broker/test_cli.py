@@ -21,7 +21,7 @@ def called(*words: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=180)
 
 
-@pytest.mark.parametrize("name", list(group.places))
+@pytest.mark.parametrize("name", list(group.modules))
 def test_a_command_is_called_by_its_own_name(name: str) -> None:
     command = group.get_command(click.Context(group), name)
 

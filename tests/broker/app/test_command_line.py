@@ -44,16 +44,6 @@ def test_an_option_that_is_not_given_leaves_the_file_its_say(tmp_path: Path) -> 
     assert result.output == "3 2 days, 0:00:00 None\n"
 
 
-def test_the_config_file_can_be_named_in_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "x.toml"
-    path.write_text("partitions = 7\n", "utf-8")
-    monkeypatch.setenv("LOGBROKER_CONFIG", str(path))
-
-    assert CliRunner().invoke(command, []).output.startswith("7 ")
-
-
 @pytest.mark.parametrize(
     ("words", "result"),
     [

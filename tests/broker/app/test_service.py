@@ -79,7 +79,7 @@ def test_a_status_is_one_line_and_said_once(manager: tuple[str, socket.socket]) 
     assert heard(listener) == ["STATUS=reading\\nREADY=1"]
 
 
-@pytest.mark.parametrize("address", ["vsock:2:1234", "/nowhere/notify", "x" * 300, "/" + "x" * 300])
+@pytest.mark.parametrize("address", ["vsock:2:1234", "/nowhere/notify", "/" + "x" * 300])
 def test_a_service_manager_that_cannot_be_reached_costs_nothing(address: str) -> None:
     notifier = Notifier(address)
 

@@ -77,20 +77,3 @@ def test_a_second_signal_ends_it_at_once() -> None:
             stuck.send_signal(number)
 
             assert stuck.wait(10) == -number
-
-
-def test_what_hangs_in_a_thread_does_not_keep_it_from_ending() -> None:
-    script = (
-        "import asyncio, os, time\nfrom broker.app.shutdown import Shutdown\n"
-        "async def run():\n"
-        "    ending = Shutdown(7, 0.5)\n"
-        "    ending.listen(lambda: 0.1)\n"
-        "    async with ending.limit:\n"
-        "        os.kill(os.getpid(), 15)\n"
-        "        await asyncio.to_thread(time.sleep, 60)\n"
-        "asyncio.run(run())\n"
-    )
-
-    done = subprocess.run([sys.executable, "-c", script], timeout=90, check=False)
-
-    assert done.returncode == 7
