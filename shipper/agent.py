@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def _beside(*works: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.TaskGroup]:
+async def _along(*works: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.TaskGroup]:
     """Run works beside what is entered, and cancel them at its end; raises the first error by itself, not in a group."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -176,7 +176,7 @@ class Agent:
                 await asyncio.to_thread(require_files, self._settings.selection)
             await self._sessions.connection.once(self._patience)
         try:
-            async with _beside(self._sessions.config.run()):
+            async with _along(self._sessions.config.run()):
                 await self._ship_to_the_end()
         finally:
             if self._follower is not None:
@@ -306,7 +306,7 @@ class Agent:
             keeping = keep_positions(
                 shipping, self._sessions.snapshots, self._clock, SNAPSHOT_EVERY
             )
-            async with _beside(keeping, self._spool_input(follower, shipping)) as group:
+            async with _along(keeping, self._spool_input(follower, shipping)) as group:
                 await shipping.run(group, self._save)
         except (FencedError, _Moved):
             owner = False
