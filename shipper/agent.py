@@ -31,7 +31,7 @@ from shipper.line_filter import Rules
 from shipper.once import require_files
 from shipper.publish.publisher import SessionLost
 from shipper.publish.rounds import NEARBY_SIZE, Round
-from shipper.session import SNAPSHOT_EVERY, Session, Sessions, keep_positions
+from shipper.session import SNAPSHOT_EVERY, Sessions, keep_positions
 from shipper.settings import ShipperSettings, default_state_dir, expression, reload
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import PATH, Spool
@@ -68,9 +68,9 @@ async def _along(*works: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Tas
 class _Moved(Exception):
     """A session began at other positions than the one before had come to, or takes smaller rounds: the files are to be read again."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, positions: Positions) -> None:
         super().__init__()
-        self.session = session
+        self.positions = positions
 
 
 class Agent:
@@ -184,15 +184,12 @@ class Agent:
 
     async def _ship_to_the_end(self) -> None:
         """Ship in one session after the other: claim, rebuild the positions, go back to them where they moved, and go on."""
-        session = await self._in_time(self._sessions.open(Positions()))
+        positions = await self._in_time(self._sessions.open(Positions()))
         while True:
-            follower = await self._follower_at(session)
             try:
-                await self._ship(session, follower)
+                return await self._ship(await self._follower_at(positions), positions)
             except _Moved as moved:
-                session = moved.session
-            else:
-                return
+                positions = moved.positions
 
     async def _publish(self, shipping: Shipping, round_: Round) -> int:
         """Publish a round, in the next session where one is lost; raises `_Moved` where the positions moved meanwhile.
@@ -212,10 +209,9 @@ class Agent:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             self._lost_in_a_row += 1
             known = shipping.positions
-            session = await self._sessions.open(known)
-            found = session.positions
-            if found.files != known.files or len(round_.payload) > session.max_payload:
-                raise _Moved(session)
+            found = await self._sessions.open(known)
+            if found.files != known.files or len(round_.payload) > self._sessions.max_payload:
+                raise _Moved(found)
             shipping.positions = replace(shipping.positions, covered=found.covered)
 
     async def _in_time(self, request: Awaitable[Answer]) -> Answer:
@@ -229,13 +225,12 @@ class Agent:
                 f"gave up after {self._patience:g} s: {reason}; what is not acknowledged will be shipped the next time"
             ) from None
 
-    async def _follower_at(self, session: Session) -> Follower:
-        """Return the follower at the positions of a session; it keeps its open files where that can be."""
-        before = self._follower
-        settings = self._settings
-        block_size, max_line = map(session.most_bytes, (NEARBY_SIZE, settings.max_line))
+    async def _follower_at(self, positions: Positions) -> Follower:
+        """Return the follower at these positions; it keeps its open files where that can be."""
+        before, settings, most = self._follower, self._settings, self._sessions.most_bytes
+        block_size, max_line = most(NEARBY_SIZE), most(settings.max_line)
         if before is not None:
-            if await before.rewind(session.positions.files):
+            if await before.rewind(positions.files):
                 before.resize(block_size, max_line)
                 return before
             await before.close()
@@ -247,7 +242,7 @@ class Agent:
             selection = replace(selection, from_end=False)
         self._follower = Follower(
             selection,
-            session.positions.files.values(),
+            positions.files.values(),
             new_id=self._sessions.new_file,
             clock=self._clock,
             block_size=block_size,
@@ -270,21 +265,21 @@ class Agent:
                 f"cannot spool standard input: {error.filename}: {error.strerror}; check --state-dir"
             ) from None
 
-    async def _ship(self, session: Session, follower: Follower) -> None:
+    async def _ship(self, follower: Follower, positions: Positions) -> None:
         stopping = self._ending.asked
         shipping = Shipping(
             follower,
-            str(session.agent),
+            str(self._sessions.agent),
             lambda round_: self._in_time(self._publish(shipping, round_)),
-            session.positions,
-            self._loop_options(session),
+            positions,
+            self._loop_options(),
             stopping,
             self._meter,
-            session.stream,
+            self._sessions.stream,
         )
         follower.stored = shipping.position
         self._meter.begin()
-        self._view.at_work(session, follower, shipping)
+        self._view.at_work(follower, shipping)
         try:
             await self._run_and_keep(follower, shipping)
             if self._spool is not None and self._spool.is_done:
@@ -296,9 +291,9 @@ class Agent:
         finally:
             self._view.at_rest()
 
-    def _loop_options(self, session: Session) -> LoopOptions:
+    def _loop_options(self) -> LoopOptions:
         options = self._options(self._settings)
-        return replace(options, round_size=session.most_bytes(options.round_size))
+        return replace(options, round_size=self._sessions.most_bytes(options.round_size))
 
     async def _run_and_keep(self, follower: Follower, shipping: Shipping) -> None:
         owner = True
@@ -338,8 +333,8 @@ class Agent:
         done = reload(self._settings, settings)
         self._settings = done.settings
         log_to_stderr(done.settings)
-        if self._view.shipping is not None and self._view.session is not None:
-            self._view.shipping.change(self._loop_options(self._view.session))
+        if self._view.shipping is not None:
+            self._view.shipping.change(self._loop_options())
         if self._follower is not None:
             grace, hold = done.settings.grace, done.settings.hold_deleted
             self._follower.change_limits(grace.total_seconds(), hold.total_seconds())

@@ -7,7 +7,6 @@ import os
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 
 from broker.client.connection import Connection, Denied, Rejected
 from broker.client.credentials import verify
@@ -25,7 +24,6 @@ from shipper.status.live import require_alone
 
 __all__ = [
     "SNAPSHOT_EVERY",
-    "Session",
     "Sessions",
     "connection_for",
     "keep_positions",
@@ -58,23 +56,11 @@ def reasons_for(settings: ShipperSettings, host: str) -> Callable[[Rejected], st
     return explain
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
-    """What one claim gives; `max_payload` is what the broker takes at a time, in bytes, `broker` tells it from others."""
-
-    agent: AgentId
-    stream: str
-    positions: Positions
-    max_payload: int
-    broker: str
-
-    def most_bytes(self, wanted: int) -> int:
-        """Return so many bytes of lines, or fewer where a message would not take them with a last newline that is added."""
-        return min(wanted, self.max_payload - 1)
-
-
 class Sessions:
-    """Opens the sessions of a run, one after the other, with what all of them share; `publish` is for the newest."""
+    """Opens the sessions of a run, one after the other, with what all of them share.
+
+    `publish`, `agent`, `stream` and `max_payload`, what the broker takes at a time in bytes, are those of the newest.
+    """
 
     def __init__(self, settings: ShipperSettings, host: str, clock: Callable[[], int]) -> None:
         """Open none yet; `clock` is nanoseconds since the epoch."""
@@ -84,7 +70,8 @@ class Sessions:
         self.config = config = BrokerConfig(connection, host, clock)
         self._settings = settings
         self._host = host
-        self._run = AgentId.following(None, clock() // 1_000_000, secrets.token_hex(4))
+        self.agent = self._run = AgentId.following(None, clock() // 1_000_000, secrets.token_hex(4))
+        self.stream, self.max_payload = "", 0
         self._numbers = itertools.count(1)
         self._messages, tag = HostMessages(connection, host, 1), self._run.tag
         self._claimant = Claimant(self._messages, self.snapshots, waiting, tag, clock)
@@ -97,8 +84,12 @@ class Sessions:
         """Return an id for a file that was never followed."""
         return f"{self._run}.{next(self._numbers)}"
 
-    async def open(self, known: Positions) -> Session:
-        """Claim the host's subjects, behind a pause, and rebuild the positions; without acknowledgements there is nothing to claim.
+    def most_bytes(self, wanted: int) -> int:
+        """Return so many bytes of lines, or fewer where a message would not take them with a last newline that is added."""
+        return min(wanted, self.max_payload - 1)
+
+    async def open(self, known: Positions) -> Positions:
+        """Claim the host's subjects, behind a pause, and return the positions; without acknowledgements there is nothing to claim.
 
         `known` are the positions of the session before. Raises `OperatorError` before the first claim when another agent of
         the host lives on this machine, `FencedError` when a newer one does anywhere.
@@ -108,20 +99,19 @@ class Sessions:
         while settings.ack and config.pause:  # else rounds wait, but files are followed
             await config.until_resumed()
             await waiting.until_answered(config.read)
-        broker = config.partitions.time
         is_next = bool(known.files or known.covered)
         if not (settings.take_over or is_next):
-            await require_alone(self._host, broker)
-        max_payload = await self._publisher.largest()
+            await require_alone(self._host, config.partitions.time)
+        self.max_payload = await self._publisher.largest()
         self._messages.streams = config.streams
-        stream = self._messages.stream_of(config.subject)
+        self.stream = self._messages.stream_of(config.subject)
         if not settings.ack:
-            positions = known if is_next else await waiting.until_answered(self.snapshots.read)
-            return Session(self._run, stream, positions, max_payload, broker)
+            return known if is_next else await waiting.until_answered(self.snapshots.read)
         owned = await self._claimant.claim(config.subject, known)
         self._publisher.begin(owned.subject, owned.last)
+        self.agent = owned.agent
         logger.info("agent %s ships on %s", owned.agent, owned.subject)
-        return Session(owned.agent, stream, owned.positions, max_payload, broker)
+        return owned.positions
 
 
 async def keep_positions(

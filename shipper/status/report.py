@@ -6,7 +6,6 @@ Units are in the names, times are RFC 3339 in UTC, None is a value that cannot b
 import asyncio
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
@@ -20,9 +19,6 @@ from shipper.status.meter import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import rfc3339
 from shipper.tail.tailer import FileState, Stage
-
-if TYPE_CHECKING:
-    from shipper.session import Session
 
 __all__ = ["AgentView", "FileStatus", "HostReport"]
 
@@ -79,7 +75,7 @@ class HostReport(BaseModel):
 
 
 class AgentView:
-    """Makes the report of one agent; `session`, `source` and `shipping` are None while it starts.
+    """Makes the report of one agent; `source` and `shipping` are None while it starts.
 
     `spool` is None where standard input is not read.
     """
@@ -96,7 +92,6 @@ class AgentView:
         """Remember the parts that are there from the start on; `clock` is nanoseconds since the epoch."""
         self.meter = meter
         self.waiting = waiting
-        self.session: Session | None = None
         self.source: Follower | None = None
         self.shipping: Shipping | None = None
         self.spool: Spool | None = None
@@ -105,13 +100,13 @@ class AgentView:
         self._config = config
         self._clock = clock
 
-    def at_work(self, session: "Session", source: Follower, shipping: Shipping) -> None:
+    def at_work(self, source: Follower, shipping: Shipping) -> None:
         """Report on these parts, until `at_rest` is called."""
-        self.session, self.source, self.shipping = session, source, shipping
+        self.source, self.shipping = source, shipping
 
     def at_rest(self) -> None:
         """Report that nothing works, until the subject is claimed again."""
-        self.session = self.source = self.shipping = None
+        self.source = self.shipping = None
 
     @property
     def paused(self) -> str:
@@ -167,7 +162,7 @@ class AgentView:
             host=self._host,
             running=True,
             files=tuple(self._file(state, read.get(state.file)) for state in states),
-            broker=self.session.broker if self.session else "",
+            broker=self._config.partitions.time,
             pid=os.getpid(),
             up_since=rfc3339(self.meter.since),
             last_ack=rfc3339(last_ack) if last_ack else None,
