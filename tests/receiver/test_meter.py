@@ -90,16 +90,6 @@ def test_what_is_committed_is_counted_for_each_partition(meter: Meter) -> None:
     assert told["logreceiver_lag_seconds|3"] == 0
 
 
-def test_who_has_caught_up_is_behind_by_nothing(meter: Meter) -> None:
-    meter.done(a_session(0, pending=5), batches=1, seconds=0.5)
-    meter.waiting(0, 0)
-
-    told = samples(meter)
-
-    assert told["logreceiver_lag_messages|0"] == 0
-    assert told["logreceiver_lag_seconds|0"] == 0
-
-
 def test_a_blocked_partition_is_named_by_its_cause_until_it_goes_on(
     meter: Meter, clock: Clock
 ) -> None:
@@ -133,15 +123,6 @@ def test_a_receiver_is_ill_while_it_starts_and_while_the_broker_is_away(
 
     assert problem(meter) == "waiting for the broker: refused"
     assert meter.is_ready
-
-
-def test_a_partition_that_is_blocked_for_a_moment_is_no_illness(meter: Meter, clock: Clock) -> None:
-    for partition in (0, 3):
-        meter.claimed(partition, Offset(1, 1, "", ""))
-    meter.blocked(Blocked(3, Cause.DISK, "p: No space left on device"))
-    clock.now += 5 * SECOND
-
-    assert meter.health().status == 200
 
 
 def test_status_is_told_by_the_owner_what_only_the_owner_knows(meter: Meter) -> None:
@@ -197,16 +178,6 @@ def test_a_partition_that_was_lost_is_behind_by_nothing_and_is_named(meter: Mete
     assert meter.status() == (
         "1 partition, 0 messages behind, 0 B/s; taken over by another receiver: 3"
     )
-
-
-def test_how_far_behind_it_starts_is_known_from_the_offset(meter: Meter) -> None:
-    meter.claimed(3, Offset(1, 1, "", "", last_time="2026-11-20T00:00:00.000Z"))
-    meter.waiting(3, 7)
-
-    told = samples(meter)
-
-    assert told["logreceiver_lag_messages|3"] == 7
-    assert told["logreceiver_lag_seconds|3"] == 86_400
 
 
 def test_findings_that_are_too_many_for_the_log_are_counted(

@@ -20,8 +20,8 @@ from receiver.consume.claim import Claim
 from receiver.driver.presence import Presence
 from receiver.status import status
 from receiver.storage.site import Site
-from tests.elections import Electing, Silent
-from tests.hostile import GARBAGE, GOOD, ODD, acts_on_a_terminal
+from tests.elections import Electing
+from tests.hostile import GARBAGE, GOOD, acts_on_a_terminal
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats
@@ -110,18 +110,6 @@ def test_a_leader_that_is_being_elected_is_waited_for(
 
     assert (shown.exception, moved.exception) == (None, None)
     assert "partition 0: done" in moved.output
-
-
-def test_a_broker_that_says_nothing_is_told_in_one_line(
-    partition: Partition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(status, "Connection", Silent)
-    monkeypatch.setattr(status, "ELECTION", 0)
-
-    shown = CliRunner().invoke(logreceiver, ["status", "--server", partition.url])
-
-    assert isinstance(shown.exception, OperatorError)
-    assert str(shown.exception).endswith("does not answer: no answer in 5 s")
 
 
 def test_a_move_is_asked_for_first_and_a_no_changes_nothing(partition: Partition) -> None:
@@ -240,17 +228,6 @@ def test_garbage_in_one_offset_is_shown_as_such_and_the_others_as_usual(
         assert "partition 0 cannot be received" in table.output
         assert "central:1" in table.output
         assert not acts_on_a_terminal(table.output)
-
-
-def test_what_an_owner_wrote_reaches_no_terminal_as_it_is(partition: Partition) -> None:
-    partition.ask(lambda connection: connection.ask("$KV.LOGS_OFFSETS.p0", ODD))
-
-    for words in (("offsets", "show"), ("status",)):
-        shown = CliRunner().invoke(logreceiver, [*words, "--server", partition.url])
-
-        assert shown.exit_code == 0
-        assert r"central\x1b[2J" in shown.output
-        assert not acts_on_a_terminal(shown.output)
 
 
 @pytest.mark.parametrize(

@@ -102,17 +102,6 @@ def once(url: str, partition: str, output: Path) -> "subprocess.CompletedProcess
     )
 
 
-def test_an_output_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-
-    says(
-        logreceiver("--partition", "0", "--output", str(tmp_path / "file" / "out")),
-        Exit.FAILED,
-        "cannot use",
-        "--output",
-    )
-
-
 def test_help_is_quick_and_brings_no_spark() -> None:
     code = (
         "import sys\nfrom click.testing import CliRunner\nfrom receiver.cli import logreceiver\n"
@@ -165,11 +154,6 @@ def test_status_tells_who_owns_what_and_what_waits(logs_url: str, tmp_path: Path
     assert "1 live files" in shown.stdout
 
 
-@pytest.mark.nats
-def test_status_of_a_broker_without_logship_is_one_line(fresh_url: str) -> None:
-    says(logreceiver("status", "--server", fresh_url), Exit.FAILED, "logbroker apply")
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_told_to_stop_while_no_broker_answers_it_ends_at_once(
     processes: Processes, free_port: Callable[[], int], tmp_path: Path, number: signal.Signals
@@ -189,23 +173,3 @@ def test_told_to_stop_while_no_broker_answers_it_ends_at_once(
     assert receiver.wait(10) == 0
     assert time.monotonic() - began < 5
     assert "Traceback" not in receiver.said()
-
-
-def test_told_to_stop_while_once_waits_for_a_broker_it_ends_at_once(
-    processes: Processes, free_port: Callable[[], int], tmp_path: Path
-) -> None:
-    receiver = processes.start(
-        "logreceiver",
-        [
-            *(PROGRAM, "--partition", "0", "--once", "--patience", "60s"),
-            *("--output", tmp_path / "out", "--server", f"nats://127.0.0.1:{free_port()}"),
-        ],
-    )
-    wait_until("it has begun", (tmp_path / "out").exists, 60, [receiver])
-    wait_until("it listens", lambda: receiver.catches(signal.SIGTERM), 60, [receiver])
-
-    began = time.monotonic()
-    receiver.terminate()
-
-    assert receiver.wait(10) == 0
-    assert time.monotonic() - began < 5

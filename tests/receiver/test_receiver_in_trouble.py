@@ -65,22 +65,6 @@ def test_a_worker_that_is_killed_again_and_again_blocks_its_partition_until_it_l
     is_calm(receiver)
 
 
-def test_a_receiver_that_stands_by_does_not_wait_for_its_turn_to_notice_that_its_jvm_has_died(
-    scene: Scene,
-) -> None:
-    first = scene.receiver("first", "--standby")
-    scene.publish(20)
-    scene.wait_for_all(first)
-    second = scene.receiver("second", "--standby")
-    wait_until("it stands by", lambda: "standing by" in second.said(), 150, [second])
-
-    os.kill(java_of(second), signal.SIGKILL)
-
-    assert second.wait(10) == Exit.FAILED
-    assert "Spark's Java process has died (-9); start again" in last_line(second)
-    assert first.stop(10) == 0
-
-
 def test_told_to_end_while_its_jvm_does_not_answer_it_ends_in_time_and_leaves_nothing(
     scene: Scene, tmp_path: Path
 ) -> None:

@@ -72,21 +72,6 @@ def test_once_receives_what_is_there_commits_it_names_what_retention_took_and_en
     assert "gap of 11 bytes: host web01, file '/var/log/a'" in receiver.log.read_text()
 
 
-def test_a_start_keeps_to_the_number_though_another_was_killed_and_nothing_comes(
-    scene: Scene,
-) -> None:
-    killed = scene.receiver("killed", "--rotate-size", "2KB")
-    scene.publish(300)
-    scene.wait_for_all(killed)
-    killed.kill()
-    receiver = scene.receiver("receiver", "--once", "--rotate-size", "2KB", "--keep", "2")
-
-    assert receiver.wait(180) == 0, receiver.last_words()
-
-    for host in scene.sent:
-        assert len([*scene.output.glob(f"{host}.log.*")]) == 2
-
-
 def test_a_receiver_that_lost_a_partition_goes_on_with_its_others(scene: Scene) -> None:
     first = scene.receiver("first", "--listen", "127.0.0.1:0")
     scene.publish(50)
@@ -241,18 +226,6 @@ def test_told_by_sigusr1_it_closes_its_files_and_none_of_its_processes_ends(scen
     scene.publish(20)
     scene.wait_for_all(receiver)
     assert receiver.stop() == 0
-    is_calm(receiver)
-
-
-def test_a_broker_killed_under_a_running_receiver_costs_nothing(scene: Scene) -> None:
-    receiver = scene.receiver("receiver")
-    for _ in range(2):
-        scene.publish(200)
-        scene.server.kill_and_restart()
-        scene.publish(200)
-        scene.wait_for_all(receiver)
-
-    assert receiver.stop(10) == 0
     is_calm(receiver)
 
 

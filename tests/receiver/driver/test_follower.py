@@ -278,21 +278,6 @@ async def test_a_successor_is_noticed_while_nothing_comes(
                 await first.ends()
 
 
-async def test_a_successor_in_mid_stay_takes_over_and_nothing_is_lost_or_repeated(
-    partition: Partition,
-) -> None:
-    async with Loop(partition, session=SessionLimits(60.0, 60.0, 0.01)) as first:
-        await lines(partition, b"1")
-        await first.has(b"1\n")
-        async with Loop(partition, "b:2") as second:
-            await asyncio.sleep(0.3)
-            await lines(partition, b"2")
-            with pytest.raises(FencedError, match="b:2"):
-                await first.ends()
-            await lines(partition, b"3")
-            await second.has(b"1\n2\n3\n")
-
-
 def is_said(log: pytest.LogCaptureFixture, words: str) -> None:
     while words not in log.text:
         time.sleep(0.02)

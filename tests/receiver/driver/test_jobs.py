@@ -64,23 +64,6 @@ async def test_every_partition_has_its_turn_with_many_more_of_them_than_slots(sp
     assert all(len(set(turns)) > 40 for turns in rounds), "nobody comes twice before the others"
 
 
-async def test_whoever_is_cancelled_while_waiting_is_not_run(spark: Spark) -> None:
-    spark.gates[0] = threading.Event()
-    jobs = Jobs(spark.run, 1)
-    first = submit(jobs, 0)
-    await settle(lambda: spark.turns == [0])
-    gone, stays = submit(jobs, 1), submit(jobs, 2)
-    await asyncio.sleep(0.05)
-
-    gone.cancel()
-    await asyncio.wait({gone})
-    spark.gates[0].set()
-
-    assert await asyncio.wait_for(stays, 10) == report(2)
-    await first
-    assert spark.turns == [0, 2]
-
-
 async def test_who_was_asked_and_does_not_leave_is_passed_over(spark: Spark) -> None:
     spark.gates = {0: threading.Event(), 1: threading.Event()}
     jobs, leaves = Jobs(spark.run, 2), [asyncio.Event() for _ in range(3)]

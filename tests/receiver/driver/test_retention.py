@@ -57,14 +57,3 @@ async def test_told_to_leave_it_leaves_segments_as_they_are(tmp_path: Path) -> N
     await worker.run()
 
     assert names_in(tmp_path) == ["web01.log.000001"]
-
-
-async def test_cancelled_it_is_gone_with_its_thread(tmp_path: Path) -> None:
-    worker = RetentionWorker(make(tmp_path), asyncio.Event())
-    running = asyncio.create_task(worker.run())
-    await asyncio.sleep(0)
-
-    running.cancel()
-    await asyncio.wait([running])
-
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("retention")]

@@ -11,9 +11,8 @@ from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
-from receiver.consume import offsets
 from receiver.consume.assignment import Done
-from receiver.consume.claim import Claim, EntryTaken, OffsetEntry, stream_state
+from receiver.consume.claim import Claim, EntryTaken, OffsetEntry
 from receiver.driver import presence as presence_module
 from receiver.driver.presence import Presence, Standby, is_gone
 from tests.conftest import Server
@@ -132,37 +131,6 @@ async def test_an_owner_answers_through_a_new_connection(
     assert not gone
     lasting.cancel()
     await theirs.close()
-
-
-async def test_of_two_standbys_one_follows_and_the_other_goes_on_waiting(
-    connection: Connection, logs_url: str
-) -> None:
-    theirs = Connection([logs_url], "owner")
-    await owner(theirs)
-    await theirs.close()
-    stop = asyncio.Event()
-
-    revisions = await asyncio.gather(standby(connection).wait(stop), standby(connection).wait(stop))
-    claims = await asyncio.gather(
-        *(
-            Claim(connection, 0, f"heir:{n}", "LOGS").claim(NOW, revision)
-            for n, revision in enumerate(revisions)
-        )
-    )
-
-    assert revisions[0] == revisions[1] is not None
-    assert [claim.epoch for claim in claims if claim] == [2]
-
-
-async def test_an_offset_moved_by_hand_is_free_for_a_standby(connection: Connection) -> None:
-    _, ledger = await owner(connection)
-    assert ledger.offset
-    moved = offsets.moved(ledger.offset, await stream_state(connection, "LOGS"), 1, "root", "")
-    entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
-    assert entry
-    revision = await bucket.write(connection, OFFSETS_BUCKET, "p0", moved.encode(), entry.revision)
-
-    assert await standby(connection).wait(asyncio.Event()) == revision
 
 
 async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_commit_nothing_more(

@@ -1,6 +1,5 @@
 """A replay of what a real broker holds: its files are what a receiver makes of the same lines."""
 
-import gzip
 from dataclasses import replace
 from pathlib import Path
 
@@ -136,15 +135,6 @@ def test_hosts_files_and_ranges_are_chosen(partition: Partition) -> None:
     assert of_host == {"web02.log": b"other\n"}
     assert of_file == {"web01.log": b"another file's\nbehind a gap\n"}
     assert of_range == {"web02.log": b"other\n", "web01.log": b"one\ntwo\n"}
-
-
-def test_rotation_and_compression_are_there_when_wanted(partition: Partition) -> None:
-    partition.lines("web01", *(b"line %d\n" % n for n in range(9)))
-
-    _, files = replayed(partition, rotate_size=21, compress="gzip")
-
-    assert sorted(files) == ["web01.log", "web01.log.000001.gz", "web01.log.000002.gz"]
-    assert gzip.decompress(files["web01.log.000001.gz"]) == b"line 0\nline 1\nline 2\n"
 
 
 def test_lines_that_a_few_bytes_decompress_to_are_read_a_part_at_a_time(

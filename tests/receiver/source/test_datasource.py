@@ -1,7 +1,6 @@
 """The data source in a real Spark on a real stream: batches, SQL, streaming queries, and what is said when it fails."""
 
 import json
-import re
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -154,33 +153,6 @@ def test_a_streaming_query_reads_everything_once_over_restarts(
     ]
 
 
-def test_a_streaming_query_takes_in_partitions_that_are_added(
-    spark: SparkSession, logs_url: str, store: Any, call: Any, tmp_path: Path
-) -> None:
-    query = (
-        spark.readStream.format("jetstream")
-        .option("servers", logs_url)
-        .load()
-        .writeStream.format("memory")
-        .queryName("grown")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .start()
-    )
-    try:
-        query.processAllAvailable()
-        call(logs_url, "STREAM.UPDATE.LOGS", Topology(partitions=3).streams()[0])
-        store(
-            logs_url,
-            ("$KV.LOGS_CONFIG.partitions", b"3", None),
-            ("logs.p2.web", b"new\n", None),
-        )
-        query.processAllAvailable()
-    finally:
-        query.stop()
-
-    assert [row.partition for row in spark.table("grown").collect()] == [2]
-
-
 def test_a_streaming_query_outlives_a_restart_of_the_broker(
     spark: SparkSession, own_server: Any, store: Any, call: Any, tmp_path: Path
 ) -> None:
@@ -207,24 +179,3 @@ def test_a_streaming_query_outlives_a_restart_of_the_broker(
 
     payloads = [bytes(row.payload) for row in spark.table("restarted").collect()]
     assert payloads == [b"before\n", b"after\n"]
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        pytest.param({"server": "x"}, "no option 'server'", id="unknown option"),
-        pytest.param({"startingOffsets": "soon"}, "startingOffsets 'soon'", id="bad offsets"),
-        pytest.param({"startingOffsets": "latest"}, "nothing to read in a batch", id="no batch"),
-        pytest.param({"stream": "NONE"}, "there is no stream NONE at nats://", id="no stream"),
-        pytest.param({"servers": "nats://127.0.0.1:1"}, "no broker at nats://", id="no broker"),
-    ],
-)
-def test_what_is_wrong_is_said(
-    spark: SparkSession, logs_url: str, options: dict[str, str], complaint: str
-) -> None:
-    with pytest.raises(PySparkException, match=re.escape(complaint)) as raised:
-        load(spark, **{"url": logs_url, **options}).collect()
-
-    *way, said = str(raised.value).partition("\n SQLSTATE")[0].splitlines()
-    assert complaint in said
-    assert len(way) < 12

@@ -82,21 +82,5 @@ def test_the_table_example_has_every_line_once_however_often_it_is_run(
     }
 
 
-def test_the_second_table_has_a_row_for_every_line_by_date_and_host(
-    spark: SparkSession, logs_url: str, store: Any, tmp_path: Path
-) -> None:
-    store(logs_url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
-
-    example(3, spark, logs_url, tmp_path)
-
-    rows = spark.read.parquet(str(tmp_path / "lines")).orderBy("sequence", "pos").collect()
-    assert [(row.host, row.line) for row in rows] == [
-        ("web01", "one"),
-        ("web01", "two"),
-        ("web02", "three"),
-    ]
-    assert list(tmp_path.glob("lines/date=*/host=web02/*.parquet"))
-
-
 def test_the_page_names_every_option() -> None:
     assert [name for name in KNOWN if f"`{name}`" not in PAGE] == []

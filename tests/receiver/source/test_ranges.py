@@ -25,10 +25,3 @@ def test_pieces_are_enough_and_cover_every_sequence_once(
     for subject in subjects or (">",):
         own = [item for item in ranges if item.subject == subject]
         assert [n for item in own for n in range(item.first, item.until)] == [*range(60, 71)]
-
-
-def test_a_whole_stream_comes_in_pieces_of_32_mib_and_a_chosen_part_does_not() -> None:
-    large = StreamEnds(1, 1001, 1000, 1000 * 1024 * 1024)
-
-    assert [item.until - item.first for item in cut(None, 1, 101, 1, large)] == [32, 32, 32, 4]
-    assert len(cut((P0,), 1, 101, 1, large)) == 1

@@ -62,23 +62,6 @@ def test_a_message_as_large_as_the_broker_takes_comes_through(
     ]
 
 
-@pytest.mark.parametrize(
-    "item",
-    [
-        Range("logs.p1.>", 1, 3),
-        Range("logs.p7.>", 1, 3),
-        Range("logs.p0.>", 3, 3),
-        Range("logs.p0.>", 3, 9),
-    ],
-)
-def test_a_range_without_messages_is_empty(
-    item: Range, logs_url: str, store: Any, connect: Connect
-) -> None:
-    store(logs_url, ("logs.p0.web", b"x\n", None), ("logs.p0.web", b"y\n", None))
-
-    assert messages(connect(logs_url), item) == []
-
-
 def test_what_was_removed_since_the_planning_is_named_unless_it_is_accepted(
     logs_url: str, store: Any, call: Any, connect: Connect
 ) -> None:
@@ -106,24 +89,6 @@ def test_a_broker_that_restarts_in_the_middle_leaves_no_hole(
     read_so_far += [m.sequence for run in runs for m in run]
 
     assert read_so_far == list(range(1, 31))
-
-
-@pytest.mark.parametrize("length", [40, 400])
-def test_little_more_is_sent_than_what_a_range_holds(
-    length: int, logs_url: str, store: Any, call: Any, connect: Connect
-) -> None:
-    call(logs_url, "STREAM.UPDATE.LOGS", Topology(partitions=10).streams()[0])
-    store(logs_url, *((f"logs.p{n % 10}.web", b"x\n", None) for n in range(600)))
-    connection = connect(logs_url)
-    messages(connection, Range("logs.p0.>", 1, 2))
-    assert connection._client is not None
-    before = connection._client.stats["in_msgs"]
-
-    found = messages(connection, Range("logs.p3.>", 1, 1 + length))
-
-    sent = connection._client.stats["in_msgs"] - before
-    assert len(found) == length // 10
-    assert sent < length // 10 + 35
 
 
 def test_no_consumer_is_made(logs_url: str, store: Any, call: Any, connect: Connect) -> None:

@@ -64,12 +64,6 @@ def test_a_message_of_one_file_is_a_row_that_says_which() -> None:
     }
 
 
-def test_a_piece_of_a_long_line_gets_no_newline() -> None:
-    (row,) = rows(stored(encode_origin(ORIGIN), b"abcde"))
-
-    assert (row["payload"], row["lines"]) == (b"abcde", 0)
-
-
 def test_a_message_of_several_files_is_a_row_for_each_section_in_their_order() -> None:
     headers, payload = several(3)
 
@@ -90,14 +84,6 @@ def test_sections_that_do_not_make_up_the_payload_are_shown_as_they_were_sent() 
     (row,) = rows(stored(headers, payload + b"more\n"))
 
     assert (row["payload"], row["lines"], row["file"]) == (payload + b"more\n", None, None)
-
-
-def test_a_path_that_is_no_text_does_no_harm() -> None:
-    origin = Origin("1-aa", 99, (Section("/var/\udcff", Span("f1", 0, 2), 2, 1, IDENTITY),))
-
-    (row,) = rows(stored(encode_origin(origin), b"x\n"))
-
-    assert row["file"].startswith("/var/")
 
 
 def lines(*messages: SourceMessage, as_text: bool = True) -> list[tuple[Any, ...]]:
@@ -140,18 +126,6 @@ def test_lines_of_a_large_message_come_in_parts_and_are_numbered_on() -> None:
     assert all(text == f"{n % 2**20:07d}" for n, text in enumerate(texts))
 
 
-def test_lines_are_bytes_on_request_and_text_marks_what_is_no_text() -> None:
-    block = stored({}, b"\xff\nx\xc3\n\xa4y\n")
-    host = "web1.example"
-
-    assert lines(block) == [
-        (8, host, 0, "\ufffd"),
-        (8, host, 1, "x\ufffd"),
-        (8, host, 2, "\ufffdy"),
-    ]
-    assert [row[3] for row in lines(block, as_text=False)] == [b"\xff", b"x\xc3", b"\xa4y"]
-
-
 def test_a_damaged_message_is_one_row_without_a_line() -> None:
     damaged = {**encode_origin(ORIGIN), "Content-Encoding": "zstd"}
     host = "web1.example"
@@ -177,20 +151,3 @@ def test_lines_are_those_of_a_plain_split_whatever_they_hold() -> None:
         if payload
         for pos, line in enumerate(payload.removesuffix(b"\n").split(b"\n"))
     ]
-
-
-def test_subjects_that_are_not_ours_have_neither_partition_nor_host() -> None:
-    found = rows(
-        *(stored({}, b"x\n", subject) for subject in ("orders.new", "logs.p3", "logs.p03.x"))
-    )
-
-    assert [(row["partition"], row["host"]) for row in found] == [(None, None)] * 3
-
-
-def test_headers_count_among_what_goes_to_spark_at_once() -> None:
-    messages = [stored({"A": "x" * 60_000}, b"x\n")] * 300
-
-    batches = list(record_batches(messages, Show(headers=True)))
-
-    assert sum(batch.num_rows for batch in batches) == 300
-    assert max(batch.nbytes for batch in batches) < 5 * 1024 * 1024

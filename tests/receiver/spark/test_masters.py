@@ -34,11 +34,6 @@ def test_one_of_several_masters_is_enough(there: str, silent: str) -> None:
     check_masters(f"spark://127.0.0.1:{free_port()},{silent},{there}", patience=0.5)
 
 
-@pytest.mark.parametrize("master", ["local[2]", "yarn", "k8s://https://127.0.0.1:1"])
-def test_what_is_no_standalone_master_is_not_asked(master: str) -> None:
-    check_masters(master)
-
-
 @pytest.mark.parametrize(
     ("host", "why"),
     [

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.exits import ConfigurationError, OperatorError
-from receiver.spark.java import Java, gateway_to_jvm, scratch_folder
+from broker.app.exits import ConfigurationError
+from receiver.spark.java import scratch_folder
 from receiver.spark.session import local_master, spark_context
 from tests.descriptors import held_by
 from tests.receiver.apart import apart
@@ -146,15 +146,6 @@ def test_a_driver_killed_while_its_jvm_starts_leaves_no_jvm_though_the_next_star
         wait_until("it ends", lambda: driver.tree() == [], 90)
         with scratch_folder() as own:
             assert list(Path(name).glob("logreceiver-*")) == [own]
-
-
-def test_a_java_that_is_gone_is_told_in_a_line(tmp_path: Path) -> None:
-    gone = Java(tmp_path / "java", "17.0.1", "here")
-    with (
-        pytest.raises(OperatorError, match=r"cannot start Spark: .*/java: No such file"),
-        gateway_to_jvm(gone, tmp_path),
-    ):
-        pass
 
 
 def test_the_death_of_the_jvm_fails_the_job_and_the_next_start_is_whole(tmp_path: Path) -> None:

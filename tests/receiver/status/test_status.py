@@ -65,11 +65,6 @@ def test_a_host_has_its_live_file_and_its_closed_ones(tmp_path: Path) -> None:
     ]
 
 
-def test_a_folder_that_is_not_there_has_no_files(tmp_path: Path) -> None:
-    assert files_in(tmp_path / "none") == []
-    assert gaps_in(tmp_path / "none") == []
-
-
 def test_gaps_are_summed_over_partitions_and_a_damaged_store_says_nothing(tmp_path: Path) -> None:
     gap = Finding(FindingKind.GAP, "web01", "/a.log", "f1", 10, 30, 5, 0)
     for partition in (0, 1):

@@ -171,24 +171,6 @@ def test_the_oldest_segments_may_have_been_pruned(partition: Partition) -> None:
     assert (report.difference, report.pruned) == ("", size)
 
 
-def test_pruned_lines_are_told_apart_from_the_same_lines_later(partition: Partition) -> None:
-    partition.lines("web01", *[line for _ in range(3) for line in LINES])
-    partition.claim()
-    partition.receive()
-    sizes = [path.stat().st_size for path in (segment(partition, n) for n in (1, 2, 3, 4))]
-
-    pruned(partition, 1, 2, 3, 4)
-
-    report = the_report(partition)
-    assert (report.difference, report.pruned) == ("", sum(sizes))
-
-
-def test_what_was_received_before_the_first_message_is_no_difference(partition: Partition) -> None:
-    received(partition)
-
-    assert examined(partition, "seq:30").files == ()
-
-
 def test_lines_behind_the_offset_may_be_there_or_half_of_them(partition: Partition) -> None:
     received(partition)
     more = b"line of a batch under way\n"
