@@ -4,20 +4,19 @@ What is put back is the payload, as lines of no file: the headers of a shipper a
 has passed by their spans. So the lines come to the end of the host's file, behind later ones. A message whose payload
 still cannot be read is left out, as it would be set aside again.
 
-What if we die? Before the first message is published, FILE.progress says how far each stream was. Every message that is put
-back names itself in a header, and is published by compare-and-set on the last sequence of its subject, after everything
-behind that sequence was looked at: a run that follows publishes what is missing. Where the stream has lost messages behind
-that sequence nobody can tell, and a person decides.
+What if we die? Before a message is published, by compare-and-set on the last sequence of its subject, FILE.progress says
+which one it is and where the stream ends. If the message was stored, it is the next one of its subject after that
+sequence, and names itself in a header. Where the stream has lost messages behind that sequence nobody can tell, and a
+person decides.
 """
 
 import asyncio
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
-from pydantic import BaseModel, Field, NonNegativeInt, RootModel, ValidationError
+from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import open_folder, read_file, reporting, write_atomic
@@ -58,36 +57,12 @@ class Quarantined(BaseModel):
         return {**kept, _REQUEUED: self.tag}
 
 
-class _Start(BaseModel):
-    """The last sequence of a stream, made at `created`, before the first message of a file was put back."""
+class _Progress(BaseModel):
+    """How many messages are back, a sequence of the stream that the next one comes after, and when the stream was made."""
 
-    created: str
+    done: NonNegativeInt
     last: NonNegativeInt
-
-
-_Progress = RootModel[dict[str, _Start]]
-"""Where the search for messages that are back begins, by stream."""
-
-
-@dataclass(slots=True)
-class _Subject:
-    """A subject: how far it was looked through, and what was put back there; `is_whole` says whether all of it is there."""
-
-    name: str
-    stream: str
-    seen: int
-    is_whole: bool
-    tags: set[str] = field(default_factory=set)
-
-    async def look(self, connection: Connection) -> int:
-        """Look through what came since; return the last sequence, which is 0 where the subject holds nothing."""
-        last = await find_message(connection, self.stream, {"last_by_subj": self.name})
-        while one := await find_message(
-            connection, self.stream, {"seq": self.seen + 1, "next_by_subj": self.name}
-        ):
-            self.seen = one.sequence
-            self.tags.add(one.headers.get(_REQUEUED, ""))
-        return last.sequence if last else 0
+    created: str
 
 
 @click.command()
@@ -139,49 +114,62 @@ def _read(file: Path) -> Iterator[Quarantined]:
 
 
 async def _put_back(connection: Connection, file: Path, messages: list[Quarantined]) -> None:
-    streams = {one.subject: await _stream_of(connection, one.subject) for one in messages}
-    infos = {one: await connection.api(f"STREAM.INFO.{one}") for one in set(streams.values())}
-    progress = file.with_name(f"{file.name}.progress")
+    path = file.with_name(f"{file.name}.progress")
     try:
-        starts = _Progress.model_validate_json(read_file(progress)).root
+        progress = _Progress.model_validate_json(read_file(path))
     except FileNotFoundError:
-        starts = {
-            name: _Start(created=info["created"], last=info["state"]["last_seq"])
-            for name, info in infos.items()
-        }
-        write_atomic(progress, _Progress(starts).model_dump_json())
+        progress = None
     except (OSError, ValidationError) as error:
-        raise ConfigurationError(f"cannot read {progress}: {error}") from None
-    subjects: dict[str, _Subject] = {}
-    for name, stream in streams.items():
-        start, info = starts[stream], infos[stream]
-        is_whole = info["created"] == start.created and info["state"]["first_seq"] <= start.last + 1
-        subjects[name] = _Subject(name, stream, start.last, is_whole)
-    for message in messages:
-        await _publish_once(connection, message, subjects[message.subject])
+        raise ConfigurationError(f"cannot read {path}: {error}") from None
+    for number, message in enumerate(messages):
+        if progress and number < progress.done:
+            continue
+        stream = await _stream_of(connection, message.subject)
+        if progress is None or not await _is_back(connection, stream, message, progress):
+            await _publish(connection, stream, message, path, number)
+        progress = None
 
 
-async def _publish_once(connection: Connection, message: Quarantined, subject: _Subject) -> None:
-    """Publish a message unless it is in its stream again."""
+async def _is_back(
+    connection: Connection, stream: str, message: Quarantined, before: _Progress
+) -> bool:
+    """Whether an interrupted run has stored a message; raises `OperatorError` where the stream cannot tell."""
+    asked = {"seq": before.last + 1, "next_by_subj": message.subject}
+    found = await find_message(connection, stream, asked)
+    if found and found.headers.get(_REQUEUED) == message.tag:
+        return True
+    info = await connection.api(f"STREAM.INFO.{stream}")
+    if info["created"] == before.created and info["state"]["first_seq"] <= before.last + 1:
+        return False
+    raise OperatorError(
+        f"an earlier run was interrupted, and stream {stream} has lost messages since, so that nobody can "
+        f"tell whether message {message.sequence} of {message.subject} is back: look for its lines in the file of "
+        "the host; where they are missing remove FILE.progress and the messages before from FILE, else rename FILE"
+    )
+
+
+async def _publish(
+    connection: Connection, stream: str, message: Quarantined, path: Path, done: int
+) -> None:
+    """Publish a message once, whatever is published meanwhile."""
     while True:
-        last = await subject.look(connection)
-        if message.tag in subject.tags:
-            return
-        if not subject.is_whole:
-            raise OperatorError(
-                f"an earlier run was interrupted, and stream {subject.stream} has lost messages since, so that nobody can "
-                f"tell whether message {message.sequence} of {message.subject} is back: look for its lines in the file of "
-                "the host; where they are missing remove FILE.progress and run this again, else rename FILE"
-            )
-        headers = {**message.new_headers, EXPECTED_SEQUENCE: str(last)}
+        info = await connection.api(f"STREAM.INFO.{stream}")
+        found = await find_message(connection, stream, {"last_by_subj": message.subject})
+        expected = found.sequence if found else 0
+        last = max(expected, info["state"]["last_seq"])
+        before = _Progress(done=done, last=last, created=info["created"])
+        write_atomic(path, before.model_dump_json())
+        headers = {**message.new_headers, EXPECTED_SEQUENCE: str(expected)}
         try:
             await connection.ask(message.subject, message.payload, headers)
         except ConnectionLost:
-            await asyncio.sleep(_PAUSE)  # it may have arrived
+            await asyncio.sleep(_PAUSE)
         except Rejected as error:
             if not (error.is_wrong_sequence or error.is_write_under_way):
                 raise
         else:
+            return
+        if await _is_back(connection, stream, message, before):  # it may have arrived
             return
 
 

@@ -122,7 +122,7 @@ def test_an_interrupted_run_is_resumed_behind_whatever_came_meanwhile(
         other.write_bytes(one.read_bytes())
         assert logbroker("requeue", other, "--server", logs_url).returncode == 0
     info = json.loads(logbroker("stream", "info", "LOGS", "--json", "--server", logs_url).stdout)
-    progress = {"LOGS": {"created": info["created"], "last": 1}}
+    progress = {"done": 0, "last": 1, "created": info["created"]}
     (tmp_path / "q.msg.progress").write_text(json.dumps(progress))
     stored(logs_url, publish(b"meanwhile\n"))
 
@@ -138,7 +138,7 @@ def test_a_person_is_asked_where_the_stream_can_no_longer_tell(
     file = quarantine(tmp_path / "q.msg", (SUBJECT, {}, b"a\n"))
     stored(logs_url, publish(b"before\n"))
     info = json.loads(logbroker("stream", "info", "LOGS", "--json", "--server", logs_url).stdout)
-    progress = {"LOGS": {"created": info["created"], "last": 0}}
+    progress = {"done": 0, "last": 0, "created": info["created"]}
     (tmp_path / "q.msg.progress").write_text(json.dumps(progress))
     stored(logs_url, lambda connection: connection.api("STREAM.PURGE.LOGS"))
 
