@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.app.address import Address
 from broker.app.configuration import load, name_of
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection, Rejected
@@ -23,7 +22,7 @@ from broker.server.conf import render
 from broker.server.process import find
 from broker.server.resolve import ServerAccess, resolve
 from broker.server.store import measure
-from broker.settings import BrokerSettings, parse_route
+from broker.settings import BrokerSettings
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 NAMES = sorted(name_of(field) for field in BrokerSettings.model_fields)
@@ -165,19 +164,6 @@ def test_a_setting_that_cannot_be_is_refused_by_name(
 ) -> None:
     with pytest.raises(click.UsageError, match=reason):
         load(BrokerSettings, options, None)
-
-
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("nats-route://b2:6222", Address("b2", 6222)),
-        ("nats://b2.example.net:6222/", Address("b2.example.net", 6222)),
-        ("tls://[fd00::2]:6222", Address("fd00::2", 6222)),
-        ("b2:7000", Address("b2", 7000)),
-    ],
-)
-def test_a_route_is_read_as_people_write_it(text: str, address: Address) -> None:
-    assert parse_route(text) == address
 
 
 def test_a_secret_in_a_route_is_refused_and_not_repeated() -> None:

@@ -46,13 +46,6 @@ def test_the_version_names_that_of_nats_server_too() -> None:
     assert re.fullmatch(r"nats-server \d+\.\d+\.\d+", server)
 
 
-def test_who_only_looks_needs_no_library_that_a_broker_needs() -> None:
-    looks = called("status", "--server", "nats://127.0.0.1:1")
-
-    assert looks.returncode == 1
-    assert "no broker at nats://127.0.0.1:1" in looks.stderr
-
-
 def test_a_library_that_is_missing_is_named_with_the_extra_that_brings_it() -> None:
     listed, runs = called("--help"), called("tls", "init", "--store-dir", "store")
 
@@ -62,26 +55,3 @@ def test_a_library_that_is_missing_is_named_with_the_extra_that_brings_it() -> N
     assert runs.stderr == (
         "logbroker: tls needs the package cryptography; pip install 'nats-logship[broker]'\n"
     )
-
-
-@pytest.mark.parametrize("name", ["apply", "tail", "check", "purge"])
-def test_the_help_of_a_command_begins_with_what_is_its_own(name: str) -> None:
-    command = group.get_command(click.Context(group), name)
-    assert command is not None
-
-    options = [one.name for one in command.params if isinstance(one, click.Option)]
-
-    assert options.index("config") > 0
-    assert options.index("server") > options.index("config")
-
-
-def test_the_help_says_in_whole_sentences_what_there_is() -> None:
-    context = click.Context(group, info_name="logbroker")
-
-    for helped in (
-        group,
-        group.get_command(context, "tls"),
-        group.get_command(context, "credentials"),
-    ):
-        assert helped is not None
-        assert "..." not in helped.get_help(context).replace("[ARGS]...", "")

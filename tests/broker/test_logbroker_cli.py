@@ -78,37 +78,6 @@ def test_a_bad_file_is_one_line_and_exit_code_78(
     assert named in ended.stderr
 
 
-def test_run_without_a_folder_says_which_option_is_missing(logbroker: Call) -> None:
-    ended = logbroker("run")
-
-    assert ended.returncode == 2
-    assert "--store-dir is required" in ended.stderr
-
-
-@pytest.mark.parametrize("place", ["file", "file/below", "/proc/nowhere"])
-def test_a_folder_that_cannot_be_used_is_one_line(
-    tmp_path: Path, logbroker: Call, place: str
-) -> None:
-    (tmp_path / "file").touch()
-
-    ended = logbroker("run", "--store-dir", tmp_path / place)
-
-    assert ended.returncode == 1
-    assert ended.stderr.count("\n") == 1
-    assert place in ended.stderr
-
-
-def test_a_missing_nats_server_is_a_matter_of_configuration(
-    tmp_path: Path, logbroker: Call
-) -> None:
-    ended = logbroker(
-        "run", "--store-dir", tmp_path / "s", LOGBROKER_NATS_SERVER=str(tmp_path / "none")
-    )
-
-    assert ended.returncode == 78
-    assert ended.stderr.count("\n") == 1
-
-
 @pytest.mark.parametrize("command", ["status", "apply"])
 def test_a_broker_that_is_away_is_one_line_and_exit_code_1(logbroker: Call, command: str) -> None:
     ended = logbroker(command, "--server", "nats://127.0.0.1:1")
@@ -116,17 +85,6 @@ def test_a_broker_that_is_away_is_one_line_and_exit_code_1(logbroker: Call, comm
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
     assert "no broker at nats://127.0.0.1:1" in ended.stderr
-
-
-@pytest.mark.nats
-def test_status_of_a_server_without_our_stream_says_what_to_do(
-    logbroker: Call, fresh_url: str
-) -> None:
-    ended = logbroker("status", "--server", fresh_url)
-
-    assert ended.returncode == 1
-    assert ended.stderr.count("\n") == 1
-    assert "logbroker apply" in ended.stderr
 
 
 @pytest.mark.nats
@@ -142,17 +100,6 @@ def test_apply_sets_up_a_foreign_server_once(logbroker: Call, fresh_url: str) ->
     assert "+ create stream LOGS" in first.stdout
     assert dry.stdout == first.stdout
     assert second.stdout == "nothing to do\n"
-
-
-@pytest.mark.nats
-def test_apply_shows_a_changed_field_before_and_after(logbroker: Call, fresh_url: str) -> None:
-    options = ("apply", "--server", fresh_url, "--partitions", "1")
-    logbroker(*options)
-
-    changed = logbroker(*options, "--max-age", "2d")
-
-    assert changed.stdout == "~ update stream LOGS\n    - max_age: 1d  + max_age: 2d\n"
-    assert logbroker(*options, "--max-age", "2d").stdout == "nothing to do\n"
 
 
 def test_the_help_of_run_fits_on_two_screens(logbroker: Call) -> None:
@@ -206,18 +153,6 @@ def test_the_configuration_goes_out_as_files_and_comes_back(
         "LOGS.json",
     ]
     assert imported.stdout == "~ update stream LOGS\n    - max_age: 1d  + max_age: 11d13h46m40s\n"
-
-
-def test_a_file_that_is_no_configuration_is_one_line_and_exit_code_78(
-    logbroker: Call, tmp_path: Path
-) -> None:
-    path = tmp_path / "x.json"
-    path.write_text('{"name": "a b"}', "utf-8")
-
-    ended = logbroker("import", path)
-
-    assert ended.returncode == 78
-    assert ended.stderr == f"logbroker: {path}: 'a b' is no name of a stream\n"
 
 
 def test_an_empty_variable_turns_monitoring_off(monkeypatch: pytest.MonkeyPatch) -> None:

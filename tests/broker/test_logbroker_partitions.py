@@ -251,25 +251,6 @@ async def test_two_who_change_it_at_once_do_not_overwrite_each_other(fresh_url: 
     await connection.close()
 
 
-def test_it_asks_first_and_where_nobody_can_answer_nothing_is_changed(
-    fresh_url: str, logbroker: Call
-) -> None:
-    connected(fresh_url, filled)
-
-    ended = logbroker("partitions", "4", "--server", fresh_url)
-
-    assert ended.returncode == 2
-    assert "--yes does it without asking" in ended.stderr
-    assert connected(fresh_url, numbers) == (2, 2)
-
-
-def test_a_server_that_is_not_set_up_is_one_line(fresh_url: str, logbroker: Call) -> None:
-    ended = logbroker("partitions", "4", "--yes", "--server", fresh_url)
-
-    assert ended.returncode == 1
-    assert "set it up with `logbroker apply`" in ended.stderr
-
-
 def test_a_copy_of_another_site_refuses(fresh_url: str, logbroker: Call) -> None:
     connected(fresh_url, lambda c: apply(c, Topology(partitions=2, mirror="hub")))
 

@@ -61,27 +61,6 @@ def test_pauses_add_up_replace_those_of_the_same_hosts_and_end_by_name(call: Cal
     assert listed(call, "resume") == listed(call, "resume", "web*") == []
 
 
-def test_status_names_every_pause(call: Call) -> None:
-    call("pause", "web*", "--reason", "disk\nis swapped")
-
-    said = call("status").stdout
-    (pause,) = json.loads(call("status", "--json").stdout)["pauses"]
-
-    assert "web*: paused until resumed by " in said
-    assert ": disk\\nis swapped\n" in said
-    assert (pause["hosts"], pause["until"]) == ("web*", None)
-
-
-def test_a_glob_within_a_glob_cannot_be_resumed_alone(call: Call) -> None:
-    call("pause", "web*", "db*")
-
-    done = call("resume", "web01")
-
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "web01 is not paused; paused are web*, db*" in done.stderr
-    assert listed(call, "resume", "*") == []
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -124,23 +124,6 @@ def test_a_first_start_that_died_among_the_streams_is_completed_with_the_same_nu
     assert ask(fresh_url, require_layout) == StreamLayout(10, 3)
 
 
-def test_another_number_of_partitions_adds_subjects_and_consumers_to_their_streams(
-    url: str, logbroker: Call
-) -> None:
-    fill(url)
-
-    changed = logbroker("partitions", "8", "--yes", "--server", url)
-
-    assert changed.returncode == 0, changed.stderr
-    found = ask(url, streams)
-    assert {name: info["config"]["subjects"] for name, info in found.items()} == {
-        "LOGS_0": ["logs.p0.>", "logs.p3.>", "logs.p6.>"],
-        "LOGS_1": ["logs.p1.>", "logs.p4.>", "logs.p7.>"],
-        "LOGS_2": ["logs.p2.>", "logs.p5.>"],
-    }
-    assert sum(info["state"]["consumer_count"] for info in found.values()) == 8
-
-
 def test_a_backup_of_all_streams_comes_back_to_a_broker_with_as_many_and_to_no_other(
     url: str, start_broker: StartBroker, second_url: str, logbroker: Call, tmp_path: Path
 ) -> None:

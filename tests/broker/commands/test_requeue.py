@@ -92,26 +92,6 @@ def test_payloads_come_back_without_the_headers_of_a_shipper_and_the_unreadable_
     assert (again.returncode, again.stderr.count("\n")) == (78, 1)
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        pytest.param(b"lines\nof something else\n", "no quarantine file", id="another file"),
-        pytest.param(None, "no quarantine file", id="cut"),
-    ],
-)
-def test_what_is_no_quarantine_file_is_refused(
-    logs_url: str, logbroker: Call, tmp_path: Path, content: bytes | None, words: str
-) -> None:
-    file = quarantine(tmp_path / "q.msg", (SUBJECT, {}, b"a\n"), (SUBJECT, {}, b"b\n"))
-    file.write_bytes(file.read_bytes()[:-1] if content is None else content)
-
-    called = logbroker("requeue", file, "--server", logs_url)
-
-    assert called.returncode == 78
-    assert words in called.stderr
-    assert (stored(logs_url), file.exists()) == ([], True)
-
-
 @pytest.mark.parametrize("arrived", [True, False], ids=["arrived", "did not arrive"])
 def test_an_interrupted_run_is_resumed_behind_whatever_came_meanwhile(
     logs_url: str, logbroker: Call, tmp_path: Path, arrived: bool

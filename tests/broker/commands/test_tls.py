@@ -50,20 +50,6 @@ def test_init_makes_a_certificate_that_names_this_machine_too_and_replaces_none(
     assert {name: path.read_bytes() for name, path in files.items()} == before
 
 
-def test_init_goes_on_where_one_came_no_further_than_the_authority(
-    tmp_path: Path, logbroker: Call
-) -> None:
-    assert logbroker("tls", "init", "--store-dir", tmp_path).returncode == 0
-    (tmp_path / "tls" / "broker.pem").unlink()
-    before = (tmp_path / "tls" / "authority.pem").read_bytes()
-
-    called = logbroker("tls", "init", "--store-dir", tmp_path)
-
-    assert (called.returncode, called.stderr) == (0, "")
-    assert (tmp_path / "tls" / "broker.pem").exists()
-    assert (tmp_path / "tls" / "authority.pem").read_bytes() == before
-
-
 def test_renew_keeps_the_names_or_takes_new_ones(made: Path, logbroker: Call) -> None:
     broker = made / "tls" / "broker.pem"
     before = broker.read_bytes()
@@ -113,15 +99,3 @@ def test_a_name_that_will_not_do_is_refused(tmp_path: Path, logbroker: Call, nam
     assert called.returncode == 2
     assert called.stderr.count("\n") == 1
     assert not (tmp_path / "store").exists()
-
-
-def test_a_store_that_is_a_file_is_no_broker_without_tls_either(tmp_path: Path) -> None:
-    from tests.broker.conftest import call_logbroker
-
-    (tmp_path / "store").write_text("not a folder")
-
-    for words in (["init"], ["renew"]):
-        called = call_logbroker("tls", *words, "--store-dir", tmp_path / "store")
-        assert called.returncode == 1
-        assert called.stderr.count("\n") == 1
-        assert "check --store-dir" in called.stderr

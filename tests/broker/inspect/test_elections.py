@@ -2,19 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from datetime import UTC, datetime
 
 import pytest
 
-from broker.client.config import current_partitions
-from broker.client.connection import Connection, Rejected
-from broker.inspect.ask import observe
-from broker.inspect.checks import Check
+from broker.client.connection import Rejected
 from broker.inspect.reader import MessageReader, at_sequence
 from broker.inspect.tail import TailOptions, tail
 from broker.inspect.top import watch
-from broker.topology import Topology
-from broker.wire.streams import CONFIG_BUCKET
 from tests.broker.inspect.conftest import Publish
 from tests.elections import NO_LEADER, Electing
 
@@ -40,16 +34,6 @@ async def test_tail_shows_the_lines(
     assert b"".join(piece.lines for some in shown for piece in some) == b"a line\n"
 
 
-async def test_check_knows_the_status(electing: Electing, publish: Publish) -> None:
-    await publish("web01", b"a line\n")
-
-    seen = await observe(electing, list(Check), datetime(2026, 11, 20, tzinfo=UTC))
-
-    assert seen.trouble == ""
-    assert seen.status is not None
-    assert seen.status.messages == 1
-
-
 async def test_top_begins(electing: Electing, publish: Publish) -> None:
     await publish("web01", b"a line\n")
 
@@ -72,18 +56,3 @@ async def test_what_was_opened_half_way_is_opened_again(
     await reader.close()
 
     assert [one.sequence for one in taken] == [1]
-
-
-async def test_a_bucket_that_nobody_answers_for_is_not_taken_for_none(
-    connection: Connection,
-) -> None:
-    config = next(
-        one for one in Topology(partitions=2).streams() if one["name"] == f"KV_{CONFIG_BUCKET}"
-    )
-    await connection.api(f"STREAM.UPDATE.{config['name']}", config | {"allow_direct": False})
-
-    with pytest.raises(Rejected, match="nobody listens"):
-        await current_partitions(connection)
-
-    await connection.api(f"STREAM.UPDATE.{config['name']}", config)
-    assert await current_partitions(connection) == 2

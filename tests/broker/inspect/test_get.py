@@ -1,18 +1,12 @@
 """`logbroker get` finds a message by its place, or says what is there."""
 
-import asyncio
-import subprocess
-
 import pytest
-from click.testing import CliRunner
 
 from broker.app.exits import OperatorError
 from broker.client.connection import Connection
-from broker.commands.status import get
 from broker.inspect.ask import get_message
 from broker.inspect.message import message_document, message_text
-from tests.broker.conftest import LOGBROKER
-from tests.broker.inspect.conftest import Publish, message
+from tests.broker.inspect.conftest import Publish
 
 
 @pytest.mark.nats
@@ -47,26 +41,3 @@ async def test_a_message_that_is_not_there_says_what_is(
         await get_message(connection, "LOGS", 9)
     with pytest.raises(OperatorError, match="no message 2"):
         await get_message(connection, "LOGS", 2)
-
-
-@pytest.mark.nats
-async def test_raw_is_the_payload_as_it_is_stored(logs_url: str, publish: Publish) -> None:
-    payload, _ = message(b"one\ntwo\n", compressed=True)
-    await publish("web01", b"one\ntwo\n", compressed=True)
-
-    ended = await asyncio.to_thread(
-        subprocess.run,
-        [*LOGBROKER, "get", "1", "--raw", "--server", logs_url],
-        capture_output=True,
-        timeout=20,
-    )
-
-    assert ended.stdout == payload
-
-
-@pytest.mark.parametrize("sequence", ["0", "-1", "x", "", "99999999999999999999"])
-def test_what_is_no_sequence_is_refused(sequence: str) -> None:
-    ended = CliRunner().invoke(get, ["--", sequence])
-
-    assert ended.exit_code == 2
-    assert "is not the sequence of a message" in ended.output

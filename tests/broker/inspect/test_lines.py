@@ -3,19 +3,7 @@
 import pytest
 
 from broker.inspect.message import safe
-from broker.inspect.tail import as_shown, last_lines
-
-
-def test_without_prefixes_bytes_are_what_they_were() -> None:
-    for lines in (b"a\nb\n", b"\xff\x1b[2J\n", b"", b"c\r\n", b"part of a line"):
-        assert as_shown("web01", lines, prefixed=False, for_terminal=False) == lines
-
-
-def test_every_line_names_its_host_and_none_is_added() -> None:
-    shown = as_shown("web01", b"a\n\nb\n", prefixed=True, for_terminal=False)
-
-    assert shown == b"web01: a\nweb01: \nweb01: b\n"
-    assert as_shown("web01", b"", prefixed=True, for_terminal=False) == b""
+from broker.inspect.tail import as_shown
 
 
 def test_a_host_whose_subject_holds_codes_does_not_act_on_a_terminal_either() -> None:
@@ -38,15 +26,3 @@ def test_a_host_whose_subject_holds_codes_does_not_act_on_a_terminal_either() ->
 )
 def test_nothing_acts_on_a_terminal(raw: bytes, shown: bytes) -> None:
     assert safe(raw) == shown
-
-
-@pytest.mark.parametrize(
-    ("most", "left"),
-    [(0, b""), (1, b"c\n"), (2, b"b\nc\n"), (3, b"a\nb\nc\n"), (9, b"a\nb\nc\n")],
-)
-def test_the_last_lines_are_counted_from_the_end(most: int, left: bytes) -> None:
-    assert last_lines(b"a\nb\nc\n", most) == left
-
-
-def test_a_last_line_without_a_newline_counts() -> None:
-    assert last_lines(b"a\nb", 1) == b"b"

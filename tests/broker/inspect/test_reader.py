@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.client.connection import Connection, Rejected
+from broker.client.connection import Connection
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, Start, at_sequence, follow
 from broker.topology import Topology
 from broker.wire.streams import STREAM
@@ -75,21 +75,6 @@ async def test_what_is_purged_meanwhile_is_not_waited_for(
     assert found == [*range(1, len(found) - kept + 1), *range(41 - kept, 41)]
 
 
-async def test_the_last_of_each_subject_comes_first_and_then_what_is_new(
-    connection: Connection, publish: Publish
-) -> None:
-    for host in ("a", "b", "a", "b", "c"):
-        await publish(host, b"x\n")
-    reader = MessageReader(connection, STREAM, LAST_PER_SUBJECT)
-
-    before = await _follow(reader, 3)
-    await publish("a", b"y\n")
-
-    assert before == [3, 4, 5]
-    assert await _follow(reader, 1) == [6]
-    await reader.close()
-
-
 async def test_several_streams_are_followed_at_once(
     connection: Connection, publish: Publish
 ) -> None:
@@ -109,10 +94,3 @@ async def test_several_streams_are_followed_at_once(
         await reader.close()
 
     assert found == {"logs.p0.web01", "other.a"}
-
-
-async def test_a_stream_that_is_not_there_is_not_waited_for(connection: Connection) -> None:
-    await connection.api(f"STREAM.DELETE.{STREAM}")
-
-    with pytest.raises(Rejected, match="stream not found"):
-        await MessageReader(connection, STREAM, at_sequence(1)).follow()

@@ -14,13 +14,10 @@ from broker.inspect.status import (
     PartitionStatus,
     StreamStatus,
     facts,
-    partition_row,
-    unread_in,
 )
 from broker.report import SUBJECT, NodeReport
 from broker.wire.offset import Offset
 from broker.wire.streams import consumer_config
-from tests.broker.conftest import StartBroker
 from tests.broker.inspect.conftest import Call, Publish
 from tests.partitions import add_subjects
 
@@ -68,13 +65,6 @@ def _text(status: BrokerStatus) -> str:
     return "\n".join(f"{name}: {text}" for name, text in facts(status))
 
 
-def test_a_partition_is_behind_from_the_committed_offset_on() -> None:
-    first, second = a_status().partitions
-
-    assert (first.behind, first.first_behind) == (3, 5)
-    assert (second.behind, second.first_behind) == (0, None)
-
-
 def test_replicas_come_with_their_leader_first() -> None:
     peers = [
         {"name": "n3", "current": False, "offline": True, "active": 90 * 10**9},
@@ -90,15 +80,6 @@ def test_replicas_come_with_their_leader_first() -> None:
     assert "cluster: n1 leads, n2 is 12 behind, n3 OFFLINE since 1m30s" in text
 
 
-def test_messages_that_no_receiver_reads_are_found() -> None:
-    subjects = {"logs.p0.web01": 5, "logs.p2.web02": 3, "logs.web03": 2, "logs.p1.a/b": 1}
-
-    unread = unread_in(subjects, 2)
-
-    assert (unread.messages, unread.subject_count) == (6, 3)
-    assert unread.subjects == ("logs.p1.a/b", "logs.p2.web02", "logs.web03")
-
-
 @pytest.mark.parametrize(
     ("node", "shown"),
     [
@@ -110,32 +91,6 @@ def test_messages_that_no_receiver_reads_are_found() -> None:
 )
 def test_the_report_of_a_server_is_shown(node: NodeReport | None, shown: str) -> None:
     assert shown in _text(a_status(nodes=(node,) if node else ()))
-
-
-def test_a_row_shows_messages_behind_and_the_age_of_the_oldest() -> None:
-    first, second = map(partition_row, a_status().partitions)
-
-    assert first == ("p0", "5", "3", "2m", "2", "-", "central")
-    assert second[2:4] == ("0", "-")
-
-
-def test_a_copy_of_another_site_shows_how_far_behind_it_is() -> None:
-    info = {"mirror": {"lag": 3, "active": 2 * 10**9, "external": {"api": "$JS.one.API"}}}
-    full = {**info, "created": "", "config": {"name": "LOGS"}, "state": _STATE}
-
-    assert "site: one: 3 behind, seen 2s ago" in _text(a_status(streams=(StreamStatus.of(full),)))
-
-
-_STATE = {
-    **{"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0},
-    **{"first_ts": "0001-01-01T00:00:00Z", "last_ts": "0001-01-01T00:00:00Z"},
-}
-
-
-def test_a_server_on_its_own_that_has_to_do_with_other_sites_is_no_cluster() -> None:
-    alone = a_status(streams=(a_stream({"name": "vm", "leader": "vm"}),))
-
-    assert "cluster" not in _text(alone)
 
 
 @pytest.mark.nats
@@ -205,15 +160,3 @@ def _answering(node: Connection, answer: str):  # type: ignore[no-untyped-def] #
         await node.publish(message.reply, answer.encode())
 
     return hear
-
-
-@pytest.mark.nats
-def test_a_logbroker_reports_on_itself(start_broker: StartBroker, called: Call) -> None:
-    server = start_broker("--partitions", "1").wait_ready()["server"]
-
-    status = json.loads(called("status", "--json", "--server", server).stdout)
-
-    (node,) = status["nodes"]
-    assert (node["version"], node["frozen"]) == (status["version"], None)
-    assert node["credentials"] is None
-    assert node["free"] > 0

@@ -9,11 +9,9 @@ from datetime import datetime
 
 import pytest
 import zstandard
-from click.testing import CliRunner
 
 from broker.app.selection import LineSelection
 from broker.client.connection import Connection
-from broker.commands.tail import tail_lines
 from broker.inspect.tail import TailOptions, as_shown, tail
 from broker.topology import Topology
 from broker.wire.message import Origin, Section, Span, encode_origin
@@ -33,29 +31,6 @@ async def _shown(connection: Connection, wanted: TailOptions, prefixed: bool = F
     )
 
 
-async def test_everything_is_shown_in_order_decompressed_and_byte_for_byte(
-    connection: Connection, publish: Publish, log_lines: Lines
-) -> None:
-    messages = [log_lines(3), b"\xff\x00\n", log_lines(200)]
-    for number, lines in enumerate(messages):
-        await publish("web01", lines, compressed=number == 2)
-
-    assert await _shown(connection, TailOptions(since=0, follow=False)) == b"".join(messages)
-
-
-async def test_messages_that_decompress_to_much_are_shown_a_part_at_a_time(
-    connection: Connection, publish: Publish
-) -> None:
-    for _ in range(6):
-        await publish("web01", b"x" * 2_999_999 + b"\n", compressed=True)
-
-    wanted = TailOptions(since=0, follow=False)
-    shown = [sum(len(one.lines) for one in some) async for some in tail(connection, wanted)]
-
-    assert sum(shown) == 18_000_000
-    assert max(shown) == 6_000_000
-
-
 @pytest.mark.parametrize("claimed", [0, 1])
 async def test_messages_that_lie_about_their_lines_do_not_fill_the_memory(
     connection: Connection, claimed: int
@@ -73,18 +48,6 @@ async def test_messages_that_lie_about_their_lines_do_not_fill_the_memory(
 
     assert shown in {b"5\n" * 6, b""}  # a message that claims to have none has none
     assert peak < 3 * size
-
-
-async def test_the_last_lines_end_where_the_stream_ends(
-    connection: Connection, publish: Publish, log_lines: Lines
-) -> None:
-    lines = log_lines(40)
-    for begin in range(0, 40, 4):
-        await publish("web01", b"".join(lines.splitlines(True)[begin : begin + 4]))
-
-    shown = await _shown(connection, TailOptions(lines=7, follow=False))
-
-    assert shown == b"".join(lines.splitlines(True)[-7:])
 
 
 async def test_a_host_that_has_been_quiet_for_long_is_found_all_the_same(
@@ -130,32 +93,15 @@ async def test_only_what_was_asked_for_is_shown(
     assert await _shown(connection, once, prefixed=True) == shown
 
 
-MIXED = {"lines": b"a1\na2\n", "file": "/a", "more": (("/b", b"b1\n"), ("/a", b"a3\n"))}
-
-
-@pytest.mark.parametrize(
-    ("files", "lines", "shown"),
-    [
-        pytest.param((), 10, b"a1\na2\nb1\na3\n", id="all"),
-        pytest.param(("/a",), 10, b"a1\na2\na3\n", id="a file"),
-        pytest.param(("/a",), 2, b"a2\na3\n", id="the last lines of a file"),
-        pytest.param(("/b",), 10, b"b1\n", id="another"),
-        pytest.param(("/c",), 10, b"", id="none of them"),
-        pytest.param((), 2, b"b1\na3\n", id="the last lines"),
-    ],
-)
-async def test_each_section_is_shown_that_is_of_a_wanted_file(
-    connection: Connection,
-    publish: Publish,
-    files: tuple[str, ...],
-    lines: int,
-    shown: bytes,
+async def test_the_last_lines_are_those_of_wanted_files_decompressed_and_byte_for_byte(
+    connection: Connection, publish: Publish
 ) -> None:
-    await publish("web01", compressed=True, **MIXED)
+    more = (("/b", b"b1\n"), ("/a", b"\xff\x00\n"))
+    await publish("web01", b"a1\na2\n", file="/a", more=more, compressed=True)
 
-    wanted = TailOptions(LineSelection(files=files), lines=lines, follow=False)
+    wanted = TailOptions(LineSelection(files=("/a",)), lines=2, follow=False)
 
-    assert await _shown(connection, wanted) == shown
+    assert await _shown(connection, wanted) == b"a2\n\xff\x00\n"
 
 
 async def test_a_time_is_a_place_to_begin(connection: Connection, publish: Publish) -> None:
@@ -265,21 +211,6 @@ async def test_the_program_shows_what_comes_and_ends_when_told(
         assert (await asyncio.to_thread(program.communicate))[1].strip() == b""
 
 
-async def test_a_reader_that_goes_away_ends_the_program_in_silence(
-    logs_url: str, publish: Publish
-) -> None:
-    await publish("web01", b"one\n")
-    with running(logs_url) as program:
-        assert program.stdout is not None
-        assert program.stderr is not None
-        await asyncio.to_thread(program.stdout.readline)
-        program.stdout.close()
-        await publish("web01", b"two\n")
-
-        assert await asyncio.to_thread(program.wait, 20) == 1
-        assert program.stderr.read() == b""
-
-
 @contextmanager
 def running(url: str, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Run the program; whatever becomes of the test, nothing of it is left for another one."""
@@ -292,10 +223,3 @@ def running(url: str, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
             yield program
         finally:
             program.kill()
-
-
-def test_two_places_to_begin_are_one_too_many() -> None:
-    ended = CliRunner().invoke(tail_lines, ["--since", "1h", "--lines", "3"])
-
-    assert ended.exit_code == 2
-    assert "--since and --lines" in ended.output

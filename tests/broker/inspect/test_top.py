@@ -1,14 +1,5 @@
 import asyncio
-import fcntl
 import io
-import json
-import os
-import pty
-import signal
-import struct
-import subprocess
-import termios
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -19,8 +10,7 @@ from broker.inspect.message import StoredMessage, nanoseconds, read_message
 from broker.inspect.top import TopView, Traffic, draw, watch
 from broker.topology import Topology
 from broker.wire.message import Origin, Section, Span, encode_origin
-from tests.broker.conftest import LOGBROKER
-from tests.broker.inspect.conftest import Call, Publish
+from tests.broker.inspect.conftest import Publish
 from tests.broker.inspect.test_status import NOW, a_status
 from tests.conftest import Server, apply_topology
 
@@ -66,62 +56,6 @@ async def test_a_broker_that_goes_away_is_waited_for(
             pass
     await views.aclose()
     await connection.close()
-
-
-class _Terminal:
-    """A program under a terminal of its own."""
-
-    def __init__(self, *arguments: str) -> None:
-        self.page, self.other = pty.openpty()
-        fcntl.ioctl(self.page, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        self.before = termios.tcgetattr(self.other)
-        self.program = subprocess.Popen(
-            [*LOGBROKER, *arguments],
-            stdin=self.other,
-            stdout=self.other,
-            stderr=self.other,
-            process_group=0,
-        )
-        self.shown = b""
-
-    def until(self, text: bytes) -> bytes:
-        """Read on until the program has written a text; return all that it wrote."""
-        while text not in self.shown:
-            self.shown += os.read(self.page, 65536)
-        return self.shown
-
-    @property
-    def is_as_it_was(self) -> bool:
-        return termios.tcgetattr(self.other) == self.before
-
-    def close(self) -> None:
-        self.program.kill()
-        self.program.wait()
-        os.close(self.page)
-        os.close(self.other)
-
-
-@pytest.fixture
-def terminal(logs_url: str) -> Iterator[_Terminal]:
-    terminal = _Terminal("top", "--server", logs_url, "--interval", "200ms")
-    yield terminal
-    terminal.close()
-
-
-@pytest.mark.nats
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-async def test_the_screen_is_taken_over_and_given_back(
-    terminal: _Terminal, publish: Publish, number: signal.Signals
-) -> None:
-    await publish("web01", b"a\n")
-    await asyncio.to_thread(terminal.until, b"\x1b[?1049h")
-    await asyncio.to_thread(terminal.until, b"web01")
-    terminal.program.send_signal(number)
-    shown = await asyncio.to_thread(terminal.until, b"\x1b[?1049l")
-
-    assert await asyncio.to_thread(terminal.program.wait, 20) in {0, 130}
-    assert terminal.is_as_it_was
-    assert b"\x1b[?25h" in shown  # the cursor is back
 
 
 _STORED = nanoseconds(NOW)
@@ -188,23 +122,6 @@ def _drawn(view: TopView, height: int = 60, sort: str = "bytes") -> list[str]:
     return console.export_text().splitlines()
 
 
-@pytest.mark.parametrize(
-    ("sort", "first"),
-    [
-        ("bytes", "web01"),
-        ("lines", "web01"),
-        ("name", "db01"),
-        ("silence", "db01"),
-        ("delay", "slow"),
-    ],
-)
-def test_hosts_are_sorted_as_asked(sort: str, first: str) -> None:
-    lines = _drawn(_view(), sort=sort)
-    heads = [place for place, line in enumerate(lines) if line.startswith("host ")]
-
-    assert lines[heads[-1] + 1].split()[0] == first
-
-
 @pytest.mark.parametrize("height", [24, 12, 60])
 def test_a_screen_has_what_fits_and_begins_with_what_is_furthest_behind(height: int) -> None:
     one = a_status().partitions[0]
@@ -225,15 +142,3 @@ def test_what_is_out_of_the_ordinary_is_marked() -> None:
     assert "3, 1 silent and 1 slow" in text
     assert text.count("SILENT") == text.count("SLOW") == 1
     assert r"NO ANSWER: no broker\x1b" in text
-
-
-@pytest.mark.nats
-async def test_json_is_a_view_a_line(called: Call, publish: Publish, logs_url: str) -> None:
-    await publish("web01", b"a\n")
-    words = ("--json", "--count", "2", "--interval", "200ms", "--server", logs_url)
-
-    ended = await asyncio.to_thread(called, "top", *words)
-
-    first, second = map(json.loads, ended.stdout.splitlines())
-    assert first["status"]["messages"] == 1
-    assert [host["host"] for host in second["hosts"]] == ["web01"]
