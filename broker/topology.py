@@ -62,12 +62,11 @@ class Topology:
 
     def following(self, partitions: int | None, streams: int | None) -> "Topology":
         """Return the same with the numbers of partitions and of streams that are stored, unless somebody told other ones."""
-        told = self
-        if not (self.partitions_told or partitions is None):
-            told = replace(told, partitions=partitions)
-        if not (self.streams_told or streams is None):
-            told = replace(told, stream_count=streams)
-        return told
+        return replace(
+            self,
+            partitions=self.partitions if self.partitions_told else partitions or self.partitions,
+            stream_count=self.stream_count if self.streams_told else streams or self.stream_count,
+        )
 
     @property
     def all_partitions(self) -> int:

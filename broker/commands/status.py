@@ -152,13 +152,6 @@ def hosts(
 )
 @click.option("--once", is_flag=True, help="Draw once, after one interval.")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many views.")
-@click.option(
-    "--sort",
-    type=click.Choice(["bytes", "lines", "name", "silence", "delay"]),
-    default="bytes",
-    show_default=True,
-    help="By what hosts are sorted.",
-)
 @JSON
 @with_settings()
 def top(
@@ -166,10 +159,9 @@ def top(
     interval: timedelta,
     once: bool,
     count: int | None,
-    sort: str,
     as_json: bool,
 ) -> None:
-    """Watch what moves: rates in and out, what is behind, how the streams fill, and which hosts send, are slow or silent."""
+    """Watch what moves: rates in and out, what is behind, how the streams fill, and which hosts send or are silent."""
     if interval < _SHORTEST:
         raise click.UsageError(f"--interval is at least {_SHORTEST.total_seconds()}s")
     from rich.live import Live
@@ -186,11 +178,11 @@ def top(
         async with aclosing(watch(connection, interval.total_seconds())) as views:
             async for view in views:
                 if live:
-                    live.update(draw(view, live.console.height, sort), refresh=True)
+                    live.update(draw(view, live.console.height), refresh=True)
                 elif as_json:
                     click.echo(json.dumps(view.document()))
                 else:
-                    show(draw(view, sort=sort), "")
+                    show(draw(view), "")
                 if not (left := left - 1):
                     return
 

@@ -22,19 +22,68 @@ __all__ = ["consumer", "stream"]
 
 _BUCKETS = f"{CONFIG_BUCKET}|{OFFSETS_BUCKET}|{POSITIONS_BUCKET}"
 _OWN = re.compile(rf"({STREAM}(_[0-9]+)?|KV_({_BUCKETS}))(\.receiver-p[0-9]+)?")
-_NAME = click.argument("name", metavar="STREAM")
-_CONSUMER = click.argument("consumer_name", metavar="CONSUMER")
 Info = Mapping[str, Any]
+Names = str | tuple[str, ...]
 
 
-@click.group(cls=PlainGroup)
-def stream() -> None:
-    """Show the streams of the broker, buckets included, and remove those that are not logbroker's own."""
+def _group(kind: str, text: str, *metavars: str) -> click.Group:
+    """Return a group with `info` and `rm`, which are alike for streams and consumers but for their names."""
+    group = PlainGroup(kind, help=text)
+    api = kind.upper()
+    names_of = click.argument("names", nargs=len(metavars), metavar=" ".join(metavars))
+
+    @group.command(name="info", help=f"Show the configuration and the state of a {kind}.")
+    @names_of
+    @JSON
+    @with_settings()
+    def info(settings: BrokerSettings, names: Names, as_json: bool) -> None:
+        path = _path(names)
+        found = looking(settings, f"{kind} info", lambda c: c.api(f"{api}.INFO.{path}"))
+        if as_json:
+            print_json(found)
+            return
+        fields = list(_flat(found))
+        width = max(len(name) for name, _ in fields)
+        click.echo("\n".join(printable(f"{name:<{width}}  {value}") for name, value in fields))
+
+    @group.command(name="rm", help=f"Remove a {kind} for good; not one of logbroker's own.")
+    @names_of
+    @YES
+    @with_settings()
+    def remove(settings: BrokerSettings, names: Names, yes: bool) -> None:
+        path = _path(names)
+        if _OWN.fullmatch(path):
+            raise OperatorError(
+                f"{path} is logbroker's own and stays; `logbroker purge` removes messages of a stream"
+            )
+        found = looking(settings, f"{kind} rm", lambda c: c.api(f"{api}.INFO.{path}"))
+        held = f" with {found['state']['messages']:,} messages" if "state" in found else ""
+        if not yes:
+            ask(f"Remove {kind} {path}{held} for good?")
+        asking(settings, f"{kind} rm", lambda c: c.api(f"{api}.DELETE.{path}"))
+        click.echo(f"removed {kind} {path}{held}")
+
+    return group
 
 
-@click.group(cls=PlainGroup)
-def consumer() -> None:
-    """Show the consumers of a stream, and remove those that are not of receivers."""
+def _path(names: Names) -> str:
+    """Return the names of a stream, and perhaps a consumer, as the API takes them."""
+    for name in (every := (names,) if isinstance(names, str) else names):
+        if not name or not name.isprintable() or set(name) & set(" .*>/\\"):
+            raise click.UsageError(f"{name!r} cannot be the name of a stream or a consumer")
+    return ".".join(every)
+
+
+stream = _group(
+    "stream",
+    "Show the streams of the broker, buckets included, and remove those that are not logbroker's own.",
+    "STREAM",
+)
+consumer = _group(
+    "consumer",
+    "Show the consumers of a stream, and remove those that are not of receivers.",
+    *("STREAM", "CONSUMER"),
+)
 
 
 @stream.command(name="ls")
@@ -66,88 +115,13 @@ def list_consumers(settings: BrokerSettings, name: str | None, as_json: bool) ->
         return info["name"], info["stream_name"], *waiting, acked, _subjects(info["config"])
 
     async def look(connection: Connection) -> list[Info]:
-        names = (_checked(name),) if name else await streams_of(connection)
+        names = (_path(name),) if name else await streams_of(connection)
         lists = [await connection.pages(f"CONSUMER.LIST.{one}", "consumers") for one in names]
         return [info for one in lists for info in one]
 
     found = looking(settings, "consumer ls", look)
     head = ("CONSUMER", "STREAM", "PENDING", "UNACKED", "ACKED UNTIL", "SUBJECTS")
     print_json(found) if as_json else show(table(head, list(map(row, found)), (0, 1, 5)))
-
-
-@stream.command(name="info")
-@_NAME
-@JSON
-@with_settings()
-def show_stream(settings: BrokerSettings, name: str, as_json: bool) -> None:
-    """Show the configuration and the state of a stream."""
-    _show(settings, f"STREAM.INFO.{_checked(name)}", as_json=as_json)
-
-
-@consumer.command(name="info")
-@_NAME
-@_CONSUMER
-@JSON
-@with_settings()
-def show_consumer(settings: BrokerSettings, name: str, consumer_name: str, as_json: bool) -> None:
-    """Show the configuration and the state of a consumer."""
-    call = f"CONSUMER.INFO.{_checked(name)}.{_checked(consumer_name)}"
-    _show(settings, call, as_json=as_json)
-
-
-@stream.command(name="rm")
-@_NAME
-@YES
-@with_settings()
-def remove_stream(settings: BrokerSettings, name: str, yes: bool) -> None:
-    """Remove a stream and all that it holds; not one of logbroker's own."""
-    info = _removable(settings, "STREAM", _checked(name))
-    held = f"{info['state']['messages']:,} messages ({format_size(info['state']['bytes'])})"
-    _remove(settings, "STREAM", name, f"stream {name} with {held}", yes=yes)
-
-
-@consumer.command(name="rm")
-@_NAME
-@_CONSUMER
-@YES
-@with_settings()
-def remove_consumer(settings: BrokerSettings, name: str, consumer_name: str, yes: bool) -> None:
-    """Remove a consumer; not one of a receiver."""
-    path = f"{_checked(name)}.{_checked(consumer_name)}"
-    _removable(settings, "CONSUMER", path)
-    _remove(settings, "CONSUMER", path, f"consumer {consumer_name} of stream {name}", yes=yes)
-
-
-def _removable(settings: BrokerSettings, kind: str, path: str) -> Info:
-    """Return the state of what is to be removed; raises `OperatorError` for what `logbroker apply` would make again."""
-    if _OWN.fullmatch(path):
-        raise OperatorError(
-            f"{path} is logbroker's own and stays; `logbroker purge` removes messages of a stream"
-        )
-    return looking(settings, f"{kind.lower()} rm", lambda c: c.api(f"{kind}.INFO.{path}"))
-
-
-def _remove(settings: BrokerSettings, kind: str, path: str, named: str, *, yes: bool) -> None:
-    if not yes:
-        ask(f"Remove {named} for good?")
-    asking(settings, f"{kind.lower()} rm", lambda c: c.api(f"{kind}.DELETE.{path}"))
-    click.echo(f"removed {named}")
-
-
-def _checked(name: str) -> str:
-    if not name or not name.isprintable() or set(name) & set(" .*>/\\"):
-        raise click.UsageError(f"{name!r} cannot be the name of a stream or a consumer")
-    return name
-
-
-def _show(settings: BrokerSettings, call: str, *, as_json: bool) -> None:
-    info = looking(settings, call.lower(), lambda c: c.api(call))
-    if as_json:
-        print_json(info)
-        return
-    fields = list(_flat(info))
-    width = max(len(name) for name, _ in fields)
-    click.echo("\n".join(printable(f"{name:<{width}}  {value}") for name, value in fields))
 
 
 def _flat(values: Info, before: str = "") -> Iterator[tuple[str, str]]:

@@ -23,16 +23,14 @@ from broker.inspect.message import StoredMessage
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, follow
 from broker.inspect.status import BrokerStatus, PartitionStatus, short_duration
 
-__all__ = ["ORDERS", "HostRates", "PartitionRates", "TopView", "Traffic", "draw", "watch"]
+__all__ = ["HostRates", "PartitionRates", "TopView", "Traffic", "draw", "watch"]
 
 _SECOND = 1_000_000_000
-_DAY = 86_400 * _SECOND
 _SILENT = 300.0  # seconds without a message
-_SLOW = 10.0  # seconds from reading a line to its storage, by the clocks of both
 _PATIENCE = 5.0  # seconds for the broker's answers
 _LEAST_HOSTS = 5  # rows that partitions leave them
 _PARTITIONS = ("part", "lines/s in", "in", "lines/s out", "out", "behind", "oldest", "receiver")
-_HOSTS = ("host", "lines/s", "bytes/s", "silent", "delay", "")
+_HOSTS = ("host", "lines/s", "bytes/s", "silent", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +49,12 @@ class PartitionRates:
 
 @dataclass(frozen=True, slots=True)
 class HostRates:
-    """Lines and bytes a second of a host, and for how many seconds no message has come.
-
-    `delay` is how old its last lines were when they were stored, by two clocks, None where the message does not say.
-    """
+    """Lines and bytes a second of a host, and for how many seconds no message has come."""
 
     host: str
     lines: float
     bytes: float
     silent: float
-    delay: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +77,6 @@ class TopView:
 class _Host:
     rate: Rate
     stored_at: int = 0
-    delay: float | None = None
 
 
 @dataclass(slots=True)
@@ -113,8 +106,7 @@ class Traffic:
         if not message.trouble:
             lines = message.line_count
             host = self._hosts.setdefault(message.host, _Host(Rate(self._began, self._began)))
-            if message.stored_at >= host.stored_at:
-                host.stored_at, host.delay = message.stored_at, _delay(message)
+            host.stored_at = max(host.stored_at, message.stored_at)
             rates.append(host.rate)
         if message.stored_at >= self._stored_began:
             for rate in rates:
@@ -154,14 +146,7 @@ class Traffic:
         for host, found in self._hosts.items():
             size, lines = found.rate.per_second(now)
             silent = max(0.0, (stored_now - found.stored_at) / _SECOND)
-            yield HostRates(host, lines, size, silent, found.delay)
-
-
-def _delay(message: StoredMessage) -> float | None:
-    if message.origin is None:
-        return None
-    delay = message.stored_at - message.origin.read_at
-    return max(0, delay) / _SECOND if abs(delay) < _DAY else None  # a clock that is anywhere
+            yield HostRates(host, lines, size, silent)
 
 
 async def watch(connection: Connection, interval: float) -> AsyncGenerator[TopView, None]:
@@ -220,17 +205,7 @@ async def _look(connection: Connection, before: BrokerStatus) -> tuple[BrokerSta
         return before, str(error)
 
 
-ORDERS: dict[str, Callable[[HostRates], tuple[float, str]]] = {
-    "bytes": lambda host: (-host.bytes, host.host),
-    "lines": lambda host: (-host.lines, host.host),
-    "name": lambda host: (0.0, host.host),
-    "silence": lambda host: (-host.silent, host.host),
-    "delay": lambda host: (-(host.delay or 0.0), host.host),
-}
-"""By what hosts may be sorted."""
-
-
-def draw(view: TopView, height: int = 60, sort: str = "bytes") -> Group:
+def draw(view: TopView, height: int = 60) -> Group:
     """Return a view as rich draws it, with as many partitions and hosts as fit into so many rows."""
     lines = list(_summary(view))
     space = max(2, height - len(lines) - 4)
@@ -238,15 +213,14 @@ def draw(view: TopView, height: int = 60, sort: str = "bytes") -> Group:
     # where not all partitions fit, those that are behind by the longest time do
     most = max(1, space - min(len(view.hosts), _LEAST_HOSTS))
     rows = nsmallest(most, rows, lambda row: (-(row[0].behind_seconds or 0), row[0].partition))
-    hosts = nsmallest(max(1, space - len(rows)), view.hosts, ORDERS[sort])
+    hosts = nsmallest(max(1, space - len(rows)), view.hosts, lambda host: (-host.bytes, host.host))
     partitions = table(_PARTITIONS, [_partition(*row) for row in rows], left=(0, 7))
-    return Group(*lines, "", partitions, "", table(_HOSTS, list(map(_host, hosts)), left=(0, 5)))
+    return Group(*lines, "", partitions, "", table(_HOSTS, list(map(_host, hosts)), left=(0, 4)))
 
 
 def _summary(view: TopView) -> Iterator[Text]:
     status = view.status
     silent = sum(host.silent >= _SILENT for host in view.hosts)
-    slow = sum((host.delay or 0.0) >= _SLOW for host in view.hosts)
     lines_out = sum(one.lines_out or 0.0 for one in view.partitions)
     bytes_out = sum(one.bytes_out or 0.0 for one in view.partitions)
     lines_in = f"{view.lines_in:,.0f} lines/s {_speed(view.bytes_in)}"
@@ -254,7 +228,7 @@ def _summary(view: TopView) -> Iterator[Text]:
     yield plain(f"in {lines_in}  out {lines_out:,.0f} lines/s {_speed(bytes_out)}")
     held = f"held {status.messages} messages, {format_size(status.bytes)}"
     yield plain(f"{held}; behind {status.behind} messages")
-    yield plain(f"hosts {len(view.hosts)}, {silent} silent and {slow} slow")
+    yield plain(f"hosts {len(view.hosts)}, {silent} silent")
     if view.trouble:
         yield plain(f"NO ANSWER: {view.trouble}", "bold red")
 
@@ -277,12 +251,10 @@ def _partition(one: PartitionStatus, rates: PartitionRates) -> tuple[str, ...]:
 
 
 def _host(host: HostRates) -> tuple[str, ...]:
-    slow = "SLOW" if (host.delay or 0.0) >= _SLOW else ""
     return (
         host.host,
         f"{host.lines:,.0f}",
         _speed(host.bytes),
         short_duration(host.silent),
-        "-" if host.delay is None else f"{host.delay:.1f}s",
-        " ".join(filter(None, ("SILENT" if host.silent >= _SILENT else "", slow))),
+        "SILENT" if host.silent >= _SILENT else "",
     )
