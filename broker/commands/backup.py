@@ -151,14 +151,17 @@ def restore(
         await put_back(connection, found, archives, wanted)
 
     asking(settings, "restore", restored)
-    click.echo("restored")
-    if ends := [
-        f"{one.until - 1} of {one.stream}" for one in archives if one.stream not in BUCKETS
-    ]:
-        click.echo(
-            "receivers, once started, go on at their offsets of the backup, behind the lines that their files have\n"
-            f"lines acknowledged after sequence {', '.join(ends)} are not in the backup: receivers report gaps for them"
-        )
+    click.echo(_outcome(archives))
+
+
+def _outcome(archives: tuple[Archive, ...]) -> str:
+    ends = [f"{one.until - 1} of {one.stream}" for one in archives if one.stream not in BUCKETS]
+    if not ends:
+        return "restored"
+    return (
+        "restored\nreceivers, once started, go on at their offsets of the backup, behind the lines that their files have\n"
+        f"lines acknowledged after sequence {', '.join(ends)} are not in the backup: receivers report gaps for them"
+    )
 
 
 def _chosen(kept: Backup, streams: tuple[str, ...]) -> tuple[Archive, ...]:

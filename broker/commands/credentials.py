@@ -305,14 +305,7 @@ def _change(
             after, seeds = decide(before)
         except InvalidStore as error:
             raise OperatorError(f"{error}; `logbroker credentials list` shows all") from None
-        pki = Pki(folder / TLS_FOLDER)
-        has_own = pki.is_there and pki.authority.exists()
-        authority = pki.read_certificate().decode("ascii") if has_own else ""
-        servers = _servers(settings)
-        files = [
-            CredentialFile(one, seeds[one.holder], servers, authority)
-            for one in after.found(list(seeds))
-        ]
+        files = _files(settings, after, seeds)
         paths = _write(files, output, force=force) if files else []
         try:
             held.write(after)
@@ -323,19 +316,27 @@ def _change(
         click.echo(
             f"{one.credential.holder}: its credential is {path}; carry it there, then {one.hint(path.name)}"
         )
-    if files and all(map(_is_local, servers)):
+    if files and all(map(_is_local, files[0].servers)):
         click.echo(
-            f"it names {', '.join(servers)}, which is this machine alone; --server says where others reach the broker",
+            f"it names {', '.join(files[0].servers)}, which is this machine alone; --server says where others reach the broker",
             err=output == _STDOUT,
         )
     return before, after
 
 
-def _servers(settings: BrokerSettings) -> Sequence[str]:
-    running = read_state(store_of(settings)).get("server")
-    if "server" in settings.model_fields_set or not isinstance(running, str):
-        return settings.server
-    return (running,)
+def _files(settings: BrokerSettings, after: CredentialStore, seeds: Seeds) -> list[CredentialFile]:
+    """Return the credential files of new secrets: with the address of the broker, and its own authority where it has one."""
+    folder = store_of(settings)
+    pki = Pki(folder / TLS_FOLDER)
+    has_own = pki.is_there and pki.authority.exists()
+    authority = pki.read_certificate().decode("ascii") if has_own else ""
+    running = read_state(folder).get("server")
+    is_told = "server" in settings.model_fields_set or not isinstance(running, str)
+    servers = settings.server if is_told else (str(running),)
+    return [
+        CredentialFile(one, seeds[one.holder], servers, authority)
+        for one in after.found(list(seeds))
+    ]
 
 
 def _is_local(server: str) -> bool:
