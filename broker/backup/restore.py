@@ -31,7 +31,6 @@ from broker.backup.archives import BUCKETS, CHUNK, PATIENCE, WINDOW, described
 from broker.backup.directory import Archive
 from broker.client.answer import answer_of
 from broker.client.connection import Connection, ConnectionLost, RawMessage, Rejected
-from broker.retention.space import without_note
 from broker.wire.descent import Ancestor, is_being_restored, is_closed, marked, opened, restoring
 
 __all__ = ["Preview", "RestoreOptions", "present", "preview", "restore"]
@@ -57,7 +56,7 @@ class RestoreOptions:
 
     def config_of(self, archive: Archive) -> dict[str, Any]:
         """Return the configuration of an archive, as it is to be."""
-        config = without_note(archive.config)
+        config = dict(archive.config)
         if self.replicas is not None:
             config["num_replicas"] = self.replicas
         if self.max_age is not None and archive.stream not in BUCKETS:
@@ -126,7 +125,7 @@ def _limit_of(archive: Archive, there: Mapping[str, Any] | None) -> int:
     A stream that is being restored has no limit of its own; then that of the archive counts.
     """
     if there is not None and not is_being_restored(there["config"]):
-        return int(without_note(there["config"])["max_bytes"])
+        return int(there["config"].get("max_bytes", -1))
     return int(archive.config.get("max_bytes", -1))
 
 

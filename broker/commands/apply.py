@@ -31,7 +31,6 @@ from broker.provision.exchange import MalformedFile, parse, plan_import
 from broker.provision.exchange import export as export_all
 from broker.provision.plan import COPIED_BUCKETS, plan, plan_partitions, plan_promotion
 from broker.provision.steps import Step, as_json, describe
-from broker.retention.space import asked_for
 from broker.settings import APPLY_FIELDS, BrokerSettings
 from broker.topology import mirrored_site
 from broker.wire.streams import MAX_PARTITIONS
@@ -131,7 +130,7 @@ def _intent(number: int, before: int | None, subjects: Iterable[str]) -> str:
 @with_settings()
 def export(settings: BrokerSettings, only: tuple[str, ...], folder: Path) -> None:
     """Write the configuration of all streams, buckets and consumers to FOLDER, a file each, as `nats stream add --config` takes it."""
-    files = asking(settings, "export", lambda c: export_all(c, only, asked_for))
+    files = asking(settings, "export", lambda c: export_all(c, only))
     try:
         make_folder(folder, 0o755).close()
     except OSError as error:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -11,6 +11,7 @@ from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.provision.apply import consumers_of, refuse_half
 from broker.provision.steps import ResourceKind, Step, compare
+from broker.topology import is_computed
 from broker.wire.streams import existing_in
 
 __all__ = ["MalformedFile", "export", "parse", "plan_import"]
@@ -24,27 +25,28 @@ class MalformedFile(ValueError):
     """A text that is no configuration of a stream or consumer."""
 
 
-async def export(
-    connection: Connection,
-    only: Collection[str],
-    asked_for: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-) -> dict[str, str]:
+async def export(connection: Connection, only: Collection[str] = ()) -> dict[str, str]:
     """Return the texts by file name of all streams and their durable consumers, or of the streams in `only`.
 
-    Each is what `nats stream add` or `nats consumer add` take with --config. `asked_for` says what of a stream's configuration
-    somebody asked for. Raises `ConfigurationError` for a stream that is not there, `Rejected`, `ConnectionLost`.
+    Each is what `nats stream add` or `nats consumer add` take with --config, without a limit that nobody asked for.
+    Raises `ConfigurationError` for a stream that is not there, `Rejected`, `ConnectionLost`.
     """
     streams = await _streams(connection)
     if missing := sorted(set(only) - streams.keys()):
         raise ConfigurationError(f"no such stream: {', '.join(missing)}")
     names = [name for name in sorted(streams) if name in only or not only]
-    files = {f"{name}.json": asked_for(streams[name]) for name in names}
+    files = {f"{name}.json": _asked_for(streams[name]) for name in names}
     of_each = await asyncio.gather(*(consumers_of(connection, name) for name in names))
     for stream, consumers in zip(names, of_each, strict=True):
         for config in (info["config"] for info in consumers):
             if config.get("durable_name"):
                 files[f"{stream}.{config['durable_name']}.json"] = config
     return {name: json.dumps(_cleaned(config), indent=2) + "\n" for name, config in files.items()}
+
+
+def _asked_for(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    computed = {"max_bytes"} if is_computed(config) else set()
+    return {field: value for field, value in config.items() if field not in computed}
 
 
 def parse(name: str, text: str) -> Step:

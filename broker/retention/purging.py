@@ -3,18 +3,16 @@
 Killed in the middle, some of it is gone and some is not: the same command again takes the rest.
 """
 
-from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from broker.app.exits import OperatorError
 from broker.app.selection import LineSelection
 from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection
-from broker.inspect.ask import get_message, subjects_in
+from broker.inspect.ask import find_message, get_message, subjects_in
 from broker.inspect.message import StoredMessage, subject_of
-from broker.inspect.reader import MessageReader, at_time
 from broker.retention.committed import committed_until, needed
 from broker.retention.completing import complete_snapshots
 from broker.wire.streams import stream_of
@@ -74,7 +72,9 @@ async def _choose(
     last = int(info["state"]["last_seq"])
     end = min(last + 1, last + 1 if choice.until is None else choice.until)
     if choice.before is not None:
-        end = min(end, await _first_since(connection, stream, choice.before, last))
+        since = choice.before.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        first = await find_message(connection, stream, {"start_time": since, "next_by_subj": ">"})
+        end = min(end, first.sequence) if first else end
     wants = await needed(connection, info, partitions)
     is_all = not (choice.hosts or choice.partitions)
     if choice.received and is_all:
@@ -91,14 +91,6 @@ async def _choose(
         if messages:
             parts.append(PurgePart(subject_filter, until, messages, unreceived))
     return Purge(stream, info["created"], tuple(parts), end if is_all else None)
-
-
-async def _first_since(connection: Connection, stream: str, time: datetime, last: int) -> int:
-    reader = MessageReader(connection, stream, at_time(time), headers_only=True)
-    async with aclosing(reader.read_all(last)) as messages:
-        async for message in messages:
-            return message.sequence
-    return last + 1
 
 
 async def _filters(

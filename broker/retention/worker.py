@@ -14,7 +14,7 @@ import logging
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,13 +22,13 @@ from broker.app.exits import OperatorError
 from broker.app.units import format_size
 from broker.client.config import existing_partitions
 from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.report import SpaceReport
 from broker.retention.committed import needed
 from broker.retention.completing import complete_snapshots
-from broker.retention.space import Disk, excess, limit_for
 from broker.server.context import ServerContext
 from broker.server.resolve import own_name, space_kept_free
 from broker.wire.descent import is_being_restored
-from broker.wire.streams import stream_of
+from broker.wire.streams import MAX_PAYLOAD, stream_of
 
 __all__ = ["StreamRetention", "retain"]
 
@@ -36,19 +36,53 @@ _OFTEN, _SELDOM = 0.1, 0.5  # seconds between looks, the first while something i
 _SHARE = 3  # how many times as long as a purge the pause behind it is
 _PATIENCE = 60.0  # seconds for a purge
 _OK, _PURGING = "ok", "purging"
+_HIGH, _LOW = 90, 80  # percent of a limit: from when on, and down to which, messages are purged
+_ROUND_BYTES = 2 * MAX_PAYLOAD  # what a host or two may publish between two looks
+_ROUND_MESSAGES = 2000
 _FULL = {"new": "hosts wait", "old": "oldest lines are dropped"}
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class StreamSpace:
-    """A stream: its state since when (RFC 3339), who needs its first messages, and what this broker has purged of it."""
+class Disk:
+    """The disk of the store, in bytes: how much is free, and how much is to stay free."""
 
-    state: str = _OK
-    since: str | None = None
-    needed_by: tuple[str, ...] = ()
-    purged_messages: int = 0
-    purged_bytes: int = 0
+    free: int
+    reserve: int
+
+    @property
+    def is_short(self) -> bool:
+        """Whether half of the reserve is used up."""
+        return self.free < self.reserve // 2
+
+
+def excess(info: Mapping[str, Any], disk: Disk | None = None) -> float:
+    """Return the share of a stream that has to go, from 0 to 1: 0 below the high-water mark, else down to the low-water mark.
+
+    `info` is the answer to STREAM.INFO.
+    """
+    state, config = info["state"], info["config"]
+    size = int(state["bytes"])
+    missing = disk.reserve - disk.free if disk is not None and disk.is_short else 0
+    return min(
+        max(
+            _above(size, int(config.get("max_bytes", -1)), _ROUND_BYTES),
+            _above(int(state["messages"]), int(config.get("max_msgs", -1)), _ROUND_MESSAGES),
+            missing / size if size else 0.0,
+        ),
+        1.0,
+    )
+
+
+def _above(held: int, limit: int, round_: int) -> float:
+    """Return the share of `held` to remove, where it is above the high-water mark.
+
+    Below a small limit the mark leaves space for a round: a round that is refused whole would wait for ever.
+    """
+    if limit <= 0 or held <= 0:
+        return 0.0
+    high = min(limit * _HIGH // 100, limit - min(round_, limit // 2))
+    return (held - high * _LOW // _HIGH) / held if held >= high else 0.0
 
 
 class StreamRetention:
@@ -63,9 +97,9 @@ class StreamRetention:
     ) -> None:
         """Do nothing yet. `server` is the own server's name; what is called is called again for each look.
 
-        `disk` returns None where the streams' limits do not follow the disk.
+        `disk` returns None where nothing has to stay free.
         """
-        self.spaces: dict[str, StreamSpace] = {}
+        self.spaces: dict[str, SpaceReport] = {}
         self._connection = connection
         self._server = server
         self._streams, self._disk = streams, disk
@@ -73,7 +107,7 @@ class StreamRetention:
 
     def as_json(self) -> dict[str, Any]:
         """Return what is reported, by stream; the keys stay."""
-        return {name: asdict(space) for name, space in self.spaces.items()}
+        return {name: space.model_dump(mode="json") for name, space in self.spaces.items()}
 
     async def look(self) -> float:
         """Look at each stream once, and return the seconds until the next look; a broker that is away is no error."""
@@ -100,32 +134,12 @@ class StreamRetention:
         if not leads or is_being_restored(info["config"]):
             self._enter(stream, _OK)
             return _SELDOM
-        disk = self._disk()
-        if config := limit_for(info, disk):
-            await self._set_limit(info, config, disk)
-        share = excess(info, disk)
+        share = excess(info, self._disk())
         if not share:
             self._enter(stream, _OK)
             return _SELDOM
         await self._purge(info, share)
         return max(_OFTEN, _SHARE * (asyncio.get_running_loop().time() - began))
-
-    async def _set_limit(
-        self, info: Mapping[str, Any], config: Mapping[str, Any], disk: Disk | None
-    ) -> None:
-        stream = config["name"]
-        now = await self._connection.api(f"STREAM.INFO.{stream}")
-        if now["created"] != info["created"] or now["config"] != info["config"]:
-            return  # somebody changes it: the next look decides
-        await self._connection.api(f"STREAM.UPDATE.{stream}", config)
-        if disk is not None and disk.is_short:
-            logger.warning(
-                "the disk of the store has %s left, and %s are to stay free: stream %s takes no more than it holds until "
-                "there is space again",
-                *(format_size(disk.free), format_size(disk.reserve), stream),
-            )
-        else:
-            logger.info("the disk of the store has space again: stream %s may grow", stream)
 
     async def _purge(self, info: Mapping[str, Any], share: float) -> None:
         """Purge about a share of a stream, as far as receivers have it."""
@@ -148,19 +162,15 @@ class StreamRetention:
             f"STREAM.PURGE.{stream}", {"seq": until}, patience=_PATIENCE
         )
         left = await self._connection.api(f"STREAM.INFO.{stream}")
-        if self.spaces.get(stream, StreamSpace()).state == _OK:
+        if self.spaces.get(stream, SpaceReport(state=_OK)).state == _OK:
             logger.info(
                 "stream %s holds %s in %d messages: purging what every receiver has committed, oldest first",
                 *(stream, format_size(int(state["bytes"])), state["messages"]),
             )
         self._enter(stream, _PURGING)
         space = self.spaces[stream]
-        size = max(int(now["state"]["bytes"]) - int(left["state"]["bytes"]), 0)
-        self.spaces[stream] = replace(
-            space,
-            purged_messages=space.purged_messages + int(answer["purged"]),
-            purged_bytes=space.purged_bytes + size,
-        )
+        space.purged_messages += int(answer["purged"])
+        space.purged_bytes += max(int(now["state"]["bytes"]) - int(left["state"]["bytes"]), 0)
 
     def _blocked(self, info: Mapping[str, Any], wants: Mapping[str, int]) -> None:
         stream, first = info["config"]["name"], min(wants.values(), default=0)
@@ -175,15 +185,15 @@ class StreamRetention:
 
     def _enter(self, stream: str, state: str, needed_by: tuple[str, ...] = ()) -> bool:
         """Note a stream's state; return whether that is news."""
-        before = self.spaces.get(stream, StreamSpace())
-        if state == _OK and before.state in _FULL.values():
+        space = self.spaces.setdefault(stream, SpaceReport(state=_OK))
+        before = space.state, space.needed_by
+        if state == _OK and space.state in _FULL.values():
             logger.info("stream %s has space again", stream)
-        since = before.since
-        if before.state != state:
+        if space.state != state:
             now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
-            since = None if state == _OK else now.isoformat("T", "seconds")
-        self.spaces[stream] = replace(before, state=state, needed_by=needed_by, since=since)
-        return (before.state, before.needed_by) != (state, needed_by)
+            space.since = None if state == _OK else now.isoformat("T", "seconds")
+        space.state, space.needed_by = state, needed_by
+        return before != (state, needed_by)
 
 
 async def retain(context: ServerContext) -> None:

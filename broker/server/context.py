@@ -1,6 +1,6 @@
 """`logbroker run`: a locked store and its nats-server, from the start to a signal.
 
-resolve ─▶ conf ─▶ check ─▶ start ─▶ ports ─▶ provision ─▶ ready … background tasks, reloads … ─▶ restart, or the end
+resolve ─▶ conf ─▶ start ─▶ ports ─▶ provision ─▶ ready … background tasks, reloads … ─▶ restart, or the end
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.app.exits import ConfigurationError, Exit, OperatorError
-from broker.app.files import open_folder, replacing, reporting, write_atomic
+from broker.app.files import write_atomic
 from broker.app.program import log_to_stderr
 from broker.app.service import Notifier, Supervisor, differences
 from broker.app.shutdown import Shutdown
@@ -29,7 +29,7 @@ from broker.provision.cluster import provision
 from broker.report import SUBJECT
 from broker.server.conf import render
 from broker.server.health import HealthWatch
-from broker.server.process import NatsServer, Ports, check, find, started
+from broker.server.process import NatsServer, Ports, find, started
 from broker.server.requests import ConsumerRequests, Listening, refuse_pushes
 from broker.server.resolve import Resolved, ServerAccess, own_name, resolve, space_kept_free
 from broker.server.state_file import remove_state, write_state
@@ -140,7 +140,6 @@ class ServerContext:
         path, memory = self.folder / _CONF, int(self.settings.memory)
         environment, stored = self._encryption.environment(), streams_in(self.folder)
         write_atomic(path, render(self.resolved.conf), _CONF_MODE)
-        await check(self._binary, path, environment)
         connections: list[Connection] = []
         try:
             async with (
@@ -289,7 +288,7 @@ class ServerContext:
         self._stamps = _stamps(self._stamps)
         # thousands of credentials take a second, in which nobody else is to wait
         resolved = await asyncio.to_thread(self._resolve, settings)
-        await self._replace_conf(await asyncio.to_thread(render, resolved.conf))
+        text = await asyncio.to_thread(render, resolved.conf)
         if resolved.takes_restart_after(self.resolved):
             logger.info("restarting nats-server, since this cannot change while it runs")
             self._next = resolved
@@ -297,6 +296,7 @@ class ServerContext:
             return
         try:
             if self._server:
+                write_atomic(self.folder / _CONF, text, _CONF_MODE)
                 await self._server.reload()
         except OperatorError:
             write_atomic(self.folder / _CONF, render(self.resolved.conf), _CONF_MODE)
@@ -309,17 +309,6 @@ class ServerContext:
                 await self._provision(resolved)
         except TimeoutError:
             raise OperatorError(f"the cluster does not answer: {self._waits_for}") from None
-
-    async def _replace_conf(self, text: str) -> None:
-        """Have nats-server check a configuration before it takes its place; raises `OperatorError`."""
-        with (
-            reporting(self.folder / _CONF),
-            open_folder(self.folder) as folder,
-            replacing(folder, _CONF, _CONF_MODE) as half,
-        ):
-            half.file.write(text.encode())
-            half.file.flush()
-            await check(self._binary, half.path, self._encryption.environment())
 
     def _resolve(self, settings: BrokerSettings) -> Resolved:
         # with the space that there was at the start: what the server has stored since then is its own affair

@@ -18,7 +18,7 @@ from pathlib import Path
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.server.serverlog import FATAL, LogLine, ServerNotice, explain, notice_in, read_line
 
-__all__ = ["NatsServer", "Ports", "check", "find", "started"]
+__all__ = ["NatsServer", "Ports", "find", "started"]
 
 _PROGRAM = "nats-server"
 _PARENT_DEATH = Path(__file__).with_name("parent_death.py")
@@ -55,26 +55,6 @@ class Ports:
     http: int | None
 
 
-async def check(binary: Path, conf: Path, environment: Mapping[str, str]) -> None:
-    """Let nats-server check its configuration, which may refer to the environment given.
-
-    Raises `ConfigurationError` with what nats-server complains of.
-    """
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *(binary, "-t", "-c", conf),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **environment},
-        )
-    except OSError as error:
-        raise ConfigurationError(f"cannot run {binary}: {error.strerror}") from None
-    output, _ = await process.communicate()
-    if process.returncode:
-        lines = output.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
-        raise ConfigurationError(f"{binary} refuses {conf}: {lines[-1]}")
-
-
 class NatsServer:
     """A running nats-server."""
 
@@ -105,12 +85,14 @@ class NatsServer:
         return Ports(client, http)
 
     async def attend(self) -> None:
-        """Pass on what the server logs until it ends; then raise `OperatorError` with the reason.
+        """Pass on what the server logs until it ends; then raise `OperatorError` with the reason, or `ConfigurationError`.
 
         Must run as long as the server does: a child whose pipe nobody reads stands still.
         """
         code = await self._drained()
         reason = explain(self._last_lines)
+        if reason.startswith(f"{_PROGRAM}: ") and not self._ready.is_set():
+            raise ConfigurationError(reason)
         ended = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
         raise OperatorError(f"nats-server ended ({ended}){': ' if reason else ''}{reason}")
 

@@ -1,5 +1,4 @@
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -44,19 +43,6 @@ async def test_what_was_applied_is_what_a_real_server_tells(
     assert entry.value.decode() == str(topology.partitions)
 
 
-async def test_a_changed_topology_is_updated_and_loses_no_line(connection: Connection) -> None:
-    first = Topology(partitions=2)
-    await apply(connection, first)
-    await connection.ask("logs.p0.web01", b"line\n")
-    changed = replace(first, max_age=timedelta(hours=2), max_bytes=10**6, discard="old")
-
-    done = await apply(connection, changed)
-
-    assert [(step.action, step.name) for step in done] == [("update", "LOGS")]
-    assert (await connection.api("STREAM.INFO.LOGS"))["state"]["messages"] == 1
-    assert await apply(connection, changed) == ()
-
-
 async def test_a_refused_plan_changes_nothing_at_all(connection: Connection) -> None:
     await apply(connection, Topology(partitions=2))
     await connection.ask("logs.p0.web01", b"line\n")
@@ -65,16 +51,6 @@ async def test_a_refused_plan_changes_nothing_at_all(connection: Connection) -> 
         await apply(connection, Topology(partitions=5, max_age=timedelta(hours=1)))
 
     assert await apply(connection, Topology(partitions=2)) == ()
-
-
-async def test_an_empty_stream_may_change_its_number_of_partitions(connection: Connection) -> None:
-    await apply(connection, Topology(partitions=3))
-
-    await apply(connection, Topology(partitions=2))
-
-    entry = await bucket.read(connection, "LOGS_CONFIG", "partitions")
-    assert entry is not None
-    assert entry.value == b"2"
 
 
 async def test_a_stream_of_memory_is_refused(connection: Connection) -> None:

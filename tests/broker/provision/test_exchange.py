@@ -41,29 +41,15 @@ async def test_what_was_exported_gives_an_empty_broker_the_same_configuration(
     connection: Connection, other: Connection
 ) -> None:
     await apply(connection, TOPOLOGY)
-    exported = await export(connection, (), dict)
+    exported = await export(connection)
 
     await carry_out(other, await planned(other, exported))
 
-    assert await export(other, (), dict) == exported
+    assert await export(other) == exported
     assert not (await planned(other, exported))
     assert not (await planned(connection, exported))
     left = await apply(other, TOPOLOGY)
     assert {one.name for one in left} == {"LOGS_CONFIG/partitions", "LOGS_CONFIG/streams"}
-
-
-@pytest.mark.nats
-async def test_a_stream_of_any_kind_can_be_exported_alone(connection: Connection) -> None:
-    await apply(connection, Topology(partitions=1))
-    body = {"name": "COPY", "mirror": {"name": "LOGS"}, "storage": "memory", "mirror_direct": True}
-    await connection.api("STREAM.CREATE.COPY", body)
-
-    exported = await export(connection, {"COPY"}, dict)
-
-    assert list(exported) == ["COPY.json"]
-    assert not (await planned(connection, exported))
-    with pytest.raises(ConfigurationError, match="no such stream: NONE"):
-        await export(connection, {"NONE", "LOGS"}, dict)
 
 
 @pytest.mark.nats
@@ -86,7 +72,7 @@ async def test_only_what_a_file_names_is_changed_and_the_server_refuses_what_it_
 @pytest.mark.nats
 async def test_a_stream_that_is_not_whole_is_not_opened(connection: Connection) -> None:
     await apply(connection, TOPOLOGY)
-    exported = await export(connection, (), dict)
+    exported = await export(connection)
     config = (await connection.api("STREAM.INFO.KV_LOGS_CONFIG"))["config"]
     await connection.api("STREAM.UPDATE.KV_LOGS_CONFIG", marked(config))
 

@@ -90,15 +90,3 @@ async def test_a_start_holds_back_what_would_delete_and_applies_the_rest(
     said = caplog.messages[-1]
     assert "LOGS keeps its max_" in said
     assert "logbroker apply" in said
-
-
-async def test_a_limit_that_can_hold_what_is_there_is_applied_at_a_start(
-    connection: Connection,
-) -> None:
-    await apply(connection, BEFORE)
-    await publish(connection, "aaab")
-    after = replace(BEFORE, max_msgs=4, discard="old", max_age=timedelta(minutes=1))
-
-    await apply(connection, after)
-
-    assert not plan(after, await look(connection, after))

@@ -93,12 +93,6 @@ def test_an_update_names_the_changed_fields_only_and_keeps_what_we_do_not_declar
     assert step.config["compression"] == "none"
 
 
-def test_a_limit_set_by_hand_stays_when_none_is_declared() -> None:
-    made = plan(Topology(), as_applied(Topology(max_bytes=5)))
-
-    assert not made
-
-
 @pytest.mark.parametrize(
     ("stored", "number"),
     [
@@ -141,13 +135,6 @@ def test_a_number_that_cannot_be_read_is_mended_from_what_was_made_by_it(
     assert [(step.name, step.config) for step in made] == [
         ("LOGS_CONFIG/partitions", {"value": "3"})
     ]
-
-
-def test_hosts_move_no_more_where_the_number_cannot_be_read() -> None:
-    damaged = replace(as_applied(Topology(partitions=3)), partitions="\x03\ufffd", messages=9)
-
-    with pytest.raises(ConfigurationError, match=r"is 3 and not 4.*make it 3"):
-        plan(Topology(partitions=4), damaged)
 
 
 def after_change(before: int, after: int, **changes: object) -> Actual:

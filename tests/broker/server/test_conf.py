@@ -114,11 +114,6 @@ def test_nats_server_takes_all_accounts(accounts: Accounts, tmp_path: Path) -> N
     assert found.returncode == 0, found.stderr
 
 
-def test_who_comes_without_a_key_is_let_in_by_an_open_broker_only() -> None:
-    assert "no_auth_user" in render_accounts(OPEN)
-    assert "no_auth_user" not in render_accounts(CLOSED)
-
-
 def test_nobody_but_an_admin_or_a_site_comes_in_as_another_site() -> None:
     accounts = json.loads("{" + render_accounts(ALL) + "}")["accounts"].values()
     kinds = [

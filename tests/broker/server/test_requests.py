@@ -1,30 +1,15 @@
 """Who has no right to make a consumer that pushes gets none; and a broker answers for itself once, whoever asks."""
 
 import asyncio
-import json
 import logging
-import os
-import signal
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
-from broker.client.connection import Connection, Message, Rejected
-from broker.server.requests import Listening, pulled_only, refuse_pushes
-from tests.conftest import Server
-from tests.support.processes import wait_until
+from broker.client.connection import Connection, Rejected
+from broker.server.requests import pulled_only, refuse_pushes
 
 PULLED = {"name": "shipper-web01", "filter_subject": "logs.*.web01", "ack_policy": "none"}
-
-
-def test_a_consumer_that_is_pulled_from_is_asked_for_as_it_was() -> None:
-    request = {"stream_name": "LOGS", "config": PULLED, "action": "create"}
-
-    taken = pulled_only(json.dumps(request).encode())
-
-    assert isinstance(taken, bytes)
-    assert json.loads(taken) == request
 
 
 @pytest.mark.parametrize(
@@ -122,35 +107,3 @@ async def test_one_that_pushes_to_where_lines_act_is_removed_whenever_it_was_mad
     watching.cancel()
     await asyncio.wait({watching})
     assert "removed consumer shipper-before" in caplog.text
-
-
-@pytest.mark.nats
-async def test_what_is_asked_of_a_server_that_is_slow_is_heard_once(own_server: Server) -> None:
-    broker, asker = Connection([own_server.url], "broker"), Connection([own_server.url], "asker")
-    asked: list[str] = []
-
-    async def answer(message: Message) -> None:
-        asked.append(message.subject)
-        await broker.publish(message.reply, b"{}")
-
-    await broker.once()
-    os.kill(own_server.process.pid, signal.SIGSTOP)
-    stat = Path(f"/proc/{own_server.process.pid}/stat")
-    wait_until("it stands still", lambda: ") T " in stat.read_text("ascii"), 30)
-    listening = Listening(broker, "question", answer)
-    running = asyncio.create_task(listening.run())
-    await asyncio.sleep(1)  # nobody can hear it meanwhile
-    assert not listening.listens.is_set()
-
-    os.kill(own_server.process.pid, signal.SIGCONT)
-    async with asyncio.timeout(60):
-        await listening.listens.wait()
-    for _ in range(2):
-        await asker.request("question")
-    await asker.request("$JS.API.INFO")  # a second answer would be here by now
-
-    assert asked == ["question", "question"]
-    running.cancel()
-    await asyncio.wait({running})
-    await asker.close()
-    await broker.close()

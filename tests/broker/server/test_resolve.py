@@ -29,19 +29,6 @@ def resolved(folder: Path, space: Space = SPACE, **options: Any) -> Resolved:
     return resolve(settings, ServerAccess(folder), space, NOW)
 
 
-def test_whoever_says_so_may_be_open_to_a_closed_network(tmp_path: Path) -> None:
-    asked = {"listen": ANYWHERE, "http": ANYWHERE, "allow_anonymous": True}
-
-    assert str(resolved(tmp_path, **asked).conf.listen) == ANYWHERE
-
-
-def test_with_credentials_clients_may_come_from_everywhere(tmp_path: Path) -> None:
-    with held_credentials(tmp_path) as held:
-        held.write(STORE)
-
-    assert resolved(tmp_path, listen=ANYWHERE).admission.secured
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -105,27 +92,6 @@ def test_the_stream_fits_into_the_store_beside_offsets_and_positions(
     assert bound is not None
     assert 0 < bound <= max(store - min(32 * 1024**2, store // 4), 1)
     assert max_bytes is None or bound <= max_bytes
-
-
-@pytest.mark.parametrize(("store", "hosts"), [(10 * 1024**3, 100), (10**12, 10_000)])
-def test_hosts_can_keep_their_positions_beside_a_full_stream(
-    tmp_path: Path, store: int, hosts: int
-) -> None:
-    bound = resolved(tmp_path, max_store=store).topology.bound
-
-    assert bound is not None
-    assert store - bound - 32 * 1024**2 - 10 * 16 * 1024 >= hosts * 100_000
-
-
-def test_a_reserve_stays_free(tmp_path: Path) -> None:
-    few, many = (
-        resolved(tmp_path, Space(10**10, 0, 10**11), reserve=r).topology.bound
-        for r in (10**9, 9 * 10**9)
-    )
-
-    assert few is not None
-    assert many is not None
-    assert few > 8 * 10**9 > 10**9 > many
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from broker.server.store import (
     encryption_of,
     is_locked,
     locked_store,
-    measure,
     remember_membership,
 )
 from broker.settings import SecuritySettings
@@ -54,16 +53,6 @@ def test_a_child_that_inherits_the_lock_keeps_others_out(tmp_path: Path) -> None
     os.close(inherited)
 
 
-def test_a_store_is_measured(tmp_path: Path) -> None:
-    (tmp_path / "jetstream").mkdir()
-    (tmp_path / "jetstream" / "1.blk").write_bytes(bytes(700))
-
-    space = measure(tmp_path)
-
-    assert space.held == 700
-    assert 0 < space.free <= space.total
-
-
 @pytest.fixture
 def alone(tmp_path: Path) -> Path:
     (tmp_path / "jetstream" / "LOGS" / "streams" / "LOGS").mkdir(parents=True)
@@ -75,11 +64,6 @@ def member(alone: Path) -> Path:
     (alone / "jetstream" / "SYS" / "_js_" / "_meta_").mkdir(parents=True)
     remember_membership(alone, "logs", "b1")
     return alone
-
-
-def test_a_store_may_be_run_as_it_was_and_an_empty_one_as_anything(tmp_path: Path) -> None:
-    check_membership(tmp_path, "", "b1")
-    check_membership(tmp_path, "logs", "b1")
 
 
 def test_a_store_that_was_alone_stays_alone(alone: Path) -> None:
@@ -153,8 +137,3 @@ def test_what_is_no_key_is_refused(tmp_path: Path, key: Path, content: bytes) ->
 
     with pytest.raises(ConfigurationError, match="is no key"):
         encryption_of(settings(key), tmp_path)
-
-
-def test_a_key_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"cannot read .*/none: No such file"):
-        encryption_of(settings(tmp_path / "none"), tmp_path)

@@ -14,7 +14,7 @@ from broker.auth.certificates import Pki, ends_of
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
 from broker.server.conf import ServerConf, render
-from broker.server.tls import Security, renew_certificates, security_of
+from broker.server.tls import renew_certificates, security_of
 from broker.settings import BrokerSettings
 from tests.support.processes import Processes, wait_until
 
@@ -30,19 +30,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     client = authority.issue(["web01"], NOW)
     (folder / "web01.pem").write_bytes(client)
     return folder
-
-
-def test_without_certificates_a_broker_talks_in_the_clear(tmp_path: Path) -> None:
-    assert security_of(BrokerSettings(), tmp_path) == Security()
-
-
-def test_certificates_of_the_store_are_used(store: Path) -> None:
-    security = security_of(BrokerSettings(), store)
-
-    assert security.tls is not None
-    assert security.tls.certificate == str(store / "tls" / "broker.pem")
-    assert not security.tls.requires_certificates
-    assert security.own.tls_name == "broker1.example.net"
 
 
 def test_own_certificates_win_over_those_of_the_store(store: Path, tls: Path) -> None:
