@@ -62,17 +62,6 @@ async def read_layout(connection: Connection) -> StreamLayout | None:
     return None if partitions is None else StreamLayout(partitions.count, streams)
 
 
-async def read_partitions(connection: Connection) -> Partitions | None:
-    """Return how many partitions the broker names, None where it names no number (yet); raises what `read_layout` raises."""
-    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    if entry is None:
-        return None
-    count = partitions_in(entry.value)
-    if count is None:
-        raise _not_a_number(PARTITIONS_KEY, entry.value)
-    return Partitions(count, entry.time, entry.revision)
-
-
 async def require_layout(connection: Connection) -> StreamLayout:
     """Return what `read_layout` does; raises `ConfigurationError` also where the broker names no number of partitions."""
     layout = await read_layout(connection)
@@ -83,21 +72,26 @@ async def require_layout(connection: Connection) -> StreamLayout:
     return layout
 
 
+async def read_partitions(connection: Connection) -> Partitions | None:
+    """Return how many partitions the broker names, None where it names no number (yet); raises what `read_layout` raises."""
+    entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+    if entry is None:
+        return None
+    return Partitions(_number(partitions_in, entry), entry.time, entry.revision)
+
+
 async def read_streams(connection: Connection) -> int:
     """Return how many streams the broker names, 1 where it names no number; raises what `read_layout` raises."""
     entry = await bucket.read(connection, CONFIG_BUCKET, STREAMS_KEY)
-    if entry is None:
-        return 1
-    streams = streams_in(entry.value)
-    if streams is None:
-        raise _not_a_number(STREAMS_KEY, entry.value)
-    return streams
+    return _number(streams_in, entry) if entry else 1
 
 
-def _not_a_number(key: str, value: bytes) -> ConfigurationError:
-    return ConfigurationError(
-        f"key {key} of bucket {CONFIG_BUCKET} is {value[:40]!r}, no number; run `logbroker apply`"
-    )
+def _number(read: Callable[[bytes], int | None], entry: bucket.Entry) -> int:
+    if (number := read(entry.value)) is None:
+        raise ConfigurationError(
+            f"a key of bucket {CONFIG_BUCKET} is {entry.value[:40]!r}, no number; run `logbroker apply`"
+        )
+    return number
 
 
 async def current_partitions(connection: Connection) -> int:

@@ -107,47 +107,37 @@ def _bytes(path: Path, option: str) -> bytes:
 
 def _context(access: Access) -> ssl.SSLContext:
     context = ssl.create_default_context()  # checks the chain and the host's name
-    if access.tls_ca:
-        _bytes(access.tls_ca, "--tls-ca")
-        wrong = f"{access.tls_ca} holds no certificate; check --tls-ca"
-        context = _trusting(wrong, cafile=str(access.tls_ca))
-    elif access.tls_ca_pem:
-        context = _trusting("tls_ca_pem holds no certificate", cadata=access.tls_ca_pem)
+    if access.tls_ca or access.tls_ca_pem:
+        file = str(access.tls_ca) if access.tls_ca and _bytes(access.tls_ca, "--tls-ca") else None
+        try:
+            context = ssl.create_default_context(cafile=file, cadata=access.tls_ca_pem or None)
+        except (ssl.SSLError, ValueError, TypeError):  # the last two of a text that is not ASCII
+            name = f"{file} holds no certificate; check --tls-ca"
+            raise ConfigurationError(
+                name if access.tls_ca else "tls_ca_pem holds no certificate"
+            ) from None
+        # a certificate that is named is trusted, also where it is not that of an authority
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if access.tls_cert:
-        _load_own(context, access.tls_cert, access.tls_key)
+        cert, key = access.tls_cert, access.tls_key
+        _bytes(cert, "--tls-cert")
+        if key:
+            _bytes(key, "--tls-key")
+        files = f"{cert} and {key}" if key else f"{cert} (without --tls-key it must hold the key)"
+        _load_chain(context, cert, key, f"{files}: {{}}; check --tls-cert and --tls-key")
     elif access.tls_cert_pem:
         # OpenSSL takes a certificate with its key from a file alone; this one is nobody else's, and gone at once
-        with tempfile.NamedTemporaryFile("w", prefix="logship-", suffix=".pem") as file:
-            file.write(access.tls_cert_pem)
-            file.flush()
-            _load_chain(context, Path(file.name), None, "tls_cert_pem", "--tls-cert-pem")
+        with tempfile.NamedTemporaryFile("w", prefix="logship-", suffix=".pem") as pair:
+            pair.write(access.tls_cert_pem)
+            pair.flush()
+            _load_chain(context, Path(pair.name), None, "tls_cert_pem: {}; check --tls-cert-pem")
     return context
 
 
-def _trusting(wrong: str, cafile: str | None = None, cadata: str | None = None) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=cafile, cadata=cadata)
-    except (ssl.SSLError, ValueError, TypeError):  # the last two of a text that is not ASCII
-        raise ConfigurationError(wrong) from None
-    # a certificate that is named is trusted, also where it is not that of an authority
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    return context
-
-
-def _load_own(context: ssl.SSLContext, cert: Path, key: Path | None) -> None:
-    _bytes(cert, "--tls-cert")
-    if key:
-        _bytes(key, "--tls-key")
-    files = f"{cert} and {key}" if key else f"{cert} (without --tls-key it must hold the key)"
-    _load_chain(context, cert, key, files, "--tls-cert and --tls-key")
-
-
-def _load_chain(
-    context: ssl.SSLContext, cert: Path, key: Path | None, name: str, options: str
-) -> None:
+def _load_chain(context: ssl.SSLContext, cert: Path, key: Path | None, words: str) -> None:
     try:
         # a password is given lest OpenSSL asks for one at the terminal
         context.load_cert_chain(cert, key, password=lambda: b"")
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or "no certificate, or no key that is not locked"
-        raise ConfigurationError(f"cannot use {name}: {reason}; check {options}") from None
+        raise ConfigurationError(f"cannot use {words.format(reason)}") from None

@@ -318,6 +318,26 @@ def _decode(text: str) -> tuple[Section, ...]:
     return sections
 
 
+def _section(entry: Any) -> Section:
+    try:
+        path, file, identity = entry["file"], entry["id"], entry.get("identity", "")
+        numbers = entry["start"], entry["end"], entry["size"], entry["lines"]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise MalformedMessage(f"a section in {_SPANS} lacks {_shown(str(error))}") from None
+    is_counted = all(type(one) is int and 0 <= one < _LARGEST_POSITION for one in numbers)
+    if not is_counted or not all(isinstance(one, str) for one in (path, file, identity)):
+        raise MalformedMessage(f"section {_shown(repr(entry))} in {_SPANS} is not one")
+    start, end, size, lines = numbers
+    return Section(
+        path=_path(path),
+        span=Span(file, start, end),
+        size=size,
+        lines=lines,
+        identity=Identity.parse(identity) if "identity" in entry else None,
+        filtered=entry.get("filtered") is True,
+    )
+
+
 def _followed(text: str) -> Followed:
     partition, _, sequence = text.partition(":")
     if not _is_number(sequence):
@@ -331,40 +351,14 @@ def _partition(header: str, text: str) -> int:
     return int(text)
 
 
-def _section(entry: object) -> Section:
-    if not isinstance(entry, dict):
-        raise MalformedMessage(f"section {_shown(repr(entry))} in {_SPANS} is not an object")
-    start, end = (_number(entry, name, _LARGEST_POSITION - 1) for name in ("start", "end"))
-    identity = _text(entry, "identity") if "identity" in entry else None
-    return Section(
-        path=_path(_text(entry, "file")),
-        span=Span(_text(entry, "id"), start, end),
-        size=_number(entry, "size", MAX_LINES_BYTES),
-        lines=_number(entry, "lines", MAX_LINES_BYTES),
-        identity=None if identity is None else Identity.parse(identity),
-        filtered=entry.get("filtered") is True,
-    )
-
-
-def _text(entry: Mapping[str, Any], name: str) -> str:
-    value = entry.get(name)
-    if not isinstance(value, str):
-        raise MalformedMessage(f"{name!r} in {_SPANS} is {_shown(repr(value))}, not a string")
-    return value
-
-
-def _number(entry: Mapping[str, Any], name: str, most: int) -> int:
-    value = entry.get(name)
-    if type(value) is not int or not 0 <= value <= most:
-        raise MalformedMessage(
-            f"{name!r} in {_SPANS} is {_shown(repr(value))}, not a number up to {most}"
-        )
-    return value
-
-
 def _path(text: str) -> str:
-    path = _unquote(text)
-    if len(path.encode("utf-8", "surrogateescape")) > MAX_PATH_BYTES:
+    try:
+        # of a header that is not UTF-8: as it came
+        raw = unquote_to_bytes(text.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        raise MalformedMessage(f"'file' in {_SPANS} holds half a surrogate pair") from None
+    path = raw.decode("utf-8", "surrogateescape")
+    if len(raw) > MAX_PATH_BYTES:
         raise MalformedMessage(f"'file' in {_SPANS} has more than {MAX_PATH_BYTES} bytes")
     return path
 
@@ -398,11 +392,3 @@ def _is_number(text: str) -> bool:
 def _quoted(path: str) -> str:
     # a path may hold any byte but NUL, and JSON only characters
     return json.dumps(quote_from_bytes(path.encode("utf-8", "surrogateescape"), safe=_PLAIN))
-
-
-def _unquote(text: str) -> str:
-    try:
-        raw = text.encode("utf-8", "surrogateescape")  # of a header that is not UTF-8: as it came
-    except UnicodeEncodeError:
-        raise MalformedMessage(f"'file' in {_SPANS} holds half a surrogate pair") from None
-    return unquote_to_bytes(raw).decode("utf-8", "surrogateescape")

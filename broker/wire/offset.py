@@ -93,24 +93,20 @@ class Offset:
         try:
             entry = json.loads(data)
             version = entry.pop("version")
+            known = {field.name: field.type for field in fields(cls) if field.name in entry}
+            offset = cls(**{name: entry[name] for name in known})
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UnreadableOffset(f"not an offset: {data[:80]!r}") from error
         if version != _VERSION:
             raise UnreadableOffset(
                 f"offset of version {version}; this program reads version {_VERSION}"
             )
-        kinds = {field.name: field.type for field in fields(cls)}
-        known = {key: value for key, value in entry.items() if key in kinds}
-        if not all(_fits(value, kinds[key]) for key, value in known.items()):
+        if not (
+            all(_fits(entry[name], kind) for name, kind in known.items())
+            and _PRESENCE.fullmatch(offset.presence)  # it becomes a subject that is asked
+            and all(map(_is_time, (offset.last_time, offset.committed_at)))
+        ):
             raise UnreadableOffset(f"not an offset: {data[:80]!r}")
-        try:
-            offset = cls(**known)
-        except TypeError as error:
-            raise UnreadableOffset(f"not an offset: {data[:80]!r}") from error
-        if not _PRESENCE.fullmatch(offset.presence):  # it becomes a subject that is asked
-            raise UnreadableOffset(f"an offset whose presence is no address: {data[:80]!r}")
-        if not (_is_time(offset.last_time) and _is_time(offset.committed_at)):
-            raise UnreadableOffset(f"an offset whose times are none: {data[:80]!r}")
         return offset
 
 
