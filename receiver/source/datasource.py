@@ -192,10 +192,6 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             until = min(until, max(first, state.first) + self._window(state))
         return _read_until(max(first, until), state)
 
-    def reportLatestOffset(self) -> Checkpoint:  # noqa: N802 - Spark's name
-        """Return where the streams end, for the query's progress."""
-        return {name: _read_until(state.until, state) for name, state in self._look().items()}
-
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember where the streams end now: the query ends there."""
         self._target = {name: state.until for name, state in self._look().items()}
@@ -276,8 +272,7 @@ def _with_password(options: Mapping[str, str]) -> dict[str, str]:
     if given.get("password"):
         raise ConfigurationError("password and passwordFile are two ways; give one of them")
     try:
-        with Path(path).open(encoding="utf-8") as file:
-            given["password"] = file.readline().rstrip("\r\n")
+        given["password"] = Path(path).read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
     except OSError as error:
         raise ConfigurationError(f"passwordFile: cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -28,6 +28,8 @@ _DEFAULT_SERVERS = "nats://127.0.0.1:4222"
 _SUFFIXES = {"k": 1024, "m": 1024**2, "g": 1024**3}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SEQUENCE = re.compile(r"[1-9][0-9]{0,18}")
+_PARTITION = re.compile(r"[0-9]{1,6}")
+_STREAM = re.compile(r"[^\s.*>/\\]+")
 
 
 class Edge(Enum):
@@ -73,167 +75,141 @@ class SourceOptions:
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "SourceOptions":
         """Read what a user gave, in any case of letters; raise `ConfigurationError` naming the option that is wrong."""
-        given = _Given.among(options)
-        return cls(
-            servers=_servers(given),
-            access=_access(given),
-            stream=_stream(given.text("stream")),
-            subjects=_subjects(given),
-            starting=_position(given, "startingOffsets", "startingTimestamp"),
-            ending=_position(given, "endingOffsets", "endingTimestamp"),
-            most_bytes=given.size("maxBytesPerTrigger"),
-            most_offsets=given.size("maxOffsetsPerTrigger"),
-            pieces=given.size("minPartitions") or 1,
-            fail_on_data_loss=given.flag("failOnDataLoss", True),
-            show=_show(given),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """Options by their names in small letters."""
-
-    options: Mapping[str, str]
-
-    @classmethod
-    def among(cls, options: Mapping[str, str]) -> "_Given":
-        """Take the options; refuse an unknown one without showing its value."""
         given = {key.lower(): value for key, value in options.items()}
         unknown = sorted(set(given) - {name.lower() for name in KNOWN} - {"path"})  # load("…")
         if unknown:
             raise ConfigurationError(
                 f"jetstream has no option {unknown[0]!r}; there are {', '.join(KNOWN)}"
             )
-        return cls(given)
+        stream = _text(given, "stream")
+        if stream and not _STREAM.fullmatch(stream):
+            raise _wrong("stream", stream, "a name of a stream")
+        explode = _flag(given, "explode", default=False)
+        return cls(
+            servers=_servers(given),
+            access=_access(given),
+            stream=stream or None,
+            subjects=_subjects(given),
+            starting=_position(given, "startingOffsets", "startingTimestamp"),
+            ending=_position(given, "endingOffsets", "endingTimestamp"),
+            most_bytes=_size(given, "maxBytesPerTrigger"),
+            most_offsets=_size(given, "maxOffsetsPerTrigger"),
+            pieces=_size(given, "minPartitions") or 1,
+            fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
+            # a message's headers beside every one of its lines are rarely wanted
+            show=Show(
+                _flag(given, "includeHeaders", default=not explode),
+                explode,
+                _choice(given, "lineType", "string", "binary") == "string",
+            ),
+        )
 
-    def text(self, name: str, default: str = "") -> str:
-        return self.options.get(name.lower(), default).strip()
 
-    def words(self, name: str, default: str = "") -> tuple[str, ...]:
-        """Return the words between commas, each once."""
-        words = (word.strip() for word in self.text(name, default).split(","))
-        return tuple(dict.fromkeys(word for word in words if word))
+_Given = Mapping[str, str]
+"""Options by their names in small letters."""
 
-    def path(self, name: str) -> Path | None:
-        text = self.text(name)
-        return Path(text) if text else None
 
-    def choice(self, name: str, *choices: str) -> str:
-        """Return one of the choices, the first by default."""
-        text = self.text(name, choices[0]).lower()
-        if text not in choices:
-            raise ConfigurationError(f"{name} {text!r} is not one of {', '.join(choices)}")
-        return text
+def _wrong(name: str, text: str, wanted: str) -> ConfigurationError:
+    return ConfigurationError(f"{name} {text!r} is not {wanted}")
 
-    def flag(self, name: str, default: bool) -> bool:
-        choices = ("true", "false") if default else ("false", "true")
-        return self.choice(name, *choices) == "true"
 
-    def size(self, name: str) -> int | None:
-        """Return a positive number, in which k, m and g count 1024, 1024² and 1024³; None when not given."""
-        text = self.text(name).lower()
-        if not text:
-            return None
-        number, unit = (text[:-1], _SUFFIXES[text[-1]]) if text[-1] in _SUFFIXES else (text, 1)
-        if not _SEQUENCE.fullmatch(number):
-            raise ConfigurationError(
-                f"{name} {text!r} is not a positive number (k, m, g may follow)"
-            )
-        return int(number) * unit
+def _text(given: _Given, name: str, default: str = "") -> str:
+    return given.get(name.lower(), default).strip()
 
-    def time(self, name: str) -> datetime | None:
-        """Return a moment: milliseconds since 1970 as in Spark's Kafka source, or ISO 8601, UTC unless it says otherwise."""
-        text = self.text(name)
-        if not text:
-            return None
-        try:
-            if text.isdigit():
-                return _EPOCH + timedelta(milliseconds=int(text))
-            moment = datetime.fromisoformat(text)
-        except (ValueError, OverflowError):
-            raise ConfigurationError(
-                f"{name} {text!r} is neither milliseconds since 1970 nor a time such as 2026-11-20T12:00:00Z"
-            ) from None
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+def _words(given: _Given, name: str, default: str = "") -> tuple[str, ...]:
+    """Return the words between commas, each once."""
+    words = (word.strip() for word in _text(given, name, default).split(","))
+    return tuple(dict.fromkeys(word for word in words if word))
+
+
+def _choice(given: _Given, name: str, *choices: str) -> str:
+    """Return one of the choices, the first by default."""
+    text = _text(given, name, choices[0]).lower()
+    if text not in choices:
+        raise _wrong(name, text, f"one of {', '.join(choices)}")
+    return text
+
+
+def _flag(given: _Given, name: str, *, default: bool) -> bool:
+    choices = ("true", "false") if default else ("false", "true")
+    return _choice(given, name, *choices) == "true"
+
+
+def _size(given: _Given, name: str) -> int | None:
+    """Return a positive number, in which k, m and g count 1024, 1024² and 1024³; None when not given."""
+    text = _text(given, name).lower()
+    if not text:
+        return None
+    number, unit = (text[:-1], _SUFFIXES[text[-1]]) if text[-1] in _SUFFIXES else (text, 1)
+    if not _SEQUENCE.fullmatch(number):
+        raise _wrong(name, text, "a positive number (k, m, g may follow)")
+    return int(number) * unit
 
 
 def _servers(given: _Given) -> tuple[str, ...]:
     try:
-        return check_servers(given.words("servers", _DEFAULT_SERVERS))
+        return check_servers(_words(given, "servers", _DEFAULT_SERVERS))
     except ValueError as error:
         raise ConfigurationError(f"servers: {error}") from None
 
 
 def _access(given: _Given) -> Access:
-    access = Access(
-        creds=given.path("creds"),
-        nkey=given.path("nkey"),
-        user=given.text("user"),
-        password=given.options.get("password", ""),
-        tls_ca=given.path("tlsCa"),
-        tls_cert=given.path("tlsCert"),
-        tls_key=given.path("tlsKey"),
-        tls_first=given.flag("tlsFirst", False),
+    creds, nkey, tls_ca, tls_cert, tls_key = (
+        Path(text) if (text := _text(given, name)) else None
+        for name in ("creds", "nkey", "tlsCa", "tlsCert", "tlsKey")
     )
-    ways = [name for name in ("creds", "nkey", "user") if given.text(name)]
+    user, password = _text(given, "user"), given.get("password", "")
+    ways = [name for name in ("creds", "nkey", "user") if _text(given, name)]
     if len(ways) > 1:
         raise ConfigurationError(f"{ways[0]} and {ways[1]} are two ways to say who this is")
-    if bool(access.user) != bool(access.password):
+    if bool(user) != bool(password):
         raise ConfigurationError("user and password come together; give that, or a passwordFile")
-    if access.tls_key and not access.tls_cert:
+    if tls_key and not tls_cert:
         raise ConfigurationError("tlsKey is the key of a certificate; give that with tlsCert")
-    return access
-
-
-def _show(given: _Given) -> Show:
-    explode = given.flag("explode", False)
-    as_text = given.choice("lineType", "string", "binary") == "string"
-    # a message's headers beside every one of its lines are rarely wanted
-    return Show(given.flag("includeHeaders", not explode), explode, as_text)
-
-
-def _stream(name: str) -> str | None:
-    if not name:
-        return None
-    if any(sign in name for sign in " .*>/\\\t\r\n"):
-        raise ConfigurationError(f"stream {name!r} is not a name of a stream")
-    return name
+    return Access(
+        creds=creds,
+        nkey=nkey,
+        user=user,
+        password=password,
+        tls_ca=tls_ca,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tls_first=_flag(given, "tlsFirst", default=False),
+    )
 
 
 def _position(given: _Given, offsets: str, timestamp: str) -> Position | None:
-    if (time := given.time(timestamp)) is not None:
-        return time
-    text = given.text(offsets).lower()
+    if time := _text(given, timestamp):
+        try:
+            if time.isdigit():  # as in Spark's Kafka source
+                return _EPOCH + timedelta(milliseconds=int(time))
+            moment = datetime.fromisoformat(time)
+        except (ValueError, OverflowError):
+            wanted = "milliseconds since 1970 or a time such as 2026-11-20T12:00:00Z"
+            raise _wrong(timestamp, time, wanted) from None
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    text = _text(given, offsets).lower()
     if not text:
         return None
     if text in {edge.value for edge in Edge}:
         return Edge(text)
     if not _SEQUENCE.fullmatch(text):
-        raise ConfigurationError(
-            f"{offsets} {text!r} is neither earliest, nor latest, nor a sequence such as 123"
-        )
+        raise _wrong(offsets, text, "earliest, latest, or a sequence such as 123")
     return int(text)
 
 
 def _subjects(given: _Given) -> tuple[str, ...] | None:
-    hosts = tuple(map(_of_host, given.words("hosts")))
-    if hosts and given.text("partitions"):
+    hosts, words = _words(given, "hosts"), _words(given, "partitions", "all")
+    if hosts and _text(given, "partitions"):
         raise ConfigurationError("partitions and hosts are two ways to choose; give one")
-    return hosts or _of_partitions(given)
-
-
-def _of_partitions(given: _Given) -> tuple[str, ...] | None:
-    words = given.words("partitions", "all")
+    if hosts:
+        try:
+            return tuple(host_filter(validate_host(host)) for host in hosts)
+        except InvalidHost as error:
+            raise ConfigurationError(f"hosts: {error}") from None
     if words == ("all",):
         return None
-    if not all(word.isascii() and word.isdigit() and len(word) < 7 for word in words):
-        text = given.text("partitions")
-        raise ConfigurationError(f"partitions {text!r} is neither `all` nor a list such as 0,3")
+    if not all(_PARTITION.fullmatch(word) for word in words):
+        raise _wrong("partitions", _text(given, "partitions"), "`all` or a list such as 0,3")
     return tuple(map(partition_filter, sorted(set(map(int, words)))))
-
-
-def _of_host(host: str) -> str:
-    try:
-        return host_filter(validate_host(host))
-    except InvalidHost as error:
-        raise ConfigurationError(f"hosts: {error}") from None

@@ -154,7 +154,7 @@ def test_a_stream_that_went_back_stops_a_query_or_is_read_from_its_end(
     logs_url: str, store: Any
 ) -> None:
     fill(store, logs_url, 5)
-    created = dict(Query(logs_url).reader.reportLatestOffset())["LOGS"]["created"]
+    created = dict(Query(logs_url).reader.initialOffset())["LOGS"]["created"]
     start = {"LOGS": {"sequence": 30, "created": created}}
 
     with pytest.raises(LostSequences, match="the stream ends at sequence 5, before 29"):
