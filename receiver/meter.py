@@ -206,12 +206,6 @@ class Meter:
         return self._connection.away if self._connection else ""
 
     @property
-    def lag_seconds(self) -> float:
-        """How far the partition that is farthest behind is behind."""
-        now = self.clock()
-        return max((one.lag_seconds(now) for one in self.standings), default=0.0)
-
-    @property
     def is_ready(self) -> bool:
         """Whether Spark has started and every partition is ours, or another's and waited for; or the broker is waited for."""
         standings = self.standings

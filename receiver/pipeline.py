@@ -47,8 +47,7 @@ __all__ = ["receive"]
 
 _NO_EXECUTOR, _FORGOTTEN = 20.0, 60.0  # seconds
 _STARTED_WITHIN = 120.0  # seconds; Spark asks for a master during 60 of them
-_LOOK = 10.0  # seconds between looks at the number of partitions, and at how far behind they are
-_BEHIND = 10.0  # seconds of lag from which a receiver counts as catching up
+_LOOK = 10.0  # seconds between looks at the number of partitions
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for all of the end, and until nothing is waited for
 logger = logging.getLogger(__name__)
 
@@ -82,7 +81,12 @@ class _Pipeline:
 
     async def run(self, reread: Callable[[], ReceiverSettings]) -> None:
         supervisor = Supervisor(self._meter, self._notifier, reread, self._change)
-        self._ending.listen(lambda: self._end(supervisor))
+
+        def end() -> float:
+            supervisor.stopping()
+            return _END_WITHIN
+
+        self._ending.listen(end)
         supervisor.hear_hang_ups()
         try:
             async with self._ending.limit:
@@ -91,10 +95,6 @@ class _Pipeline:
             logger.warning("ended in mid-batch; the next start does it again")
         finally:
             supervisor.hear_no_hang_ups()
-
-    def _end(self, supervisor: Supervisor[ReceiverSettings]) -> float:
-        supervisor.stopping()
-        return _END_WITHIN
 
     def _pages(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
@@ -121,7 +121,9 @@ class _Pipeline:
                 return
             if not is_local(settings.master):
                 await self._reached(spark, folders)
-            logger.info("receiving partitions %s into %s", _listed(wanted), settings.output)
+            logger.info(
+                "receiving partitions %s into %s", ", ".join(map(str, wanted)), settings.output
+            )
             shared = Shared(
                 *(self._connection, self._owner, self._presence, self._meter, self._retention),
                 time.time_ns,
@@ -168,7 +170,6 @@ class _Pipeline:
                 followers.follow(wanted, found.layout, group)
                 background = [
                     group.create_task(self._presence.last()),
-                    group.create_task(self._log_catching_up()),
                     group.create_task(self._watch(spark)),
                     group.create_task(self._follow_changes(followers, found, wanted, group)),
                 ]
@@ -180,12 +181,6 @@ class _Pipeline:
             raise leading(errors) from None
         finally:
             followers.close()
-
-    async def _log_catching_up(self) -> None:
-        while True:
-            await asyncio.sleep(_LOOK)
-            if self._meter.lag_seconds >= _BEHIND:
-                logger.info("catching up: %s", self._meter.status())
 
     async def _watch(self, spark: SparkContext) -> None:
         if is_local(self._settings.master):
@@ -214,7 +209,7 @@ class _Pipeline:
                     *(found.count, before[0].count),
                 )
             if wanted != before[1]:
-                logger.info("receiving partitions %s", _listed(wanted))
+                logger.info("receiving partitions %s", ", ".join(map(str, wanted)))
 
     def _close_files(self) -> None:
         logger.info("told by SIGUSR1 to close the files of all partitions")
@@ -229,10 +224,6 @@ class _Pipeline:
         if self._followers is not None:
             self._followers.change(done.settings)
         logger.info("settings reloaded; %s", done)
-
-
-def _listed(numbers: tuple[int, ...]) -> str:
-    return ", ".join(map(str, numbers))
 
 
 def _made(settings: ReceiverSettings) -> tuple[MarkedFolder, ...]:

@@ -36,34 +36,6 @@ class Move:
     """Why it should not be done now; empty if nothing speaks against it."""
 
 
-async def _sequence_of(connection: Connection, stream: StreamState, to: str, now: datetime) -> int:
-    """Return the sequence of a stream that `to` names: a sequence, `earliest`, `latest`, or a time.
-
-    Raises ConfigurationError for what is none of these or not in the stream, `Rejected`, `ConnectionLost`.
-    """
-    first, until = max(stream.first, 1), max(stream.until, 1)
-    if to == "latest":
-        return until
-    try:
-        moment = read_moment(to, now)
-    except ValueError as error:
-        raise ConfigurationError(f"--to: {error}, or latest") from None
-    if to == "earliest":
-        return first
-    if isinstance(moment, int):
-        if not 1 <= moment <= until:
-            raise ConfigurationError(
-                f"--to {to}: stream {stream.name} holds sequences {first} to {until - 1}, so give 1 to {until}, earliest or latest"
-            )
-        return moment
-    if moment > now:
-        raise ConfigurationError(
-            f"--to {to}: that time is still to come; latest skips what is there"
-        )
-    found = await sequence_at(connection, stream.name, moment)
-    return until if found is None else min(found, until)
-
-
 async def propose(
     connection: Connection, name: str, partition: int, to: str, now: datetime
 ) -> Move:
@@ -81,13 +53,47 @@ async def propose(
         before = replace(offset, next=0, committed_in=0, moved_in=0)
     by = f"{getpass.getuser()}@{socket.gethostname()} by hand"
     stamp = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    asked = offset.presence if offset and not offset.is_moved else ""
+    objection = ""
+    if offset and asked and not await is_gone(connection, asked):
+        objection = f"receiver {offset.owner} is running there; end it first, or stop it by moving the offset with --force"
+    left = await waiting(connection, name, partition, sequence)
+    begins = f"it goes on at sequence {sequence}, {left} messages wait from there"
+    if offset is None or offset.stream_created != stream.created:
+        meaning = "no offset of this stream is known"
+    else:
+        more = left - await waiting(connection, name, partition, offset.next)
+        meaning = _meaning(offset.next, sequence, more)
     return Move(
         partition,
         entry.revision if entry else 0,
         offsets.moved(before, stream, sequence, by, stamp),
-        await _meaning(connection, partition, offset, sequence, stream),
-        await _objection(connection, offset),
+        f"{meaning}; {begins}",
+        objection,
     )
+
+
+async def _sequence_of(connection: Connection, stream: StreamState, to: str, now: datetime) -> int:
+    """Return the sequence of a stream that `to` names; raises ConfigurationError for what is none, or not in the stream."""
+    first, until = max(stream.first, 1), max(stream.until, 1)
+    if to in {"earliest", "latest"}:
+        return first if to == "earliest" else until
+    try:
+        moment = read_moment(to, now)
+    except ValueError as error:
+        raise ConfigurationError(f"--to: {error}, or latest") from None
+    if isinstance(moment, datetime):
+        if moment > now:
+            raise ConfigurationError(
+                f"--to {to}: that time is still to come; latest skips what is there"
+            )
+        found = await sequence_at(connection, stream.name, moment)
+        return until if found is None else min(found, until)
+    if not 1 <= moment <= until:
+        raise ConfigurationError(
+            f"--to {to}: stream {stream.name} holds sequences {first} to {until - 1}, so give 1 to {until}, earliest or latest"
+        )
+    return moment
 
 
 async def _last_known(
@@ -104,46 +110,22 @@ async def _last_known(
     return None, False
 
 
-async def _meaning(
-    connection: Connection,
-    partition: int,
-    offset: Offset | None,
-    sequence: int,
-    stream: StreamState,
-) -> str:
-    left = await waiting(connection, stream.name, partition, sequence)
-    begins = f"it goes on at sequence {sequence}, {left} messages wait from there"
-    if offset is None or offset.stream_created != stream.created:
-        return f"no offset of this stream is known; {begins}"
-    difference = left - await waiting(connection, stream.name, partition, offset.next)
-    if sequence < offset.next:
+def _meaning(now: int, sequence: int, more: int) -> str:
+    if sequence < now:
         return (
-            f"from sequence {offset.next} back to {sequence}: {difference} messages are read again; what shippers sent "
-            f"and the files have is not written again, lines of plain NATS clients are; {begins}"
+            f"from sequence {now} back to {sequence}: {more} messages are read again; what shippers sent and the files "
+            "have is not written again, lines of plain NATS clients are"
         )
-    if sequence > offset.next:
-        return f"from sequence {offset.next} on to {sequence}: {-difference} messages are SKIPPED; {begins}"
-    return f"it stays at sequence {sequence}; the files are accepted as they are; {begins}"
-
-
-async def _objection(connection: Connection, offset: Offset | None) -> str:
-    if offset is None or offset.is_moved or not offset.presence:
-        return ""
-    if await is_gone(connection, offset.presence):
-        return ""
-    return f"receiver {offset.owner} is running there; end it first, or stop it by moving the offset with --force"
+    if sequence > now:
+        return f"from sequence {now} on to {sequence}: {-more} messages are SKIPPED"
+    return f"it stays at sequence {sequence}; the files are accepted as they are"
 
 
 async def carry_out(connection: Connection, move: Move) -> None:
     """Write it; raises OperatorError when the entry has changed since, `Rejected`, `ConnectionLost`."""
+    key, value = offset_key(move.partition), move.moved.encode()
     try:
-        await bucket.write(
-            connection,
-            OFFSETS_BUCKET,
-            offset_key(move.partition),
-            move.moved.encode(),
-            move.revision,
-        )
+        await bucket.write(connection, OFFSETS_BUCKET, key, value, move.revision)
     except Conflict:
         raise OperatorError(
             f"partition {move.partition}: its offset has changed meanwhile, so a receiver is running there; look again"
