@@ -90,9 +90,7 @@ class Agent:
         self._options = options or loop_options
         self._meter = AgentMeter(clock)
         self._sessions = Sessions(settings, host, clock)
-        connection, waiting = self._sessions.connection, self._sessions.waiting
-        config = self._sessions.config
-        self._view = AgentView(host, connection, waiting, config, self._meter, clock)
+        self._view = AgentView(host, self._sessions, self._meter, clock)
         self._ending = Shutdown(Exit.FAILED if settings.once else Exit.DONE)
         self._follower: Follower | None = None
         self._spool: Spool | None = None
@@ -137,8 +135,6 @@ class Agent:
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
                 await self._sessions.connection.close()
-                if self._spool is not None:
-                    await self._spool.close()
 
     def _end(self, supervisor: Supervisor[ShipperSettings]) -> float:
         supervisor.stopping()

@@ -4,7 +4,7 @@
 
 A segment is named by its file id, so its position is found whatever it holds. The kernel copies from a pipe (splice(2)):
 whenever the process is killed, each byte is in the pipe or in a segment. A segment survives the end of the process, not
-that of the machine: nothing is synced.
+that of the machine: nothing is synced. The copying is done by a thread that ends with the process, as do locks and descriptors.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ import glob
 import logging
 import os
 import re
-import select
 import stat
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -34,6 +34,7 @@ __all__ = ["PATH", "Spool"]
 PATH = "-"
 """The path of standard input in settings and headers."""
 
+_INPUT = 0  # descriptor
 _SEGMENT = 16 * 1024 * 1024
 """Bytes; what is acknowledged keeps its space on disk until all of its segment is."""
 _MOST = 256 * 1024 * 1024
@@ -42,7 +43,6 @@ _CHUNK = 64 * 1024  # bytes: what a pipe holds
 _BY_THE_BYTE = 256 * 1024  # bytes: a fifth of a second at most for each segment
 _PAUSE = 0.01  # seconds after a small read: a line at a time would cost a core
 _RETRY = 1.0  # seconds
-_PATIENCE = 300  # milliseconds that a stop may have to wait for a thread that waits for the writer
 _NAME = re.compile(r"stdin-([0-9]{8,})-(.+)")
 logger = logging.getLogger(__name__)
 
@@ -73,35 +73,24 @@ class Spool:
     """The segments of one host: those that were left by earlier runs, then those of this run.
 
     `trouble` says why nothing can be written, and is empty while all goes well. A segment ends at the first newline behind
-    `segment_size` bytes; nothing is read while `most` bytes are not acknowledged.
+    16 MiB; nothing is read while 256 MiB are not acknowledged.
     """
 
-    def __init__(
-        self,
-        folder: Folder,
-        new_id: Callable[[], str],
-        clock: Callable[[], int],
-        *,
-        descriptor: int = 0,
-        segment_size: int = _SEGMENT,
-        most: int = _MOST,
-    ) -> None:
+    def __init__(self, folder: Folder, new_id: Callable[[], str], clock: Callable[[], int]) -> None:
         """Take up the segments in the folder that no other process holds; raises OSError."""
         self.trouble = ""
         self._folder = folder
         self._new_id = new_id
         self._clock = clock
-        self._input = descriptor
-        self._ready = select.poll()
-        self._ready.register(descriptor, select.POLLIN)
-        self._is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
-        self._segment_size = segment_size
-        self._most = most
+        self._is_pipe = stat.S_ISFIFO(os.fstat(_INPUT).st_mode)
         self._number = 0
         self._segments: list[_Segment] = []
         self._unwritten = b""
         self._is_over = False
-        self._disk = threading.Lock()
+        self._error: OperatorError | None = None
+        self._notify: Callable[[], object] = bool
+        self._removing = threading.Lock()
+        self._thread = threading.Thread(target=self._fill, daemon=True)
         self._take_up()
 
     def _take_up(self) -> None:
@@ -133,7 +122,7 @@ class Spool:
     @property
     def behind(self) -> int:
         """Bytes that are kept and not acknowledged."""
-        return sum(segment.size - segment.acknowledged for segment in self._segments)
+        return sum(segment.size - segment.acknowledged for segment in tuple(self._segments))
 
     @property
     def _has_ended(self) -> bool:
@@ -141,23 +130,13 @@ class Spool:
 
     async def run(self, follower: Follower, shipping: Shipping) -> None:
         """Copy the input, and have it followed, until its end is acknowledged; raises `OperatorError` when reading fails."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._fill(shipping.moved))
-            await self._follow(follower, shipping)
-
-    async def close(self) -> None:
-        """Close the files; what is not acknowledged stays for the next run."""
-        await asyncio.to_thread(self._close)
-
-    def _close(self) -> None:
-        with self._disk:
-            for segment in self._segments:
-                os.close(segment.descriptor)
-            self._folder.close()
-
-    async def _follow(self, follower: Follower, shipping: Shipping) -> None:
-        followed: _Segment | None = None
+        loop, followed = asyncio.get_running_loop(), None
+        self._notify = lambda: loop.call_soon_threadsafe(shipping.moved.set)
+        if not self._thread.ident:
+            self._thread.start()
         while (left := self._left(shipping)) or not self._has_ended:
+            if self._error is not None:
+                raise self._error
             if left and left[0].size and left[0] is not followed:
                 followed = left[0]
                 path = glob.escape(str(self._folder.path / followed.name))
@@ -172,7 +151,6 @@ class Spool:
 
     def _left(self, shipping: Shipping) -> list[_Segment]:
         """Return the segments that are not acknowledged, or may still grow."""
-        # a copy: a removal that was cancelled with the session before goes on in its thread
         segments = tuple(self._segments)
         for segment in segments:
             segment.acknowledged = shipping.position(segment.file)
@@ -190,28 +168,31 @@ class Spool:
         return Cursor(segment.file, PATH, 0, identify(inode, head, b""), self._clock())
 
     def _remove_before(self, segment: _Segment | None) -> None:
-        with self._disk:
+        with self._removing:  # one that was cancelled with the session before goes on in its thread
             while self._segments and self._segments[0] is not segment:
                 done = self._segments.pop(0)
                 with suppress(OSError):  # the next run removes it
                     self._folder.remove(done.name)
                 os.close(done.descriptor)
 
-    async def _fill(self, moved: asyncio.Event) -> None:
-        while not self._has_ended:
-            if self.behind >= self._most:
-                await asyncio.sleep(_PAUSE)
-                continue
+    # what the thread does
+
+    def _fill(self) -> None:
+        while not self._has_ended and self._error is None:
+            copied = 0
             try:
-                copied = await asyncio.to_thread(self._copy)
+                if self.behind < _MOST:
+                    copied = self._copy()
+                self._report("")
             except OSError as error:
                 self._report(f"cannot write to {self._folder.path}: {error.strerror}")
-                await asyncio.sleep(_RETRY)
-                continue
-            self._report("")
-            moved.set()
+                time.sleep(_RETRY)
+            except OperatorError as error:
+                self._error = error
+            with suppress(RuntimeError):  # the loop has ended, and so will the process
+                self._notify()
             if copied < _CHUNK // 2:
-                await asyncio.sleep(_PAUSE)
+                time.sleep(_PAUSE)
 
     def _report(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
@@ -221,61 +202,49 @@ class Spool:
         self.trouble = trouble
 
     def _copy(self) -> int:
-        """Copy what can be read soon, and return how many bytes; raises OSError when the disk takes no more, and `OperatorError`."""
-        copied = 0
-        with self._disk:  # a copying that was cancelled goes on to its end
-            while copied < _CHUNK and (
-                self._unwritten or self._ready.poll(0 if copied else _PATIENCE)
-            ):
-                if not (size := self._move()):
-                    break
-                copied += size
-        return copied
-
-    def _move(self) -> int:
-        """Move bytes from the input to a segment; none at the end."""
+        """Copy what comes from the input to a segment, and return how many bytes; raises OSError when the disk takes no more."""
         segment = self._open()
+        copied = self._move(segment, max(_SEGMENT - segment.size, 0) or _CHUNK)
         # a full segment closes where its last line ends, so that one is copied by the byte, unless it is very long
-        over = segment.size - self._segment_size
-        most = -over if over < 0 else 1 if over < _BY_THE_BYTE else _CHUNK
-        size = 0 if self._unwritten else self._splice(segment, most)
-        if not size:
-            self._unwritten = self._unwritten or self._read(most)
-            size = segment.append(self._unwritten)
-            self._unwritten = self._unwritten[size:]
-        segment.is_closed = segment.size >= self._segment_size and segment.ends()
-        return size
+        while _SEGMENT <= segment.size < _SEGMENT + _BY_THE_BYTE and not segment.ends():
+            copied += self._move(segment, 1)
+        segment.is_closed = segment.size >= _SEGMENT and segment.ends()
+        return copied
 
     def _open(self) -> _Segment:
         """Return the last segment, or another one if it is closed."""
-        if not self._segments or self._segments[-1].is_closed:
-            file = self._new_id()
-            name = f"stdin-{self._number + 1:08}-{file}"
-            descriptor = self._folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            self._number += 1
-            self._segments.append(_Segment(name, file, descriptor))
-        return self._segments[-1]
+        for last in self._segments[-1:]:
+            if not last.is_closed:
+                return last
+        file = self._new_id()
+        name = f"stdin-{self._number + 1:08}-{file}"
+        descriptor = self._folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        self._number += 1
+        self._segments.append(segment := _Segment(name, file, descriptor))
+        return segment
 
-    def _splice(self, segment: _Segment, most: int) -> int:
-        """Have the kernel copy from a pipe, and return how many bytes; 0 at the end, and where it cannot."""
-        size = 0
-        try:
-            if self._is_pipe:
-                size = os.splice(self._input, segment.descriptor, most, offset_dst=segment.size)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            self._is_pipe = False  # this file system does not know how
-        segment.size += size
+    def _move(self, segment: _Segment, most: int) -> int:
+        """Move bytes from the input to a segment, by the kernel where it can; at the end a newline that is missing."""
+        if self._is_pipe and not self._unwritten:
+            try:
+                if size := os.splice(_INPUT, segment.descriptor, most, offset_dst=segment.size):
+                    segment.size += size
+                    return size
+            except OSError as error:
+                if error.errno != errno.EINVAL:
+                    raise
+                self._is_pipe = False  # this file system does not know how
+        if not self._unwritten:
+            data = self._read(most)
+            self._unwritten = data or (b"" if segment.ends() else b"\n")
+            self._is_over = not data
+        size = segment.append(self._unwritten)
+        self._unwritten = self._unwritten[size:]
         return size
 
     def _read(self, most: int) -> bytes:
         try:
-            data = os.read(self._input, min(most, _CHUNK))
+            return os.read(_INPUT, min(most, _CHUNK))
         except OSError as error:
             raise OperatorError(f"cannot read standard input: {error.strerror}") from None
-        if data:
-            return data
-        self._is_over = True
-        return b"" if self._segments[-1].ends() else b"\n"

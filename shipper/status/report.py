@@ -6,19 +6,20 @@ Units are in the names, times are RFC 3339 in UTC, None is a value that cannot b
 import asyncio
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
 from broker.app.units import format_size
-from broker.client.connection import Connection
-from shipper.publish.config import BrokerConfig
-from shipper.publish.waiting import Waiting
 from shipper.shipping import Shipping
-from shipper.spool import PATH, Spool
+from shipper.spool import Spool
 from shipper.status.meter import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import rfc3339
-from shipper.tail.tailer import FileState, Stage
+from shipper.tail.tailer import FileState
+
+if TYPE_CHECKING:
+    from shipper.session import Sessions
 
 __all__ = ["AgentView", "FileStatus", "HostReport"]
 
@@ -27,14 +28,13 @@ _SECOND = 1_000_000_000
 
 
 class FileStatus(BaseModel):
-    """A file; `position_bytes` is the next byte that is not acknowledged, `reason` why the position does not move, if so.
+    """A file; `position_bytes` is the next byte that is not acknowledged, `state` also says why it cannot be read, if so.
 
     `oldest_unshipped_seconds` is how long the agent has known of the oldest line that is not acknowledged.
     """
 
     path: str
     state: str
-    reason: str
     size_bytes: int | None
     position_bytes: int
     behind_bytes: int | None
@@ -81,23 +81,16 @@ class AgentView:
     """
 
     def __init__(
-        self,
-        host: str,
-        connection: Connection,
-        waiting: Waiting,
-        config: BrokerConfig,
-        meter: AgentMeter,
-        clock: Callable[[], int],
+        self, host: str, sessions: "Sessions", meter: AgentMeter, clock: Callable[[], int]
     ) -> None:
         """Remember the parts that are there from the start on; `clock` is nanoseconds since the epoch."""
         self.meter = meter
-        self.waiting = waiting
+        self.waiting = sessions.waiting
         self.source: Follower | None = None
         self.shipping: Shipping | None = None
         self.spool: Spool | None = None
         self._host = host
-        self._connection = connection
-        self._config = config
+        self._sessions = sessions
         self._clock = clock
 
     def at_work(self, source: Follower, shipping: Shipping) -> None:
@@ -111,7 +104,7 @@ class AgentView:
     @property
     def paused(self) -> str:
         """Until when an operator has paused the host, by whom and why; empty where nobody has."""
-        return str(self._config.pause or "")
+        return str(self._sessions.config.pause or "")
 
     @property
     def obstacle(self) -> str:
@@ -152,17 +145,15 @@ class AgentView:
     def report(self) -> HostReport:
         """Return the status as it is now."""
         read, last_ack = self.meter.unacknowledged(), self.meter.last_ack
-        troubles = (
-            [f"{one.path}: {one.text}" for one in self.source.troubles()] if self.source else []
-        )
-        if self.spool and self.spool.trouble:
-            troubles.append(f"{PATH}: {self.spool.trouble}")
-        states = self.source.states() if self.source else []
+        states, troubles = [], []
+        if self.source is not None:
+            states = self.source.states()
+            troubles = [f"{one.path}: {one.text}" for one in self.source.troubles()]
         return HostReport(
             host=self._host,
             running=True,
             files=tuple(self._file(state, read.get(state.file)) for state in states),
-            broker=self._config.partitions.time,
+            broker=self._sessions.config.partitions.time,
             pid=os.getpid(),
             up_since=rfc3339(self.meter.since),
             last_ack=rfc3339(last_ack) if last_ack else None,
@@ -174,7 +165,7 @@ class AgentView:
 
     @property
     def _waiting_for(self) -> str:
-        return self._connection.away or self.waiting.reason
+        return self._sessions.connection.away or self.waiting.reason
 
     @property
     def _is_following(self) -> bool:
@@ -188,27 +179,17 @@ class AgentView:
     def _file(self, state: FileState, read: int | None) -> FileStatus:
         position = self.shipping.position(state.file) if self.shipping else 0
         size = position + self.spool.behind if self.spool else state.size
+        behind = max(0, size - position)
         known = [since for since in (state.since, read) if since is not None]
+        is_held = behind and state.held == behind
         return FileStatus(
             path=state.path,
-            state=state.stage.value,
-            reason=self._reason(state, position),
+            state=state.note or ("unfinished line" if is_held else state.stage.value),
             size_bytes=size,
             position_bytes=position,
-            behind_bytes=max(0, size - position),
+            behind_bytes=behind,
             oldest_unshipped_seconds=self._age(min(known, default=None)),
         )
-
-    def _reason(self, state: FileState, position: int) -> str:
-        """Return why a position does not move; empty where there is nothing to ship, or nothing that hinders it."""
-        behind = max(0, state.size - position)
-        if state.note:
-            return state.note
-        if state.stage is Stage.DOUBTFUL:
-            return "truncated or replaced, to be looked at"
-        if behind and state.held == behind:
-            return "waits for the rest of its last line"
-        return self.obstacle if behind else ""
 
     def _age(self, moment: int | None) -> float | None:
         return None if moment is None else round(max(0, self._clock() - moment) / _SECOND, 3)

@@ -22,6 +22,8 @@ from shipper.status.report import FileStatus, HostReport
 
 __all__ = ["connected", "shown", "stored"]
 
+_HEADS = ("size", "position", "behind", "waits", "state", "path")
+
 
 @asynccontextmanager
 async def connected(settings: ShipperSettings, host: str) -> AsyncIterator[Connection]:
@@ -72,7 +74,6 @@ def _file(cursor: Cursor) -> FileStatus:
     return FileStatus(
         path=cursor.path,
         state="gone" if size is None else "saved",
-        reason="not running",
         size_bytes=size,
         position_bytes=cursor.offset,
         behind_bytes=None if size is None else max(0, size - cursor.offset),
@@ -82,7 +83,6 @@ def _file(cursor: Cursor) -> FileStatus:
 def shown(host: HostReport) -> list[RenderableType]:
     """Return a report as lines and a table, the files that are furthest behind first."""
     files = sorted(host.files, key=lambda file: (-(file.behind_bytes or 0), file.path))
-    rows = [_row(file, host) for file in files]
     head = f"host {host.host}: not running, saved {host.saved or 'never'}; {host.summary}"
     if host.running:
         since = f"up since {host.up_since}, last ack {host.last_ack or 'none yet'}"
@@ -90,14 +90,12 @@ def shown(host: HostReport) -> list[RenderableType]:
     unhealthy = f"unhealthy: {host.unhealthy}" if host.unhealthy else ""
     return [
         *filter(None, (head, host.paused, unhealthy)),
-        table(("size", "position", "behind", "waits", "state", "path"), rows, left=(4, 5)),
+        table(_HEADS, list(map(_row, files)), left=(4, 5)),
         *(f"not followed: {trouble}" for trouble in host.troubles),
     ]
 
 
-def _row(file: FileStatus, host: HostReport) -> tuple[str, ...]:
-    # what all files wait for is in the head
-    is_said = file.reason in {"", host.waiting_for, host.paused} or not host.running
+def _row(file: FileStatus) -> tuple[str, ...]:
     waits = file.oldest_unshipped_seconds
     return (
         "gone" if file.size_bytes is None else format_size(file.size_bytes),
@@ -105,5 +103,5 @@ def _row(file: FileStatus, host: HostReport) -> tuple[str, ...]:
         "?" if file.behind_bytes is None else format_size(file.behind_bytes),
         "-" if waits is None else format_duration(timedelta(seconds=round(waits))),
         file.state,
-        file.path if is_said else f"{file.path} ({file.reason})",
+        file.path,
     )

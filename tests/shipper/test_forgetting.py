@@ -2,25 +2,11 @@
 
 import gc
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-from broker.wire.message import Identity
-from broker.wire.positions import Cursor, forgettable
+from broker.wire.positions import Cursor
 from tests.descriptors import held_here
-from tests.shipper.host import SECOND, Host
-
-DAY = 86_400 * SECOND
-CURSOR = Cursor("a", "/log/a", 5, Identity(1, 1, "ab", 1, "ab"), 100 * DAY)
-
-
-def test_of_many_cursors_of_one_path_the_last_64_are_kept() -> None:
-    many = [replace(CURSOR, file=f"f{n}", seen=CURSOR.seen + n) for n in range(100)]
-    others = [replace(CURSOR, file=f"o{n}", path=f"/log/{n}") for n in range(100)]
-
-    found = forgettable([*many, *others], CURSOR.seen + 100)
-
-    assert {cursor.file for cursor in found} == {f"f{n}" for n in range(36)}
+from tests.shipper.host import Host
 
 
 def cursors() -> int:

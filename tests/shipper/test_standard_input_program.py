@@ -8,6 +8,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -29,6 +30,59 @@ def lines(first: int, until: int) -> bytes:
 def spooled(state: Path) -> int:
     """Return how many bytes are in the segments."""
     return sum(path.stat().st_size for path in (state / "web01").glob("stdin-*"))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "file"])
+def test_any_bytes_arrive_also_those_of_segments_that_are_alike_and_it_ends_with_its_input(
+    logs_url: str,
+    ship_input: Ship,
+    pipe: Path,
+    tmp_path: Path,
+    read_back: ReadBack,
+    state: Path,
+    kind: str,
+) -> None:
+    written = b"one\n\n\0\0\xff\r\n\xfe\n" + b"same\n" * 7_000_000
+    written += b"x" * 3_000_000 + b"\n" + lines(0, 300_000) + b"\n\0unfinished"
+    (tmp_path / "redirected").write_bytes(written)
+    process = ship_input(logs_url, f"< {pipe if kind == 'pipe' else tmp_path / 'redirected'}")
+    if kind == "pipe":
+        pipe.write_bytes(written)
+
+    assert process.wait(120) == 0, process.last_words()
+    assert read_back(logs_url) == written + b"\n"
+    assert spooled(state) == 0
+
+
+def test_the_writer_waits_while_256_mib_are_not_acknowledged(
+    own_server: Any,
+    ship_input: Ship,
+    pipe: Path,
+    apply_logs: Callable[[str], None],
+    read_back: ReadBack,
+    state: Path,
+) -> None:
+    apply_logs(own_server.url)
+    process = ship_input(own_server.url, f"< {pipe}")
+    with pipe.open("wb", buffering=0) as writer:
+        writer.write(b"one\n")
+        wait_until("it arrives", lambda: read_back(own_server.url) == b"one\n", 40, [process])
+        own_server.stop()
+        writing = threading.Thread(target=_write_all, args=(writer, 300 << 20))
+        writing.start()
+        wait_until("it is spooled", lambda: spooled(state) >= 256 << 20, 90, [process])
+        time.sleep(1)
+
+        assert writing.is_alive()
+        assert spooled(state) < 257 << 20
+        process.kill()
+        writing.join(10)
+
+
+def _write_all(writer: IO[bytes], size: int) -> None:
+    with suppress(BrokenPipeError):
+        for _ in range(size >> 16):
+            writer.write((b"x" * 63 + b"\n") * 1024)
 
 
 def is_empty(pipe: IO[bytes]) -> bool:
@@ -93,6 +147,7 @@ def _write_slowly(pipe: IO[bytes], content: bytes) -> None:
 
 def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
     own_server: Any,
+    logs_url: str,
     ship_input: Ship,
     pipe: Path,
     apply_logs: Callable[[str], None],
@@ -107,6 +162,9 @@ def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
         own_server.stop()
         writer.write(b"two\nthr")
         wait_until("it is spooled", lambda: spooled(state) >= 7, 40, [process])
+        other = ship_input(logs_url, "< /dev/null")
+        assert other.wait(60) == 0, other.last_words()
+        assert (read_back(logs_url), spooled(state) >= 7) == (b"", True)
         began = time.monotonic()
 
         assert process.stop(12) == 0

@@ -24,7 +24,6 @@ def report(host: str = "web01", files: int = 1) -> HostReport:
             FileStatus(
                 path=f"/log/{n}\x1b.log",
                 state="following",
-                reason="",
                 size_bytes=4096 + n,
                 position_bytes=4096,
                 behind_bytes=n,

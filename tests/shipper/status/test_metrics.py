@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.client.connection import Connection
+from broker.app.configuration import load
 from broker.wire.positions import Positions
-from shipper.publish.config import BrokerConfig
-from shipper.publish.waiting import Waiting
+from shipper.session import Sessions
+from shipper.settings import ShipperSettings
 from shipper.status.live import ask
 from shipper.status.meter import AgentMeter
 from shipper.status.metrics import FILES_SHOWN, AgentMetrics
@@ -87,7 +87,7 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
     (file,) = status.files
     assert (status.running, file.state) == (True, "following")
     assert (file.size_bytes, file.position_bytes, file.behind_bytes) == (7009, 7000, 9)
-    assert file.reason == status.waiting_for != ""
+    assert status.waiting_for != ""
     assert 0 < (file.oldest_unshipped_seconds or 0) < 60
     assert process.stop(10) == 0
 
@@ -105,7 +105,6 @@ def behind(path: str, size: int) -> FileStatus:
     return FileStatus(
         path=path,
         state="following",
-        reason="",
         size_bytes=size,
         position_bytes=0,
         behind_bytes=size,
@@ -121,9 +120,8 @@ class Crowd(AgentView):
 
 
 def view_of(kind: type[AgentView], now: int) -> AgentView:
-    connection = Connection([], "")
-    config = BrokerConfig(connection, "web01", int)
-    return kind("web01", connection, Waiting(), config, AgentMeter(int), lambda: now)
+    sessions = Sessions(load(ShipperSettings, {}, None), "web01", int)
+    return kind("web01", sessions, AgentMeter(int), lambda: now)
 
 
 async def test_of_many_files_those_furthest_behind_have_a_series_each() -> None:
