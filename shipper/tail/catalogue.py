@@ -6,26 +6,16 @@ touches no disk.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from broker.wire.positions import Cursor, forgettable
-from shipper.tail.identity import Ask, Sample, fingerprint, identify, is_inside_line
+from shipper.tail.identity import Sample, fingerprint, identify, is_inside_line
 from shipper.tail.notices import Notice, NoticeKind
-from shipper.tail.paths import Selection, age, group_of
-from shipper.tail.rules import (
-    Candidate,
-    FilePresence,
-    Known,
-    RotationGroup,
-    Verdict,
-    recognise,
-    rule,
-)
+from shipper.tail.paths import Selection, group_of
+from shipper.tail.rules import FilePresence, Known, RotationGroup, Verdict, recognise, rule
 from shipper.tail.scan import FileEntry, FileKey
 from shipper.tail.tailer import Tailer
-
-__all__ = ["Catalogue"]
 
 _GROWTH = 256
 """By how many files what is remembered may grow until what is long gone is forgotten."""
@@ -49,15 +39,6 @@ class _Note:
         """Whether a file that begins with `head` may be this one: its inode may be another's, and it may have grown."""
         return len(head) >= self.length and fingerprint(head[: self.length]) == self.head
 
-    def is_unchanged(self, now: FileEntry | None) -> bool:
-        """Whether the file still is as it was when the note was taken."""
-        return now is not None and _traits(now) == _traits(self.entry)
-
-
-def _traits(entry: FileEntry) -> tuple[object, ...]:
-    stored = None if entry.packing is None else entry.stored
-    return entry.packing, stored, entry.modified, entry.wanted, entry.is_live
-
 
 class Catalogue:
     """The files that one follower knows; `chains` holds its tailers by group, oldest first.
@@ -76,10 +57,9 @@ class Catalogue:
         self._begun: dict[str, Cursor] = {}  # where the reading of remembered files began
         self._by_group: Mapping[str, list[Cursor]] = {}
         self._by_inode: Mapping[int, list[Cursor]] = {}
-        self._there: Collection[tuple[str, int]] = ()
         self._notes: dict[FileKey, _Note] = {}
         self._files: dict[FileKey, FileEntry] = {}
-        self._held: Collection[str] = ()
+        self._there: Container[tuple[str, int]] = ()
         self._scanned: int | None = None
         self._sorted = 0
         self._before: Selection | None = None
@@ -88,14 +68,13 @@ class Catalogue:
     # what a scan showed
 
     def scanned(
-        self, entries: Iterable[FileEntry], now: int, is_open: Callable[[FileKey], bool]
-    ) -> tuple[list[Ask], list[Notice]]:
-        """Take note of a scan; return which files must be sampled before `settle`, and what there is to say.
+        self, entries: Iterable[FileEntry], now: int, is_open: Container[FileKey]
+    ) -> list[Notice]:
+        """Take note of a scan; return what there is to say.
 
         The inode of a file that is not open may have been given to another one.
         """
         self._files = _one_path_each(entries, self.tailers)
-        self._held = ()
         self.lives |= {entry.path for entry in self._files.values() if entry.wanted}
         notices = []
         for key, tailer in list(self.tailers.items()):
@@ -107,25 +86,39 @@ class Catalogue:
                 self.leave(tailer)
                 continue
             tailer.scanned(entry, now)
-            tailer.suspect |= entry.differs(before) and not is_open(key)
+            tailer.suspect |= entry.differs(before) and key not in is_open
             if entry.path != before.path:
                 text = f"is now {entry.path}"
                 notices.append(Notice(NoticeKind.ROTATED, before.path, text))
-        return self._asks(is_open), notices
+        return notices
 
-    def concerned(self, asks: Iterable[Ask]) -> set[str]:
-        """Return the groups of which something is to be decided after this scan."""
-        unseen = {tailer.entry.group for tailer in self.unseen()}
-        return unseen | {ask.entry.group for ask in asks}
+    def to_sample(self, is_open: Container[FileKey]) -> dict[FileEntry, Collection[Cursor]]:
+        """Return which files must be sampled before `settle`, with the cursors that they may hold."""
+        ignored = self._ignored(is_open)
+        asked = [e for k, e in self._files.items() if k not in self.tailers and k not in ignored]
+        there = [tailer for key, tailer in self.tailers.items() if key in self._files]
+        asked += [t.entry for t in there if t.suspect or (t.entry.size and not t.beginning)]
+        if not asked:
+            return {}
+        groups = {entry.group for entry in asked}
+        # a candidate may be the copy of any file of its group that was truncated, as no compressed one is
+        asked += [t.entry for t in there if t.entry.group in groups and t.entry.packing is None]
+        self._sort_known()
+        near: dict[FileEntry, Collection[Cursor]] = {}
+        for entry in asked:
+            cursors = [known.cursor for known in self._known(entry.group)]
+            near[entry] = set(cursors + self._by_inode[entry.key.inode])
+        return near
 
-    def hold(self, groups: Collection[str]) -> None:
-        """Decide nothing about these groups, of which files moved during the scan."""
-        self._held = groups
+    @property
+    def from_end(self) -> bool:
+        """Whether files that are new in the last scan begin at their end, unless their group is known."""
+        return self._selection.from_end and (self._scanned is None or self._before is not None)
 
-    def unseen(self) -> list[Tailer]:
-        """Return the followed files that the last scan did not show."""
+    def unseen(self, held: Container[str] = ()) -> list[Tailer]:
+        """Return the followed files that the last scan did not show, but for those of some groups."""
         unseen = (t for key, t in self.tailers.items() if key not in self._files)
-        return [tailer for tailer in unseen if tailer.entry.group not in self._held]
+        return [tailer for tailer in unseen if tailer.entry.group not in held]
 
     def leave(self, tailer: Tailer) -> None:
         """Stop following a file; its cursor is remembered, should it come back, unless nothing but an inode is known of it."""
@@ -135,23 +128,27 @@ class Catalogue:
             self._begun[tailer.file] = tailer.start
 
     def settle(
-        self, samples: Mapping[FileKey, Sample], now: int, stored: Callable[[str], int]
+        self,
+        samples: Iterable[Sample],
+        held: Collection[str],
+        now: int,
+        stored: Callable[[str], int],
     ) -> list[Notice]:
         """Decide what the files that were sampled are, and follow those that are to be followed.
 
-        `stored` returns up to which byte a file is stored, by id; 0 once its position is forgotten.
+        Nothing is decided about the groups that are `held`, of which files moved during the scan. `stored` returns up to
+        which byte a file is stored, by id; 0 once its position is forgotten.
         """
-        found = [self._candidate(key, seen) for key, seen in samples.items()]
-        found = [candidate for candidate in found if candidate.entry.group not in self._held]
+        found = [self._candidate(seen) for seen in samples if seen.entry.group not in held]
         truncated = self._check_followed(found, now)
         notices = self._settle_groups(found, {t.file for t in truncated}, now) if found else []
         notices += [self._truncated_notice(tailer) for tailer in truncated]
         self._before = None
-        if not self._held:  # or it would be their cursors that seem to be without a file
+        if not held:  # or it would be their cursors that seem to be without a file
             there = self._files.keys() | self.tailers.keys()
             self._notes = {key: note for key, note in self._notes.items() if key in there}
             self._scanned = now  # what is older, and not known by now, was there before us
-            self._sort_out(now, stored)
+            self._forget(now, stored)
         self.order()
         return notices
 
@@ -185,8 +182,7 @@ class Catalogue:
         if any(cursor.offset and cursor.file not in known for cursor in cursors.values()):
             return False
         for tailer in self.tailers.values():
-            known_as = cursors.get(tailer.file, tailer.start)
-            tailer.rewind(replace(known_as, path=tailer.label), now)
+            tailer.rewind(cursors.get(tailer.file, tailer.start), now)
         self._remembered = {file: c for file, c in cursors.items() if file not in followed}
         self._begun.clear()
         self.order()
@@ -211,33 +207,24 @@ class Catalogue:
         self.lives = {path for path in paths if selection.shows(path)}
         self.order()
 
-    # which files must be sampled
+    # what is known
 
-    def _asks(self, is_open: Callable[[FileKey], bool]) -> list[Ask]:
-        files, tailers, ignored = self._files, self.tailers, self._ignored(is_open)
-        there = [tailer for key, tailer in tailers.items() if key in files]
-        fresh = [e for key, e in files.items() if key not in tailers and key not in ignored]
-        fresh += [t.entry for t in there if t.suspect or (t.entry.size and not t.beginning)]
-        if not fresh:
-            return []
-        groups = {entry.group for entry in fresh}
-        # a candidate may be the copy of any file of its group that was truncated, as no compressed one is
-        fresh += [t.entry for t in there if t.entry.group in groups and t.entry.packing is None]
-        is_first = self._scanned is None or self._before is not None
-        from_end = self._selection.from_end and is_first
-        self._sort_known()
-        return [Ask(entry, self._near(entry), from_end) for entry in dict.fromkeys(fresh)]
-
-    def _ignored(self, is_open: Callable[[FileKey], bool]) -> set[FileKey]:
+    def _ignored(self, is_open: Container[FileKey]) -> set[FileKey]:
         # a file that has just gone may have been truncated before; the next scan knows
         are_read = {
             tailer.file
             for key, tailer in self.tailers.items()
             if not tailer.suspect
-            and (key in self._files or (tailer.unseen_since is not None and is_open(key)))
+            and (key in self._files or (tailer.unseen_since is not None and key in is_open))
         }
-        notes = ((k, n) for k, n in self._notes.items() if n.is_unchanged(self._files.get(k)))
-        return {k for k, n in notes if n.is_ignored and n.copy_of in {None, *are_read}}
+        return {
+            key
+            for key, note in self._notes.items()
+            if note.is_ignored
+            and note.copy_of in {None, *are_read}
+            and (entry := self._files.get(key))
+            and entry.traits == note.entry.traits
+        }
 
     def _sort_known(self) -> None:
         by_group, by_inode = defaultdict(list), defaultdict(list)
@@ -247,11 +234,6 @@ class Catalogue:
         self._by_group, self._by_inode = by_group, by_inode
         self._there = {(entry.group, key.inode) for key, entry in self._files.items()}
         self.order()
-
-    def _near(self, entry: FileEntry) -> tuple[Cursor, ...]:
-        """Return the cursors that a file may belong to."""
-        near = [known.cursor for known in self._known(entry.group)]
-        return tuple({c.file: c for c in (*near, *self._by_inode[entry.key.inode])}.values())
 
     def _known(self, group: str) -> list[Known]:
         """Return the files that are known of a group."""
@@ -271,19 +253,21 @@ class Catalogue:
 
     # what the sampled files are
 
-    def _candidate(self, key: FileKey, seen: Sample) -> Candidate:
-        note = self._notes.get(key)
+    def _candidate(self, seen: Sample) -> Sample:
+        note = self._notes.get(seen.entry.key)
         copy_of = note.copy_of if note and note.begins(seen.head) else None
-        return Candidate(replace(self._files[key], size=seen.size), seen, copy_of)
+        # a renamed file may have been asked for as it was
+        entry = replace(self._files[seen.entry.key], size=seen.size)
+        return replace(seen, entry=entry, copy_of=copy_of)
 
-    def _check_followed(self, found: Iterable[Candidate], now: int) -> list[Tailer]:
+    def _check_followed(self, found: Iterable[Sample], now: int) -> list[Tailer]:
         """Stop to follow, and return, those that were truncated or written anew."""
         truncated = []
-        for candidate in found:
-            tailer, seen = self.tailers.get(candidate.entry.key), candidate.seen
+        for seen in found:
+            tailer = self.tailers.get(seen.entry.key)
             if tailer is None:
                 continue
-            if candidate.is_same(tailer.cursor) and seen.head.startswith(tailer.beginning):
+            if seen.is_same(tailer.cursor) and seen.head.startswith(tailer.beginning):
                 tailer.recognised(seen, now)
             else:
                 self.leave(tailer)
@@ -291,59 +275,54 @@ class Catalogue:
         return truncated
 
     def _settle_groups(
-        self, found: Iterable[Candidate], truncated: Collection[str], now: int
+        self, found: Iterable[Sample], truncated: Container[str], now: int
     ) -> list[Notice]:
         groups = defaultdict(list)
-        for candidate in found:
-            if candidate.entry.key not in self.tailers:
-                groups[candidate.entry.group].append(candidate)
+        for seen in found:
+            if seen.entry.key not in self.tailers:
+                groups[seen.entry.group].append(seen)
         self._sort_known()
         notices = []
         for name, candidates in groups.items():
-            candidates.sort(key=lambda candidate: candidate.order)
+            # the live one first, then the oldest
+            candidates.sort(key=lambda seen: (not seen.entry.is_live, seen.entry.age))
             rest = []
-            for each in candidates:
-                if (recognised := self._recognise(each, truncated, now)) is None:
-                    rest.append(each)
+            for seen in candidates:
+                if cursor := self._recognise(seen, truncated):
+                    notices += self._go_on(seen, cursor, now)
                 else:
-                    notices += recognised
+                    rest.append(seen)
             notices += self._settle_group(name, rest, now)
         return notices
 
-    def _recognise(
-        self, candidate: Candidate, truncated: Collection[str], now: int
-    ) -> list[Notice] | None:
-        """Read on a file that has the inode of a remembered one; None where it has not."""
+    def _recognise(self, seen: Sample, truncated: Container[str]) -> Cursor | None:
+        """Return the cursor of the remembered file that a file is, by its inode."""
         same = [
             cursor
-            for cursor in self._by_inode[candidate.entry.key.inode]
+            for cursor in self._by_inode[seen.entry.key.inode]
             # its inode alone may be another file's soon; and the file on that of a truncated one is another
             if (cursor.offset or cursor.identity.head_length) and cursor.file not in truncated
         ]
-        if not (cursors := recognise(candidate, same)):
-            return None
+        cursors = recognise(seen, same)
         for other in cursors[1:]:
             # an agent found the same file and read nothing of it: a copy would be taken for its file
             if other.path == cursors[0].path and not other.offset:
                 self._remembered.pop(other.file, None)
-        return self._go_on(candidate, cursors[0], now)
+        return cursors[0] if cursors else None
 
-    def _settle_group(self, name: str, found: Iterable[Candidate], now: int) -> list[Notice]:
+    def _settle_group(self, name: str, found: Iterable[Sample], now: int) -> list[Notice]:
         known = self._known(name)
-        rotated = (t.entry for t in self.chains.get(name, ()) if not t.entry.is_live)
-        oldest = min((age(entry.modified, entry.path) for entry in rotated), default=None)
-        group = RotationGroup(known, oldest, self._newest([one.cursor for one in known]))
+        rotated = [t.entry.age for t in self.chains.get(name, ()) if not t.entry.is_live]
+        newest = self._newest([one.cursor for one in known])
+        group = RotationGroup(known, min(rotated, default=None), newest)
         # what is new in a group that we know comes after lines that we shipped, or would have
         is_known = bool(known) or (self._before is not None and self._before.shows(name))
         notices = []
-        for each in found:
-            if is_known:
-                each = replace(each, seen=replace(each.seen, last=(0, b"")))
-            notices += self._act(each, *rule(each, group), now)
-            entry = each.entry
-            if entry.key in self.tailers and not entry.is_live:
-                joined = age(entry.modified, entry.path)  # what is younger is new as well
-                group.oldest = joined if group.oldest is None else min(group.oldest, joined)
+        for seen in found:
+            notices += self._act(replace(seen, last=(0, b"")) if is_known else seen, group, now)
+            if seen.entry.key in self.tailers and not seen.entry.is_live:
+                # what is younger is new as well
+                group.oldest = min(group.oldest or seen.entry.age, seen.entry.age)
         return notices
 
     def _newest(self, cursors: Collection[Cursor]) -> int | None:
@@ -353,42 +332,39 @@ class Catalogue:
         read = [c.seen for c in cursors if c.offset] or [c.seen for c in cursors]
         return min([*times, max(read)] if read else times, default=None)
 
-    def _act(
-        self, candidate: Candidate, verdict: Verdict, cursor: Cursor | None, now: int
-    ) -> list[Notice]:
-        entry, seen = candidate.entry, candidate.seen
+    def _act(self, seen: Sample, group: RotationGroup, now: int) -> list[Notice]:
+        entry, (verdict, cursor) = seen.entry, rule(seen, group)
         self._notes.pop(entry.key, None)
         match verdict:
             case Verdict.INHERIT if cursor is not None:
-                return self._go_on(candidate, cursor, now)
+                return self._go_on(seen, cursor, now)
             case Verdict.BEGIN:
-                return self._begin(candidate, now)
+                return self._begin(seen, now)
             case Verdict.COPY:
-                self._note_copy(candidate, cursor)
+                self._note_copy(seen, cursor)
             case Verdict.OLD:
                 self._note(entry, seen.head)
             case Verdict.DAMAGED:
                 self._note(entry)
-                reached = len(seen.head) and entry.size
-                text = f"is damaged behind byte {reached} ({seen.damage}): what was not read before is lost"
+                text = f"is damaged ({seen.damage}): what was not read before is lost"
                 return [Notice(NoticeKind.DAMAGED, entry.path, text)]
-            case Verdict.EMPTY if entry.packing is not None:
+            case _ if entry.packing is not None:
                 self._note(entry)
             case _:
                 pass  # an empty sibling is sampled again
         return []
 
-    def _go_on(self, candidate: Candidate, cursor: Cursor, now: int) -> list[Notice]:
+    def _go_on(self, seen: Sample, cursor: Cursor, now: int) -> list[Notice]:
         if self._remembered.pop(cursor.file, None) is None:
             return []  # another copy was first
-        self._notes.pop(candidate.entry.key, None)
+        self._notes.pop(seen.entry.key, None)
         begun = self._begun.pop(cursor.file, None)
-        tailer = Tailer(cursor, candidate.entry, candidate.seen.head, now, begun)
-        is_in_line = candidate.seen.held.get(cursor.file, False)
+        tailer = Tailer(cursor, seen.entry, seen.head, now, begun)
+        is_in_line = seen.held.get(cursor.file, False)
         return self._follow(tailer, is_in_line, now, f"goes on at byte {cursor.offset}")
 
-    def _begin(self, candidate: Candidate, now: int) -> list[Notice]:
-        entry, seen = candidate.entry, candidate.seen
+    def _begin(self, seen: Sample, now: int) -> list[Notice]:
+        entry = seen.entry
         if self._selection.is_too_old(entry.modified, now):
             self._note(entry)
             text = "was not written for longer than --ignore-older; it is followed once it is"
@@ -407,15 +383,15 @@ class Catalogue:
         self.chains.setdefault(entry.group, []).append(tailer)
         return [Notice(NoticeKind.FOUND, entry.path, text)]
 
-    def _note_copy(self, candidate: Candidate, cursor: Cursor | None) -> None:
-        entry, original = candidate.entry, cursor.file if cursor else None
+    def _note_copy(self, seen: Sample, cursor: Cursor | None) -> None:
+        original = cursor.file if cursor else None
         if cursor is None:
-            live = (t.file for t in self.chains.get(entry.group, ()) if t.entry.is_live)
+            live = (t.file for t in self.chains.get(seen.entry.group, ()) if t.entry.is_live)
             original = next(live, None)
-        if entry.packing is None and candidate.copy_of is not None:
-            original = candidate.copy_of  # which may have been truncated since
+        if seen.entry.packing is None and seen.copy_of is not None:
+            original = seen.copy_of  # which may have been truncated since
         if original is not None:
-            self._note(entry, candidate.seen.head, original)
+            self._note(seen.entry, seen.head, original)
 
     def _note(self, entry: FileEntry, head: bytes = b"", copy_of: str | None = None) -> None:
         self._notes[entry.key] = _Note(entry, len(head), fingerprint(head), copy_of)
@@ -430,8 +406,8 @@ class Catalogue:
                 text, lost = f"was truncated; its rest is read from {other.entry.path}", 0
         return Notice(NoticeKind.TRUNCATED, tailer.entry.path, text, lost)
 
-    def _sort_out(self, now: int, stored: Callable[[str], int]) -> None:
-        # forget what is long gone, if much has gathered; what has a position may have to be gone back to
+    def _forget(self, now: int, stored: Callable[[str], int]) -> None:
+        # what is long gone, if much has gathered; what has a position may have to be gone back to
         remembered = self._remembered
         if len(remembered) + len(self.lives) <= self._sorted + _GROWTH:
             return
@@ -447,12 +423,13 @@ def _one_path_each(
     entries: Iterable[FileEntry], tailers: Mapping[FileKey, Tailer]
 ) -> dict[FileKey, FileEntry]:
     """Return each file once: links show it at several paths, of which a live one is best, or that it was followed at."""
-    files: dict[FileKey, FileEntry] = {}
-    for entry in sorted(
-        entries, key=lambda entry: (not entry.is_live, not entry.wanted, entry.path)
-    ):
-        chosen = files.setdefault(entry.key, entry)
+
+    def rank(entry: FileEntry) -> tuple[bool, bool, bool, str]:
         tailer = tailers.get(entry.key)
-        if tailer and tailer.entry.path == entry.path and chosen.is_live == entry.is_live:
-            files[entry.key] = entry
+        is_known = tailer is not None and tailer.entry.path == entry.path
+        return not entry.is_live, not is_known, not entry.wanted, entry.path
+
+    files: dict[FileKey, FileEntry] = {}
+    for entry in sorted(entries, key=rank):
+        files.setdefault(entry.key, entry)
     return files

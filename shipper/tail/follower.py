@@ -9,17 +9,17 @@ next scan.
 
 import asyncio
 import sys
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
 
 from broker.wire.positions import Cursor
 from shipper.tail.catalogue import Catalogue
 from shipper.tail.changes import ChangeDetection
-from shipper.tail.identity import HEAD_BYTES, Ask, Sample, sample
+from shipper.tail.identity import HEAD_BYTES, Sample, sample
 from shipper.tail.notices import Notice, NoticeKind, rfc3339
 from shipper.tail.paths import Selection
 from shipper.tail.reader import Block, Reader, Reading
-from shipper.tail.scan import FileKey, Scan, scan
+from shipper.tail.scan import FileEntry, FileKey, Scan, scan
 from shipper.tail.tailer import FileState, Tailer, Turns
 
 __all__ = ["Follower"]
@@ -76,6 +76,7 @@ class Follower:
         self._changes = ChangeDetection(self._heard, self._reader.opened, poll_every, listen)
         self._turns = Turns()
         self._troubles: set[Notice] = set()
+        self._losses: list[Notice] = []
         self._is_decompressing = False
         self._lock = asyncio.Lock()
         self.change_limits(grace, hold)
@@ -217,22 +218,23 @@ class Follower:
         catalogue = self._catalogue
         try:
             shown = await asyncio.to_thread(scan, self._selection, tuple(catalogue.lives))
-            asks, notices = catalogue.scanned(shown.entries, now, self._reader.__contains__)
-            found = await asyncio.to_thread(sample, asks) if asks else {}
-            moved = await self._moved_groups(shown, asks, found)
+            notices = catalogue.scanned(shown.entries, now, self._reader)
+            asked = catalogue.to_sample(self._reader)
+            found = await asyncio.to_thread(sample, asked, from_end=catalogue.from_end)
+            held = await self._moved_groups(shown, asked, found)
         except OSError as error:  # nothing was seen, so nothing is known to be gone
             self.look_due = True
             text = f"cannot be listed now: {error.strerror}"
             return self._told([Notice(NoticeKind.UNREADABLE, str(error.filename), text)])
-        catalogue.hold(moved)
-        self.is_oriented = not moved
-        self.look_due |= bool(moved)
-        notices += self._losses()
-        notices += await self._let_go(now)
-        samples = {key: seen for key, seen in found.items() if isinstance(seen, Sample)}
+        self.is_oriented = not held
+        self.look_due |= bool(held)
         refused = [seen for seen in found.values() if isinstance(seen, Notice)]
-        notices = self._told([*shown.troubles, *refused]) + notices
-        notices += catalogue.settle(samples, now, self.stored)
+        notices += self._told([*shown.troubles, *refused]) + self._losses
+        self._losses = []
+        for tailer in catalogue.unseen(held):
+            notices += await self._let_go(tailer, now)
+        samples = [seen for seen in found.values() if isinstance(seen, Sample)]
+        notices += catalogue.settle(samples, held, now, self.stored)
         await self._reader.open_early(self.stored)
         await self._reader.trim()
         self._turns.join(catalogue.chains)
@@ -246,36 +248,42 @@ class Follower:
         return _sorted(self._troubles - before)
 
     async def _moved_groups(
-        self, shown: Scan, asks: Sequence[Ask], found: Container[FileKey]
+        self, shown: Scan, asked: Collection[FileEntry], found: Container[FileKey]
     ) -> set[str]:
         """Return the groups whose files moved on during the look, so that nothing can be decided about them."""
-        moved = {ask.entry.group for ask in asks if ask.entry.key not in found}
-        if concerned := self._catalogue.concerned(asks):
-            again = await asyncio.to_thread(scan, self._selection, tuple(self._catalogue.lives))
-            seen = {entry.key.inode for entry in shown.entries}
-            moved |= {e.group for e in again.entries if e.key.inode not in seen} & concerned
-        return moved
+        unsure = {entry.group for entry in asked if entry.key not in found}
+        concerned = {tailer.entry.group for tailer in self._catalogue.unseen()}
+        if not (concerned := concerned | {entry.group for entry in asked}):
+            return set()
+        again = await asyncio.to_thread(scan, self._selection, tuple(self._catalogue.lives))
+        seen = {entry.key.inode for entry in shown.entries}
+        return unsure | {e.group for e in again.entries if e.key.inode not in seen} & concerned
 
-    def _losses(self) -> list[Notice]:
-        losses = []
-        for tailer in self._catalogue.tailers.values():
-            if tailer.loss is not None:
-                losses.append(tailer.loss)
-                tailer.loss = None
-        return losses
+    async def _let_go(self, tailer: Tailer, now: int) -> list[Notice]:
+        """Stop following a deleted file that is done with; return what there is to say.
 
-    async def _let_go(self, now: int) -> list[Notice]:
-        """Stop following the deleted files that are done with; return what there is to say."""
-        notices = []
-        for tailer in self._catalogue.unseen():
-            reading = await self._probe_deleted(tailer)
-            gone = self._departure(tailer, reading, now)
-            if gone is None:
-                tailer.unseen(now, 0 if reading is None else reading.modified)
-                continue
-            self._catalogue.leave(tailer)
-            notices.append(gone)
-        return notices
+        It goes once it is settled, and read and stored to its end, or holds other content than was read; in any case when
+        it has been held too long, since its space on disk is taken meanwhile.
+        """
+        reading = await self._probe_deleted(tailer)
+        how, lost, since = "is gone", tailer.size - tailer.offset, tailer.unseen_since
+        if reading is not None and not tailer.suspect:
+            if since is not None and now - since > self._hold:
+                lost = max(lost, reading.size - tailer.offset)
+                how = f"was deleted before {rfc3339(since)} and is held open no longer"
+            elif (
+                tailer.dirty
+                or tailer.held
+                or not tailer.is_settled(now, self._grace)
+                or tailer.offset > self.stored(tailer.file)
+            ):
+                tailer.unseen(now, reading.modified)
+                return []
+        what = "read to its end"
+        if lost:
+            what = f"bytes {tailer.offset} to {tailer.offset + lost} were not read"
+        self._catalogue.leave(tailer)
+        return [Notice(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)]
 
     async def _probe_deleted(self, tailer: Tailer) -> Reading | None:
         """Find out whether a deleted file still holds what was read of it; None where it is not open any more."""
@@ -289,29 +297,6 @@ class Follower:
         if len(tailer.beginning) < HEAD_BYTES and not (tailer.suspect or reading.error):
             tailer.saw(await self._reader.head(tailer))
         return reading
-
-    def _departure(self, tailer: Tailer, reading: Reading | None, now: int) -> Notice | None:
-        """Return what to say of a deleted file that is to be let go; None while it is to be kept open.
-
-        It goes once it is settled, and read and stored to its end, or holds other content than was read; in any case when
-        it has been held too long, since its space on disk is taken meanwhile.
-        """
-        how, lost, since = "is gone", tailer.size - tailer.offset, tailer.unseen_since
-        if reading is not None and not tailer.suspect:
-            if since is not None and now - since > self._hold:
-                lost = max(lost, reading.size - tailer.offset)
-                how = f"was deleted before {rfc3339(since)} and is held open no longer"
-            elif not self._is_done(tailer, now):
-                return None
-        what = "read to its end"
-        if lost:
-            what = f"bytes {tailer.offset} to {tailer.offset + lost} were not read"
-        return Notice(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)
-
-    def _is_done(self, tailer: Tailer, now: int) -> bool:
-        if tailer.dirty or tailer.held or not tailer.is_settled(now, self._grace):
-            return False
-        return tailer.offset <= self.stored(tailer.file) or not tailer.offset
 
     # gathering
 
@@ -347,8 +332,11 @@ class Follower:
         blocks: list[Block] = []
         for tailer, reading in zip(turn, readings, strict=False):  # a reading ends with its budget
             blocks += tailer.accept(reading, now, self._grace)
+            if tailer.loss is not None:
+                self._losses.append(tailer.loss)
             if tailer.suspect or tailer.loss is not None:
                 self._call_to_look()
+            tailer.loss = None
             self._turns.was_read(tailer)
             if tailer.is_in_line:
                 break  # what the others gave is read again after the line

@@ -5,7 +5,7 @@ that agree in their first 1 KiB and in the 64 bytes before the position, on the 
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -15,21 +15,6 @@ from broker.wire.positions import Cursor
 from shipper.tail.decompress import Decompressor
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.scan import FileEntry, FileKey
-
-__all__ = [
-    "HEAD_BYTES",
-    "TAIL_BYTES",
-    "Ask",
-    "Sample",
-    "close",
-    "fingerprint",
-    "has_head",
-    "holds",
-    "identify",
-    "is_inside_line",
-    "open_read_only",
-    "sample",
-]
 
 HEAD_BYTES = 1024
 """How much of a file's beginning is hashed; less while less has been read."""
@@ -71,33 +56,50 @@ def is_inside_line(tail: bytes) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """A file to sample, and the cursors that may be its own; `from_end` asks where its last line ends, too."""
-
-    entry: FileEntry
-    cursors: tuple[Cursor, ...]
-    from_end: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Sample:
-    """The first bytes of a file, its size, and by file id which cursors it holds: True where one is inside a line.
+    """The size of a file, its first bytes, and by file id which cursors it holds: True where one is inside a line.
 
-    `is_in_live` says that a rotated file begins like the live file of its group, and ends like a part of it or has no end
-    yet. `last` is the offset behind the last newline, with the bytes before it. `end` is a size, and the bytes before it.
+    `end` is a size, and the bytes before it; `is_in_live` says that a rotated file begins like the live file of its group, and
+    ends like a part of it or has no end yet. `last` is the offset behind the last newline, with the bytes before it.
+    `copy_of` is the id of the file that it was seen to be a copy of before.
 
     Of a compressed file `size` is at least what it is known to be, `is_partial` says that its end is missing yet, `damage`
     why it cannot be decompressed any further.
     """
 
+    entry: FileEntry
     size: int
     head: bytes
     held: Mapping[str, bool]
+    end: tuple[int, bytes] | None = None
     is_in_live: bool = False
     is_partial: bool = False
     damage: str = ""
     last: tuple[int, bytes] = (0, b"")
-    end: tuple[int, bytes] | None = None
+    copy_of: str | None = None
+
+    def is_same(self, cursor: Cursor) -> bool:
+        """Whether the file has the inode of the cursor's file, and all bytes that were read of it."""
+        return cursor.identity.inode == self.entry.key.inode and self._has_all(cursor)
+
+    def holds(self, cursor: Cursor) -> bool:
+        """Whether the file has another inode and all bytes that were read of the cursor's file."""
+        is_elsewhere = cursor.identity.inode != self.entry.key.inode
+        return is_elsewhere and cursor.identity.head_length > 0 and self._has_all(cursor)
+
+    def is_part_of(self, cursor: Cursor) -> bool:
+        """Whether the file is shorter than what was read of the cursor's file and begins like it.
+
+        So is a copy where lines were written, and read, between the copy and the truncation.
+        """
+        if self.damage or self.size >= cursor.offset:
+            return False
+        return self.copy_of == cursor.file or has_head(cursor, self.head)
+
+    def _has_all(self, cursor: Cursor) -> bool:
+        # more of the beginning of a deleted file may be known by now than when the sample was taken
+        begins_so = not cursor.identity.head_length or has_head(cursor, self.head)
+        return begins_so and cursor.file in self.held
 
 
 def open_read_only(path: str) -> int:
@@ -111,75 +113,93 @@ def close(descriptor: int) -> None:
         os.close(descriptor)
 
 
-def sample(asks: Sequence[Ask]) -> dict[FileKey, Sample | Notice]:
-    """Return what each file looks like; one that is no longer where the scan saw it is left out.
+def sample(
+    asked: Mapping[FileEntry, Collection[Cursor]], *, from_end: bool
+) -> dict[FileKey, Sample | Notice]:
+    """Return what each file looks like, and which of the cursors it holds; `from_end` asks where its last line ends, too.
 
-    So is a rotated file whose live file changed meanwhile: whether it is a copy is not known. Live files come first: a
-    copy is whole when its original is seen to be truncated.
+    A file that is no longer where the scan saw it is left out, and so is a rotated file whose live file changed meanwhile:
+    whether it is a copy is not known. Live files come first: a copy is whole when its original is seen to be truncated.
     """
     found: dict[FileKey, Sample | Notice] = {}
-    lives = {ask.entry.group: ask.entry for ask in asks if ask.entry.is_live}
-    for ask in sorted(asks, key=lambda ask: (not ask.entry.is_live, ask.entry.packing is not None)):
-        live = lives.get(ask.entry.group, ask.entry)
-        before = found.get(live.key) if live is not ask.entry else None
-        seen = _probe(ask, before.head if isinstance(before, Sample) else b"")
+    lives = {entry.group: entry for entry in asked if entry.is_live}
+    for entry in sorted(asked, key=lambda entry: (not entry.is_live, entry.packing is not None)):
+        live = lives.get(entry.group, entry)
+        before = found.get(live.key) if live is not entry else None
+        head = before.head if isinstance(before, Sample) else b""
+        seen = _probe(entry, asked[entry], from_end=from_end, live_head=head)
         if isinstance(before, Sample) and isinstance(seen, Sample):
-            seen = _compared(live, before, seen)
+            seen = _compared(before, seen)
         if seen is not None:
-            found[ask.entry.key] = seen
+            found[entry.key] = seen
     return found
 
 
-def _compared(live: FileEntry, before: Sample, rotated: Sample) -> Sample | None:
-    """Return the sample of a rotated file, compared with its live file; None if that is not as it was."""
-    if not (rotated.head and before.head.startswith(rotated.head)):
+def _compared(live: Sample, rotated: Sample) -> Sample | None:
+    """Return the sample of a rotated file, compared with the live file; None if that is not as it was."""
+    if not (rotated.head and live.head.startswith(rotated.head)):
         return rotated
     if rotated.end is None:
         return replace(rotated, is_in_live=rotated.is_partial)
-    size, tail = rotated.end
-    again = _probe(Ask(live, ()), size=size)
-    if not isinstance(again, Sample) or again.end is None or again.size < before.size:
+    now = _probe(live.entry, (), size=rotated.end[0])
+    if not isinstance(now, Sample) or now.size < live.size or not now.head.startswith(live.head):
         return None
-    if not again.head.startswith(before.head):
-        return None
-    return replace(rotated, is_in_live=again.end[1] == tail)
+    return replace(rotated, is_in_live=now.end == rotated.end)
 
 
-def _probe(ask: Ask, live_head: bytes = b"", size: int | None = None) -> Sample | Notice | None:
-    path, packing = ask.entry.path, ask.entry.packing
+def _probe(
+    entry: FileEntry,
+    cursors: Collection[Cursor],
+    *,
+    size: int | None = None,
+    from_end: bool = False,
+    live_head: bytes = b"",
+) -> Sample | Notice | None:
     try:
-        descriptor = open_read_only(path)
+        descriptor = open_read_only(entry.path)
     except PermissionError:
-        return Notice(NoticeKind.UNREADABLE, path, "may not be read: check its owner and mode")
+        text = "may not be read: check its owner and mode"
+        return Notice(NoticeKind.UNREADABLE, entry.path, text)
     except OSError:
         return None
     try:
-        if FileKey.of(os.fstat(descriptor)) != ask.entry.key:
+        if FileKey.of(os.fstat(descriptor)) != entry.key:
             return None
-        if packing is None:
-            return _plain(descriptor, ask, size)
-        return _compressed(Decompressor(descriptor, packing), ask, live_head)
+        if entry.packing is not None:
+            content = Decompressor(descriptor, entry.packing)
+            return _compressed(content, entry, cursors, live_head)
+        return _plain(descriptor, entry, cursors, size, from_end)
     except OSError as error:
-        return Notice(NoticeKind.UNREADABLE, path, f"cannot be read: {error.strerror}")
+        text = f"cannot be read: {error.strerror}"
+        return Notice(NoticeKind.UNREADABLE, entry.path, text)
     finally:
         close(descriptor)
 
 
-def _plain(descriptor: int, ask: Ask, size: int | None) -> Sample:
+def _plain(
+    descriptor: int,
+    entry: FileEntry,
+    cursors: Collection[Cursor],
+    size: int | None,
+    from_end: bool,
+) -> Sample:
     end = os.fstat(descriptor).st_size
-    tails = {c.file: _before(descriptor, c.offset, c.identity.tail_length) for c in ask.cursors}
+    tails = {c.file: _before(descriptor, c.offset, c.identity.tail_length) for c in cursors}
     position = end if size is None else size
     before = _before(descriptor, position, TAIL_BYTES)
-    last = _last_line(descriptor, end) if ask.from_end else (0, b"")
+    last = _last_line(descriptor, end) if from_end else (0, b"")
     # head and size come last: a truncation before that shows in them
     head = os.pread(descriptor, HEAD_BYTES, 0)
     now = os.fstat(descriptor).st_size
-    return Sample(now, head, _held(ask, now, head, tails), last=last, end=(position, before))
+    held = _held(cursors, now, head, tails)
+    return Sample(entry, now, head, held, (position, before), last=last)
 
 
-def _held(ask: Ask, size: int, head: bytes, tails: Mapping[str, bytes]) -> dict[str, bool]:
+def _held(
+    cursors: Collection[Cursor], size: int, head: bytes, tails: Mapping[str, bytes]
+) -> dict[str, bool]:
     # a compressed file has tails of those cursors only that its head fits
-    pairs = ((cursor, tails.get(cursor.file, b"")) for cursor in ask.cursors)
+    pairs = ((cursor, tails.get(cursor.file, b"")) for cursor in cursors)
     return {c.file: is_inside_line(tail) for c, tail in pairs if holds(c, size, head, tail)}
 
 
@@ -198,23 +218,23 @@ def _last_line(descriptor: int, size: int) -> tuple[int, bytes]:
     return position, _before(descriptor, position, TAIL_BYTES)
 
 
-def _compressed(content: Decompressor, ask: Ask, live_head: bytes) -> Sample:
+def _compressed(
+    content: Decompressor, entry: FileEntry, cursors: Collection[Cursor], live_head: bytes
+) -> Sample:
     head = content.read(0, HEAD_BYTES)
-    likely = [c for c in ask.cursors if has_head(c, head)]
-    starts = {c.file: max(0, c.offset - c.identity.tail_length) for c in likely}
     # in order, since it can only go forward
-    likely.sort(key=lambda cursor: (starts[cursor.file], cursor.offset))
-    tails = {c.file: content.read(starts[c.file], c.offset) for c in likely}
-    end = _end(content) if head and live_head.startswith(head) else None
+    likely = sorted(
+        (c.offset, c.file, c.identity.tail_length) for c in cursors if has_head(c, head)
+    )
+    tails = {file: content.read(max(0, end - length), end) for end, file, length in likely}
+    end = None
+    if head and live_head.startswith(head):
+        while not content.is_at_end():
+            content.read(max(0, content.reached - TAIL_BYTES), content.reached + _STEP)
+        size = content.reached
+        end = (size, content.read(max(0, size - TAIL_BYTES), size)) if content.is_complete else None
     at_end = content.is_at_end()
     size = content.reached if at_end else content.reached + 1
     partial = at_end and not content.is_complete and not content.damage
-    held = _held(ask, size, head, tails)
-    return Sample(size, head, held, is_partial=partial, damage=content.damage, end=end)
-
-
-def _end(content: Decompressor) -> tuple[int, bytes] | None:
-    while not content.is_at_end():
-        content.read(max(0, content.reached - TAIL_BYTES), content.reached + _STEP)
-    end = content.reached
-    return (end, content.read(max(0, end - TAIL_BYTES), end)) if content.is_complete else None
+    held = _held(cursors, size, head, tails)
+    return Sample(entry, size, head, held, end, is_partial=partial, damage=content.damage)

@@ -1,11 +1,11 @@
 """Decides what a file is that is not followed yet. Pure rules: the catalogue acts on them.
 
 A rotation group is a live file with the files that it was rotated to. "Truncated" and "gone" files are those of the group that
-are followed no longer; only a compressed file is damaged. The first row that fits decides:
+are followed no longer; only a compressed file is damaged. A file that has the inode of a remembered file of which bytes are
+known, and holds them, is that file (`recognise`). Of the others the first row that fits decides:
 
 | candidate                                                                                       | outcome  |
 |-------------------------------------------------------------------------------------------------|----------|
-| has the inode of a remembered file of which bytes are known, and holds them                     | CONTINUE |
 | is at the live path                                                                             | BEGIN    |
 | is empty, and not damaged                                                                       | EMPTY    |
 | holds all that was read of a truncated or gone file                                             | INHERIT  |
@@ -35,10 +35,6 @@ from enum import Enum, auto
 
 from broker.wire.positions import Cursor
 from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Sample, has_head
-from shipper.tail.paths import age
-from shipper.tail.scan import FileEntry
-
-__all__ = ["Candidate", "FilePresence", "Known", "RotationGroup", "Verdict", "recognise", "rule"]
 
 _CLOCK_SLACK = 20_000_000
 """Nanoseconds that a file's time of change may lie behind the clock: the kernel stamps files by its tick."""
@@ -47,8 +43,6 @@ _CLOCK_SLACK = 20_000_000
 class Verdict(Enum):
     """What to do with a file that is not followed yet."""
 
-    CONTINUE = auto()
-    """It is a remembered file: read on at its cursor."""
     BEGIN = auto()
     """It is new: a new id, from offset 0."""
     INHERIT = auto()
@@ -70,43 +64,6 @@ class FilePresence(Enum):
     DELETED = auto()
     TRUNCATED = auto()
     GONE = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A file to decide on, with a sample of it; `copy_of` is the id of the file that it was seen to be a copy of."""
-
-    entry: FileEntry
-    seen: Sample
-    copy_of: str | None = None
-
-    @property
-    def order(self) -> tuple[bool, tuple[int, int, str]]:
-        """What the candidates of a group are sorted by: the live one first, then the oldest."""
-        return not self.entry.is_live, age(self.entry.modified, self.entry.path)
-
-    def is_same(self, cursor: Cursor) -> bool:
-        """Whether it has the inode of the cursor's file, and all bytes that were read of it."""
-        return cursor.identity.inode == self.entry.key.inode and self._has_all(cursor)
-
-    def holds(self, cursor: Cursor) -> bool:
-        """Whether it has another inode and all bytes that were read of the cursor's file."""
-        is_elsewhere = cursor.identity.inode != self.entry.key.inode
-        return is_elsewhere and cursor.identity.head_length > 0 and self._has_all(cursor)
-
-    def _has_all(self, cursor: Cursor) -> bool:
-        # more of the beginning of a deleted file may be known by now than when the sample was taken
-        begins_so = not cursor.identity.head_length or has_head(cursor, self.seen.head)
-        return begins_so and cursor.file in self.seen.held
-
-    def is_part_of(self, cursor: Cursor) -> bool:
-        """Whether it is shorter than what was read of the cursor's file and begins like it.
-
-        So is a copy where lines were written, and read, between the copy and the truncation.
-        """
-        if self.seen.damage or self.seen.size >= cursor.offset:
-            return False
-        return self.copy_of == cursor.file or has_head(cursor, self.seen.head)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,82 +91,76 @@ class RotationGroup:
     oldest: tuple[int, int, str] | None
     newest: int | None
 
-    def came_before(self, entry: FileEntry) -> bool:
-        """Whether a file that was never read is younger than what is known of the group."""
-        if self.oldest is not None and age(entry.modified, entry.path) > self.oldest:
-            return True
-        return self.newest is not None and entry.modified + _CLOCK_SLACK >= self.newest
 
-
-def recognise(candidate: Candidate, cursors: Iterable[Cursor]) -> list[Cursor]:
+def recognise(seen: Sample, cursors: Iterable[Cursor]) -> list[Cursor]:
     """Return the remembered cursors that are of this file, which has their inode, the best first; it is read on there.
 
     All files of a group must have been asked this before `rule` is asked of any.
     """
-    same = [cursor for cursor in cursors if candidate.is_same(cursor)]
+    same = [cursor for cursor in cursors if seen.is_same(cursor)]
     return sorted(same, key=lambda cursor: (cursor.offset, cursor.seen), reverse=True)
 
 
-def rule(candidate: Candidate, group: RotationGroup) -> tuple[Verdict, Cursor | None]:
+def rule(seen: Sample, group: RotationGroup) -> tuple[Verdict, Cursor | None]:
     """Decide on a file that kept no inode that we know: the first row of the table that fits.
 
     Return with it the cursor to read on from, or of the file that it is a copy of; None: of the live file.
     """
-    if candidate.entry.is_live:
+    if seen.entry.is_live:
         return Verdict.BEGIN, None
-    if not candidate.seen.size and not candidate.seen.damage:
+    if not seen.size and not seen.damage:
         return Verdict.EMPTY, None
-    if heir_of := [known for known in group.known if _may_inherit(candidate, known)]:
-        return Verdict.INHERIT, _best(candidate, heir_of)
-    if candidate.seen.is_in_live:
+    if heir_of := [known for known in group.known if _may_inherit(seen, known)]:
+        return Verdict.INHERIT, _best(seen, heir_of)
+    if seen.is_in_live:
         return Verdict.COPY, None
-    copy_of = next((known for known in group.known if _is_copy(candidate, known)), None)
+    copy_of = next((known for known in group.known if _is_copy(seen, known)), None)
     if copy_of is not None:
         return Verdict.COPY, copy_of.cursor
-    return _rule_unknown(candidate, group), None
-
-
-def _rule_unknown(candidate: Candidate, group: RotationGroup) -> Verdict:
-    entry, seen = candidate.entry, candidate.seen
     left = [known.cursor for known in group.known if known.is_left]
     begins_alike = any(has_head(cursor, seen.head) for cursor in left)
     if seen.damage and (begins_alike or (left and not seen.head)):
-        return Verdict.DAMAGED
+        return Verdict.DAMAGED, None
     if not seen.size or (seen.is_partial and begins_alike):
-        return Verdict.EMPTY
-    is_new = entry.wanted or group.came_before(entry)
-    return Verdict.BEGIN if is_new else Verdict.OLD
+        return Verdict.EMPTY, None
+    return Verdict.BEGIN if _is_new(seen, group) else Verdict.OLD, None
 
 
-def _may_inherit(candidate: Candidate, known: Known) -> bool:
-    cursor, is_original = known.cursor, candidate.copy_of == known.cursor.file
+def _is_new(seen: Sample, group: RotationGroup) -> bool:
+    entry = seen.entry
+    if entry.wanted or (group.oldest and entry.age > group.oldest):
+        return True
+    return group.newest is not None and entry.modified + _CLOCK_SLACK >= group.newest
+
+
+def _may_inherit(seen: Sample, known: Known) -> bool:
+    cursor, is_original = known.cursor, seen.copy_of == known.cursor.file
     if not known.is_left:
         return False
     if is_original and not cursor.offset:
         return True
-    some = TAIL_BYTES if candidate.entry.packing is None else 0
+    some = TAIL_BYTES if seen.entry.packing is None else 0
     least = 0 if is_original or known.presence is FilePresence.TRUNCATED else some
-    return cursor.identity.head_length >= least and candidate.holds(cursor)
+    return cursor.identity.head_length >= least and seen.holds(cursor)
 
 
-def _best(candidate: Candidate, heir_of: Sequence[Known]) -> Cursor:
+def _best(seen: Sample, heir_of: Sequence[Known]) -> Cursor:
     def likeliness(known: Known) -> tuple[bool, int, int]:
         cursor = known.cursor
-        is_original = candidate.copy_of == cursor.file
-        if candidate.entry.packing is None:
+        is_original = seen.copy_of == cursor.file
+        if seen.entry.packing is None:
             return is_original, known.presence is FilePresence.TRUNCATED, cursor.seen
         return is_original, cursor.offset, cursor.seen
 
     return max(heir_of, key=likeliness).cursor
 
 
-def _is_copy(candidate: Candidate, known: Known) -> bool:
-    cursor = known.cursor
-    least = HEAD_BYTES
-    if candidate.copy_of == cursor.file or known.presence is FilePresence.TRUNCATED:
+def _is_copy(seen: Sample, known: Known) -> bool:
+    cursor, least = known.cursor, HEAD_BYTES
+    if seen.copy_of == cursor.file or known.presence is FilePresence.TRUNCATED:
         least = 0
     elif known.presence is FilePresence.DELETED:
-        least = TAIL_BYTES if candidate.entry.packing is None else 0
+        least = TAIL_BYTES if seen.entry.packing is None else 0
     if cursor.identity.head_length < least:
         return False
-    return candidate.is_part_of(cursor) or candidate.holds(cursor)
+    return seen.is_part_of(cursor) or seen.holds(cursor)

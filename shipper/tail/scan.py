@@ -15,6 +15,7 @@ from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import (
     Packing,
     Selection,
+    age,
     decompressed_name,
     group_of,
     has_magic,
@@ -65,9 +66,20 @@ class FileEntry:
         return self.path == self.group
 
     @property
+    def age(self) -> tuple[int, int, str]:
+        """What rotated files are sorted by, oldest first."""
+        return age(self.modified, self.path)
+
+    @property
     def on_disk(self) -> tuple[int, int]:
         """The size and the time of change of a compressed file, which tell whether it changed."""
         return self.stored, self.modified
+
+    @property
+    def traits(self) -> tuple[object, ...]:
+        """What a file that is not followed is looked at again for, when one of them changes."""
+        stored = None if self.packing is None else self.stored
+        return self.packing, stored, self.modified, self.wanted, self.is_live
 
     def differs(self, before: "FileEntry") -> bool:
         """Whether it may be another file or have other bytes than before; a compressed one may be renamed freely."""

@@ -8,7 +8,6 @@ from broker.wire.message import Section, Span
 from broker.wire.positions import Cursor
 from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Sample, identify, is_inside_line
 from shipper.tail.notices import Notice, NoticeKind
-from shipper.tail.paths import age
 from shipper.tail.reader import Block, Reading, count_lines
 from shipper.tail.scan import FileEntry
 
@@ -113,7 +112,7 @@ class Tailer:
     @property
     def age(self) -> tuple[bool, tuple[int, int, str]]:
         """What the files of a rotation group are sorted by: oldest first, the live one last."""
-        return self.rotated is None, age(self.entry.modified, self.entry.path)
+        return self.rotated is None, self.entry.age
 
     def scanned(self, entry: FileEntry, now: int) -> None:
         """Take note of where the file is and how large it is; a compressed one is read on only when it changed."""

@@ -8,7 +8,6 @@ from broker.wire.positions import Cursor
 from shipper.tail.identity import Sample, holds, identify
 from shipper.tail.paths import Packing
 from shipper.tail.rules import (
-    Candidate,
     FilePresence,
     Known,
     RotationGroup,
@@ -39,7 +38,7 @@ def sibling(
     copy_of: str | None = None,
     inode: int = 9,
     **seen: Any,
-) -> Candidate:
+) -> Sample:
     """Return a file with this content, of which `read` is what was read of the file that it may be a copy of."""
     size, end, path = len(content), len(read), f"{LIVE}.1"
     packing = Packing.GZIP if packed else None
@@ -49,7 +48,7 @@ def sibling(
     tails = {"f": content[max(0, end - 64) : end], "e": b""}
     known = [cursor(read), cursor(b"", "e")]
     held = {c.file: False for c in known if holds(c, size, content[:1024], tails[c.file])}
-    return Candidate(entry, Sample(size, content[:1024], held, **seen), copy_of)
+    return Sample(entry, size, content[:1024], held, copy_of=copy_of, **seen)
 
 
 def group(*known: Known, **other: Any) -> RotationGroup:
@@ -100,7 +99,7 @@ SHORT = known(b"1\n", FilePresence.GONE)
         ),
     ],
 )
-def test_a_sibling_is_ruled_on(candidate: Candidate, others: RotationGroup, expected: str) -> None:
+def test_a_sibling_is_ruled_on(candidate: Sample, others: RotationGroup, expected: str) -> None:
     verdict, _ = rule(candidate, others)
 
     assert verdict is Verdict[expected]
