@@ -40,6 +40,10 @@ class _Note:
         return len(head) >= self.length and fingerprint(head[: self.length]) == self.head
 
 
+def _traits(entry: FileEntry) -> tuple[object, ...]:
+    return entry.packing, entry.stored, entry.modified, entry.wanted, entry.is_live
+
+
 class Catalogue:
     """The files that one follower knows; `chains` holds its tailers by group, oldest first.
 
@@ -223,7 +227,7 @@ class Catalogue:
             if note.is_ignored
             and note.copy_of in {None, *are_read}
             and (entry := self._files.get(key))
-            and entry.traits == note.entry.traits
+            and _traits(entry) == _traits(note.entry)
         }
 
     def _sort_known(self) -> None:

@@ -21,8 +21,6 @@ from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.scan import FileKey
 from shipper.tail.tailer import Tailer
 
-__all__ = ["ChangeDetection"]
-
 _PAUSE = 0.1  # seconds from one wake-up to the next, however many write
 _READ_SHARE = 20  # reading events takes one part in so many of a core at most
 _POLL_SHARE = 100  # a poll does
@@ -64,7 +62,7 @@ class ChangeDetection:
         self._inotify = -1
         self._shortage = ""
         self._watched: dict[WatchDescriptor, list[str]] = {}
-        self._folders: dict[str, tuple[FileKey, int]] = {}
+        self._folders: dict[str, tuple[FileKey, int] | None] = {}
         self._files: dict[str, FileKey] = {}
         self._next_poll = 0.0
 
@@ -128,7 +126,7 @@ class ChangeDetection:
             self._watch(paths)
         before, self._folders = self._folders, _states(paths)
         changed = (state for path, state in self._folders.items() if state != before.get(path))
-        return any(modified > listed - _COARSE for _, modified in changed)
+        return any(state is not None and state[1] > listed - _COARSE for state in changed)
 
     def _watch(self, paths: Sequence[str]) -> None:
         homes = {path.rpartition("/")[0] for path in self._files}
@@ -197,9 +195,9 @@ class ChangeDetection:
         return tailer.differs(status.st_size, status.st_mtime_ns)
 
 
-def _states(folders: Iterable[str]) -> dict[str, tuple[FileKey, int]]:
-    found = {path: _status(path) for path in folders}
-    return {path: (FileKey.of(s), s.st_mtime_ns) for path, s in found.items() if s}
+def _states(folders: Iterable[str]) -> dict[str, tuple[FileKey, int] | None]:
+    found = ((path, _status(path)) for path in folders)
+    return {path: (FileKey.of(s), s.st_mtime_ns) if s else None for path, s in found}
 
 
 def _status(target: str | int) -> os.stat_result | None:

@@ -14,8 +14,6 @@ import zstandard
 
 from shipper.tail.paths import Packing
 
-__all__ = ["Decompressor"]
-
 _INPUT = 1024
 """Bytes that are decompressed at a time: zlib makes 1 MiB of them at the most, zstd 32 MiB."""
 

@@ -15,14 +15,12 @@ from contextlib import suppress
 from broker.wire.positions import Cursor
 from shipper.tail.catalogue import Catalogue
 from shipper.tail.changes import ChangeDetection
-from shipper.tail.identity import HEAD_BYTES, Sample, sample
+from shipper.tail.identity import Sample, sample
 from shipper.tail.notices import Notice, NoticeKind, rfc3339
 from shipper.tail.paths import Selection
 from shipper.tail.reader import Block, Reader, Reading
 from shipper.tail.scan import FileEntry, FileKey, Scan, scan
 from shipper.tail.tailer import FileState, Tailer, Turns
-
-__all__ = ["Follower"]
 
 _SECOND = 1_000_000_000
 
@@ -294,8 +292,7 @@ class Follower:
         (reading,) = await self._reader.read([tailer], 0, 1)
         # truncated and then deleted: its rest may be in a copy
         tailer.suspect = not reading.intact
-        if len(tailer.beginning) < HEAD_BYTES and not (tailer.suspect or reading.error):
-            tailer.saw(await self._reader.head(tailer))
+        tailer.saw(reading.run)
         return reading
 
     # gathering

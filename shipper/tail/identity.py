@@ -107,10 +107,11 @@ def open_read_only(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
 
 
-def close(descriptor: int) -> None:
-    """Close a descriptor; raise nothing: whatever a file system that went away says, it is closed then, too."""
-    with suppress(OSError):
-        os.close(descriptor)
+def close(*descriptors: int) -> None:
+    """Close descriptors; raise nothing: whatever a file system that went away says, they are closed then, too."""
+    for descriptor in descriptors:
+        with suppress(OSError):
+            os.close(descriptor)
 
 
 def sample(

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 
-__all__ = ["Notice", "NoticeKind", "announce", "rfc3339"]
-
 
 class NoticeKind(Enum):
     """What happened to a file; `is_trouble` tells the states that keep it from being read."""

@@ -11,19 +11,6 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
-__all__ = [
-    "Packing",
-    "Selection",
-    "age",
-    "decompressed_name",
-    "group_of",
-    "has_magic",
-    "is_compressed",
-    "live_names",
-    "packing_of",
-    "pattern_of",
-]
-
 _MAGIC = re.compile(r"[*?[]")
 _TOKEN = re.compile(r"\[[!^]?+.[^]]*\]|.", re.DOTALL)
 
@@ -83,6 +70,10 @@ class Packing(Enum):
 
 
 _ENDINGS = {packing.value: packing for packing in Packing}
+_COMPRESSED = (*_ENDINGS, ".lz4", ".Z", ".zip")
+_SUFFIX = re.compile(r"[._-](?:[0-9][0-9TZtz:._-]*|old|prev|bak|save)", re.ASCII)
+_INFIX = re.compile(r"(.+?)[._-][0-9][0-9T_.-]{4,}[0-9Z](\.[A-Za-z][\w-]*)", re.ASCII)
+_NUMBER = re.compile(r".*[^0-9]([0-9]{1,4})", re.ASCII | re.DOTALL)
 
 
 def packing_of(name: str) -> Packing | None:
@@ -90,16 +81,15 @@ def packing_of(name: str) -> Packing | None:
     return _ENDINGS.get(name[name.rfind(".") :])
 
 
+def is_compressed(name: str) -> bool:
+    """Whether the name says that the file was compressed, be it in a form that can be read or not."""
+    return name.endswith(_COMPRESSED)
+
+
 def decompressed_name(name: str) -> str:
     """Return the name before compression; the name itself where it was not compressed."""
     packing = packing_of(name)
     return name if packing is None else name.removesuffix(packing.value)
-
-
-_SUFFIX = re.compile(r"[._-](?:[0-9][0-9TZtz:._-]*|old|prev|bak|save)", re.ASCII)
-_INFIX = re.compile(r"(.+?)[._-][0-9][0-9T_.-]{4,}[0-9Z](\.[A-Za-z][\w-]*)", re.ASCII)
-_NUMBER = re.compile(r".*[^0-9]([0-9]{1,4})", re.ASCII | re.DOTALL)
-_COMPRESSED = (".gz", ".zst", ".xz", ".bz2", ".lz4", ".Z", ".zip")
 
 
 def live_names(name: str) -> tuple[str, ...]:
@@ -123,11 +113,6 @@ def live_names(name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def is_compressed(name: str) -> bool:
-    """Whether the name says that the file was compressed."""
-    return name.endswith(_COMPRESSED)
-
-
 def age(modified: int, name: str) -> tuple[int, int, str]:
     """Return what rotated files are sorted by, oldest first: last write, then the number (a higher one is older)."""
     number = _NUMBER.fullmatch(decompressed_name(name))
@@ -137,10 +122,8 @@ def age(modified: int, name: str) -> tuple[int, int, str]:
 def group_of(path: str, lives: Collection[str]) -> str:
     """Return the live path that `path` was rotated from, if that is one of `lives`, else `path` itself."""
     folder, _, name = path.rpartition("/")
-    for live in live_names(name):
-        if f"{folder}/{live}" in lives:
-            return f"{folder}/{live}"
-    return path
+    before = (f"{folder}/{live}" for live in live_names(name))
+    return next((live for live in before if live in lives), path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +148,8 @@ class Selection:
         ignore_older: int | None = None,
     ) -> "Selection":
         """Return the selection of patterns that may be relative to the working directory."""
-        return cls(_absolute(patterns), _absolute(excluded), from_end, ignore_older)
+        paths = [tuple(map(os.path.abspath, names)) for names in (patterns, excluded)]
+        return cls(paths[0], paths[1], from_end, ignore_older)
 
     def shows(self, path: str) -> bool:
         """Whether a pattern shows a file of this path, and none leaves it out."""
@@ -191,7 +175,3 @@ class Selection:
     def is_too_old(self, modified: int, now: int) -> bool:
         """Whether a file that was never seen is passed over, for the time when it was last written."""
         return self.ignore_older is not None and now - modified > self.ignore_older
-
-
-def _absolute(patterns: Iterable[str]) -> tuple[str, ...]:
-    return tuple(os.path.abspath(pattern) for pattern in patterns)  # noqa: PTH100 - Path would fold `//`, not `..`

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 from broker.wire.message import Section
 from shipper.tail.decompress import Decompressor
 from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, close, fingerprint, open_read_only
+from shipper.tail.paths import Packing
 from shipper.tail.scan import FileKey
 
 if TYPE_CHECKING:
     from shipper.tail.tailer import Tailer
-
-__all__ = ["Block", "Reader", "Reading", "count_lines", "end_of_run", "most_open_files"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +35,13 @@ class Block:
     continues: bool = False
 
 
-_SAMPLE, _MANY = 1024, 32
-
-
 def count_lines(run: bytes) -> int:
     """Return the number of newlines.
 
     Taking them out searches with memchr(3), which skips over a line at a time: a third of the time of `bytes.count`
     for lines of 100 bytes, and several times as much for very short ones.
     """
-    if run.count(b"\n", 0, _SAMPLE) > _MANY:
+    if run.count(b"\n", 0, 1024) > 32:
         return run.count(b"\n")
     return len(run) - len(run.replace(b"\n", b""))
 
@@ -120,7 +116,7 @@ class Reader:
     def __len__(self) -> int:
         return len(self._open)
 
-    def __contains__(self, key: FileKey) -> bool:
+    def __contains__(self, key: object) -> bool:
         return key in self._open
 
     def opened(self, key: FileKey) -> int | None:
@@ -165,7 +161,7 @@ class Reader:
         if self._decompressor is not None and self._decompressor[0] in keys:
             self._decompressor = None
         if keys:
-            await asyncio.to_thread(_close_all, [self._open.pop(key) for key in keys])
+            await asyncio.to_thread(close, *[self._open.pop(key) for key in keys])
 
     async def _open_files(self, tailers: Sequence["Tailer"]) -> None:
         if not tailers:
@@ -185,19 +181,12 @@ class Reader:
     async def read(self, tailers: Sequence["Tailer"], limit: int, budget: int) -> list[Reading]:
         """Return about `limit` bytes of each of these open files, in order, which ends once `budget` bytes were read.
 
-        Without a limit nothing is read, to know whether what was read before is still there.
+        Without a limit only what a file begins with is read, to know whether what was read before is still there.
         """
         try:
             return self._read_all(tailers, limit, budget, os.RWF_NOWAIT)
         except OSError:
             return await asyncio.to_thread(self._read_all, tailers, limit, budget, 0)
-
-    async def head(self, tailer: "Tailer") -> bytes:
-        """Return what an open file begins with now, wherever it is; nothing where that cannot be had."""
-        try:
-            return await asyncio.to_thread(os.pread, self._open[tailer.entry.key], HEAD_BYTES, 0)
-        except OSError:
-            return b""
 
     def _read_all(
         self, tailers: Sequence["Tailer"], limit: int, budget: int, flags: int
@@ -218,7 +207,7 @@ class Reader:
                 return self._read(descriptor, tailer, limit, flags)
             if flags:
                 raise BlockingIOError
-            return self._decompress(descriptor, tailer, limit)
+            return self._decompress(descriptor, tailer.entry.packing, tailer, limit)
         except OSError as error:
             if flags:
                 raise
@@ -236,13 +225,17 @@ class Reader:
         start = tailer.identity.tail_length
         end = self._fill(descriptor, tailer.offset - start, start, limit, status.st_size, flags)
         # a file that begins as it did after the reading was not truncated before or during it
-        head = os.pread(descriptor, len(tailer.beginning), 0)
+        head = os.pread(descriptor, len(tailer.beginning) if limit else HEAD_BYTES, 0)
         after = os.fstat(descriptor)
         size, modified = after.st_size, after.st_mtime_ns
-        same = self._is_tail(tailer, self._buffer[:start]) and head == tailer.beginning
-        if end < start or size < max(tailer.size, tailer.offset - start + end) or not same:
+        same = fingerprint(self._buffer[:start]) == tailer.identity.tail_hash
+        if end < start or size < max(tailer.size, tailer.offset - start + end):
+            same = False
+        if not (same and head.startswith(tailer.beginning)):
             return Reading(False, size, modified)
-        if limit and end == start and status.st_size > tailer.offset:
+        if not limit:
+            return Reading(True, size, modified, head)
+        if end == start and status.st_size > tailer.offset:
             return Reading(True, size, modified, error="has fewer bytes than its size says")
         return Reading(True, size, modified, *self._split(start, end))
 
@@ -260,8 +253,15 @@ class Reader:
                 break
         return end
 
-    def _decompress(self, descriptor: int, tailer: "Tailer", limit: int) -> Reading:
-        content = self._decompressor_of(descriptor, tailer)
+    def _decompress(
+        self, descriptor: int, packing: Packing, tailer: "Tailer", limit: int
+    ) -> Reading:
+        key = tailer.entry.key
+        if (
+            self._decompressor is None or self._decompressor[0] != key
+        ):  # one is kept, for its memory
+            self._decompressor = key, Decompressor(descriptor, packing)
+        content = self._decompressor[1]
         start = tailer.identity.tail_length
         begin = tailer.offset - start
         modified = os.fstat(descriptor).st_mtime_ns
@@ -274,26 +274,14 @@ class Reader:
         if content.is_underway:
             size = max(tailer.size, tailer.offset + 1)
             return Reading(True, size, modified, is_underway=True)
-        if not self._is_tail(tailer, data[:start]):
+        if fingerprint(data[:start]) != tailer.identity.tail_hash:
             return Reading(False, content.reached, modified)
         self._buffer[: len(data)] = data
-        size = end if ended else max(tailer.size, end + 1)
-        is_complete = not ended or content.is_complete
-        damage = content.damage if ended else ""
         split = self._split(start, len(data))
-        return Reading(True, size, modified, *split, is_complete=is_complete, damage=damage)
-
-    def _decompressor_of(self, descriptor: int, tailer: "Tailer") -> Decompressor:
-        """Return what decompresses a file; one at a time is kept, for its memory."""
-        key, packing = tailer.entry.key, tailer.entry.packing
-        if self._decompressor is None or self._decompressor[0] != key:
-            assert packing is not None
-            self._decompressor = key, Decompressor(descriptor, packing)
-        return self._decompressor[1]
-
-    @staticmethod
-    def _is_tail(tailer: "Tailer", tail: bytes | bytearray) -> bool:
-        return fingerprint(tail) == tailer.identity.tail_hash
+        if not ended:
+            return Reading(True, max(tailer.size, end + 1), modified, *split)
+        is_whole, damage = content.is_complete, content.damage
+        return Reading(True, end, modified, *split, is_complete=is_whole, damage=damage)
 
     def _split(self, start: int, end: int) -> tuple[bytes, bytes, bytes]:
         """Return the whole lines, what is behind them, and what is before them in the buffer."""
@@ -320,8 +308,3 @@ def _open_all(paths: Sequence[tuple[str, FileKey]]) -> list[int | OSError | None
         if not is_same:
             close(descriptor)
     return opened
-
-
-def _close_all(descriptors: Iterable[int]) -> None:
-    for descriptor in descriptors:
-        close(descriptor)

@@ -117,20 +117,20 @@ def rule(seen: Sample, group: RotationGroup) -> tuple[Verdict, Cursor | None]:
     copy_of = next((known for known in group.known if _is_copy(seen, known)), None)
     if copy_of is not None:
         return Verdict.COPY, copy_of.cursor
+    return _rule_unknown(seen, group), None
+
+
+def _rule_unknown(seen: Sample, group: RotationGroup) -> Verdict:
     left = [known.cursor for known in group.known if known.is_left]
     begins_alike = any(has_head(cursor, seen.head) for cursor in left)
     if seen.damage and (begins_alike or (left and not seen.head)):
-        return Verdict.DAMAGED, None
+        return Verdict.DAMAGED
     if not seen.size or (seen.is_partial and begins_alike):
-        return Verdict.EMPTY, None
-    return Verdict.BEGIN if _is_new(seen, group) else Verdict.OLD, None
-
-
-def _is_new(seen: Sample, group: RotationGroup) -> bool:
-    entry = seen.entry
-    if entry.wanted or (group.oldest and entry.age > group.oldest):
-        return True
-    return group.newest is not None and entry.modified + _CLOCK_SLACK >= group.newest
+        return Verdict.EMPTY
+    if seen.entry.wanted or (group.oldest and seen.entry.age > group.oldest):
+        return Verdict.BEGIN
+    is_new = group.newest is not None and seen.entry.modified + _CLOCK_SLACK >= group.newest
+    return Verdict.BEGIN if is_new else Verdict.OLD
 
 
 def _may_inherit(seen: Sample, known: Known) -> bool:

@@ -11,21 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from shipper.tail import paths
 from shipper.tail.notices import Notice, NoticeKind
-from shipper.tail.paths import (
-    Packing,
-    Selection,
-    age,
-    decompressed_name,
-    group_of,
-    has_magic,
-    is_compressed,
-    live_names,
-    packing_of,
-    pattern_of,
-)
-
-__all__ = ["FileEntry", "FileKey", "Scan", "scan"]
+from shipper.tail.paths import Packing, Selection
 
 
 class FileKey(NamedTuple):
@@ -68,18 +56,12 @@ class FileEntry:
     @property
     def age(self) -> tuple[int, int, str]:
         """What rotated files are sorted by, oldest first."""
-        return age(self.modified, self.path)
+        return paths.age(self.modified, self.path)
 
     @property
     def on_disk(self) -> tuple[int, int]:
         """The size and the time of change of a compressed file, which tell whether it changed."""
         return self.stored, self.modified
-
-    @property
-    def traits(self) -> tuple[object, ...]:
-        """What a file that is not followed is looked at again for, when one of them changes."""
-        stored = None if self.packing is None else self.stored
-        return self.packing, stored, self.modified, self.wanted, self.is_live
 
     def differs(self, before: "FileEntry") -> bool:
         """Whether it may be another file or have other bytes than before; a compressed one may be renamed freely."""
@@ -103,46 +85,32 @@ def scan(selection: Selection, lives: Iterable[str]) -> Scan:
     """
     lister = _Lister(selection)
     found = {pattern: lister.expand(pattern) for pattern in selection.patterns}
-    wanted = dict.fromkeys(path for paths in found.values() for path in paths)
+    wanted = dict.fromkeys(path for shown in found.values() for path in shown)
     groups = {*lives, *wanted}
     folders = dict.fromkeys(map(os.path.dirname, groups))
     entries: dict[str, FileEntry] = {}
-    troubles = [
-        Notice(NoticeKind.MISSING, pattern, "matches no file yet")
-        for pattern, paths in found.items()
-        if not paths
-    ]
     for path in dict.fromkeys([*wanted, *lister.siblings(folders, groups)]):
-        seen = _inspect(path, group_of(path, groups), path in wanted)
+        seen = _inspect(path, paths.group_of(path, groups), path in wanted)
         # a link to a file that is shown itself is that file, also while its own name is not there yet
         if isinstance(seen, FileEntry) and (seen.real == path or seen.real not in wanted):
             entries[path] = seen
         # a glob may show folders, and what is gone by now
         elif isinstance(seen, Notice) and (path in found or seen.kind is not NoticeKind.MISSING):
-            troubles.append(seen)
+            lister.troubles.append(seen)
+    for pattern in (pattern for pattern, shown in found.items() if not shown):
+        lister.troubles.append(Notice(NoticeKind.MISSING, pattern, "matches no file yet"))
     links = [os.path.dirname(e.real) for e in entries.values() if e.real != e.path]  # noqa: PTH120 - 10,000 of them
     return Scan(
         tuple(entry for entry in entries.values() if not _is_with_original(entry, entries)),
-        (*troubles, *lister.troubles),
-        _watchable([*lister.folders, *folders, *links]),
+        tuple(lister.troubles),
+        tuple(dict.fromkeys([*lister.folders, *folders, *links])),
     )
 
 
 def _is_with_original(entry: FileEntry, entries: Collection[str]) -> bool:
     # as long as the original is there, it is read; a live path is written anew by another file
-    original = decompressed_name(entry.path)
+    original = paths.decompressed_name(entry.path)
     return entry.packing is not None and original in entries and original != entry.group
-
-
-def _watchable(folders: Iterable[str]) -> tuple[str, ...]:
-    # one that is not there will appear in the nearest that is; one that is replaced is so in its parent
-    found: dict[str, None] = {}
-    for folder in folders:
-        there = folder
-        while there != "/" and not os.path.isdir(there):  # noqa: PTH112 - see above
-            there = os.path.dirname(there)  # noqa: PTH120 - see above
-        found[there] = found[os.path.dirname(there)] = None  # noqa: PTH120 - see above
-    return tuple(found)
 
 
 _SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
@@ -152,7 +120,7 @@ _SHORT = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 class _Lister:
     """Lists folders, each once, but for what is excluded.
 
-    `folders` are those whose names were of interest, be they there or not, `troubles` those that may not be listed.
+    `folders` are those whose names were of interest and that are there, `troubles` those that may not be listed.
     """
 
     def __init__(self, selection: Selection) -> None:
@@ -168,19 +136,24 @@ class _Lister:
         folder that `*` or its name leads to may be a link.
         """
         shown = set(self._expand("", pattern.split("/")[1:]))
-        if not has_magic(pattern):
+        if not paths.has_magic(pattern):
             shown = {pattern}
         return sorted(path for path in shown if not self._selection.excludes_file(path))
 
     def siblings(self, folders: Iterable[str], groups: Collection[str]) -> list[str]:
         """Return the files in these folders that were rotated away from the live paths `groups`."""
-        rotated = [f"{f}/{e.name}" for f in folders for e in self._list(f) if live_names(e.name)]
-        found = [path for path in rotated if group_of(path, groups) != path]
-        return [path for path in found if not self._selection.excludes_file(path)]
+        return [
+            path
+            for folder in folders
+            for entry in self._list(folder)
+            if paths.live_names(entry.name)
+            and paths.group_of(path := f"{folder}/{entry.name}", groups) != path
+            and not self._selection.excludes_file(path)
+        ]
 
     def _expand(self, folder: str, parts: Sequence[str]) -> Iterator[str]:
         name, rest = parts[0], parts[1:]
-        if rest and not has_magic(name):
+        if rest and not paths.has_magic(name):
             yield from self._expand(f"{folder}/{name}", rest)
             return
         self.folders[folder or "/"] = None
@@ -191,18 +164,18 @@ class _Lister:
         elif rest:
             for inside in self._subfolders(folder, name, links=True):
                 yield from self._expand(inside, rest)
-        elif has_magic(name):
+        elif paths.has_magic(name):
             yield from (f"{folder}/{entry.name}" for entry in self._matching(folder, name))
         elif os.path.lexists(f"{folder}/{name}"):
             yield f"{folder}/{name}"
 
     def _subfolders(self, folder: str, part: str, *, links: bool) -> list[str]:
         inside = [e for e in self._matching(folder, part) if _is_folder(e, links=links)]
-        paths = [f"{folder}/{entry.name}" for entry in inside]
-        return [path for path in paths if not self._selection.excludes(path)]
+        found = [f"{folder}/{entry.name}" for entry in inside]
+        return [path for path in found if not self._selection.excludes(path)]
 
     def _matching(self, folder: str, name: str) -> Iterator[os.DirEntry[str]]:
-        matches = pattern_of(name).fullmatch
+        matches = paths.pattern_of(name).fullmatch
         return (entry for entry in self._list(folder) if matches(entry.name))
 
     def _list(self, folder: str) -> Sequence[os.DirEntry[str]]:
@@ -237,12 +210,12 @@ def _inspect(path: str, group: str, wanted: bool) -> FileEntry | Notice | None:
         return Notice(NoticeKind.UNREADABLE, path, "may not be seen: its folder is closed to us")
     except OSError:
         return Notice(NoticeKind.MISSING, path, "is not there yet")
-    packing, refusal = packing_of(path), ""
+    packing, refusal = paths.packing_of(path), ""
     if stat.S_ISDIR(status.st_mode):
         return Notice(NoticeKind.MISSING, path, f"is a folder; name its files, as in {path}/*.log")
     if not stat.S_ISREG(status.st_mode):
         refusal = "is a pipe, a socket or a device, not a file"
-    elif is_compressed(path) and (packing is None or group == path):
+    elif paths.is_compressed(path) and (packing is None or group == path):
         refusal = "is compressed"
     if refusal:
         return Notice(NoticeKind.REFUSED, path, refusal) if wanted else None

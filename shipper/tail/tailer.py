@@ -11,8 +11,6 @@ from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.reader import Block, Reading, count_lines
 from shipper.tail.scan import FileEntry
 
-__all__ = ["FileState", "Stage", "Tailer", "Turns"]
-
 _LINE_PATIENCE = 1_000_000_000
 """Nanoseconds that an over-long line may keep all other files waiting."""
 

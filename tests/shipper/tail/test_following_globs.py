@@ -31,7 +31,8 @@ async def shipped_when_woken(host: Host, lines: bytes) -> None:
     async with asyncio.timeout(30):
         while lines not in host.shipped:
             while not host.follower.look_due:
-                await host.follower.wait(60)
+                await host.follower.wait(host.follower.patience)
+                await host.gather()
             await host.ship()
 
 
