@@ -1,7 +1,7 @@
 """Notices changes of followed files and folders. Reads no file; says which files may have something to read.
 
     watched   every folder, by inotify where it can be had: each write to a file in it, each file that comes, goes or is renamed
-    polled    every folder and every file, each `poll_every` seconds: size and time of change
+    polled    all, by a scan each `poll_every` seconds: size and time of change
 
 No promise rests on inotify, which tells nothing of what other machines write. What it misses, polling finds.
 """
@@ -11,20 +11,18 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
 from watchdog.observers import inotify_c
 from watchdog.observers.inotify_c import InotifyConstants, Mask, WatchDescriptor
 
 from shipper.tail.notices import Notice, NoticeKind
-from shipper.tail.scan import FileKey
-from shipper.tail.tailer import Tailer
+from shipper.tail.scan import FileEntry, FileKey
 
 _PAUSE = 0.1  # seconds from one wake-up to the next, however many write
 _READ_SHARE = 20  # reading events takes one part in so many of a core at most
 _POLL_SHARE = 100  # a poll does
-_COARSE = 20_000_000  # nanoseconds; file systems keep time by the tick of the kernel
 
 _EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of the name behind it: inotify(7)
 _EVENTS = 256 * 1024  # bytes of events that are read at a time
@@ -48,21 +46,15 @@ class ChangeDetection:
     """
 
     def __init__(
-        self,
-        heard: Callable[[Collection[FileKey], bool], None],
-        opened: Callable[[FileKey], int | None],
-        poll_every: float,
-        listen: bool,
+        self, heard: Callable[[Collection[FileKey], bool], None], poll_every: float, listen: bool
     ) -> None:
         """Follow nothing yet; `poll_every` is in seconds; without `listen` only poll."""
         self._heard = heard
-        self._opened = opened
         self._poll_every = poll_every
         self._listens = listen
         self._inotify = -1
         self._shortage = ""
         self._watched: dict[WatchDescriptor, list[str]] = {}
-        self._folders: dict[str, tuple[FileKey, int] | None] = {}
         self._files: dict[str, FileKey] = {}
         self._next_poll = 0.0
 
@@ -72,34 +64,30 @@ class ChangeDetection:
         return max(0.0, self._next_poll - _now())
 
     async def follow(
-        self, folders: Iterable[str], tailers: Mapping[FileKey, Tailer], listed: int
+        self, folders: Sequence[str], entries: Iterable[FileEntry], took: float
     ) -> list[Notice]:
-        """Follow these folders and files and no others; the folders were listed at `listed`, in nanoseconds."""
-        paths, known, shortage = tuple(folders), set(self._files.values()), self._shortage
+        """Follow these folders and files and no others, which a scan of `took` seconds found; return what there is to say."""
+        known, shortage = set(self._files.values()), self._shortage
         if self._listens and self._inotify < 0:
             self._open()
-        seen = (tailer.entry for tailer in tailers.values() if tailer.unseen_since is None)
-        self._files = {entry.real: entry.key for entry in seen}
-        has_moved = await asyncio.to_thread(self._follow_folders, paths, listed)
-        if not known.issuperset(self._files.values()):
-            self._next_poll = 0.0  # a write to a new file, before this, was not heard
-        if has_moved:
-            self._heard((), True)
+        self._files = {entry.real: entry.key for entry in entries}
+        watched = set(self._watched)
+        if self._inotify >= 0:
+            await asyncio.to_thread(self._watch, folders)
+        # a write to a new file, or in a new folder, before this was not heard
+        is_new = not known.issuperset(self._files.values()) or not watched.issuperset(self._watched)
+        self._next_poll = _now() + (0 if is_new else max(self._poll_every, _POLL_SHARE * took))
         if shortage or not self._shortage:
             return []
         text = f"not all of it can be watched, the rest is polled: {self._shortage}"
-        return [Notice(NoticeKind.UNWATCHED, next(iter(paths), "/"), text)]
+        return [Notice(NoticeKind.UNWATCHED, next(iter(folders), "/"), text)]
 
-    async def changed_files(self, tailers: Mapping[FileKey, Tailer]) -> Sequence[FileKey]:
-        """Hear of what has happened; poll, if that is due, and return the files that look as if there was something to read."""
+    def hear(self) -> None:
+        """Hear of what has happened, and that a scan is due where it is time to poll."""
         self._read()
-        if (now := _now()) < self._next_poll:
-            return ()
-        grown, have_moved = await asyncio.to_thread(self._poll, list(tailers.values()))
-        self._next_poll = now + max(self._poll_every, _POLL_SHARE * (_now() - now))
-        if have_moved:
+        if _now() >= self._next_poll:
+            self._next_poll = _now() + self._poll_every
             self._heard((), True)
-        return grown
 
     def close(self) -> None:
         """Stop watching."""
@@ -109,8 +97,6 @@ class ChangeDetection:
             os.close(self._inotify)
         self._inotify = -1
 
-    # watching
-
     def _open(self) -> None:
         self._inotify = inotify_c.inotify_init()
         if self._inotify < 0:
@@ -119,14 +105,6 @@ class ChangeDetection:
         os.set_blocking(self._inotify, False)
         os.set_inheritable(self._inotify, False)
         self._listen()
-
-    def _follow_folders(self, paths: Sequence[str], listed: int) -> bool:
-        """Watch the folders, in a thread; return whether one changed after it was listed and before it was watched."""
-        if self._inotify >= 0:
-            self._watch(paths)
-        before, self._folders = self._folders, _states(paths)
-        changed = (state for path, state in self._folders.items() if state != before.get(path))
-        return any(state is not None and state[1] > listed - _COARSE for state in changed)
 
     def _watch(self, paths: Sequence[str]) -> None:
         homes = {path.rpartition("/")[0] for path in self._files}
@@ -175,35 +153,6 @@ class ChangeDetection:
         found = ((os.fsdecode(name.rstrip(b"\0")), number) for number, name in names)
         files = {f"{folder}/{name}" for name, n in found for folder in self._watched.get(n, ())}
         return files, has_moved
-
-    # polling
-
-    def _poll(self, tailers: Sequence[Tailer]) -> tuple[list[FileKey], bool]:
-        """Return which files have grown, and whether a folder has changed, in a thread."""
-        before, self._folders = self._folders, _states(self._folders)
-        grown = [tailer.entry.key for tailer in tailers if self._has_grown(tailer)]
-        return grown, self._folders != before
-
-    def _has_grown(self, tailer: Tailer) -> bool:
-        # what is to be read, or to be scanned, is known already; another file at the path is no sign of growth
-        if tailer.dirty or tailer.suspect:
-            return False
-        descriptor = self._opened(tailer.entry.key)
-        status = _status(tailer.entry.real if descriptor is None else descriptor)
-        if status is None or FileKey.of(status) != tailer.entry.key:
-            return False
-        return tailer.differs(status.st_size, status.st_mtime_ns)
-
-
-def _states(folders: Iterable[str]) -> dict[str, tuple[FileKey, int] | None]:
-    found = ((path, _status(path)) for path in folders)
-    return {path: (FileKey.of(s), s.st_mtime_ns) if s else None for path, s in found}
-
-
-def _status(target: str | int) -> os.stat_result | None:
-    with suppress(OSError):
-        return os.stat(target)  # noqa: PTH116 - a descriptor, or one of thousands of paths
-    return None
 
 
 def _last_error() -> OSError:

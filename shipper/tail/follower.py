@@ -71,7 +71,7 @@ class Follower:
         self._most_files = min(_MOST_FILES, open_files)
         self._catalogue = Catalogue(selection, known, new_id)
         self._reader = Reader(open_files, self._catalogue.tailers)
-        self._changes = ChangeDetection(self._heard, self._reader.opened, poll_every, listen)
+        self._changes = ChangeDetection(self._heard, poll_every, listen)
         self._turns = Turns()
         self._troubles: set[Notice] = set()
         self._losses: list[Notice] = []
@@ -191,12 +191,9 @@ class Follower:
         self.wake.set()
 
     def _heard(self, files: Iterable[FileKey], moved: bool) -> None:
-        self._mark_changed(files)
+        """Take note that there may be something to read in these files, and whether some came or went."""
         self.look_due |= moved
         self.wake.set()
-
-    def _mark_changed(self, files: Iterable[FileKey]) -> None:
-        """Take note that there may be something to read in these files."""
         tailers = self._catalogue.tailers
         for tailer in [tailers[key] for key in files if key in tailers]:
             if tailer.entry.packing is None:
@@ -213,7 +210,7 @@ class Follower:
 
     async def _look_at(self, now: int) -> list[Notice]:
         self.look_due = False
-        catalogue = self._catalogue
+        catalogue, began = self._catalogue, asyncio.get_running_loop().time()
         try:
             shown = await asyncio.to_thread(scan, self._selection, tuple(catalogue.lives))
             notices = catalogue.scanned(shown.entries, now, self._reader)
@@ -236,7 +233,9 @@ class Follower:
         await self._reader.open_early(self.stored)
         await self._reader.trim()
         self._turns.join(catalogue.chains)
-        notices += await self._changes.follow(shown.folders, catalogue.tailers, now)
+        seen = (t.entry for t in catalogue.tailers.values() if t.unseen_since is None)
+        took = asyncio.get_running_loop().time() - began
+        notices += await self._changes.follow(shown.folders, seen, took)
         self._turns.resume(catalogue.tailers.values())
         return notices
 
@@ -299,7 +298,7 @@ class Follower:
 
     async def _gather(self, budget: int) -> list[Block]:
         async with self._lock:
-            self._mark_changed(await self._changes.changed_files(self._catalogue.tailers))
+            self._changes.hear()
             blocks: list[Block] = []
             self._is_decompressing = False
             while budget > 0 and len(blocks) < _ENOUGH and (turn := await self._turn()):

@@ -119,10 +119,6 @@ class Reader:
     def __contains__(self, key: object) -> bool:
         return key in self._open
 
-    def opened(self, key: FileKey) -> int | None:
-        """Return the descriptor of a file that is open."""
-        return self._open.get(key)
-
     async def open(self, tailers: Iterable["Tailer"]) -> None:
         """Open files, the most recently read from now on; the note of a tailer says why its file is not open after this."""
         wanted = {tailer.entry.key: tailer for tailer in tailers}

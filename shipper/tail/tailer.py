@@ -126,7 +126,7 @@ class Tailer:
         elif entry.size < self.size:
             self.suspect = True  # truncated; and it may grow beyond the offset before it is read
         else:
-            if self.differs(entry.size, entry.modified):
+            if (entry.size, entry.modified) != (self.size, self._modified):
                 self.mark_changed(now)
             self._note_size(entry.size, now)
 
@@ -145,11 +145,6 @@ class Tailer:
         """Take note that there may be something to read."""
         if self.since is None:
             self.since = now
-
-    def differs(self, size: int, modified: int) -> bool:
-        """Whether a file of this size and time is not as it was when it was last read, or scanned if it is compressed."""
-        known = (self.size, self._modified) if self.entry.packing is None else self.entry.on_disk
-        return (size, modified) != known
 
     def recognised(self, seen: Sample, now: int) -> None:
         """Take note of what the file looks like, once it is known to be the one it was."""
