@@ -47,7 +47,7 @@ def _traits(entry: FileEntry) -> tuple[object, ...]:
 class Catalogue:
     """The files that one follower knows; `chains` holds its tailers by group, oldest first.
 
-    `lives` are the live paths whose rotated siblings are looked for.
+    `lives` are the live paths whose rotated siblings are looked for; `notices` is what there is to say, until it is taken.
     """
 
     def __init__(
@@ -56,6 +56,7 @@ class Catalogue:
         self.tailers: dict[FileKey, Tailer] = {}
         self.chains: dict[str, list[Tailer]] = {}
         self.lives: set[str] = set()
+        self.notices: list[Notice] = []
         self._new_id = new_id
         self._remembered = {cursor.file: cursor for cursor in known}
         self._begun: dict[str, Cursor] = {}  # where the reading of remembered files began
@@ -71,16 +72,10 @@ class Catalogue:
 
     # what a scan showed
 
-    def scanned(
-        self, entries: Iterable[FileEntry], now: int, is_open: Container[FileKey]
-    ) -> list[Notice]:
-        """Take note of a scan; return what there is to say.
-
-        The inode of a file that is not open may have been given to another one.
-        """
+    def scanned(self, entries: Iterable[FileEntry], now: int, is_open: Container[FileKey]) -> None:
+        """Take note of a scan. The inode of a file that is not open may have been given to another one."""
         self._files = _one_path_each(entries, self.tailers)
         self.lives |= {entry.path for entry in self._files.values() if entry.wanted}
-        notices = []
         for key, tailer in list(self.tailers.items()):
             entry, before = self._files.get(key), tailer.entry
             if entry is None:
@@ -92,9 +87,7 @@ class Catalogue:
             tailer.scanned(entry, now)
             tailer.suspect |= entry.differs(before) and key not in is_open
             if entry.path != before.path:
-                text = f"is now {entry.path}"
-                notices.append(Notice(NoticeKind.ROTATED, before.path, text))
-        return notices
+                self.tell(NoticeKind.ROTATED, before.path, f"is now {entry.path}")
 
     def to_sample(self, is_open: Container[FileKey]) -> dict[FileEntry, Collection[Cursor]]:
         """Return which files must be sampled before `settle`, with the cursors that they may hold."""
@@ -137,7 +130,7 @@ class Catalogue:
         held: Collection[str],
         now: int,
         stored: Callable[[str], int],
-    ) -> list[Notice]:
+    ) -> None:
         """Decide what the files that were sampled are, and follow those that are to be followed.
 
         Nothing is decided about the groups that are `held`, of which files moved during the scan. `stored` returns up to
@@ -145,8 +138,15 @@ class Catalogue:
         """
         found = [self._candidate(seen) for seen in samples if seen.entry.group not in held]
         truncated = self._check_followed(found, now)
-        notices = self._settle_groups(found, {t.file for t in truncated}, now) if found else []
-        notices += [self._truncated_notice(tailer) for tailer in truncated]
+        if found:
+            self._settle_groups(found, {tailer.file for tailer in truncated}, now)
+        read_in = {tailer.file: tailer.entry.path for tailer in self.tailers.values()}
+        for tailer in truncated:
+            lost = tailer.size - tailer.offset
+            text = f"was truncated or written anew; {lost} bytes were seen in it and not read"
+            if tailer.file in read_in:
+                text, lost = f"was truncated; its rest is read from {read_in[tailer.file]}", 0
+            self.tell(NoticeKind.TRUNCATED, tailer.entry.path, text, lost)
         self._before = None
         if not held:  # or it would be their cursors that seem to be without a file
             there = self._files.keys() | self.tailers.keys()
@@ -154,7 +154,10 @@ class Catalogue:
             self._scanned = now  # what is older, and not known by now, was there before us
             self._forget(now, stored)
         self.order()
-        return notices
+
+    def tell(self, kind: NoticeKind, path: str, text: str, lost: int = 0) -> None:
+        """Have something said."""
+        self.notices.append(Notice(kind, path, text, lost))
 
     # what is to be followed
 
@@ -278,26 +281,22 @@ class Catalogue:
                 truncated.append(tailer)
         return truncated
 
-    def _settle_groups(
-        self, found: Iterable[Sample], truncated: Container[str], now: int
-    ) -> list[Notice]:
+    def _settle_groups(self, found: Iterable[Sample], truncated: Container[str], now: int) -> None:
         groups = defaultdict(list)
         for seen in found:
             if seen.entry.key not in self.tailers:
                 groups[seen.entry.group].append(seen)
         self._sort_known()
-        notices = []
         for name, candidates in groups.items():
             # the live one first, then the oldest
             candidates.sort(key=lambda seen: (not seen.entry.is_live, seen.entry.age))
             rest = []
             for seen in candidates:
                 if cursor := self._recognise(seen, truncated):
-                    notices += self._go_on(seen, cursor, now)
+                    self._go_on(seen, cursor, now)
                 else:
                     rest.append(seen)
-            notices += self._settle_group(name, rest, now)
-        return notices
+            self._settle_group(name, rest, now)
 
     def _recognise(self, seen: Sample, truncated: Container[str]) -> Cursor | None:
         """Return the cursor of the remembered file that a file is, by its inode."""
@@ -314,20 +313,18 @@ class Catalogue:
                 self._remembered.pop(other.file, None)
         return cursors[0] if cursors else None
 
-    def _settle_group(self, name: str, found: Iterable[Sample], now: int) -> list[Notice]:
+    def _settle_group(self, name: str, found: Iterable[Sample], now: int) -> None:
         known = self._known(name)
         rotated = [t.entry.age for t in self.chains.get(name, ()) if not t.entry.is_live]
         newest = self._newest([one.cursor for one in known])
         group = RotationGroup(known, min(rotated, default=None), newest)
         # what is new in a group that we know comes after lines that we shipped, or would have
         is_known = bool(known) or (self._before is not None and self._before.shows(name))
-        notices = []
         for seen in found:
-            notices += self._act(replace(seen, last=(0, b"")) if is_known else seen, group, now)
+            self._act(replace(seen, last=(0, b"")) if is_known else seen, group, now)
             if seen.entry.key in self.tailers and not seen.entry.is_live:
                 # what is younger is new as well
                 group.oldest = min(group.oldest or seen.entry.age, seen.entry.age)
-        return notices
 
     def _newest(self, cursors: Collection[Cursor]) -> int | None:
         # a backlog may be read long after its successor was written and rotated, but not before the last scan
@@ -336,14 +333,14 @@ class Catalogue:
         read = [c.seen for c in cursors if c.offset] or [c.seen for c in cursors]
         return min([*times, max(read)] if read else times, default=None)
 
-    def _act(self, seen: Sample, group: RotationGroup, now: int) -> list[Notice]:
+    def _act(self, seen: Sample, group: RotationGroup, now: int) -> None:
         entry, (verdict, cursor) = seen.entry, rule(seen, group)
         self._notes.pop(entry.key, None)
         match verdict:
             case Verdict.INHERIT if cursor is not None:
-                return self._go_on(seen, cursor, now)
+                self._go_on(seen, cursor, now)
             case Verdict.BEGIN:
-                return self._begin(seen, now)
+                self._begin(seen, now)
             case Verdict.COPY:
                 self._note_copy(seen, cursor)
             case Verdict.OLD:
@@ -351,41 +348,42 @@ class Catalogue:
             case Verdict.DAMAGED:
                 self._note(entry)
                 text = f"is damaged ({seen.damage}): what was not read before is lost"
-                return [Notice(NoticeKind.DAMAGED, entry.path, text)]
+                self.tell(NoticeKind.DAMAGED, entry.path, text)
             case _ if entry.packing is not None:
                 self._note(entry)
             case _:
                 pass  # an empty sibling is sampled again
-        return []
 
-    def _go_on(self, seen: Sample, cursor: Cursor, now: int) -> list[Notice]:
+    def _go_on(self, seen: Sample, cursor: Cursor, now: int) -> None:
         if self._remembered.pop(cursor.file, None) is None:
-            return []  # another copy was first
+            return  # another copy was first
         self._notes.pop(seen.entry.key, None)
         begun = self._begun.pop(cursor.file, None)
         tailer = Tailer(cursor, seen.entry, seen.head, now, begun)
         is_in_line = seen.held.get(cursor.file, False)
-        return self._follow(tailer, is_in_line, now, f"goes on at byte {cursor.offset}")
+        self._follow(tailer, now if is_in_line else None, f"goes on at byte {cursor.offset}")
 
-    def _begin(self, seen: Sample, now: int) -> list[Notice]:
+    def _begin(self, seen: Sample, now: int) -> None:
         entry = seen.entry
         if self._selection.is_too_old(entry.modified, now):
             self._note(entry)
             text = "was not written for longer than --ignore-older; it is followed once it is"
-            return [Notice(NoticeKind.AGED, entry.path, text)]
+            self.tell(NoticeKind.AGED, entry.path, text)
+            return
         label = entry.path if entry.wanted else entry.group
         offset, tail = seen.last
         identity = identify(entry.key.inode, seen.head[:offset], tail)
         cursor = Cursor(self._new_id(), label, offset, identity, now)
         tailer = Tailer(cursor, entry, seen.head, now)
-        return self._follow(tailer, is_inside_line(tail), now, f"is followed from byte {offset}")
+        line_began = now if is_inside_line(tail) else None
+        self._follow(tailer, line_began, f"is followed from byte {offset}")
 
-    def _follow(self, tailer: Tailer, is_in_line: bool, now: int, text: str) -> list[Notice]:
+    def _follow(self, tailer: Tailer, line_began: int | None, text: str) -> None:
         entry = tailer.entry
-        tailer.line_began = now if is_in_line else None
+        tailer.line_began = line_began
         self.tailers[entry.key] = tailer
         self.chains.setdefault(entry.group, []).append(tailer)
-        return [Notice(NoticeKind.FOUND, entry.path, text)]
+        self.tell(NoticeKind.FOUND, entry.path, text)
 
     def _note_copy(self, seen: Sample, cursor: Cursor | None) -> None:
         original = cursor.file if cursor else None
@@ -399,16 +397,6 @@ class Catalogue:
 
     def _note(self, entry: FileEntry, head: bytes = b"", copy_of: str | None = None) -> None:
         self._notes[entry.key] = _Note(entry, len(head), fingerprint(head), copy_of)
-
-    # what is followed no longer
-
-    def _truncated_notice(self, tailer: Tailer) -> Notice:
-        lost = tailer.size - tailer.offset
-        text = f"was truncated or written anew; {lost} bytes were seen in it and not read"
-        for other in self.tailers.values():
-            if other.file == tailer.file:
-                text, lost = f"was truncated; its rest is read from {other.entry.path}", 0
-        return Notice(NoticeKind.TRUNCATED, tailer.entry.path, text, lost)
 
     def _forget(self, now: int, stored: Callable[[str], int]) -> None:
         # what is long gone, if much has gathered; what has a position may have to be gone back to

@@ -74,7 +74,6 @@ class Follower:
         self._changes = ChangeDetection(self._heard, poll_every, listen)
         self._turns = Turns()
         self._troubles: set[Notice] = set()
-        self._losses: list[Notice] = []
         self._is_decompressing = False
         self._lock = asyncio.Lock()
         self.change_limits(grace, hold)
@@ -213,7 +212,7 @@ class Follower:
         catalogue, began = self._catalogue, asyncio.get_running_loop().time()
         try:
             shown = await asyncio.to_thread(scan, self._selection, tuple(catalogue.lives))
-            notices = catalogue.scanned(shown.entries, now, self._reader)
+            catalogue.scanned(shown.entries, now, self._reader)
             asked = catalogue.to_sample(self._reader)
             found = await asyncio.to_thread(sample, asked, from_end=catalogue.from_end)
             held = await self._moved_groups(shown, asked, found)
@@ -224,19 +223,19 @@ class Follower:
         self.is_oriented = not held
         self.look_due |= bool(held)
         refused = [seen for seen in found.values() if isinstance(seen, Notice)]
-        notices += self._told([*shown.troubles, *refused]) + self._losses
-        self._losses = []
+        catalogue.notices += self._told([*shown.troubles, *refused])
         for tailer in catalogue.unseen(held):
-            notices += await self._let_go(tailer, now)
+            await self._let_go(tailer, now)
         samples = [seen for seen in found.values() if isinstance(seen, Sample)]
-        notices += catalogue.settle(samples, held, now, self.stored)
+        catalogue.settle(samples, held, now, self.stored)
         await self._reader.open_early(self.stored)
         await self._reader.trim()
         self._turns.join(catalogue.chains)
         seen = (t.entry for t in catalogue.tailers.values() if t.unseen_since is None)
         took = asyncio.get_running_loop().time() - began
-        notices += await self._changes.follow(shown.folders, seen, took)
+        catalogue.notices += await self._changes.follow(shown.folders, seen, took)
         self._turns.resume(catalogue.tailers.values())
+        notices, catalogue.notices = catalogue.notices, []
         return notices
 
     def _told(self, troubles: Iterable[Notice]) -> list[Notice]:
@@ -256,8 +255,8 @@ class Follower:
         seen = {entry.key.inode for entry in shown.entries}
         return unsure | {e.group for e in again.entries if e.key.inode not in seen} & concerned
 
-    async def _let_go(self, tailer: Tailer, now: int) -> list[Notice]:
-        """Stop following a deleted file that is done with; return what there is to say.
+    async def _let_go(self, tailer: Tailer, now: int) -> None:
+        """Stop following a deleted file that is done with.
 
         It goes once it is settled, and read and stored to its end, or holds other content than was read; in any case when
         it has been held too long, since its space on disk is taken meanwhile.
@@ -275,12 +274,12 @@ class Follower:
                 or tailer.offset > self.stored(tailer.file)
             ):
                 tailer.unseen(now, reading.modified)
-                return []
+                return
         what = "read to its end"
         if lost:
             what = f"bytes {tailer.offset} to {tailer.offset + lost} were not read"
         self._catalogue.leave(tailer)
-        return [Notice(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)]
+        self._catalogue.tell(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)
 
     async def _probe_deleted(self, tailer: Tailer) -> Reading | None:
         """Find out whether a deleted file still holds what was read of it; None where it is not open any more."""
@@ -328,11 +327,12 @@ class Follower:
         blocks: list[Block] = []
         for tailer, reading in zip(turn, readings, strict=False):  # a reading ends with its budget
             blocks += tailer.accept(reading, now, self._grace)
-            if tailer.loss is not None:
-                self._losses.append(tailer.loss)
-            if tailer.suspect or tailer.loss is not None:
+            if tailer.lost is not None:
+                path, note = tailer.entry.path, tailer.note
+                self._catalogue.tell(NoticeKind.DAMAGED, path, note, tailer.lost)
+            if tailer.suspect or tailer.lost is not None:
                 self._call_to_look()
-            tailer.loss = None
+            tailer.lost = None
             self._turns.was_read(tailer)
             if tailer.is_in_line:
                 break  # what the others gave is read again after the line

@@ -7,7 +7,6 @@ from enum import Enum
 from broker.wire.message import Section, Span
 from broker.wire.positions import Cursor
 from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Sample, identify, is_inside_line
-from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.reader import Block, Reading, count_lines
 from shipper.tail.scan import FileEntry
 
@@ -51,7 +50,7 @@ class Tailer:
     `rotated` is when the file was found to be no longer at its live path, `unseen_since` when it was found to be at no path,
     `since` when it was noticed that there may be something to read; each is None while it is not so. `line_began` is when
     the first piece of the over-long line was read that the offset is in. `held` are the bytes of an unfinished last line.
-    `suspect`: what was read of the file may be gone, which the next scan finds out. `loss` is to be logged by that, too.
+    `suspect`: what was read of the file may be gone, which the next scan finds out. `lost` bytes cannot be decompressed.
     `beginning` are the first bytes that were ever seen in the file; while they are there it was not written anew.
     `begun` is where reading began: what is between that and the offset need not be stored yet.
     """
@@ -74,7 +73,7 @@ class Tailer:
         self.held = 0
         self.suspect = False
         self.note = ""
-        self.loss: Notice | None = None
+        self.lost: int | None = None
         self._modified = 0 if self.dirty else entry.modified
         self._grew = now
 
@@ -170,7 +169,7 @@ class Tailer:
         self.offset, self.seen, self.begun = cursor.offset, cursor.seen, cursor
         self.identity = replace(cursor.identity, inode=self.entry.key.inode)
         self.suspect |= self.unseen_since is None
-        self.line_began, self.held, self.note, self.loss = None, 0, "", None
+        self.line_began, self.held, self.note = None, 0, ""
         self._modified, self._grew = 0, now
         self.mark_changed(now)
 
@@ -198,7 +197,11 @@ class Tailer:
         if not reading.is_complete:
             self.held = max(1, self.held)  # waited for as an unfinished line is
             if settled or reading.damage:
-                self._give_up(reading.damage or "it ends too early", known)
+                reason = reading.damage or "it ends too early"
+                self.note = (
+                    f"cannot be decompressed behind byte {self.offset} ({reason}): the rest is lost"
+                )
+                self.lost, self.size, self.held = known - self.offset, self.offset, 0
         elif settled and reading.rest:
             before = (reading.tail + reading.run)[-TAIL_BYTES:]
             blocks.append(self._take(reading.rest, before, now, b"\n"))
@@ -239,13 +242,6 @@ class Tailer:
         if size > self.size:
             self._grew = now
         self.size = size
-
-    def _give_up(self, reason: str, known: int) -> None:
-        self.note = f"cannot be decompressed behind byte {self.offset} ({reason}): the rest is lost"
-        lost = known - self.offset
-        self.loss = Notice(NoticeKind.DAMAGED, self.entry.path, self.note, lost)
-        self.size = self.offset
-        self.held = 0
 
     def _take(self, run: bytes, before: bytes, now: int, end: bytes = b"") -> Block:
         """Move behind bytes that were read; `before` are the bytes before them, `end` is added to the lines."""
