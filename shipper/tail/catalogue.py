@@ -190,7 +190,10 @@ class Catalogue:
             return False
         for tailer in self.tailers.values():
             tailer.rewind(cursors.get(tailer.file, tailer.start), now)
-        self._remembered = {file: c for file, c in cursors.items() if file not in followed}
+        # of a file that was left and is not among the cursors nothing is stored
+        unstored = {file: self._begun.get(file, c) for file, c in self._remembered.items()}
+        left = {file: c for file, c in cursors.items() if file not in followed}
+        self._remembered = {f: c for f, c in unstored.items() if f not in cursors} | left
         self._begun.clear()
         self.order()
         return True
@@ -274,7 +277,7 @@ class Catalogue:
             tailer = self.tailers.get(seen.entry.key)
             if tailer is None:
                 continue
-            if seen.is_same(tailer.cursor) and seen.head.startswith(tailer.beginning):
+            if seen.has_all(tailer.cursor) and seen.head.startswith(tailer.beginning):
                 tailer.recognised(seen, now)
             else:
                 self.leave(tailer)

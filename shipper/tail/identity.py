@@ -78,14 +78,10 @@ class Sample:
     last: tuple[int, bytes] = (0, b"")
     copy_of: str | None = None
 
-    def is_same(self, cursor: Cursor) -> bool:
-        """Whether the file has the inode of the cursor's file, and all bytes that were read of it."""
-        return cursor.identity.inode == self.entry.key.inode and self._has_all(cursor)
-
     def holds(self, cursor: Cursor) -> bool:
         """Whether the file has another inode and all bytes that were read of the cursor's file."""
         is_elsewhere = cursor.identity.inode != self.entry.key.inode
-        return is_elsewhere and cursor.identity.head_length > 0 and self._has_all(cursor)
+        return is_elsewhere and cursor.identity.head_length > 0 and self.has_all(cursor)
 
     def is_part_of(self, cursor: Cursor) -> bool:
         """Whether the file is shorter than what was read of the cursor's file and begins like it.
@@ -96,7 +92,8 @@ class Sample:
             return False
         return self.copy_of == cursor.file or has_head(cursor, self.head)
 
-    def _has_all(self, cursor: Cursor) -> bool:
+    def has_all(self, cursor: Cursor) -> bool:
+        """Whether the file has all bytes that were read of the cursor's file."""
         # more of the beginning of a deleted file may be known by now than when the sample was taken
         begins_so = not cursor.identity.head_length or has_head(cursor, self.head)
         return begins_so and cursor.file in self.held

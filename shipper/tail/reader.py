@@ -160,19 +160,25 @@ class Reader:
             await asyncio.to_thread(close, *[self._open.pop(key) for key in keys])
 
     async def _open_files(self, tailers: Sequence["Tailer"]) -> None:
-        if not tailers:
-            return
-        opened = await asyncio.to_thread(_open_all, [(t.entry.path, t.entry.key) for t in tailers])
-        for tailer, one in zip(tailers, opened, strict=False):
-            match one:
-                case int():
-                    self._open[tailer.entry.key] = one
-                case None:
-                    tailer.note = "was moved since the last look"
-                case OSError():
-                    tailer.note = f"cannot be opened: {one.strerror}"
-        if isinstance(opened[-1], OSError) and opened[-1].errno in _TOO_MANY:
+        if tailers and not await asyncio.to_thread(self._open_all, tailers):
             await self.trim(limit=len(self._open) // 2)  # others need some as well
+
+    def _open_all(self, tailers: Sequence["Tailer"]) -> bool:
+        """Open files in order; return False where descriptors ran out."""
+        for tailer in tailers:
+            try:
+                descriptor = open_read_only(tailer.entry.path)
+            except OSError as error:
+                tailer.note = f"cannot be opened: {error.strerror}"
+                if error.errno in _TOO_MANY:
+                    return False
+                continue
+            if FileKey.of(os.fstat(descriptor)) == tailer.entry.key:
+                self._open[tailer.entry.key] = descriptor
+            else:
+                tailer.note = "was moved since the last look"
+                close(descriptor)
+        return True
 
     async def read(self, tailers: Sequence["Tailer"], limit: int, budget: int) -> list[Reading]:
         """Return about `limit` bytes of each of these open files, in order, which ends once `budget` bytes were read.
@@ -286,21 +292,3 @@ class Reader:
             run, rest, tail = bytes(view[start:until]), bytes(view[until:end]), bytes(view[:start])
         # a rest of more than an unfinished line is read again
         return run, b"" if b"\n" in rest or len(rest) > self._max_line else rest, tail
-
-
-def _open_all(paths: Sequence[tuple[str, FileKey]]) -> list[int | OSError | None]:
-    """Open files in order; each gives a descriptor, None where another file is, or an error: out of them is the last."""
-    opened: list[int | OSError | None] = []
-    for path, key in paths:
-        try:
-            descriptor = open_read_only(path)
-        except OSError as error:
-            opened.append(error)
-            if error.errno in _TOO_MANY:
-                break
-            continue
-        is_same = FileKey.of(os.fstat(descriptor)) == key
-        opened.append(descriptor if is_same else None)
-        if not is_same:
-            close(descriptor)
-    return opened

@@ -97,7 +97,7 @@ def recognise(seen: Sample, cursors: Iterable[Cursor]) -> list[Cursor]:
 
     All files of a group must have been asked this before `rule` is asked of any.
     """
-    same = [cursor for cursor in cursors if seen.is_same(cursor)]
+    same = [cursor for cursor in cursors if seen.has_all(cursor)]
     return sorted(same, key=lambda cursor: (cursor.offset, cursor.seen), reverse=True)
 
 

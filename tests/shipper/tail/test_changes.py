@@ -100,17 +100,6 @@ async def test_every_write_is_heard_whatever_comes_between_them(agent: Agent) ->
         assert agent.lines_of(name) == [b"%b%04d" % (name.encode(), n) for n in range(number)]
 
 
-async def test_a_file_that_became_quiet_is_heard_at_once(agent: Agent) -> None:
-    agent.write("a.log", b"1\n")
-    await agent.until_quiet()
-    for number in range(2, 4):
-        agent.write("a.log", b"%d\n" % number)
-        await agent.until_got(b"%d\n" % number)
-        await agent.until_quiet()
-
-    assert agent.got == b"1\n2\n3\n"
-
-
 @pytest.fixture
 def queue_length() -> int:
     most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
@@ -137,20 +126,6 @@ async def test_after_the_queue_ran_over_everything_is_looked_at(
     for name in ("a.log", "b.log"):
         agent.write(name, b"3\n")
     await agent.until(lambda: agent.got.count(b"3\n") == 2)
-
-
-async def test_a_watch_stays_with_the_file_that_it_was_set_for(agent: Agent) -> None:
-    agent.write("a.log", b"1\n")
-    agent.write("b.log", b"1\n")
-    await agent.until_quiet()
-    (agent.folder / "a.log").rename(agent.folder / "a.log.2")
-    (agent.folder / "b.log").rename(agent.folder / "a.log")
-    await agent.until_quiet()
-
-    with (agent.folder / "a.log.2").open("ab") as stale:
-        stale.write(b"stale\n")
-
-    await agent.until(lambda: b"stale\n" in agent.got)
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])

@@ -69,23 +69,6 @@ async def test_a_deleted_file_that_cannot_be_read_is_let_go_in_time_and_its_loss
     assert await host.gather() == b""
 
 
-async def test_a_deleted_file_that_is_written_to_forever_is_let_go_in_time(
-    tmp_path: Path, make_host: MakeHost
-) -> None:
-    host = make_host(hold=60.0)
-    with (tmp_path / "app.log").open("ab", buffering=0) as writer:
-        writer.write(b"1\n")
-        await host.ship()
-        (tmp_path / "app.log").unlink()
-        for _ in range(30):
-            writer.write(b"x\n")
-            host.later += 4 * SECOND
-            await host.ship()
-
-    assert 10 <= host.shipped.count(b"x\n") < 20
-    assert [notice.lost for notice in host.said(NoticeKind.GONE)] != []
-
-
 async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(
     tmp_path: Path, make_host: MakeHost
 ) -> None:

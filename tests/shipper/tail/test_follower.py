@@ -4,26 +4,10 @@ import asyncio
 from pathlib import Path
 
 from shipper.tail.notices import NoticeKind
-from tests.descriptors import held_here
 from tests.shipper.host import Host
 from tests.shipper.tail.conftest import MakeHost
 
 LEAST_SHARE = 256 * 1024
-
-
-async def test_a_block_says_where_its_lines_came_from(host: Host) -> None:
-    host.write("app.log", b"one\n")
-    await host.ship()
-    host.write("app.log", b"two\nthree\n")
-    await host.ship()
-
-    section = host.blocks[-1].section
-
-    assert section.path == str(host.folder / "app.log")
-    assert (section.span.start, section.span.end) == (4, 14)
-    assert (section.size, section.lines) == (10, 2)
-    assert section.identity is not None
-    assert section.identity.inode == (host.folder / "app.log").stat().st_ino
 
 
 async def test_a_gathering_keeps_to_its_budget_and_is_fair(make_host: MakeHost) -> None:
@@ -53,23 +37,6 @@ async def test_files_take_turns_and_one_that_comes_later_waits_for_its_own(
     order += [await host.follower.gather(1) for _ in range(4)]
 
     assert b"".join(blocks[0].lines[:1] for blocks in order) == b"abcabl"
-
-
-async def test_a_file_alone_has_the_whole_budget_and_many_files_share_it(
-    make_host: MakeHost,
-) -> None:
-    host = make_host("*.log", block_size=4 * LEAST_SHARE)
-    host.write("a.log", b"a line\n" * 2 * LEAST_SHARE)
-    await host.look()
-
-    (alone,) = await host.follower.gather(4 * LEAST_SHARE)
-    host.write("b.log", b"b line\n" * LEAST_SHARE)
-    await host.look()
-    shared = await host.follower.gather(4 * LEAST_SHARE)
-
-    assert 4 * LEAST_SHARE - 7 < len(alone.lines) <= 4 * LEAST_SHARE
-    assert [block.lines[:1] for block in shared] == [b"a", b"b"]
-    assert all(2 * LEAST_SHARE - 7 < len(block.lines) <= 2 * LEAST_SHARE for block in shared)
 
 
 async def test_a_gathering_takes_the_line_of_every_file_although_there_are_many(
@@ -122,18 +89,3 @@ async def test_watching_survives_a_folder_that_vanishes_and_comes_back(
 
     await host.gather()
     assert host.shipped == b"0\n1\n2\n3\n4\n"
-
-
-async def test_few_descriptors_are_enough_for_many_files(make_host: MakeHost) -> None:
-    before = held_here()
-    host = make_host("*.log", open_files=5)
-    for number in range(50):
-        host.write(f"{number}.log", b"1\n")
-    await host.ship()
-    for number in range(50):
-        host.write(f"{number}.log", b"2\n")
-
-    await host.ship()
-
-    assert len(host.shipped) == 200
-    assert held_here() - before < 30

@@ -2,14 +2,12 @@
 
 import gzip
 import os
-from pathlib import Path
 
 import pytest
 
 from shipper.tail.notices import NoticeKind
 from shipper.tail.paths import Packing
-from tests.shipper.host import SECOND, Host, packed
-from tests.shipper.tail.conftest import MakeHost
+from tests.shipper.host import SECOND, Host
 
 forms = pytest.mark.parametrize("packing", Packing, ids=lambda packing: packing.name.lower())
 LONG = b"".join(b"a line with the number %d\n" % n for n in range(60_000))
@@ -71,37 +69,6 @@ async def test_a_file_read_to_its_end_and_then_compressed_is_not_read_again(
     assert host.shipped == content + b"3\n"
     assert {state.offset for state in host.follower.states()} == {len(content), 2}
     assert not host.said(NoticeKind.DAMAGED)
-
-
-@forms
-async def test_old_compressed_siblings_are_left_alone_on_a_first_start(
-    tmp_path: Path, make_host: MakeHost, packing: Packing
-) -> None:
-    host = make_host("app.log*")
-    host.write("app.log.1", b"old\n")
-    os.utime(tmp_path / "app.log.1", ns=(SECOND, SECOND))
-    host.pack("app.log.1", packing)
-    host.write("app.log", b"new\n")
-
-    await host.ship()
-    await host.ship()
-    await host.follower.close()
-
-    assert host.shipped == b"new\n"
-    assert not host.said(NoticeKind.REFUSED)
-
-
-async def test_a_compressed_file_of_no_family_is_refused(make_host: MakeHost) -> None:
-    host = make_host("*")
-    for name in ("other.log.gz", "app.log.1.lz4", "app.log"):
-        host.write(name, b"x\n")
-
-    await host.ship()
-    await host.follower.close()
-
-    assert host.shipped == b"x\n"
-    refused = {(Path(n.path).name, n.text) for n in host.said(NoticeKind.REFUSED)}
-    assert refused == {("other.log.gz", "is compressed"), ("app.log.1.lz4", "is compressed")}
 
 
 async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_once(
@@ -174,27 +141,6 @@ async def test_reading_goes_on_at_its_offset_after_a_restart_in_the_middle(
     assert len(spans(host)) > 5
 
 
-@forms
-@pytest.mark.parametrize("restarted", [False, True], ids=["running", "down"])
-async def test_the_unread_rest_of_a_truncated_file_is_taken_from_its_compressed_copy(
-    host: Host, restarted: bool, packing: Packing
-) -> None:
-    host.write("app.log", LONG)
-    await host.ship()
-    host.write("app.log", b"2\n")
-    content = (host.folder / "app.log").read_bytes()
-    (host.folder / f"app.log.1{packing.value}").write_bytes(packed(content, packing))
-    os.truncate(host.folder / "app.log", 0)
-    host.write("app.log", b"3\n")
-    if restarted:
-        await host.restart()
-
-    for _ in range(3):
-        await host.ship()
-
-    assert host.shipped == LONG + b"2\n3\n"
-
-
 async def test_an_idle_compressed_file_is_not_opened_again(host: Host) -> None:
     host.write("app.log", LONG)
     await host.ship()
@@ -216,27 +162,3 @@ async def test_an_idle_compressed_file_is_not_opened_again(host: Host) -> None:
         await host.ship()
 
     assert [path.stat().st_atime_ns for path in (read_to_its_end, old)] == times
-
-
-async def test_compressed_files_are_read_one_after_another_and_no_other_waits_for_them(
-    make_host: MakeHost,
-) -> None:
-    host = make_host("*.log", block_size=1000)
-    for name in "abc":
-        host.write(f"{name}.log", b"1\n")
-    await host.ship()
-    for name in "ab":
-        host.write(f"{name}.log", (name.encode() * 99 + b"\n") * 20)
-        host.move(f"{name}.log", f"{name}.log.1")
-        host.pack(f"{name}.log.1")
-    host.write("c.log", (b"c" * 99 + b"\n") * 20)
-    await host.restart()
-    await host.look()
-
-    blocks = [await host.follower.gather(2000) for _ in range(3)]
-
-    assert [{block.lines[:1] for block in some} for some in blocks] == [
-        {b"a", b"c"},
-        {b"a", b"c"},
-        {b"b"},
-    ]

@@ -65,23 +65,6 @@ async def test_an_over_long_line_is_finished_first_after_a_restart(make_host: Ma
     assert host.shipped == b"z" * 4000 + b"\n" + b"short\n"
 
 
-async def test_other_files_wait_a_second_for_the_rest_of_an_over_long_line(
-    make_host: MakeHost,
-) -> None:
-    host = make_host("*.log", block_size=100, max_line=300)
-    host.write("a.log", b"a" * 1000)
-    host.write("b.log", b"short\n")
-    await host.look()
-    assert await host.gather() == b"a" * 900
-    assert host.follower.is_waiting
-
-    host.write("a.log", b"a" * 500 + b"\n")
-    await host.look()
-
-    assert await host.gather() == b"a" * 600 + b"\n" + b"short\n"
-    assert not host.follower.is_waiting
-
-
 async def test_a_line_without_end_does_not_keep_other_files_waiting(make_host: MakeHost) -> None:
     host = make_host("*.log", block_size=100, max_line=300)
     host.write("a.log", b"a" * 1000)
@@ -102,16 +85,3 @@ async def test_a_line_without_end_does_not_keep_other_files_waiting(make_host: M
     host.later += SECOND
     blocks = [block for _ in range(2) for block in await host.follower.gather(1000)]
     assert b"shorter\n" in [block.lines for block in blocks]
-
-
-async def test_a_clock_that_is_set_back_in_an_over_long_line_makes_no_other_file_wait(
-    make_host: MakeHost,
-) -> None:
-    host = make_host("*.log", block_size=100, max_line=300)
-    host.write("a.log", b"a" * 1000)
-    assert await host.ship() == b"a" * 900
-    host.write("b.log", b"b\n")
-
-    host.later = -3600 * SECOND
-
-    assert await host.ship() == b"b\n"

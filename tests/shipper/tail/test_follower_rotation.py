@@ -11,21 +11,6 @@ from tests.shipper.host import SECOND, Host
 from tests.shipper.tail.conftest import MakeHost
 
 
-async def test_a_renamed_file_is_read_to_its_end_before_its_successor(host: Host) -> None:
-    host.write("app.log", b"1\n")
-    await host.ship()
-    host.write("app.log", b"2\n")
-    host.move("app.log", "app.log.1")
-    host.write("app.log", b"3\n")
-
-    await host.ship()
-
-    assert host.shipped == b"1\n2\n3\n"
-    assert [notice.text for notice in host.said(NoticeKind.ROTATED)] == [
-        f"is now {host.folder}/app.log.1"
-    ]
-
-
 @pytest.mark.parametrize("name", ["app.log-20260101", "app-20260101.log", "app.log.old"])
 async def test_dated_names_are_followed_as_well(host: Host, name: str) -> None:
     host.write("app.log", b"1\n")
@@ -65,14 +50,6 @@ async def test_an_empty_file_is_not_taken_for_another_one_that_got_its_inode(
     assert shipped == b"other\n" * len(expected)
 
 
-async def test_old_siblings_are_not_shipped_on_a_first_start(host: Host) -> None:
-    host.write("app.log.1", b"old\n")
-    host.write("app.log", b"new\n")
-
-    assert await host.ship() == b"new\n"
-    assert await host.ship() == b""
-
-
 async def test_siblings_that_a_glob_shows_are_shipped_oldest_first(
     tmp_path: Path, make_host: MakeHost
 ) -> None:
@@ -86,17 +63,3 @@ async def test_siblings_that_a_glob_shows_are_shipped_oldest_first(
     assert [notice.path for notice in host.said(NoticeKind.REFUSED)] == [
         str(tmp_path / "app.log.3.lz4")
     ]
-
-
-async def test_an_empty_file_that_was_written_and_renamed_while_nobody_looked_is_read(
-    host: Host,
-) -> None:
-    host.write("app.log", b"")
-    await host.ship()
-    host.write("app.log", b"1\n")
-    host.move("app.log", "app.log.1")
-    host.write("app.log", b"")
-
-    await host.restart_with_saved_positions()
-
-    assert await host.ship() == b"1\n"

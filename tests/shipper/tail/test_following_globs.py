@@ -53,20 +53,6 @@ async def test_links_that_lead_in_circles_do_no_harm(tree: Host) -> None:
     assert len(tree.follower.states()) == 1
 
 
-async def test_a_link_to_a_folder_is_entered_by_a_star_and_not_by_two(tmp_path: Path) -> None:
-    host = Host(tmp_path / "logs", "**/*.log")
-    star = Host(tmp_path / "logs", "*/*.log")
-    make(host, "x/a.log")
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "b.log").write_bytes(b"b\n")
-    (tmp_path / "logs" / "link").symlink_to(tmp_path / "elsewhere")
-
-    assert await host.ship() == b"x/a.log\n"
-    assert sorted((await star.ship()).split()) == [b"b", b"x/a.log"]
-    await host.follower.close()
-    await star.follower.close()
-
-
 async def test_what_is_excluded_is_not_followed_nor_are_its_rotated_siblings(
     make_host: MakeHost,
 ) -> None:
@@ -74,25 +60,6 @@ async def test_what_is_excluded_is_not_followed_nor_are_its_rotated_siblings(
     make(host, "app.log", "debug.log", "debug.log.1", "x/cache/a.log", "x/debug.log", "a.tmp")
 
     assert sorted((await host.ship()).split()) == [b"app.log", b"x/debug.log"]
-
-
-async def test_a_rotated_sibling_that_is_excluded_itself_is_not_read(
-    tmp_path: Path, make_host: MakeHost
-) -> None:
-    host = make_host("app.log", exclude=("*.old",))
-    make(host, "app.log")
-    await host.ship()
-    host.write("app.log", b"rest\n")
-    host.move("app.log", "app.log.old")
-    host.write("app.log", b"new\n")
-
-    await host.ship()
-
-    # the file is open still, so that what was written before it was renamed is not lost
-    assert host.shipped == b"app.log\nrest\nnew\n"
-    (tmp_path / "app.log.old").unlink()
-    make(host, "app.log.old")
-    assert await host.ship() == b""
 
 
 @pytest.mark.parametrize(

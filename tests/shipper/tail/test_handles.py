@@ -9,36 +9,6 @@ from pathlib import Path
 from tests.shipper.tail.conftest import MakeHost
 
 
-async def test_a_file_that_cannot_be_closed_keeps_no_other_open(
-    tmp_path: Path, make_host: MakeHost
-) -> None:
-    host = make_host("*.log")
-    for name in "abc":
-        host.write(f"{name}.log", b"line\n")
-    await host.ship()
-    opened = [int(link.name) for link in links() if str(link.readlink()).startswith(str(tmp_path))]
-    os.close(opened[0])  # closing it again is an error, as it is where the file system went away
-
-    await host.follower.close()
-
-    assert len(opened) == 3
-    assert host.follower.open_files == 0
-    assert [descriptor for descriptor in opened if is_open(descriptor)] == []
-
-
-def links() -> list[Path]:
-    found = []
-    for link in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # the folder that is just being listed
-            link.readlink()
-            found.append(link)
-    return found
-
-
-def is_open(descriptor: int) -> bool:
-    return Path(f"/proc/self/fd/{descriptor}").exists()
-
-
 async def test_a_moment_without_descriptors_costs_no_deleted_file(
     tmp_path: Path, make_host: MakeHost
 ) -> None:

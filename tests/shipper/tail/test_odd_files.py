@@ -1,6 +1,5 @@
 """Files of odd kinds and under odd conditions: links, pipes, files of 4 GiB and more, closed to us, or 10,000 of them."""
 
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -69,29 +68,6 @@ async def test_a_hard_link_is_no_second_file_even_when_the_first_name_goes(host:
     await host.ship()
 
     assert host.shipped == b"1\n2\n3\n"
-
-
-async def test_a_followed_file_that_is_replaced_by_a_pipe_blocks_nobody(
-    tmp_path: Path, make_host: MakeHost
-) -> None:
-    host = make_host()
-    host.write("app.log", b"1\n")
-    await host.ship()
-    host.write("app.log", b"2\n")
-    (tmp_path / "app.log").unlink()
-    os.mkfifo(tmp_path / "app.log")
-
-    await host.ship()
-    await host.restart_with_saved_positions()
-    await host.ship()
-
-    assert host.shipped == b"1\n2\n"
-    assert {n.text for n in host.said(NoticeKind.REFUSED)} == {
-        "is a pipe, a socket or a device, not a file"
-    }
-    (tmp_path / "app.log").unlink()
-    host.write("app.log", b"3\n")
-    assert await host.ship() == b"3\n"
 
 
 async def test_lines_beyond_4_gib_are_read_with_their_true_offsets(

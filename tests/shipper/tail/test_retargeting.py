@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from shipper.tail.notices import NoticeKind
-from tests.shipper.host import SECOND, Host
-from tests.shipper.tail.conftest import MakeHost
+from tests.shipper.host import Host
 
 
 @pytest.fixture
@@ -31,17 +30,6 @@ async def test_what_is_named_no_longer_is_let_go_and_not_called_lost(host: Host)
     assert host.said(NoticeKind.GONE) == []
 
 
-async def test_what_is_named_again_after_a_restart_goes_on_where_it_was(host: Host) -> None:
-    await host.retarget("a.log")
-    await host.restart_with_saved_positions()
-    await host.ship()
-    host.write("b.log", b"b2\n")
-
-    await host.retarget("a.log", "b.log")
-
-    assert await host.ship() == b"b2\n"
-
-
 async def test_unread_rests_of_rotated_and_deleted_files_stay(host: Host) -> None:
     host.write("a.log", b"a2\n")
     host.move("a.log", "a.log.1")
@@ -54,20 +42,6 @@ async def test_unread_rests_of_rotated_and_deleted_files_stay(host: Host) -> Non
     assert sorted((await host.ship()).split()) == [b"a2", b"b2"]
 
 
-async def test_a_new_exclusion_lets_files_go(tmp_path: Path, make_host: MakeHost) -> None:
-    host = make_host("**/*.log")
-    (tmp_path / "x").mkdir()
-    host.write("x/a.log", b"1\n")
-    host.write("b.log", b"2\n")
-    await host.ship()
-    host.write("x/a.log", b"3\n")
-    host.write("b.log", b"4\n")
-
-    await host.retarget("**/*.log", excluded=(str(tmp_path / "x"),))
-
-    assert await host.ship() == b"4\n"
-
-
 async def test_only_what_is_newly_named_begins_at_its_end(host: Host) -> None:
     host.write("c.log", b"old\n")
     await host.retarget("*.log", from_end=True)
@@ -76,14 +50,3 @@ async def test_only_what_is_newly_named_begins_at_its_end(host: Host) -> None:
     host.write("d.log", b"later\n")
 
     assert sorted((await host.ship()).split()) == [b"later", b"new"]
-
-
-async def test_old_files_are_judged_by_the_new_age(make_host: MakeHost) -> None:
-    host = make_host(ignore_older=SECOND)
-    host.write("app.log", b"1\n")
-    host.later = 60 * SECOND
-    assert await host.ship() == b""
-
-    await host.retarget("app.log", ignore_older=3600 * SECOND)
-
-    assert await host.ship() == b"1\n"

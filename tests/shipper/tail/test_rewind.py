@@ -67,24 +67,6 @@ async def test_a_deleted_file_is_held_until_it_is_stored(host: Host) -> None:
     assert [notice.lost for notice in host.said(NoticeKind.GONE)] == [0]
 
 
-async def test_a_compressed_file_is_read_on_in_the_middle_of_a_long_line(
-    make_host: MakeHost,
-) -> None:
-    host = make_host(block_size=200, max_line=500)
-    host.write("app.log", b"one\n" * 20)
-    await host.ship()
-    host.write("app.log", b"x" * 1800 + b"\ntwo\n")
-    host.move("app.log", "app.log.1")
-    host.write("app.log", b"")
-    host.pack("app.log.1")
-    await host.restart_with_saved_positions()
-    await host.ship()
-
-    assert await rewind(host, 2)
-    assert await host.ship() == b"x" * 1300 + b"\ntwo\n"
-    assert host.blocks[2].continues
-
-
 async def test_a_file_of_another_agent_cannot_be_gone_back_to(host: Host) -> None:
     host.write("app.log", b"one\n")
     await host.ship()
@@ -111,21 +93,3 @@ async def test_files_stay_open_and_a_reading_that_was_broken_off_does_no_harm(
 
     assert sum("app.log" in one for one in held_by(os.getpid())) == 1
     assert await host.ship() == expected
-
-
-async def test_files_that_went_long_ago_do_not_keep_it_from_going_back(
-    tmp_path: Path, make_host: MakeHost
-) -> None:
-    host = make_host("*.log")
-    for number in range(300):
-        host.write(f"{number}.log", b"one\n")
-    await host.ship()
-    for number in range(300):
-        (tmp_path / f"{number}.log").unlink()
-    host.write("app.log", b"two\n")
-    await host.ship()
-    host.later += 8 * 86_400 * SECOND
-    await host.ship()
-    await host.ship()
-
-    assert await rewind(host, len(host.blocks))

@@ -41,15 +41,6 @@ async def test_a_file_is_begun_behind_its_last_newline(
     assert [block.section.span.start for block in host.blocks] == [offset]
 
 
-async def test_files_that_appear_later_are_read_from_their_beginning(make_host: MakeHost) -> None:
-    host = make_host("*.log", from_end=True)
-    host.write("a.log", b"old\n")
-    await host.look()
-    host.write("b.log", b"1\n")
-
-    assert await host.ship() == b"1\n"
-
-
 @pytest.mark.parametrize("stood", [b"old\n", b"old\nhalf", b""])
 async def test_a_restart_keeps_the_place_of_a_file_of_which_nothing_was_shipped(
     make_host: MakeHost, stood: bytes
@@ -68,25 +59,6 @@ async def test_a_restart_keeps_the_place_of_a_file_of_which_nothing_was_shipped(
 
     half = stood.rpartition(b"\n")[2]
     assert await host.ship() == half + b"while it was down\n" * 2 + b"next\n"
-
-
-async def test_siblings_of_a_file_begun_at_its_end_stay_old_and_its_rotation_is_followed(
-    make_host: MakeHost,
-) -> None:
-    host = make_host(from_end=True)
-    host.write("app.log.2", b"older\n")
-    host.write("app.log.1", b"old\n")
-    host.write("app.log", b"standing\n")
-    await host.ship()
-    await host.restart_with_saved_positions()
-    await host.ship()
-
-    host.move("app.log.1", "app.log.3")
-    host.write("app.log", b"one\n")
-    host.move("app.log", "app.log.1")
-    host.write("app.log", b"two\n")
-
-    assert await host.ship() == b"one\ntwo\n"
 
 
 async def test_an_old_file_is_passed_over_until_it_is_written_to(
