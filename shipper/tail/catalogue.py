@@ -190,10 +190,7 @@ class Catalogue:
             return False
         for tailer in self.tailers.values():
             tailer.rewind(cursors.get(tailer.file, tailer.start), now)
-        # of a file that was left and is not among the cursors nothing is stored
-        unstored = {file: self._begun.get(file, c) for file, c in self._remembered.items()}
-        left = {file: c for file, c in cursors.items() if file not in followed}
-        self._remembered = {f: c for f, c in unstored.items() if f not in cursors} | left
+        self._remembered = {file: c for file, c in cursors.items() if file not in followed}
         self._begun.clear()
         self.order()
         return True

@@ -285,7 +285,8 @@ class Follower:
         """Find out whether a deleted file still holds what was read of it; None where it is not open any more."""
         if tailer.entry.key not in self._reader:
             return None
-        if tailer.entry.packing is not None:
+        if tailer.entry.packing is not None:  # nobody truncates it
+            tailer.suspect = False
             return Reading(True, tailer.entry.size, tailer.entry.modified)
         (reading,) = await self._reader.read([tailer], 0, 1)
         # truncated and then deleted: its rest may be in a copy
