@@ -100,34 +100,6 @@ async def test_every_write_is_heard_whatever_comes_between_them(agent: Agent) ->
         assert agent.lines_of(name) == [b"%b%04d" % (name.encode(), n) for n in range(number)]
 
 
-@pytest.fixture
-def queue_length() -> int:
-    most = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
-    if most > 50_000:
-        pytest.skip("the queue is too long here to be filled in a test")
-    return most
-
-
-async def test_after_the_queue_ran_over_everything_is_looked_at(
-    agent: Agent, queue_length: int
-) -> None:
-    agent.write("a.log", b"1\n")
-    agent.write("b.log", b"1\n")
-    await agent.until_quiet()
-    for number in range(queue_length // 2 + 10):  # the loop reads nothing meanwhile
-        name = agent.folder / f"flood{number % 2}"
-        name.touch()
-        name.unlink()
-    agent.write("a.log", b"2\n")
-    agent.write("c.log", b"new\n")
-
-    await agent.until(lambda: b"new\n" in agent.got and agent.got.count(b"2\n") == 1)
-    await agent.until_quiet()
-    for name in ("a.log", "b.log"):
-        agent.write(name, b"3\n")
-    await agent.until(lambda: agent.got.count(b"3\n") == 2)
-
-
 @pytest.mark.parametrize("what", ["file", "folder"])
 async def test_a_write_to_what_a_link_leads_to_is_heard(tmp_path: Path, what: str) -> None:
     there, here = tmp_path / "there", tmp_path / "here"

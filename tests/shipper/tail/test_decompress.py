@@ -116,19 +116,3 @@ def test_no_more_is_held_than_was_asked_for(packing: Packing, tmp_path: Path) ->
 
         assert decompressor.reached < 40 << 20
         assert len(decompressor.read(30 << 20, 64 << 20)) == 34 << 20
-
-
-@forms
-def test_a_long_way_is_gone_in_stages(packing: Packing, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(packed(LINES, packing))
-    with opened(tmp_path / "a") as descriptor:
-        decompressor = Decompressor(descriptor, packing)
-
-        stages = 0
-        while not (data := decompressor.read(len(LINES) - 50, len(LINES), 200_000)):
-            assert decompressor.is_underway
-            stages += 1
-
-        assert data == LINES[-50:]
-        assert not decompressor.is_underway
-        assert stages > 1

@@ -1,8 +1,5 @@
 """Following files: what is read, from where on, and what is said."""
 
-import asyncio
-from pathlib import Path
-
 from shipper.tail.notices import NoticeKind
 from tests.shipper.host import Host
 from tests.shipper.tail.conftest import MakeHost
@@ -65,27 +62,3 @@ async def test_a_missing_file_is_said_once_and_again_when_it_goes_missing_again(
     await host.look()
 
     assert len(host.said(NoticeKind.MISSING)) == 2
-
-
-async def test_watching_survives_a_folder_that_vanishes_and_comes_back(
-    tmp_path: Path, make_host: MakeHost
-) -> None:
-    host = make_host("logs/app.log")
-    for number in range(3):
-        (tmp_path / "logs").mkdir()
-        host.write("logs/app.log", b"%d\n" % number)
-        await host.ship()
-        (tmp_path / "logs" / "app.log").unlink()
-        (tmp_path / "logs").rmdir()
-        await host.ship()
-    (tmp_path / "logs").mkdir()
-    host.write("logs/app.log", b"3\n")
-    await host.ship()
-    await host.follower.wait(0.2)
-
-    host.write("logs/app.log", b"4\n")
-    async with asyncio.timeout(20):
-        await host.follower.wait(60)
-
-    await host.gather()
-    assert host.shipped == b"0\n1\n2\n3\n4\n"

@@ -9,18 +9,6 @@ from tests.shipper.host import SECOND
 from tests.shipper.tail.conftest import MakeHost
 
 
-async def test_long_lines_come_whole_or_in_pieces(make_host: MakeHost) -> None:
-    host = make_host(block_size=100, max_line=300)
-    raw = b"a\n" + b"b" * 250 + b"\n" + b"c" * 1000 + b"\nd\n"
-    host.write("app.log", raw)
-
-    await host.ship()
-
-    assert host.shipped == raw
-    assert max(len(block.lines) for block in host.blocks) == 300
-    assert b"b" * 250 + b"\n" in [block.lines for block in host.blocks]
-
-
 async def test_unfinished_last_lines_of_rotated_files_wait_for_one_grace_not_one_after_another(
     tmp_path: Path, make_host: MakeHost
 ) -> None:

@@ -38,19 +38,10 @@ async def shipped_when_woken(host: Host, lines: bytes) -> None:
 
 async def test_two_stars_lead_to_every_depth_but_to_nothing_hidden(tree: Host) -> None:
     make(tree, "a.log", "x/b.log", "x/y/z/c.log", ".hidden/d.log", "x/.e.log", "x/.y/f.log")
-
-    assert sorted((await tree.ship()).split()) == [b"a.log", b"x/b.log", b"x/y/z/c.log"]
-
-
-async def test_links_that_lead_in_circles_do_no_harm(tree: Host) -> None:
-    make(tree, "x/y/a.log")
     (tree.folder / "x/y/up").symlink_to("..")
     (tree.folder / "x/self").symlink_to("self")
-    (tree.folder / "x/round.log").symlink_to("square.log")
-    (tree.folder / "x/square.log").symlink_to("round.log")
 
-    assert await tree.ship() == b"x/y/a.log\n"
-    assert len(tree.follower.states()) == 1
+    assert sorted((await tree.ship()).split()) == [b"a.log", b"x/b.log", b"x/y/z/c.log"]
 
 
 async def test_what_is_excluded_is_not_followed_nor_are_its_rotated_siblings(
@@ -89,7 +80,7 @@ async def test_a_folder_that_appears_later_is_noticed_when_it_does(
     host.write(name, b"more\n")
     async with asyncio.timeout(30):
         while b"more\n" not in host.shipped:
-            await host.follower.wait(60)
+            await host.follower.wait(host.follower.patience)
             await host.gather()
 
 

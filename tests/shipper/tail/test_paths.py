@@ -8,42 +8,36 @@ from shipper.tail.paths import Selection, age, group_of, pattern_of
 @pytest.mark.parametrize(
     ("glob", "shown", "hidden"),
     [
-        pytest.param(
-            "/l/*.log", ["/l/a.log"], ["/l/.a.log", "/l/d/a.log", "/l/a.log.1"], id="star"
-        ),
-        pytest.param("/l/.*.log", ["/l/.a.log"], ["/l/a.log"], id="a dot that is named"),
-        pytest.param("/l/?.log", ["/l/a.log"], ["/l/ab.log", "/l/..log", "/l//.log"], id="letter"),
-        pytest.param("/l/[a-c]", ["/l/b"], ["/l/d", "/l/-"], id="range"),
-        pytest.param("/l/[!a-c]", ["/l/d"], ["/l/b", "/l/.", "/l//"], id="all but a range"),
-        pytest.param("/l/[]a]", ["/l/]", "/l/a"], ["/l/b"], id="a bracket in brackets"),
-        pytest.param("/l/[a", ["/l/[a"], ["/l/a"], id="an open bracket is itself"),
-        pytest.param("/l/[z-a]", [], ["/l/z", "/l/a", "/l/m"], id="a range that holds nothing"),
-        pytest.param(
-            "/l/[a&&b~|^]", ["/l/&", "/l/~", "/l/^"], ["/l/c"], id="letters of no meaning"
-        ),
-        pytest.param(
-            "/l/**/a", ["/l/a", "/l/x/a", "/l/x/y/a"], ["/l/.x/a", "/la", "/l/xa"], id="folders"
-        ),
-        pytest.param("/l/**", ["/l/a", "/l/x/a"], ["/l/.a", "/l/.x/a", "/l"], id="all beneath"),
-        pytest.param("/l/a**b", ["/l/ab", "/l/axb"], ["/l/a/b"], id="two stars in a name are one"),
-        pytest.param("/l/a+(b).log", ["/l/a+(b).log"], ["/l/aab.log"], id="no expression"),
+        ("/l/*.log", "/l/a.log", "/l/.a.log /l/d/a.log /l/a.log.1"),
+        ("/l/.*.log", "/l/.a.log", "/l/a.log"),
+        ("/l/?.log", "/l/a.log", "/l/ab.log /l/..log /l//.log"),
+        ("/l/[a-c]", "/l/b", "/l/d /l/-"),
+        ("/l/[!a-c]", "/l/d", "/l/b /l/. /l//"),
+        ("/l/[]a]", "/l/] /l/a", "/l/b"),
+        ("/l/[a", "/l/[a", "/l/a"),
+        ("/l/[z-a]", "", "/l/z /l/a /l/m"),
+        ("/l/[a&&b~|^]", "/l/& /l/~ /l/^", "/l/c"),
+        ("/l/**/a", "/l/a /l/x/a /l/x/y/a", "/l/.x/a /la /l/xa"),
+        ("/l/**", "/l/a /l/x/a", "/l/.a /l/.x/a /l"),
+        ("/l/a**b", "/l/ab /l/axb", "/l/a/b"),
+        ("/l/a+(b).log", "/l/a+(b).log", "/l/aab.log"),
     ],
 )
-def test_a_glob_shows_what_a_shell_would(glob: str, shown: list[str], hidden: list[str]) -> None:
+def test_a_glob_shows_what_a_shell_would(glob: str, shown: str, hidden: str) -> None:
     matches = pattern_of(glob).fullmatch
 
-    assert [path for path in [*shown, *hidden] if matches(path)] == shown
+    assert [path for path in f"{shown} {hidden}".split() if matches(path)] == shown.split()
 
 
 @pytest.mark.parametrize(
     ("glob", "path", "out"),
     [
-        pytest.param("/l/debug.log", "/l/debug.log", True, id="a file"),
-        pytest.param("/l/debug", "/l/debug/a/b.log", True, id="all in a folder"),
-        pytest.param("/l/debug", "/l/debug.log", False, id="no beginning of a name"),
-        pytest.param("/l/**/*.tmp", "/l/.x/y/.z.tmp", True, id="hidden names as well"),
-        pytest.param("/l/**/tmp", "/l/a/tmp/b/c.log", True, id="folders of a name anywhere"),
-        pytest.param("/l/*", "/m/a", False, id="elsewhere"),
+        ("/l/debug.log", "/l/debug.log", True),
+        ("/l/debug", "/l/debug/a/b.log", True),
+        ("/l/debug", "/l/debug.log", False),
+        ("/l/**/*.tmp", "/l/.x/y/.z.tmp", True),
+        ("/l/**/tmp", "/l/a/tmp/b/c.log", True),
+        ("/l/*", "/m/a", False),
     ],
 )
 def test_an_exclusion_covers_what_it_names_and_all_beneath(glob: str, path: str, out: bool) -> None:
@@ -62,26 +56,27 @@ LIVES = {"/log/app.log", "/log/syslog", "/log/web-1.log"}
 @pytest.mark.parametrize(
     ("path", "group"),
     [
-        ("/log/app.log", "/log/app.log"),
-        ("/log/app.log.1", "/log/app.log"),
-        ("/log/app.log.12", "/log/app.log"),
-        ("/log/app.log-20260101", "/log/app.log"),
-        ("/log/app.log-20260101-1767225600", "/log/app.log"),
-        ("/log/app.log.2026-01-01T10:00:00Z", "/log/app.log"),
-        ("/log/app.log.old", "/log/app.log"),
+        *(
+            (f"/log/app.log{ending}", "/log/app.log")
+            for ending in (
+                *("", ".1", ".12", "-20260101", "-20260101-1767225600", ".2026-01-01T10:00:00Z"),
+                *(".old", ".1.gz", ".gz", "-20260101.zst"),
+            )
+        ),
         ("/log/app-20260101.log", "/log/app.log"),
         ("/log/app-2026-01-01.log", "/log/app.log"),
+        ("/log/app-20260101.log.xz", "/log/app.log"),
         ("/log/syslog.1", "/log/syslog"),
         ("/log/web-1.log.2", "/log/web-1.log"),
-        ("/log/app.log.1.gz", "/log/app.log"),
-        ("/log/app.log.gz", "/log/app.log"),
-        ("/log/app.log-20260101.zst", "/log/app.log"),
-        ("/log/app-20260101.log.xz", "/log/app.log"),
-        ("/log/other.log.gz", "/log/other.log.gz"),
-        ("/log/app.log.1.lz4", "/log/app.log.1.lz4"),
-        ("/log/app-1.log", "/log/app-1.log"),
-        ("/log/other.log.1", "/log/other.log.1"),
-        ("/elsewhere/app.log.1", "/elsewhere/app.log.1"),
+        *(
+            (path, path)
+            for path in (
+                "/log/other.log.gz",
+                "/log/app.log.1.lz4",
+                "/log/app-1.log",
+                "/x/app.log.1",
+            )
+        ),
     ],
 )
 def test_a_rotated_file_belongs_to_the_file_it_was(path: str, group: str) -> None:

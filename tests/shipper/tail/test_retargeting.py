@@ -30,18 +30,6 @@ async def test_what_is_named_no_longer_is_let_go_and_not_called_lost(host: Host)
     assert host.said(NoticeKind.GONE) == []
 
 
-async def test_unread_rests_of_rotated_and_deleted_files_stay(host: Host) -> None:
-    host.write("a.log", b"a2\n")
-    host.move("a.log", "a.log.1")
-    host.write("b.log", b"b2\n")
-    (host.folder / "b.log").unlink()
-    await host.look()
-
-    await host.retarget("*.log")
-
-    assert sorted((await host.ship()).split()) == [b"a2", b"b2"]
-
-
 async def test_only_what_is_newly_named_begins_at_its_end(host: Host) -> None:
     host.write("c.log", b"old\n")
     await host.retarget("*.log", from_end=True)

@@ -7,8 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from broker.wire.positions import Positions
 from shipper.tail.notices import NoticeKind
 from tests.descriptors import held_by
@@ -28,24 +26,6 @@ async def rewind(host: Host, blocks: int) -> bool:
     done = await host.follower.rewind(stored(host, blocks).files)
     del host.blocks[blocks:]
     return done
-
-
-@pytest.mark.parametrize(
-    ("blocks", "expected"), [(0, b"one\ntwo\nthree\n"), (1, b"two\nthree\n"), (3, b"")]
-)
-async def test_every_file_is_read_on_from_what_is_stored(
-    host: Host, blocks: int, expected: bytes
-) -> None:
-    host.write("app.log", b"one\n")
-    await host.ship()
-    host.write("app.log", b"two\n")
-    await host.ship()
-    host.move("app.log", "app.log.1")
-    host.write("app.log", b"three\n")
-    await host.ship()
-
-    assert await rewind(host, blocks)
-    assert await host.ship() == expected
 
 
 async def test_a_deleted_file_is_held_until_it_is_stored(host: Host) -> None:
