@@ -13,15 +13,14 @@ import asyncio
 import logging
 import math
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from broker.app.exits import OperatorError
 from broker.app.units import format_size
 from broker.client.config import existing_partitions
-from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.connection import ConnectionLost, Rejected
 from broker.report import SpaceReport
 from broker.retention.committed import needed
 from broker.retention.completing import complete_snapshots
@@ -30,7 +29,7 @@ from broker.server.resolve import own_name, space_kept_free
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import MAX_PAYLOAD, stream_of
 
-__all__ = ["StreamRetention", "retain"]
+__all__ = ["excess", "retain"]
 
 _OFTEN, _SELDOM = 0.1, 0.5  # seconds between looks, the first while something is purged
 _SHARE = 3  # how many times as long as a purge the pause behind it is
@@ -43,27 +42,13 @@ _FULL = {"new": "hosts wait", "old": "oldest lines are dropped"}
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Disk:
-    """The disk of the store, in bytes: how much is free, and how much is to stay free."""
-
-    free: int
-    reserve: int
-
-    @property
-    def is_short(self) -> bool:
-        """Whether half of the reserve is used up."""
-        return self.free < self.reserve // 2
-
-
-def excess(info: Mapping[str, Any], disk: Disk | None = None) -> float:
+def excess(info: Mapping[str, Any], missing: int = 0) -> float:
     """Return the share of a stream that has to go, from 0 to 1: 0 below the high-water mark, else down to the low-water mark.
 
-    `info` is the answer to STREAM.INFO.
+    `info` is the answer to STREAM.INFO; `missing` is how many bytes the disk has less than it should.
     """
     state, config = info["state"], info["config"]
     size = int(state["bytes"])
-    missing = disk.reserve - disk.free if disk is not None and disk.is_short else 0
     return min(
         max(
             _above(size, int(config.get("max_bytes", -1)), _ROUND_BYTES),
@@ -88,30 +73,32 @@ def _above(held: int, limit: int, round_: int) -> float:
 class StreamRetention:
     """The worker of one broker."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        server: str,
-        streams: Callable[[], Sequence[str]],
-        disk: Callable[[], Disk | None] = lambda: None,
-    ) -> None:
-        """Do nothing yet. `server` is the own server's name; what is called is called again for each look.
-
-        `disk` returns None where nothing has to stay free.
-        """
-        self.spaces: dict[str, SpaceReport] = {}
-        self._connection = connection
-        self._server = server
-        self._streams, self._disk = streams, disk
+    def __init__(self, context: ServerContext) -> None:
+        """Do nothing yet."""
+        self._context, self._connection = context, context.connection
+        self._spaces: dict[str, SpaceReport] = {}
         self._troubles: dict[str, str] = {}
+
+    @property
+    def _streams(self) -> Sequence[str]:
+        return self._context.resolved.topology.names
+
+    def _missing(self) -> int:
+        """Return how many bytes the disk has less than should stay free, once half of that is used up."""
+        settings = self._context.settings
+        if settings.max_store is not None and settings.reserve is None:
+            return 0  # a person has said how much the store may take, and nothing else
+        disk = shutil.disk_usage(self._context.folder)
+        reserve = space_kept_free(settings, disk.total)
+        return reserve - disk.free if disk.free < reserve // 2 else 0
 
     def as_json(self) -> dict[str, Any]:
         """Return what is reported, by stream; the keys stay."""
-        return {name: space.model_dump(mode="json") for name, space in self.spaces.items()}
+        return {name: space.model_dump(mode="json") for name, space in self._spaces.items()}
 
     async def look(self) -> float:
         """Look at each stream once, and return the seconds until the next look; a broker that is away is no error."""
-        return min([await self._try(stream) for stream in self._streams()])
+        return min([await self._try(stream) for stream in self._streams])
 
     async def _try(self, stream: str) -> float:
         """Look at a stream; one that has no leader, for example, keeps no other one waiting."""
@@ -130,11 +117,11 @@ class StreamRetention:
         info = await self._connection.api(f"STREAM.INFO.{stream}")
         cluster = info.get("cluster") or {}
         # a server on its own has no name of a cluster, and is the leader of all that it holds
-        leads = not cluster.get("name") or cluster.get("leader") == self._server
+        leads = not cluster.get("name") or cluster.get("leader") == own_name(self._context.settings)
         if not leads or is_being_restored(info["config"]):
             self._enter(stream, _OK)
             return _SELDOM
-        share = excess(info, self._disk())
+        share = excess(info, self._missing())
         if not share:
             self._enter(stream, _OK)
             return _SELDOM
@@ -145,7 +132,7 @@ class StreamRetention:
         """Purge about a share of a stream, as far as receivers have it."""
         state, stream = info["state"], info["config"]["name"]
         first, end = int(state["first_seq"]), int(state["last_seq"]) + 1
-        count = len(self._streams())
+        count = len(self._streams)
         existing = range(await existing_partitions(self._connection))
         partitions = [n for n in existing if stream_of(n, count) == stream]
         wants = await needed(self._connection, info, partitions)
@@ -162,13 +149,13 @@ class StreamRetention:
             f"STREAM.PURGE.{stream}", {"seq": until}, patience=_PATIENCE
         )
         left = await self._connection.api(f"STREAM.INFO.{stream}")
-        if self.spaces.get(stream, SpaceReport(state=_OK)).state == _OK:
+        if self._spaces.get(stream, SpaceReport(state=_OK)).state == _OK:
             logger.info(
                 "stream %s holds %s in %d messages: purging what every receiver has committed, oldest first",
                 *(stream, format_size(int(state["bytes"])), state["messages"]),
             )
         self._enter(stream, _PURGING)
-        space = self.spaces[stream]
+        space = self._spaces[stream]
         space.purged_messages += int(answer["purged"])
         space.purged_bytes += max(int(now["state"]["bytes"]) - int(left["state"]["bytes"]), 0)
 
@@ -185,7 +172,7 @@ class StreamRetention:
 
     def _enter(self, stream: str, state: str, needed_by: tuple[str, ...] = ()) -> bool:
         """Note a stream's state; return whether that is news."""
-        space = self.spaces.setdefault(stream, SpaceReport(state=_OK))
+        space = self._spaces.setdefault(stream, SpaceReport(state=_OK))
         before = space.state, space.needed_by
         if state == _OK and space.state in _FULL.values():
             logger.info("stream %s has space again", stream)
@@ -198,16 +185,7 @@ class StreamRetention:
 
 async def retain(context: ServerContext) -> None:
     """Keep space in the streams of a broker that is ready, until cancelled."""
-
-    def disk() -> Disk | None:
-        settings = context.settings
-        if settings.max_store is not None and settings.reserve is None:
-            return None  # a person has said how much the store may take, and nothing else
-        usage = shutil.disk_usage(context.folder)
-        return Disk(usage.free, space_kept_free(settings, usage.total))
-
-    name, connection = own_name(context.settings), context.connection
-    worker = StreamRetention(connection, name, lambda: context.resolved.topology.names, disk)
+    worker = StreamRetention(context)
     context.report_parts["retention"] = worker.as_json
     while True:
         pause = await worker.look()

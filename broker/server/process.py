@@ -12,8 +12,8 @@ from asyncio.subprocess import Process
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.server.serverlog import FATAL, LogLine, ServerNotice, explain, notice_in, read_line
@@ -47,8 +47,7 @@ def find(named: Path | None) -> Path:
     return Path(found).absolute()
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(NamedTuple):
     """Where the server listens; `http` is None without monitoring."""
 
     client: int

@@ -251,15 +251,6 @@ async def test_two_who_change_it_at_once_do_not_overwrite_each_other(fresh_url: 
     await connection.close()
 
 
-def test_a_copy_of_another_site_refuses(fresh_url: str, logbroker: Call) -> None:
-    connected(fresh_url, lambda c: apply(c, Topology(partitions=2, mirror="hub")))
-
-    ended = logbroker("partitions", "4", "--yes", "--server", fresh_url)
-
-    assert ended.returncode == 1
-    assert "a copy of site hub's" in ended.stderr
-
-
 def test_an_older_configuration_takes_no_subject_of_a_partition_away(
     fresh_url: str, logbroker: Call, tmp_path: Path
 ) -> None:

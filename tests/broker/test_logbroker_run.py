@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from broker.client import bucket
 from broker.client.connection import Connection, Rejected
 from broker.inspect.ask import node_reports
 from tests.support.processes import wait_until
@@ -64,25 +63,6 @@ def test_a_signal_ends_the_broker_and_its_server_cleanly(start_broker: Any, numb
 
     assert not is_alive(child)
     assert not (broker.store / "broker.json").exists()
-
-
-def test_an_end_is_told_to_clients_and_does_not_wait_for_them(start_broker: Any) -> None:
-    broker = start_broker("--log-level", "debug")
-    url = broker.wait_ready()["server"]
-
-    async def stay() -> None:
-        connections = [Connection([url], "test") for _ in range(20)]
-        clients = [await one.client() for one in connections]
-        broker.popen.send_signal(signal.SIGTERM)
-        await asyncio.wait([client.lost for client in clients], timeout=8)
-        for one in connections:
-            await one.close()
-
-    asyncio.run(stay())
-
-    assert broker.popen.wait(10) == 0
-    assert "Entering lame duck mode" in broker.said
-    assert "does not stop" not in broker.said
 
 
 def test_a_broker_killed_at_any_moment_leaves_no_server_behind(
@@ -154,18 +134,6 @@ def test_a_second_broker_on_the_same_store_is_refused_in_one_line(
     assert (broker.store / "broker.json").exists()
 
 
-def test_a_store_that_cannot_be_written_is_told_in_one_line(
-    tmp_path: Path, logbroker: Callable[..., Any]
-) -> None:
-    (tmp_path / "broker.json").mkdir()
-
-    ended = logbroker("run", "--store-dir", tmp_path, "--listen", "127.0.0.1:0", "--http", "")
-
-    assert ended.returncode == 1
-    assert ended.stderr.count("\n") == 1
-    assert f"cannot use the store {tmp_path}: Is a directory; check --store-dir" in ended.stderr
-
-
 @pytest.mark.parametrize("option", ["--listen", "--http"])
 def test_a_port_in_use_is_one_line_that_names_it(
     tmp_path: Path, logbroker: Callable[..., Any], option: str
@@ -197,22 +165,6 @@ def test_lines_and_limits_survive_a_kill_of_everything(start_broker: Any) -> Non
     assert "50 messages" in again.said
 
 
-def test_receivers_can_commit_while_the_stream_is_full(start_broker: Any) -> None:
-    broker = start_broker("--max-store", "4MB")
-    url = broker.wait_ready()["server"]
-    taken = fill(url, 100, size=100_000)
-
-    async def commit() -> int:
-        connection = Connection([url], "test")
-        try:
-            return await bucket.write(connection, "LOGS_OFFSETS", "p0", b"{}", 0)
-        finally:
-            await connection.close()
-
-    assert 10 < taken < 40
-    assert asyncio.run(commit()) == 1
-
-
 def test_a_disk_with_less_room_than_before_is_no_reason_not_to_start(start_broker: Any) -> None:
     broker = start_broker("--max-store", "40MB")
     assert fill(broker.wait_ready()["server"], 20, size=500_000) == 20
@@ -241,17 +193,6 @@ def test_a_reload_reaches_a_server_that_was_started_by_nohup_and_ends_nothing(
         assert time.monotonic() < deadline, broker.said
         time.sleep(0.02)
     assert broker.end() == 0
-
-
-def test_a_server_is_quiet_unless_something_is_wrong(start_broker: Any) -> None:
-    broker = start_broker()
-    broker.wait_ready()
-    broker.end()
-
-    assert [line.split(":")[0] for line in broker.said.splitlines()] == [
-        "INFO broker.server.context",
-        "INFO broker.server.context",
-    ]
 
 
 def test_a_running_broker_answers_for_itself(start_broker: Any) -> None:

@@ -1,5 +1,5 @@
 from broker.topology import Topology
-from broker.wire.streams import MAX_PAYLOAD, consumer_config, offset_key
+from broker.wire.streams import MAX_PAYLOAD
 
 
 def test_the_stream_takes_lines_of_its_partitions_on_disk() -> None:
@@ -8,13 +8,6 @@ def test_the_stream_takes_lines_of_its_partitions_on_disk() -> None:
     assert logs["subjects"] == ["logs.p0.>", "logs.p1.>"]
     assert (logs["allow_atomic"], logs["allow_direct"], logs["storage"]) == (False, True, "file")
     assert logs["duplicate_window"] == 100_000_000
-
-
-def test_a_limit_that_nobody_asked_for_is_not_declared() -> None:
-    undeclared = {"max_bytes", "max_msgs", "num_replicas", "metadata", "sources"}
-
-    assert not undeclared & Topology().streams()[0].keys()
-    assert Topology(max_bytes=9).streams()[0]["max_bytes"] == 9
 
 
 def test_offsets_and_positions_never_expire_and_a_host_holds_one_message_of_them() -> None:
@@ -33,12 +26,3 @@ def test_a_site_that_copies_another_one_copies_positions_and_no_offsets() -> Non
     copied = [one["name"] for one in Topology(mirror="hub").streams() if one.get("mirror")]
 
     assert copied == ["LOGS", "KV_LOGS_CONFIG", "KV_LOGS_POSITIONS"]
-
-
-def test_each_partition_has_a_consumer_of_its_own_filter() -> None:
-    consumer = consumer_config(7)
-
-    assert consumer["durable_name"] == "receiver-p7"
-    assert consumer["filter_subject"] == "logs.p7.>"
-    assert consumer["ack_policy"] == "all"
-    assert offset_key(7) == "p7"

@@ -9,7 +9,6 @@ from broker.client.connection import Connection
 from broker.provision.apply import apply, consumers_of
 from broker.topology import Topology
 from broker.wire.streams import STREAM
-from broker.wire.subjects import Subject
 
 pytestmark = pytest.mark.nats
 
@@ -88,18 +87,3 @@ async def test_a_broker_that_lacks_the_bucket_of_positions_gets_it_and_nothing_e
 
     assert [(step.action, step.name) for step in done] == [("create", "KV_LOGS_POSITIONS")]
     assert await bucket.write(connection, "LOGS_POSITIONS", "web01", b"{}", 0) == 1
-
-
-async def test_a_damaged_number_of_partitions_is_mended_under_stored_lines(
-    connection: Connection,
-) -> None:
-    await apply(connection, Topology(partitions=3))
-    subject = Subject.for_host("web01", 3)
-    await connection.ask(str(subject), b"line\n")
-    await connection.ask("$KV.LOGS_CONFIG.partitions", b"\x03\xff")
-
-    await apply(connection, Topology(partitions_told=False))
-
-    entry = await bucket.read(connection, "LOGS_CONFIG", "partitions")
-    assert entry is not None
-    assert entry.value == b"3"

@@ -9,7 +9,7 @@ from broker.app.exits import ConfigurationError
 from broker.provision.plan import Actual, plan, plan_partitions, plan_promotion
 from broker.provision.steps import Change, ResourceKind
 from broker.topology import Topology
-from broker.wire.streams import StreamLayout, consumer_config, partitions_in
+from broker.wire.streams import StreamLayout, consumer_config
 
 NOTHING = Actual(streams={}, consumers={}, partitions=None, messages=0, offsets=0)
 DEFAULTS = {"max_msgs": -1, "compression": "none", "metadata": {"_nats.ver": "2.15.1"}}
@@ -93,36 +93,6 @@ def test_an_update_names_the_changed_fields_only_and_keeps_what_we_do_not_declar
     assert step.config["compression"] == "none"
 
 
-@pytest.mark.parametrize(
-    ("stored", "number"),
-    [
-        ("4", 4),
-        (None, 10),
-        ("", 10),
-        ("many", 10),
-        ("0", 10),
-        ("10001", 10),
-        ("²", 10),
-        ("9" * 5000, 10),
-    ],
-)
-def test_a_number_of_partitions_that_nobody_told_is_the_stored_one(
-    stored: str | None, number: int
-) -> None:
-    said = partitions_in(stored)
-
-    assert Topology(partitions_told=False).following(said, None).partitions == number
-    assert Topology(partitions=7).following(said, None).partitions == 7
-
-
-def test_whoever_tells_no_number_changes_none() -> None:
-    there = replace(as_applied(Topology(partitions=4)), messages=100, partitions="4")
-
-    assert plan(Topology(partitions_told=False), there) == ()
-    with pytest.raises(ConfigurationError):
-        plan(Topology(partitions=10), there)
-
-
 @pytest.mark.parametrize("stored", [None, "", "\x03\ufffd", "0", "three"])
 @pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
 def test_a_number_that_cannot_be_read_is_mended_from_what_was_made_by_it(
@@ -169,14 +139,6 @@ def test_partitions_that_hosts_have_left_stay(messages: int, offsets: int, is_to
     topology = Topology(partitions=3 if is_told else 10, partitions_told=is_told)
 
     assert plan(topology, after_change(5, 3, messages=messages, offsets=offsets)) == ()
-
-
-def test_a_number_that_is_gone_may_be_told_where_more_partitions_exist() -> None:
-    damaged = after_change(5, 3, messages=9, partitions=None)
-
-    (step,) = plan(Topology(partitions=3), damaged)
-
-    assert step.config == {"value": "3"}
 
 
 def test_a_copy_that_is_promoted_takes_lines_of_its_partitions_only() -> None:

@@ -36,17 +36,11 @@ def test_what_could_push_or_cannot_be_read_is_refused(request_: bytes) -> None:
     assert isinstance(pulled_only(request_), str)
 
 
-def test_a_refusal_breaks_no_line_of_the_log() -> None:
-    why = pulled_only(b'{"config": {"a\\nERROR all is lost\\u001b": 1}}')
+def test_the_server_is_told_what_was_judged_and_the_log_on_one_line() -> None:
+    twice = b'{"config": {"deliver_subject": "x"}, "config": {"name": "a"}}'
 
-    assert isinstance(why, str)
-    assert why.isprintable()
-
-
-def test_of_a_name_that_is_there_twice_the_server_is_told_the_one_that_was_judged() -> None:
-    taken = pulled_only(b'{"config": {"deliver_subject": "x"}, "config": {"name": "a"}}')
-
-    assert taken == b'{"config": {"name": "a"}}'
+    assert pulled_only(twice) == b'{"config": {"name": "a"}}'
+    assert str(pulled_only(b'{"config": {"a\\nERROR all is lost\\u001b": 1}}')).isprintable()
 
 
 @pytest.fixture

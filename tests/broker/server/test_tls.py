@@ -69,15 +69,6 @@ def test_what_cannot_be_used_is_named(
         security_of(BrokerSettings(**given), tmp_path)
 
 
-def test_logbroker_needs_a_certificate_of_its_own_where_clients_do(store: Path, tls: Path) -> None:
-    settings = BrokerSettings(client_ca=tls / "authority.pem", require_certificates=True)
-
-    with pytest.raises(
-        ConfigurationError, match=r"that --client-ca has signed: put it.*logbroker\.pem"
-    ):
-        security_of(settings, store)
-
-
 async def gets_in(port: int, access: Access) -> str:
     connection = Connection([f"nats://127.0.0.1:{port}"], "test", access=access)
     try:
