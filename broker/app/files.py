@@ -13,7 +13,6 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -22,12 +21,10 @@ from broker.app.exits import OperatorError
 __all__ = [
     "Folder",
     "Owner",
-    "TemporaryFile",
     "give",
     "make_folder",
     "open_folder",
     "read_file",
-    "remove_leftovers",
     "replacing",
     "reporting",
     "write_atomic",
@@ -197,14 +194,6 @@ def _kind(name: str, folder: int) -> str:
     return ""
 
 
-@dataclass(frozen=True, slots=True)
-class TemporaryFile:
-    """A file that is being written, under a name that nobody else has."""
-
-    path: Path
-    file: BinaryIO
-
-
 def write_atomic(path: Path, content: str | bytes, mode: int = 0o640) -> None:
     """Write a file so that it is there whole or as it was before, also after a crash; raises `OperatorError`.
 
@@ -221,8 +210,8 @@ def write_for_owner(folder: Folder, name: str, content: str | bytes, mode: int =
 
 
 def _write(folder: Folder, name: str, content: str | bytes, mode: int, owner: Owner | None) -> None:
-    with replacing(folder, name, mode, owner) as temporary:
-        temporary.file.write(content.encode() if isinstance(content, str) else content)
+    with replacing(folder, name, mode, owner) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
@@ -239,64 +228,56 @@ def reporting(path: Path) -> Iterator[None]:
 @contextmanager
 def replacing(
     folder: Folder, name: str, mode: int = 0o640, owner: Owner | None = None
-) -> Iterator[TemporaryFile]:
+) -> Iterator[BinaryIO]:
     """Yield a file which, once all is written, takes the place of the one of that name, and is on disk.
 
     What dead writers of `name` have left is removed first, and this file when it was not renamed. Raises OSError.
     """
-    remove_leftovers(folder, name)
-    temporary = _made(folder, name, mode)
+    _remove_leftovers(folder, name)
+    temporary, made = _made(folder, name, mode)
     try:
-        with temporary.file as file:
+        with made as file:
             if owner is not None:
                 give(file.fileno(), owner)
-            yield temporary
+            yield file
             file.flush()
             os.fsync(file.fileno())
-            folder.rename(temporary.path.name, name)
+            folder.rename(temporary, name)
     except OSError as error:
         if error.filename is None:  # those of writing and syncing do not say which file
             error.filename = str(folder.path / name)
         raise
     finally:
         with suppress(OSError):  # it was renamed, or stays for the next one to remove
-            folder.remove(temporary.path.name)
+            folder.remove(temporary)
     folder.sync()
 
 
-def remove_leftovers(folder: Folder, *names: str) -> None:
-    """Remove what dead writers of these names have left; what cannot be removed is left for the next time."""
+def _remove_leftovers(folder: Folder, name: str) -> None:
+    """Remove what dead writers of the name have left; what cannot be removed is left for the next time."""
     with suppress(OSError):
         for left in folder.names():
-            if _is_leftover(left, names):
+            if left.endswith(_SUFFIX) and left.removesuffix(_SUFFIX).rpartition(".")[0] == name:
                 with suppress(OSError):
                     _remove(folder, left)
 
 
-def _is_leftover(left: str, names: tuple[str, ...]) -> bool:
-    name, _, token = left.removesuffix(_SUFFIX).rpartition(".")
-    return left.endswith(_SUFFIX) and bool(token) and name in names
-
-
-def _made(folder: Folder, name: str, mode: int) -> TemporaryFile:
+def _made(folder: Folder, name: str, mode: int) -> tuple[str, BinaryIO]:
+    """Make a file with a name and a lock of its own; again where somebody who removes leftovers was quicker."""
     while True:
-        path = folder.path / f"{name}.{secrets.token_hex(4)}{_SUFFIX}"
-        opened = folder.open(path.name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, mode)
+        temporary = f"{name}.{secrets.token_hex(4)}{_SUFFIX}"
+        opened = folder.open(temporary, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, mode)
         file = os.fdopen(opened, "wb")
-        if _is_ours(file):
-            return TemporaryFile(path, file)
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            continue
+        except OSError:
+            return temporary, file  # that's fine: where there are no locks nothing is cleared away
+        if os.fstat(file.fileno()).st_nlink:
+            return temporary, file
         file.close()
-
-
-def _is_ours(file: BinaryIO) -> bool:
-    """Take the lock; False where somebody who removes leftovers was quicker, between our making the file and our locking it."""
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True  # that's fine: where there are no locks nobody else gets one, and nothing is cleared away
-    return os.fstat(file.fileno()).st_nlink > 0
 
 
 def _remove(folder: Folder, left: str) -> None:

@@ -22,7 +22,6 @@ __all__ = ["Page", "PageServer", "health_page", "metrics_page"]
 _MOST_CLIENTS = 16
 _MOST_REQUEST = 8192
 _PATIENCE = 5.0  # seconds that a client has in all
-_FRESH = 0.25  # seconds that a page made for one client may be handed to the next
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 logger = logging.getLogger(__name__)
 
@@ -73,7 +72,6 @@ class PageServer:
         self._address = address
         self._option = option
         self._pages = pages
-        self._made: dict[str, tuple[float, Page]] = {}
         self._patience = patience
         self._clients: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
@@ -124,14 +122,7 @@ class PageServer:
             return _reply(Page(405, b"GET or HEAD\n"))
         if path not in self._pages:
             return _reply(Page(404, "".join(f"{page}\n" for page in self._pages).encode()))
-        return _reply(self._page(path), with_body=method == "GET")
-
-    def _page(self, path: str) -> Page:
-        now = asyncio.get_running_loop().time()
-        made = self._made.get(path)
-        if made is None or now - made[0] > _FRESH:
-            made = self._made[path] = now, self._pages[path]()
-        return made[1]
+        return _reply(self._pages[path](), with_body=method == "GET")
 
 
 async def _head_of(reader: asyncio.StreamReader) -> bytes:

@@ -33,7 +33,6 @@ class Access:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     tls_ca_pem: str = ""
-    tls_cert_pem: str = field(default="", repr=False)
     tls_first: bool = False
     tls_name: str = ""
     """The name that the server's certificate is to have, where it is not the host of the address."""
@@ -45,9 +44,7 @@ class Access:
     @property
     def wants_tls(self) -> bool:
         """Whether nothing may be sent in the clear, whatever the scheme of the address."""
-        return self.tls_first or any(
-            (self.tls_ca, self.tls_cert, self.tls_key, self.tls_ca_pem, self.tls_cert_pem)
-        )
+        return self.tls_first or any((self.tls_ca, self.tls_cert, self.tls_key, self.tls_ca_pem))
 
     def absolute(self, folder: Path) -> "Access":
         """Return the same for another process: relative paths are of `folder`."""
@@ -68,7 +65,6 @@ class Access:
             (self.nkey_seed, "the key of its settings (nkey_seed)"),
             (self.user, f"user {self.user!r} (--user, --password)"),
             (self.tls_cert, f"the certificate {self.tls_cert} (--tls-cert)"),
-            (self.tls_cert_pem, "the certificate of its settings (tls_cert_pem)"),
         )
         nothing = "a client without --creds, --nkey or --user"
         return next((words for given, words in means if given), nothing)

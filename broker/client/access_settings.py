@@ -24,7 +24,7 @@ class AccessSettings(ProgramSettings):
 
     section: ClassVar[str] = "Connection"
     sections: ClassVar[Mapping[str, Collection[str]]] = {
-        "TLS": ("tls_ca", "tls_cert", "tls_key", "tls_ca_pem", "tls_cert_pem", "tls_first")
+        "TLS": ("tls_ca", "tls_cert", "tls_key", "tls_ca_pem", "tls_first")
     }
 
     creds: Path | None = Field(
@@ -76,14 +76,6 @@ class AccessSettings(ProgramSettings):
     tls_ca_pem: str = Field(
         "",
         description="The text of --tls-ca itself, for a --config file that holds all that it takes.",
-        json_schema_extra={"metavar": "PEM"},
-    )
-    tls_cert_pem: SecretStr | None = Field(
-        None,
-        description=(
-            "The text of --tls-cert itself, with its key; all processes see an option, so give it in the "
-            "environment or the --config file."
-        ),
         json_schema_extra={"metavar": "PEM"},
     )
     tls_first: bool = Field(

@@ -6,7 +6,6 @@ Blocks on the disk, and says what is wrong with a file in one line; never shows 
 import logging
 import ssl
 import stat
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,12 +88,8 @@ def _contradiction(access: Access) -> str:
         return "--user and --password come together"
     if access.tls_key and not access.tls_cert:
         return "--tls-key is the key of a certificate; give that with --tls-cert"
-    for option, file, text in (
-        ("--tls-ca", access.tls_ca, access.tls_ca_pem),
-        ("--tls-cert", access.tls_cert, access.tls_cert_pem),
-    ):
-        if file and text:
-            return f"{option} and {option}-pem are two ways to say the same; give one of them"
+    if access.tls_ca and access.tls_ca_pem:
+        return "--tls-ca and --tls-ca-pem are two ways to say the same; give one of them"
     return ""
 
 
@@ -108,36 +103,32 @@ def _bytes(path: Path, option: str) -> bytes:
 def _context(access: Access) -> ssl.SSLContext:
     context = ssl.create_default_context()  # checks the chain and the host's name
     if access.tls_ca or access.tls_ca_pem:
-        file = str(access.tls_ca) if access.tls_ca and _bytes(access.tls_ca, "--tls-ca") else None
+        name = "tls_ca_pem"
+        if access.tls_ca:
+            name = f"{access.tls_ca}; check --tls-ca"
+            _bytes(access.tls_ca, "--tls-ca")
+        file, text = str(access.tls_ca) if access.tls_ca else None, access.tls_ca_pem or None
         try:
-            context = ssl.create_default_context(cafile=file, cadata=access.tls_ca_pem or None)
+            context = ssl.create_default_context(cafile=file, cadata=text)
         except (ssl.SSLError, ValueError, TypeError):  # the last two of a text that is not ASCII
-            name = f"{file} holds no certificate; check --tls-ca"
-            raise ConfigurationError(
-                name if access.tls_ca else "tls_ca_pem holds no certificate"
-            ) from None
+            raise ConfigurationError(f"no certificate in {name}") from None
         # a certificate that is named is trusted, also where it is not that of an authority
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if access.tls_cert:
-        cert, key = access.tls_cert, access.tls_key
-        _bytes(cert, "--tls-cert")
-        if key:
-            _bytes(key, "--tls-key")
-        files = f"{cert} and {key}" if key else f"{cert} (without --tls-key it must hold the key)"
-        _load_chain(context, cert, key, f"{files}: {{}}; check --tls-cert and --tls-key")
-    elif access.tls_cert_pem:
-        # OpenSSL takes a certificate with its key from a file alone; this one is nobody else's, and gone at once
-        with tempfile.NamedTemporaryFile("w", prefix="logship-", suffix=".pem") as pair:
-            pair.write(access.tls_cert_pem)
-            pair.flush()
-            _load_chain(context, Path(pair.name), None, "tls_cert_pem: {}; check --tls-cert-pem")
+        _load_chain(context, access.tls_cert, access.tls_key)
     return context
 
 
-def _load_chain(context: ssl.SSLContext, cert: Path, key: Path | None, words: str) -> None:
+def _load_chain(context: ssl.SSLContext, cert: Path, key: Path | None) -> None:
+    _bytes(cert, "--tls-cert")
+    if key:
+        _bytes(key, "--tls-key")
     try:
         # a password is given lest OpenSSL asks for one at the terminal
         context.load_cert_chain(cert, key, password=lambda: b"")
     except (ssl.SSLError, ValueError) as error:
+        files = f"{cert} and {key}" if key else f"{cert} (without --tls-key it must hold the key)"
         reason = getattr(error, "reason", None) or "no certificate, or no key that is not locked"
-        raise ConfigurationError(f"cannot use {words.format(reason)}") from None
+        raise ConfigurationError(
+            f"cannot use {files}: {reason}; check --tls-cert and --tls-key"
+        ) from None

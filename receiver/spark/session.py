@@ -197,7 +197,7 @@ def prepare(java: Java) -> Path:
             if not fresh.exists():
                 raise OperatorError(f"Java {java.version} has written no class data")
             with replacing(target, path.name, 0o644) as half, fresh.open("rb") as written:
-                shutil.copyfileobj(written, half.file)
+                shutil.copyfileobj(written, half)
     except OSError as error:
         raise OperatorError(
             f"cannot write {error.filename or path}: {error.strerror}; run this as the user who installed logship"

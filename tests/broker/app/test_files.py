@@ -12,7 +12,6 @@ import pytest
 
 from broker.app.files import (
     open_folder,
-    remove_leftovers,
     replacing,
     write_atomic,
     write_for_owner,
@@ -68,7 +67,7 @@ import sys
 from pathlib import Path
 from broker.app.files import open_folder, replacing
 with open_folder(Path(sys.argv[1])) as folder, replacing(folder, sys.argv[2]) as half:
-    print(half.path, flush=True)
+    print(flush=True)
     sys.stdin.read()
 """
 RACER = """
@@ -95,7 +94,7 @@ def test_a_file_stays_as_it_was_when_its_writer_fails(tmp_path: Path) -> None:
         open_folder(tmp_path) as folder,
         replacing(folder, "conf") as half,
     ):
-        half.file.write(b"after")
+        half.write(b"after")
         raise KeyboardInterrupt
 
     assert (tmp_path / "conf").read_text() == "before"
@@ -181,9 +180,11 @@ def test_what_a_killed_writer_left_goes_with_the_next_and_a_living_ones_stays(
         open_folder(tmp_path) as folder,
     ):
         assert writer.stdout is not None
-        theirs = Path(writer.stdout.readline().decode().strip())
+        writer.stdout.readline()
+        (theirs,) = tmp_path.glob("[[]mark[]].*.tmp")
 
-        remove_leftovers(folder, "[mark]")
+        with replacing(folder, "[mark]"):
+            pass
         while_it_lives = theirs.exists()
         writer.kill()
         writer.wait()

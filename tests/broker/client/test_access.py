@@ -165,8 +165,7 @@ async def test_both_ends_show_their_certificates(serve: Serve, tls: Path, first:
 
     access = Access(tls_ca=authority, tls_first=first, **own(tls, "client"))
 
-    pair = "".join((tls / f"client.{ending}").read_text() for ending in ("pem", "key"))
-    in_text = Access(tls_ca_pem=authority.read_text(), tls_cert_pem=pair, tls_first=first)
+    in_text = Access(tls_ca_pem=authority.read_text(), tls_first=first, **own(tls, "client"))
 
     assert await enter(f"nats://{where}", access)
     assert await enter(f"nats://{where}", in_text)
