@@ -50,6 +50,7 @@ async def gets_in(server: str, access: Access) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_a_credential_that_is_added_while_a_cluster_is_waited_for_counts_once_it_is_there(
     tmp_path: Path, processes: Processes
 ) -> None:

@@ -291,6 +291,7 @@ def test_a_change_that_nobody_was_told_of_counts_from_the_next_start(tmp_path: P
         broker.popen.wait()
 
 
+@pytest.mark.long
 def test_a_monitor_looks_at_everything_with_the_commands_that_do_and_changes_nothing(
     secured: Secured,
 ) -> None:

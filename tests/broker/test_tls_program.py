@@ -83,6 +83,7 @@ def test_a_broker_with_certificates_talks_to_nobody_in_the_clear_and_takes_new_o
     assert broker.end() == 0
 
 
+@pytest.mark.long
 def test_a_certificate_made_for_a_broker_elsewhere_is_not_for_this_machine(tmp_path: Path) -> None:
     signed, authority = tmp_path / "signed", tmp_path / "authority/tls"
     words = ("tls", "init", "--elsewhere", "--store-dir")
@@ -106,6 +107,7 @@ def test_a_certificate_made_for_a_broker_elsewhere_is_not_for_this_machine(tmp_p
     assert "--name" in nameless.stderr
 
 
+@pytest.mark.long
 def test_clients_show_certificates_of_an_authority_of_the_operators_own(
     start_broker: StartBroker, tmp_path: Path, tls: Path
 ) -> None:

@@ -37,6 +37,7 @@ def published(suite: Suite, number: int) -> dict[str, int]:
     return ask(suite.url, count)
 
 
+@pytest.mark.long
 def test_hosts_that_go_over_and_back_keep_one_file_through_kills(tmp_path: Path) -> None:
     assert all(len({partition_of(host, number) for number in NUMBERS}) > 1 for host in HOSTS)
     with Processes(tmp_path) as programs, ExitStack() as stack:

@@ -37,6 +37,7 @@ def kill_a_worker(scene: Scene, worker: Process) -> None:
     worker.start()
 
 
+@pytest.mark.long
 def test_a_worker_is_killed_and_no_line_is_lost_or_repeated(
     scene: Scene, processes: Processes, tmp_path: Path
 ) -> None:

@@ -140,6 +140,7 @@ def page(url: str) -> Answer:
         return Answer(error.code, error.read().decode())
 
 
+@pytest.mark.long
 def test_a_standby_is_ready_and_well_while_it_waits_and_says_for_whom(
     scene: Scene, tmp_path: Path
 ) -> None:
@@ -210,6 +211,7 @@ def test_told_to_end_under_load_it_ends_in_time_and_the_next_start_goes_on(scene
     assert receiver.stop(10) == 0
 
 
+@pytest.mark.long
 def test_told_by_sigusr1_it_closes_its_files_and_none_of_its_processes_ends(scene: Scene) -> None:
     receiver = scene.receiver("receiver", "--compress", "gzip")
     scene.publish(20)

@@ -63,6 +63,7 @@ def guarded(
     }
 
 
+@pytest.mark.long
 def test_a_user_with_the_least_rights_reads_batches_and_streams(
     spark: SparkSession,
     guarded: dict[str, str],

@@ -35,6 +35,7 @@ def test_it_needs_nothing_but_spark_and_a_client() -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.nats
 @pytest.mark.spark
 def test_a_plain_spark_finds_it_by_its_name(logs_url: str, store: Any, tmp_path: Path) -> None:

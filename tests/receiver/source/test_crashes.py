@@ -41,6 +41,7 @@ def kill_workers(program: Process) -> int:
     return killed
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1200)  # two starts of Spark, and a machine that may be busy
 @pytest.mark.nats
 @pytest.mark.spark

@@ -38,6 +38,7 @@ def test_the_sql_example_counts_the_lines_of_every_host(
     assert rows == [("web01", "1", "2"), ("web02", "1", "1")]
 
 
+@pytest.mark.long
 def test_the_streaming_example_counts_errors_per_host_and_minute(
     spark: SparkSession, logs_url: str, store: Any, tmp_path: Path
 ) -> None:

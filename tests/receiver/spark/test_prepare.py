@@ -51,6 +51,7 @@ def test_classes_are_kept_once_and_used_by_the_next_start(tmp_path: Path) -> Non
     assert second.stderr == ""
 
 
+@pytest.mark.long
 def test_a_file_that_is_no_class_data_does_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -243,6 +243,7 @@ def test_files_of_another_layout_are_found(partition: Partition) -> None:
     assert report.expected - report.received == 1
 
 
+@pytest.mark.long
 def test_files_are_well_that_are_rotated_and_compressed_while_they_are_looked_at(
     partition: Partition,
 ) -> None:
