@@ -114,9 +114,9 @@ def test_the_settings_of_the_example_are_settings() -> None:
     ("page", "received"),
     [
         ("README.md", b"hello, world\n"),
-        ("docs/getting-started.md", b"first\nsecond\n"),
-        ("docs/broker.md", b""),
-        ("docs/security.md", b""),
+        pytest.param("docs/getting-started.md", b"first\nsecond\n", marks=pytest.mark.long),
+        pytest.param("docs/broker.md", b"", marks=pytest.mark.long),
+        pytest.param("docs/security.md", b"", marks=pytest.mark.long),
     ],
 )
 def test_the_commands_of_a_page_do_what_it_says(page: str, received: bytes, tmp_path: Path) -> None:

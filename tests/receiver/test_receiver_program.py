@@ -271,7 +271,9 @@ def move_offset(scene: Scene, partition: int) -> None:
     )
 
 
-@pytest.mark.parametrize("is_standby", [False, True], ids=["owner", "standby"])
+@pytest.mark.parametrize(
+    "is_standby", [False, pytest.param(True, marks=pytest.mark.long)], ids=["owner", "standby"]
+)
 def test_a_receiver_of_all_takes_up_new_partitions_and_leaves_old_ones_once_they_are_empty(
     scene: Scene, is_standby: bool
 ) -> None:

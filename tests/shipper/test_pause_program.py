@@ -82,7 +82,11 @@ def all_of(read_back: ReadBack) -> Callable[[str, Process, bytes], bytes]:
     return read
 
 
-@pytest.mark.parametrize("options", [(), ("--no-ack",)], ids=["acknowledged", "no-ack"])
+@pytest.mark.parametrize(
+    "options",
+    [(), pytest.param(("--no-ack",), marks=pytest.mark.long)],
+    ids=["acknowledged", "no-ack"],
+)
 def test_hosts_of_a_glob_stop_within_two_seconds_and_say_so_while_others_go_on(
     logs_url: str,
     ship: Ship,

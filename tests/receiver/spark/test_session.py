@@ -99,7 +99,7 @@ def run_twice(environment: dict[str, str], folder: str) -> "subprocess.Completed
 @pytest.mark.parametrize(
     ("java", "version"),
     [
-        pytest.param({}, "", id="this machine's Java"),
+        pytest.param({}, "", id="this machine's Java", marks=pytest.mark.long),
         pytest.param({"PATH": "/nowhere", "JAVA_HOME": ""}, "25.", id="the Java of the wheel"),
     ],
 )
