@@ -60,19 +60,6 @@ def test_a_command_that_prints_a_secret_is_never_shown() -> None:
     assert found
 
 
-def test_all_modules_come_with_ansible_core() -> None:
-    for where, task in all_tasks():
-        named = [key for key in task if "." in key]
-        assert all(key.startswith("ansible.builtin.") for key in named), where
-
-
-def test_files_say_their_mode() -> None:
-    for where, task in all_tasks():
-        for module in ("copy", "template"):
-            if written := task.get(f"ansible.builtin.{module}"):
-                assert "mode" in written, where
-
-
 def test_units_that_roles_install_are_there() -> None:
     variables = (ANSIBLE / "roles/logship_install/vars/main.yml").read_text("utf-8")
 

@@ -57,17 +57,3 @@ def test_files_of_credentials_suffice_to_ship_receive_and_look_while_others_are_
     assert (shipper.stop(10), receiver.stop(20)) == (0, 0)
     assert "waiting" not in shipper.said()
     assert "permissions violation" not in receiver.said() + status.last_words()
-
-
-def test_who_is_not_let_in_is_told_so_with_what_it_came_by(site: Site) -> None:
-    site.credentials("add", "host", "web02", "web03")
-    (site.folder / "app.log").touch()
-    site.credentials("revoke", "host", "web02")
-
-    revoked = site.ship("web02", "host-web02.toml", "--once", "--patience", "6s")
-    another = site.ship("web03", "host-web03.toml", "--once", "--patience", "6s", "--host", "db01")
-
-    assert (revoked.wait(90), another.wait(90)) == (1, 1)
-    assert "refuses the key of its settings (nkey_seed)" in revoked.said()
-    assert another.said().count("waiting: waiting: ") == 1
-    assert "the credential is for host web03, but --host is db01: use" in another.said()
