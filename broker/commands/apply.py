@@ -3,7 +3,6 @@
 import json
 import logging
 import sys
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from broker.app.untrusted import printable
 from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, JSON, asking, with_settings
-from broker.inspect.ask import streams_of, subjects_in
-from broker.inspect.message import subject_of
 from broker.provision.apply import (
     carry_out,
     cautions,
@@ -34,7 +31,6 @@ from broker.provision.steps import Step, as_json, describe
 from broker.settings import APPLY_FIELDS, BrokerSettings
 from broker.topology import mirrored_site
 from broker.wire.streams import MAX_PARTITIONS
-from broker.wire.subjects import partition_of
 
 __all__ = ["apply", "export", "import_", "partitions", "promote"]
 
@@ -86,8 +82,8 @@ def partitions(settings: BrokerSettings, number: int, yes: bool) -> None:
         if not made:
             click.echo(f"hosts are spread over {number} partitions already; nothing to do")
             return
-        subjects = await subjects_in(connection, await streams_of(connection))
-        click.echo(_intent(number, actual.number, subjects))
+        before = "an unknown number of" if actual.number is None else actual.number
+        click.echo(f"hosts are spread over {before} partitions, and will be over {number}")
         click.echo(describe(made))
         if not yes:
             command_line.ask(f"Spread hosts over {number} partitions?")
@@ -109,17 +105,6 @@ _AFTERWARDS = (
     "hosts are spread over {number} partitions now: shippers that run go over within 10 seconds of their next lines\n"
     "where the settings of this broker or of other sites say --partitions, make it {number}, or leave it out"
 )
-
-
-def _intent(number: int, before: int | None, subjects: Iterable[str]) -> str:
-    if before is None:
-        return f"no number of partitions is set; hosts will be spread over {number}"
-    hosts = {subject.host for subject in map(subject_of, subjects) if subject}
-    moved = sum(partition_of(host, before) != partition_of(host, number) for host in hosts)
-    return (
-        f"hosts are spread over {before} partitions, and will be over {number}: of {len(hosts)} hosts {moved} "
-        "move to another partition"
-    )
 
 
 @click.command()

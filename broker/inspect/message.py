@@ -10,7 +10,6 @@ from typing import Any
 
 import zstandard
 
-from broker.app.units import format_size
 from broker.app.untrusted import printable
 from broker.wire.message import (
     MalformedMessage,
@@ -153,28 +152,30 @@ def read_message(
 
 def message_document(message: StoredMessage) -> dict[str, Any]:
     """Return a message as plain values: the lines as `text`, or as `base64` where they are not UTF-8 or cannot be read."""
-    subject, origin = message.subject, message.origin
     lines, trouble = _readable(message)
-    document = {
-        "subject": message.name,
-        "sequence": message.sequence,
-        "time": rfc3339(message.stored_at),
-        "partition": subject.partition if subject else None,
-        "host": subject.host if subject else None,
-        "spans": [_span_document(section) for section in message.sections],
-        "agent": message.agent or None,
-        "read_at": rfc3339(origin.read_at) if origin else None,
-        "stored_bytes": message.size,
-        "headers": dict(message.headers),
-        "trouble": trouble or None,
-    }
+    document = {**_facts(message), "headers": dict(message.headers), "trouble": trouble or None}
     try:
         return document | {"text": lines.decode()}
     except UnicodeDecodeError:
         return document | {"base64": base64.b64encode(lines).decode("ascii")}
 
 
-def _span_document(section: Section) -> dict[str, Any]:
+def _facts(message: StoredMessage) -> dict[str, Any]:
+    subject, origin = message.subject, message.origin
+    return {
+        "subject": message.name,
+        "sequence": message.sequence,
+        "time": rfc3339(message.stored_at),
+        "partition": subject.partition if subject else None,
+        "host": subject.host if subject else None,
+        "agent": message.agent or None,
+        "read_at": rfc3339(origin.read_at) if origin else None,
+        "stored_bytes": message.size,
+        "spans": [_span(section) for section in message.sections],
+    }
+
+
+def _span(section: Section) -> dict[str, Any]:
     span = section.span
     return {
         **{"file": section.path, "id": span.file, "start": span.start, "end": span.end},
@@ -194,27 +195,17 @@ def _readable(message: StoredMessage) -> tuple[bytes, str]:
 def message_text(message: StoredMessage) -> bytes:
     """Return a message for people: what is known of it, its headers, and its lines, safe for a terminal."""
     lines, trouble = _readable(message)
-    head = [
-        ("sequence", str(message.sequence)),
-        ("subject", message.name),
-        ("stored", rfc3339(message.stored_at)),
-        ("read", rfc3339(message.origin.read_at) if message.origin else ""),
-        *(("span", _span_text(section)) for section in message.sections),
-        ("payload", f"{format_size(len(message.payload))}, {lines.count(10)} lines"),
-        ("TROUBLE", f"a receiver quarantines it: {trouble}" if trouble else ""),
+    facts = _facts(message)
+    spans = [" ".join(f"{key}={value}" for key, value in one.items()) for one in facts.pop("spans")]
+    shown = [
+        *((name, value) for name, value in facts.items() if value is not None),
+        *(("span", span) for span in spans),
+        *([("TROUBLE", f"a receiver quarantines it: {trouble}")] if trouble else []),
         # each span has a line of its own
-        *(one for one in message.headers.items() if one[0] != _SPANS or not message.sections),
+        *(one for one in message.headers.items() if one[0] != _SPANS or not spans),
     ]
-    shown = [(printable(name), printable(value)) for name, value in head if value]
-    width = max(len(name) for name, _ in shown)
-    text = "\n".join(f"{name:<{width}}  {value}" for name, value in shown)
+    text = "\n".join(f"{printable(name):<15} {printable(str(value))}" for name, value in shown)
     return f"{text}\n\n".encode("utf-8", "backslashreplace") + safe(lines)
-
-
-def _span_text(section: Section) -> str:
-    filtered = ", lines left out" if section.filtered else ""
-    sizes = f"{format_size(section.size)}, {section.lines} lines"
-    return f"{section.path}  {section.span}  {sizes}{filtered}"
 
 
 def safe(lines: bytes) -> bytes:

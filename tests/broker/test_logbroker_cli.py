@@ -61,23 +61,6 @@ def test_a_bad_variable_is_one_line_and_exit_code_78(
     assert variable in ended.stderr
 
 
-@pytest.mark.parametrize(
-    ("content", "named"),
-    [("partitins = 3", "partitins: not a setting"), ('max_age = "soon"', "max_age"), ("=", "TOML")],
-)
-def test_a_bad_file_is_one_line_and_exit_code_78(
-    tmp_path: Path, logbroker: Call, content: str, named: str
-) -> None:
-    path = tmp_path / "logbroker.toml"
-    path.write_text(content, "utf-8")
-
-    ended = logbroker("status", "--config", path)
-
-    assert ended.returncode == 78
-    assert ended.stderr.count("\n") == 1
-    assert named in ended.stderr
-
-
 @pytest.mark.parametrize("command", ["status", "apply"])
 def test_a_broker_that_is_away_is_one_line_and_exit_code_1(logbroker: Call, command: str) -> None:
     ended = logbroker(command, "--server", "nats://127.0.0.1:1")

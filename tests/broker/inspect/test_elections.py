@@ -1,14 +1,12 @@
 """What a view shows where leaders are being elected when it first asks."""
 
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 
 import pytest
 
 from broker.client.connection import Rejected
 from broker.inspect.reader import MessageReader, at_sequence
 from broker.inspect.tail import TailOptions, tail
-from broker.inspect.top import watch
 from tests.broker.inspect.conftest import Publish
 from tests.elections import NO_LEADER, Electing
 
@@ -32,15 +30,6 @@ async def test_tail_shows_the_lines(
     shown = [some async for some in tail(electing, TailOptions(since=since, follow=False))]
 
     assert b"".join(piece.lines for some in shown for piece in some) == b"a line\n"
-
-
-async def test_top_begins(electing: Electing, publish: Publish) -> None:
-    await publish("web01", b"a line\n")
-
-    async with aclosing(watch(electing, 0.1)) as views:
-        view = await anext(views)
-
-    assert [one.host for one in view.hosts] == ["web01"]
 
 
 async def test_what_was_opened_half_way_is_opened_again(

@@ -4,6 +4,9 @@ import base64
 
 import pytest
 
+from broker.app.exits import OperatorError
+from broker.client.connection import Connection
+from broker.inspect.ask import get_message
 from broker.inspect.message import (
     StoredMessage,
     message_document,
@@ -11,10 +14,12 @@ from broker.inspect.message import (
     nanoseconds,
     read_message,
     rfc3339,
+    safe,
 )
+from broker.inspect.tail import as_shown
 from broker.wire.delivery import RawMessage
 from broker.wire.message import Origin, Section, Span, encode_origin
-from tests.broker.inspect.conftest import message
+from tests.broker.inspect.conftest import Publish, message
 
 APP = Section("/app.log", Span("1", 0, 100), 100, 3)
 DB = Section("/db.log", Span("2", 50, 100), 20, 2, filtered=True)
@@ -87,3 +92,42 @@ def test_a_message_that_a_receiver_quarantines_is_shown_as_it_is_and_says_why(
     assert shown["trouble"]
     assert b"TROUBLE" in text
     assert b"\x1b" not in text
+
+
+def test_a_host_whose_subject_holds_codes_does_not_act_on_a_terminal_either() -> None:
+    shown = as_shown("logs.\x1b[2J.w\udcff", b"a\n", prefixed=True, for_terminal=True)
+
+    assert shown == rb"logs.\x1b[2J.w\xff: a" + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        pytest.param(b"a\tb\n", b"a\tb\n", id="tabs and newlines"),
+        pytest.param("Grüße €\n".encode(), "Grüße €\n".encode(), id="letters"),
+        pytest.param(b"\x1b]0;owned\x07\n", rb"\x1b]0;owned\x07" + b"\n", id="escape codes"),
+        pytest.param("\x9b31m\n".encode(), rb"\x9b31m" + b"\n", id="codes of one character"),
+        pytest.param(b"\x9b31m\n", rb"\x9b31m" + b"\n", id="codes that are no UTF-8"),
+        pytest.param(b"progress 10%\r\n", rb"progress 10%\r" + b"\n", id="a return"),
+        pytest.param("a\u202eb\n".encode(), rb"a\u202eb" + b"\n", id="written backwards"),
+    ],
+)
+def test_nothing_acts_on_a_terminal(raw: bytes, shown: bytes) -> None:
+    assert safe(raw) == shown
+
+
+@pytest.mark.nats
+async def test_a_message_that_is_not_there_says_what_is(
+    connection: Connection, publish: Publish
+) -> None:
+    with pytest.raises(OperatorError, match="holds none"):
+        await get_message(connection, "LOGS", 1)
+    for _ in range(3):
+        await publish("web01", b"a\n")
+    await connection.api("STREAM.MSG.DELETE.LOGS", {"seq": 2})
+
+    assert (await get_message(connection, "LOGS", None)).sequence == 3
+    with pytest.raises(OperatorError, match="no message 9: stream LOGS holds 1 to 3"):
+        await get_message(connection, "LOGS", 9)
+    with pytest.raises(OperatorError, match="no message 2"):
+        await get_message(connection, "LOGS", 2)

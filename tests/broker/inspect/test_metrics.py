@@ -68,18 +68,3 @@ def test_metrics_are_the_numbers_of_the_status(start_broker: StartBroker) -> Non
     assert [value for key, value in found.items() if key[0] == "retention_purged_messages"] == [0]
     assert _get(broker, "/healthz") == (200, "ok\n")
     assert _get(broker, "/")[0] == 404
-
-
-def test_an_address_that_is_taken_says_which_option(start_broker: StartBroker) -> None:
-    first = start_broker("--partitions", "1", "--metrics", "127.0.0.1:0")
-    first.wait_ready()
-    _until(lambda: _get(first, "/healthz")[0] > 0)
-    found = re.search(r"http://(\S+)", first.said)
-    assert found
-
-    second = start_broker(
-        "--partitions", "1", "--metrics", found[1], store=first.store.with_name("second")
-    )
-
-    assert second.popen.wait(60) == 78
-    assert "check --metrics" in second.said
