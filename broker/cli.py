@@ -11,11 +11,7 @@ from broker.client.access import looks_like_server
 __all__ = ["main"]
 
 _SECTIONS = {
-    "Running": {
-        "run": "run:run",
-        "credentials": "credentials:credentials",
-        "tls": "tls:tls",
-    },
+    "Running": {"run": "run:run", "credentials": "credentials:credentials", "tls": "tls:tls"},
     "Declaring": {
         "apply": "apply:apply",
         "partitions": "apply:partitions",

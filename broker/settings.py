@@ -158,9 +158,7 @@ class ClusterSettings(ProgramSettings):
         "", "NAME", "Name of the cluster of brokers that this one is of; all of them say the same."
     )
     cluster_listen: Listen = _setting(
-        Address("127.0.0.1", 6222),
-        "HOST:PORT",
-        "Where the other servers of the cluster connect.",
+        Address("127.0.0.1", 6222), "HOST:PORT", "Where the other servers of the cluster connect."
     )
     route: Annotated[Many, AfterValidator(_routes)] = _setting(
         (),
@@ -261,8 +259,7 @@ class SecuritySettings(ProgramSettings):
         "Authorities of the certificates that clients and other brokers show; default: DIR/tls/authority.pem.",
     )
     require_certificates: bool = Field(
-        False,
-        description="Let nobody in without a certificate, whatever else they show.",
+        False, description="Let nobody in without a certificate, whatever else they show."
     )
     host_connections: Connections = _setting(
         50_000,
@@ -294,11 +291,7 @@ class SecuritySettings(ProgramSettings):
 
 
 class BrokerSettings(
-    StreamsSettings,
-    SitesSettings,
-    ClusterSettings,
-    SecuritySettings,
-    AccessSettings,
+    StreamsSettings, SitesSettings, ClusterSettings, SecuritySettings, AccessSettings
 ):
     """The settings of logbroker; a command uses those that concern it."""
 

@@ -15,12 +15,7 @@ from broker.wire.streams import (
     subjects_in,
 )
 
-__all__ = [
-    "UNBOUNDED",
-    "Topology",
-    "is_computed",
-    "mirrored_site",
-]
+__all__ = ["UNBOUNDED", "Topology", "is_computed", "mirrored_site"]
 
 UNBOUNDED = -1
 """A limit of the stream that does not limit."""

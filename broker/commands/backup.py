@@ -50,11 +50,7 @@ _POSITIONS = stream_of(POSITIONS_BUCKET)  # they are of use whatever the number 
 )
 @with_settings()
 def backup(
-    settings: BrokerSettings,
-    folder: Path,
-    streams: tuple[str, ...],
-    keep: int | None,
-    verify: bool,
+    settings: BrokerSettings, folder: Path, streams: tuple[str, ...], keep: int | None, verify: bool
 ) -> None:
     """Copy streams, buckets and consumers of a running broker into DIR/<time>, while lines flow."""
     # what is cut short by `timeout` or a service manager must not look done to whoever asked for it

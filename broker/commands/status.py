@@ -155,11 +155,7 @@ def hosts(
 @JSON
 @with_settings()
 def top(
-    settings: BrokerSettings,
-    interval: timedelta,
-    once: bool,
-    count: int | None,
-    as_json: bool,
+    settings: BrokerSettings, interval: timedelta, once: bool, count: int | None, as_json: bool
 ) -> None:
     """Watch what moves: rates in and out, what is behind, how the streams fill, and which hosts send or are silent."""
     if interval < _SHORTEST:

@@ -23,14 +23,7 @@ from broker.inspect.message import StoredMessage, read_message
 from broker.wire.delivery import Delivery, parse
 from broker.wire.subjects import reader_names
 
-__all__ = [
-    "LAST_PER_SUBJECT",
-    "MessageReader",
-    "Start",
-    "at_sequence",
-    "at_time",
-    "follow",
-]
+__all__ = ["LAST_PER_SUBJECT", "MessageReader", "Start", "at_sequence", "at_time", "follow"]
 
 Start = Mapping[str, Any]
 """Where a reader begins, as the configuration of a consumer says it."""
