@@ -1,7 +1,7 @@
 """Reads a stream forward, in its order and without a hole, through a consumer of its own. Changes nothing.
 
 No message comes twice: after a lost connection, a restarted broker or a consumer that was removed, the reader goes on
-behind the last message that it returned.
+behind the last message that it returned. A stream that is made anew meanwhile takes another reader.
 """
 
 import asyncio
@@ -76,7 +76,6 @@ class MessageReader:
             self._config["filter_subjects"] = list(filters)
         self._start = start
         self._next = 0  # sequence; 0 before the first message
-        self._created = ""
         self._client: BrokerClient | None = None  # with our consumer; None where it has to be made
         self._consumer = self._inbox = ""
         self._request = b""  # for more messages
@@ -130,12 +129,11 @@ class MessageReader:
 
     async def close(self) -> None:
         """Remove the consumer; a broker that is away removes it by itself."""
-        if self._client is None:
-            return
-        with suppress(ConnectionLost, Rejected, TimeoutError):
-            async with asyncio.timeout(1):
-                name = f"CONSUMER.DELETE.{self._stream}.{self._consumer}"
-                await self._connection.api(name, patience=1)
+        if self._client is not None:
+            with suppress(ConnectionLost, Rejected, TimeoutError):
+                async with asyncio.timeout(1):
+                    name = f"CONSUMER.DELETE.{self._stream}.{self._consumer}"
+                    await self._connection.api(name, patience=1)
         await self._unsubscribe()
 
     async def _collect(self) -> list[StoredMessage]:
@@ -164,9 +162,11 @@ class MessageReader:
         if delivery.number != self._number or delivery.sequence < self._next:
             raise ConnectionLost(f"delivery {delivery.number} came, {self._number} was due")
         self._number, self._pending = delivery.number + 1, delivery.pending
-        place = message.subject, delivery.sequence, delivery.stored_at
         size = message.size if self._config.get("headers_only") else None
-        return read_message(*place, message.headers or {}, message.data, size)
+        headers, stored_at = message.headers or {}, delivery.stored_at
+        return read_message(
+            message.subject, delivery.sequence, stored_at, headers, message.data, size
+        )
 
     async def _is_over(self, message: RawMessage) -> bool:
         """Read a status: pull again where a pull has ended, and return whether it brought nothing."""
@@ -182,7 +182,6 @@ class MessageReader:
     async def _open(self) -> None:
         await self._unsubscribe()
         client = await self._connection.client()
-        self._compare(await self._connection.api(f"STREAM.INFO.{self._stream}"))
         self._inbox, self._arrived = self._connection.new_inbox(), asyncio.Queue()
         self._subscription = await self._connection.tap(self._inbox, self._arrived.put_nowait)
         made = await self._make_consumer()
@@ -230,19 +229,6 @@ class MessageReader:
         if before is not None:
             with suppress(ConnectionLost):
                 await self._connection.guard(before.unsubscribe(), _HEARTBEAT)
-
-    def _compare(self, info: Mapping[str, Any]) -> None:
-        """Compare the stream with what it was; say what cannot be read any more."""
-        first = info["state"]["first_seq"]
-        if self._created and info["created"] != self._created:
-            logger.warning("stream %s was created anew; reading it from its start", self._stream)
-            self._next = 1
-        elif 0 < self._next < first:
-            logger.warning(
-                "stream %s begins with message %d now: messages from %d on were removed before they were read",
-                *(self._stream, first, self._next),
-            )
-        self._created = info["created"]
 
     async def _pull(self) -> None:
         subject = self._connection.api_subject(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}")

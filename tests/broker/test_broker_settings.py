@@ -171,18 +171,3 @@ def test_a_secret_in_a_route_is_refused_and_not_repeated() -> None:
         load(BrokerSettings, {"route": ("nats-route://u:s3cret@b2:6222",)}, None)
 
     assert "s3cret" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "replicas"),
-    [
-        pytest.param({}, None, id="alone"),
-        pytest.param({"cluster": "logs"}, 3, id="cluster"),
-        pytest.param({"cluster": "logs", "replicas": "2"}, 2, id="said"),
-    ],
-)
-def test_a_cluster_holds_each_line_three_times_and_nobody_else_changes_what_is_there(
-    options: dict[str, str], replicas: int | None
-) -> None:
-    for stream in load(BrokerSettings, options, None).topology().streams():
-        assert stream.get("num_replicas") == replicas

@@ -11,9 +11,7 @@ from broker.inspect.message import (
     StoredMessage,
     message_document,
     message_text,
-    nanoseconds,
     read_message,
-    rfc3339,
     safe,
 )
 from broker.inspect.tail import as_shown
@@ -58,15 +56,6 @@ def test_a_size_is_the_servers_word_whatever_the_client_wrote(size: str, cut: in
     assert RawMessage("logs.p0.evil", "", told, b"").size == 7
     assert RawMessage("logs.p0.evil", "", head, b"").size == 0
     assert RawMessage("logs.p0.evil", "", head + b"\r\n\r\n", b"").size == 0
-
-
-@pytest.mark.parametrize(
-    "time",
-    ["2026-11-21T16:50:57.123456789Z", "2026-11-21T17:50:57.123456789+01:00"],
-)
-def test_times_of_the_server_are_read_to_the_nanosecond(time: str) -> None:
-    assert nanoseconds(time) % 1_000_000_000 == 123456789
-    assert rfc3339(nanoseconds(time)) == "2026-11-21T16:50:57.123456Z"
 
 
 def test_lines_that_are_no_text_come_as_base64() -> None:

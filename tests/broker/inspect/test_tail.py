@@ -164,37 +164,6 @@ async def test_a_broker_that_is_killed_costs_no_line_and_repeats_none(own_server
     assert found == sent + b"last\n"
 
 
-async def test_a_stream_that_was_made_anew_is_begun_anew(
-    connection: Connection, publish: Publish, caplog: pytest.LogCaptureFixture
-) -> None:
-    found = b""
-
-    async def watch() -> None:
-        nonlocal found
-        async for some in tail(connection, TailOptions(since=0)):
-            found += b"".join(one.lines for one in some)
-
-    async def until(end: bytes) -> None:
-        async with asyncio.timeout(90):
-            while not found.endswith(end):
-                assert not watching.done(), watching.result()
-                await asyncio.sleep(0.02)
-
-    watching = asyncio.ensure_future(watch())
-    await publish("web01", b"a\n")
-    await publish("web01", b"b\n")
-    await until(b"b\n")
-    await connection.api("STREAM.DELETE.LOGS")
-    await connection.api("STREAM.CREATE.LOGS", Topology(partitions=2).streams()[0])
-    await publish("web01", b"c\n")
-    await until(b"c\n")
-    watching.cancel()
-    await asyncio.gather(watching, return_exceptions=True)
-
-    assert found == b"a\nb\nc\n"
-    assert "created anew" in caplog.text
-
-
 async def test_the_program_shows_what_comes_and_ends_when_told(
     logs_url: str, publish: Publish
 ) -> None:
