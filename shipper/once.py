@@ -9,7 +9,7 @@ from broker.app.exits import OperatorError
 from shipper.tail.follower import Follower
 from shipper.tail.paths import Selection, packing_of
 from shipper.tail.scan import scan
-from shipper.tail.tailer import FileState
+from shipper.tail.tailer import Tailer
 
 __all__ = ["Goals", "require_files"]
 
@@ -23,11 +23,11 @@ class Goals:
         self.scans_left = 5
         self._sizes: dict[str, int] = {}
 
-    def aim(self, states: Iterable[FileState]) -> None:
+    def aim(self, states: Iterable[Tailer]) -> None:
         """Add the files that have no goal yet."""
         self._sizes = {state.file: state.size for state in states} | self._sizes
 
-    def are_met(self, states: Iterable[FileState]) -> bool:
+    def are_met(self, states: Iterable[Tailer]) -> bool:
         """Whether every file has been read as far, and a compressed one, whose size was not known then, to its end."""
         return all(
             state.offset >= self._sizes.get(state.file, 0)

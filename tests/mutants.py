@@ -126,7 +126,7 @@ MUTANTS = (
     Mutant(
         "a copy of a truncated file takes over its unread rest",
         "shipper/tail/rules.py",
-        "return Verdict.INHERIT, _best(candidate, heir_of)",
+        "return Verdict.INHERIT, _best(seen, heir_of)",
         "return Verdict.COPY, None",
         "tests/shipper/tail",
     ),

@@ -16,7 +16,7 @@ from shipper.spool import Spool
 from shipper.status.meter import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import rfc3339
-from shipper.tail.tailer import FileState
+from shipper.tail.tailer import Tailer
 
 if TYPE_CHECKING:
     from shipper.session import Sessions
@@ -176,7 +176,7 @@ class AgentView:
         since = self.shipping.reading_since if self.shipping else None
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
-    def _file(self, state: FileState, read: int | None) -> FileStatus:
+    def _file(self, state: Tailer, read: int | None) -> FileStatus:
         position = self.shipping.position(state.file) if self.shipping else 0
         size = position + self.spool.behind if self.spool else state.size
         behind = max(0, size - position)
@@ -184,7 +184,7 @@ class AgentView:
         is_held = behind and state.held == behind
         return FileStatus(
             path=state.path,
-            state=state.note or ("unfinished line" if is_held else state.stage.value),
+            state=state.note or ("unfinished line" if is_held else state.stage),
             size_bytes=size,
             position_bytes=position,
             behind_bytes=behind,

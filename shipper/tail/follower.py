@@ -20,7 +20,7 @@ from shipper.tail.notices import Notice, NoticeKind, rfc3339
 from shipper.tail.paths import Selection
 from shipper.tail.reader import Block, Reader, Reading
 from shipper.tail.scan import FileEntry, FileKey, Scan, scan
-from shipper.tail.tailer import FileState, Tailer, Turns
+from shipper.tail.tailer import Tailer, Turns
 
 _SECOND = 1_000_000_000
 
@@ -110,13 +110,13 @@ class Follower:
         """After how many seconds to gather again although nothing was heard."""
         return self._changes.patience
 
-    def states(self) -> list[FileState]:
+    def states(self) -> list[Tailer]:
         """Return every followed file as it was last seen."""
-        return [tailer.state() for tailer in self._catalogue.tailers.values()]
+        return list(self._catalogue.tailers.values())
 
     def troubles(self) -> list[Notice]:
         """Return what kept files from being read at the last look."""
-        return _sorted(self._troubles)
+        return sorted(self._troubles, key=_by_path)
 
     @property
     def open_files(self) -> int:
@@ -183,11 +183,7 @@ class Follower:
         self.is_oriented = False
         self._turns.resume(self._catalogue.tailers.values())
         await self._reader.trim()
-        self._call_to_look()
-
-    def _call_to_look(self) -> None:
-        self.look_due = True
-        self.wake.set()
+        self._heard((), True)
 
     def _heard(self, files: Iterable[FileKey], moved: bool) -> None:
         """Take note that there may be something to read in these files, and whether some came or went."""
@@ -205,11 +201,13 @@ class Follower:
 
     async def _look(self) -> list[Notice]:
         async with self._lock:
-            return await self._look_at(self._clock())
+            self.look_due = False
+            await self._look_at(self._clock(), asyncio.get_running_loop().time())
+            notices, self._catalogue.notices = self._catalogue.notices, []
+            return notices
 
-    async def _look_at(self, now: int) -> list[Notice]:
-        self.look_due = False
-        catalogue, began = self._catalogue, asyncio.get_running_loop().time()
+    async def _look_at(self, now: int, began: float) -> None:
+        catalogue = self._catalogue
         try:
             shown = await asyncio.to_thread(scan, self._selection, tuple(catalogue.lives))
             catalogue.scanned(shown.entries, now, self._reader)
@@ -219,11 +217,12 @@ class Follower:
         except OSError as error:  # nothing was seen, so nothing is known to be gone
             self.look_due = True
             text = f"cannot be listed now: {error.strerror}"
-            return self._told([Notice(NoticeKind.UNREADABLE, str(error.filename), text)])
+            self._tell_new([Notice(NoticeKind.UNREADABLE, str(error.filename), text)])
+            return
         self.is_oriented = not held
         self.look_due |= bool(held)
         refused = [seen for seen in found.values() if isinstance(seen, Notice)]
-        catalogue.notices += self._told([*shown.troubles, *refused])
+        self._tell_new([*shown.troubles, *refused])
         for tailer in catalogue.unseen(held):
             await self._let_go(tailer, now)
         samples = [seen for seen in found.values() if isinstance(seen, Sample)]
@@ -235,13 +234,11 @@ class Follower:
         took = asyncio.get_running_loop().time() - began
         catalogue.notices += await self._changes.follow(shown.folders, seen, took)
         self._turns.resume(catalogue.tailers.values())
-        notices, catalogue.notices = catalogue.notices, []
-        return notices
 
-    def _told(self, troubles: Iterable[Notice]) -> list[Notice]:
-        """Return those of the troubles that the last look did not have."""
+    def _tell_new(self, troubles: Iterable[Notice]) -> None:
+        """Have those of the troubles said that the last look did not have."""
         before, self._troubles = self._troubles, set(troubles)
-        return _sorted(self._troubles - before)
+        self._catalogue.notices += sorted(self._troubles - before, key=_by_path)
 
     async def _moved_groups(
         self, shown: Scan, asked: Collection[FileEntry], found: Container[FileKey]
@@ -331,8 +328,7 @@ class Follower:
             if tailer.lost is not None:
                 path, note = tailer.entry.path, tailer.note
                 self._catalogue.tell(NoticeKind.DAMAGED, path, note, tailer.lost)
-            if tailer.suspect or tailer.lost is not None:
-                self._call_to_look()
+            self.look_due |= tailer.suspect or tailer.lost is not None
             tailer.lost = None
             self._turns.was_read(tailer)
             if tailer.is_in_line:
@@ -340,5 +336,5 @@ class Follower:
         return blocks
 
 
-def _sorted(notices: Iterable[Notice]) -> list[Notice]:
-    return sorted(notices, key=lambda notice: (notice.path, notice.text))
+def _by_path(notice: Notice) -> tuple[str, str]:
+    return notice.path, notice.text

@@ -43,18 +43,12 @@ _CLOCK_SLACK = 20_000_000
 class Verdict(Enum):
     """What to do with a file that is not followed yet."""
 
-    BEGIN = auto()
-    """It is new: a new id, from offset 0."""
-    INHERIT = auto()
-    """It is the copy of a file that was truncated or is gone: takes over its id and cursor, and so its unread rest."""
-    COPY = auto()
-    """It is a copy of lines that are read elsewhere: leave it as long as they are."""
-    OLD = auto()
-    """It was rotated before we came to know its group: leave it."""
-    EMPTY = auto()
-    """It holds nothing, or too little: it may be a copy in the making."""
-    DAMAGED = auto()
-    """It cannot be decompressed as far as it would have to be."""
+    BEGIN = auto()  # it is new: a new id, from offset 0
+    INHERIT = auto()  # take over the id and the cursor of its original, and so the unread rest
+    COPY = auto()  # leave it as long as its lines are read elsewhere
+    OLD = auto()  # leave it: it was rotated before we came to know its group
+    EMPTY = auto()  # it may be a copy in the making
+    DAMAGED = auto()  # it cannot be decompressed as far as it would have to be
 
 
 class FilePresence(Enum):

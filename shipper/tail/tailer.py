@@ -1,8 +1,7 @@
 """Follows one file: how far it has been read, what recognises it, and whether there is more; and whose turn it is to be read."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 
 from broker.wire.message import Section, Span
 from broker.wire.positions import Cursor
@@ -14,38 +13,10 @@ _LINE_PATIENCE = 1_000_000_000
 """Nanoseconds that an over-long line may keep all other files waiting."""
 
 
-class Stage(Enum):
-    """What became of a followed file; the values are the words for it."""
-
-    FOLLOWING = "following"
-    ROTATED = "rotated"
-    DELETED = "deleted"
-    DOUBTFUL = "doubtful"
-
-
-@dataclass(frozen=True, slots=True)
-class FileState:
-    """A followed file as it was last seen.
-
-    `offset` is the next byte to read, not to acknowledge; `held` are the bytes of an unfinished last line, which wait;
-    `since` is when something to read was noticed, in nanoseconds, None where there is nothing. `note` says what keeps
-    it from being read. `seen` is when it was last read, in nanoseconds.
-    """
-
-    path: str
-    file: str
-    size: int
-    offset: int
-    inode: int
-    held: int
-    seen: int
-    since: int | None
-    stage: Stage
-    note: str
-
-
 class Tailer:
     """One followed file; its file id and label stay, its path is where it was seen last. Times are in nanoseconds.
+
+    `offset` is the next byte to read, not to acknowledge, `note` says what keeps it from being read, `seen` is when it was.
 
     `rotated` is when the file was found to be no longer at its live path, `unseen_since` when it was found to be at no path,
     `since` when it was noticed that there may be something to read; each is None while it is not so. `line_began` is when
@@ -76,6 +47,20 @@ class Tailer:
         self.lost: int | None = None
         self._modified = 0 if self.dirty else entry.modified
         self._grew = now
+
+    @property
+    def path(self) -> str:
+        """Where the file was seen last; `-` for standard input."""
+        return self.entry.path if "/" in self.label else self.label
+
+    @property
+    def stage(self) -> str:
+        """What became of the file, in a word."""
+        if self.suspect:
+            return "doubtful"
+        if self.unseen_since is not None:
+            return "deleted"
+        return "following" if self.rotated is None else "rotated"
 
     @property
     def cursor(self) -> Cursor:
@@ -207,24 +192,6 @@ class Tailer:
             blocks.append(self._take(reading.rest, before, now, b"\n"))
             self.held = 0
         return blocks
-
-    def state(self) -> FileState:
-        """Return what a person may want to know."""
-        stage = Stage.FOLLOWING if self.rotated is None else Stage.ROTATED
-        if self.suspect or self.unseen_since is not None:
-            stage = Stage.DOUBTFUL if self.suspect else Stage.DELETED
-        return FileState(
-            path=self.entry.path if "/" in self.label else self.label,  # `-` is no path
-            file=self.file,
-            size=self.size,
-            offset=self.offset,
-            inode=self.entry.key.inode,
-            held=0 if self.dirty else self.held,
-            seen=self.seen,
-            since=self.since,
-            stage=stage,
-            note=self.note,
-        )
 
     def _leave_live_path(self, now: int) -> None:
         self.rotated = now if self.rotated is None else min(self.rotated, now)
