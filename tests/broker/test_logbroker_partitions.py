@@ -141,6 +141,7 @@ def judge_moves(messages: list[Stored], host: str) -> list[int]:
     return [one for n, one in enumerate(path) if not n or path[n - 1] != one]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_shippers_go_over_while_they_ship_and_every_line_is_there_once_and_in_order(
     start_broker: Call, logbroker: Call, processes: Processes, tmp_path: Path

@@ -124,6 +124,7 @@ def test_a_first_start_that_died_among_the_streams_is_completed_with_the_same_nu
     assert ask(fresh_url, require_layout) == StreamLayout(10, 3)
 
 
+@pytest.mark.long
 def test_a_backup_of_all_streams_comes_back_to_a_broker_with_as_many_and_to_no_other(
     url: str, start_broker: StartBroker, second_url: str, logbroker: Call, tmp_path: Path
 ) -> None:

@@ -129,6 +129,7 @@ def test_a_person_is_asked_where_the_stream_can_no_longer_tell(
     assert stored(logs_url) == []
 
 
+@pytest.mark.long
 def test_killed_at_any_moment_it_puts_each_message_back_once(logs_url: str, tmp_path: Path) -> None:
     file = quarantine(tmp_path / "q.msg", *((SUBJECT, {}, line) for line in LINES))
     command = [sys.executable, "-m", "broker", "requeue", file, "--server", logs_url]

@@ -101,6 +101,7 @@ def test_permissions_may_be_taken_and_given_back(open_folder: Path) -> None:
     run_child("without_rights", open_folder)
 
 
+@pytest.mark.long
 def test_10000_files_need_no_more_than_1024_descriptors(open_folder: Path) -> None:
     run_child("with_few_descriptors", open_folder)
 
