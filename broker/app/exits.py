@@ -1,6 +1,5 @@
 """Exit codes, and the errors that end a program with one line instead of a traceback."""
 
-from collections.abc import Iterator
 from enum import IntEnum
 
 __all__ = ["ConfigurationError", "Exit", "FencedError", "OperatorError", "leading"]
@@ -38,13 +37,12 @@ def leading(errors: BaseExceptionGroup[BaseException]) -> BaseException:
 
     Tasks that are stopped because one of them failed may fail in turn; what they say is an echo.
     """
-    leaves = list(_leaves(errors))
+    leaves: list[BaseException] = []
+    groups: list[BaseException] = [errors]
+    while groups:
+        match groups.pop(0):
+            case BaseExceptionGroup() as group:
+                groups = [*group.exceptions, *groups]
+            case error:
+                leaves.append(error)
     return next((error for error in leaves if isinstance(error, OperatorError)), leaves[0])
-
-
-def _leaves(errors: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in errors.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _leaves(error)
-        else:
-            yield error

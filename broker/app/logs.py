@@ -15,11 +15,10 @@ from broker.app.untrusted import printable
 
 __all__ = [
     "FORMATS",
-    "JournalHandler",
     "JsonLines",
+    "LogHandler",
     "TextLines",
     "graded",
-    "handler_for",
     "is_journal",
 ]
 
@@ -32,25 +31,23 @@ _GRADES = (  # from the worst on; syslog(3)
 _DEBUG = 7
 
 
-class JournalHandler(logging.StreamHandler[TextIO]):
-    """Writes records for journald, each of their lines with its grade before it; journald takes that off again."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the text of a record."""
-        return graded(record.levelno, super().format(record))
-
-
 def graded(level: int, text: str) -> str:
-    """Return a text with the grade of a level of `logging` before each of its lines."""
+    """Return a text with the grade of a level of `logging` before each of its lines; journald takes that off again."""
     grade = next((grade for least, grade in _GRADES if level >= least), _DEBUG)
     return "\n".join(f"<{grade}>{line}" for line in text.split("\n"))
 
 
-def handler_for(stream: TextIO, environment: Mapping[str, str]) -> logging.StreamHandler[TextIO]:
-    """Return a handler that writes to a stream what is wanted there."""
-    return (
-        JournalHandler(stream) if is_journal(stream, environment) else logging.StreamHandler(stream)
-    )
+class LogHandler(logging.StreamHandler[TextIO]):
+    """Writes records to a stream, with their grade where that is the journal."""
+
+    def __init__(self, stream: TextIO, environment: Mapping[str, str]) -> None:
+        super().__init__(stream)
+        self._is_graded = is_journal(stream, environment)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
+        text = super().format(record)
+        return graded(record.levelno, text) if self._is_graded else text
 
 
 def is_journal(stream: TextIO, environment: Mapping[str, str]) -> bool:

@@ -12,7 +12,7 @@ import click
 
 from broker.app.configuration import ProgramSettings
 from broker.app.exits import Exit, OperatorError
-from broker.app.logs import FORMATS, JsonLines, graded, handler_for, is_journal
+from broker.app.logs import FORMATS, JsonLines, LogHandler, graded, is_journal
 from broker.app.untrusted import printable
 
 __all__ = ["end_on_sigterm", "log_to_stderr", "run", "version_of"]
@@ -120,7 +120,7 @@ def _say(program: str, message: str) -> None:
 
 def log_to_stderr(settings: ProgramSettings) -> None:
     """Send this program's log to stderr, as much of it and in the form that the settings say; may be called again."""
-    handler = handler_for(sys.stderr, os.environ)
+    handler = LogHandler(sys.stderr, os.environ)
     handler.setFormatter(FORMATS[settings.log_format]())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     sys.excepthook = _log_defect if settings.log_format == "json" else sys.__excepthook__

@@ -4,6 +4,7 @@
 """
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated
 
@@ -98,19 +99,9 @@ def read_moment(text: str, now: datetime, zone: tzinfo = UTC) -> Moment:
     if word in _DAYS:
         day = now.astimezone(zone).date() - timedelta(days=_DAYS[word])
         return datetime(day.year, day.month, day.day, tzinfo=zone)
-    return _time(word, zone) or _back(word, now, text)
-
-
-def _time(word: str, zone: tzinfo) -> datetime | None:
-    try:
+    with suppress(ValueError):
         time = datetime.fromisoformat(word.upper())
-    except ValueError:
-        return None
-    return time if time.tzinfo else time.replace(tzinfo=zone)
-
-
-def _back(word: str, now: datetime, text: str) -> datetime:
-    try:
+        return time if time.tzinfo else time.replace(tzinfo=zone)
+    with suppress(ValueError, OverflowError):
         return now - parse_duration(word)
-    except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is no place in the stream: give {ACCEPTED}") from None
+    raise ValueError(f"{text!r} is no place in the stream: give {ACCEPTED}")

@@ -19,6 +19,13 @@ ACCESS = frozenset(field.name for field in fields(Access)) - {"tls_name"}
 """The names of the settings below, for commands that take some settings and not others."""
 
 
+_SEEN = "all processes see an option, so give it in the environment or the --config file"
+
+
+def _setting(default: Any, metavar: str, description: str) -> Any:
+    return Field(default, description=description, json_schema_extra={"metavar": metavar})
+
+
 class AccessSettings(ProgramSettings):
     """The settings of `Access`, and those of every program."""
 
@@ -27,70 +34,43 @@ class AccessSettings(ProgramSettings):
         "TLS": ("tls_ca", "tls_cert", "tls_key", "tls_ca_pem", "tls_first")
     }
 
-    creds: Path | None = Field(
+    creds: Path | None = _setting(None, "FILE", "Credentials file of a NATS user: JWT and seed.")
+    nkey: Path | None = _setting(
         None,
-        description="Credentials file of a NATS user: JWT and seed.",
-        json_schema_extra={"metavar": "FILE"},
+        "FILE",
+        "File that holds the seed of an nkey user, alone or as `nkey_seed` of settings.",
     )
-    nkey: Path | None = Field(
+    nkey_seed: SecretStr | None = _setting(None, "SEED", f"Seed of an nkey user itself; {_SEEN}.")
+    user: str = _setting("", "NAME", "Name of a user with a password.")
+    password: SecretStr | None = Field(None, description=f"Password of --user; {_SEEN}.")
+    tls_ca: Path | None = _setting(
         None,
-        description="File that holds the seed of an nkey user, alone or as `nkey_seed` of settings.",
-        json_schema_extra={"metavar": "FILE"},
+        "FILE",
+        "Certificates that the broker's is checked against, by default those of the system; like "
+        "every option of TLS, and a tls:// address, it forbids to talk in the clear.",
     )
-    nkey_seed: SecretStr | None = Field(
-        None,
-        description=(
-            "Seed of an nkey user itself; all processes see an option, so give it in the environment or the "
-            "--config file."
-        ),
-        json_schema_extra={"metavar": "SEED"},
+    tls_cert: Path | None = _setting(
+        None, "FILE", "Own certificate, for a broker that asks for one."
     )
-    user: str = Field(
-        "", description="Name of a user with a password.", json_schema_extra={"metavar": "NAME"}
+    tls_key: Path | None = _setting(
+        None, "FILE", "Private key of --tls-cert, unless it stands in that file."
     )
-    password: SecretStr | None = Field(
-        None,
-        description=(
-            "Password of --user; all processes see an option, so give it in the environment or the "
-            "--config file."
-        ),
-    )
-    tls_ca: Path | None = Field(
-        None,
-        description=(
-            "Certificates that the broker's is checked against, by default those of the system; like "
-            "every option of TLS, and a tls:// address, it forbids to talk in the clear."
-        ),
-        json_schema_extra={"metavar": "FILE"},
-    )
-    tls_cert: Path | None = Field(
-        None,
-        description="Own certificate, for a broker that asks for one.",
-        json_schema_extra={"metavar": "FILE"},
-    )
-    tls_key: Path | None = Field(
-        None,
-        description="Private key of --tls-cert, unless it stands in that file.",
-        json_schema_extra={"metavar": "FILE"},
-    )
-    tls_ca_pem: str = Field(
-        "",
-        description="The text of --tls-ca itself, for a --config file that holds all that it takes.",
-        json_schema_extra={"metavar": "PEM"},
+    tls_ca_pem: str = _setting(
+        "", "PEM", "The text of --tls-ca itself, for a --config file that holds all that it takes."
     )
     tls_first: bool = Field(
         False,
         description="Begin with TLS, for a broker with handshake_first; others say hello first.",
     )
-    inbox_prefix: Annotated[str, AfterValidator(check_prefix)] = Field(
+    inbox_prefix: Annotated[str, AfterValidator(check_prefix)] = _setting(
         "",
-        description="What the subjects begin with on which answers are heard, if the credential file does not say it.",
-        json_schema_extra={"metavar": "SUBJECT"},
+        "SUBJECT",
+        "What the subjects begin with on which answers are heard, if the credential file does not say it.",
     )
-    api_prefix: Annotated[str, AfterValidator(check_prefix)] = Field(
+    api_prefix: Annotated[str, AfterValidator(check_prefix)] = _setting(
         "",
-        description="What the subjects of the JetStream API begin with, e.g. $JS.hub.API, if the credential file does not say it.",
-        json_schema_extra={"metavar": "SUBJECT"},
+        "SUBJECT",
+        "What the subjects of the JetStream API begin with, e.g. $JS.hub.API, if the credential file does not say it.",
     )
 
     @property

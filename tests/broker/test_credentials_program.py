@@ -268,29 +268,6 @@ async def test_a_broken_store_neither_opens_nor_closes_a_running_broker(secured:
     secured.add("host", "afterwards")
 
 
-def test_a_change_that_nobody_was_told_of_counts_from_the_next_start(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    words = [
-        "credentials",
-        "add",
-        "admin",
-        "--store-dir",
-        str(store),
-        "--output",
-        str(tmp_path / "a.toml"),
-    ]
-    assert "in force from the next start" in CliRunner().invoke(group, words).output
-
-    broker = Broker(store, tmp_path / "broker.log")
-    try:
-        ready = broker.wait_ready()
-        assert (ready["credentials"]["revision"], ready["credentials"]["secured"]) == (1, True)
-        assert broker.end() == 0
-    finally:
-        broker.popen.kill()
-        broker.popen.wait()
-
-
 @pytest.mark.long
 def test_a_monitor_looks_at_everything_with_the_commands_that_do_and_changes_nothing(
     secured: Secured,
