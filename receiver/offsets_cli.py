@@ -115,13 +115,12 @@ async def _offset(connection: Connection, partition: int) -> Offset:
 
 
 def _adopted(site: Site, offset: Offset) -> int:
-    from receiver.consume.offsets import position_of
     from receiver.storage.site import adopt as take
 
     try:
         make_folder(site.state)
         with exclusive_lock(site.state / f"p{site.partition}.lock", _LOCK_PATIENCE):
-            return take(site, position_of(offset))
+            return take(site, offset)
     except Locked as error:
         raise OperatorError(f"{error}: a receiver is running there; end it first") from None
     except OSError as error:

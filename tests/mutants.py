@@ -105,8 +105,8 @@ MUTANTS = (
     Mutant(
         "a stored batch counts as committed where KV is at its end",
         "receiver/storage/position.py",
-        "if batch.first == committed:\n            return batch.number",
-        "if batch.first == committed:\n            return batch.number + 1",
+        "if batch.first == committed:\n                return batch.number",
+        "if batch.first == committed:\n                return batch.number + 1",
         "tests/receiver/storage tests/receiver/test_task_faults.py",
     ),
     Mutant(

@@ -31,7 +31,7 @@ __all__ = [
 
 _DAY = 24 * 3600 * 1_000_000_000  # nanoseconds
 _LONGEST = 1024  # characters of a path in a finding: hardly a file has one that long, but any message may name it
-_MOST_ENDS = 200_000  # source files; some 50 MB of memory
+_NEVER = (-1, 0)  # the end of a file that is not known, and when that was read
 _NEWLINE = b"\n"
 
 Source = tuple[str, str]
@@ -124,41 +124,17 @@ class Endings:
 
 
 class Ends(Protocol):
-    """How far the source files of a partition were received.
+    """How far the source files of a partition were received, and when that was read, by host and file; a dict may be one.
 
     The file `""` of a host stands for its messages: the end is the sequence of the last one. That of the host `""` is the
     sequence up to which messages of hosts that are not known may have been received.
     """
 
-    def reached(self, host: str, file: str) -> int | None:
-        """Return the end of a file's last span, None for a file that is not known."""
+    def get(self, key: Source, default: tuple[int, int], /) -> tuple[int, int]:
+        """Return the end of a file's last span and when that was read."""
 
-    def read_at(self, host: str, file: str) -> int:
-        """Return when that span was read, 0 where that is not known."""
-
-    def note(self, host: str, file: str, end: int, read_at: int) -> None:
+    def __setitem__(self, key: Source, value: tuple[int, int], /) -> None:
         """Remember a span."""
-
-
-class _Memory:
-    """The ends of whoever reads from a clean beginning; of too many files the one that came longest ago is forgotten."""
-
-    def __init__(self) -> None:
-        self._ends: dict[Source, tuple[int, int]] = {}
-
-    def reached(self, host: str, file: str) -> int | None:
-        known = self._ends.get((host, file))
-        return known[0] if known else None
-
-    def read_at(self, host: str, file: str) -> int:
-        known = self._ends.get((host, file))
-        return known[1] if known else 0
-
-    def note(self, host: str, file: str, end: int, read_at: int) -> None:
-        self._ends.pop((host, file), None)
-        self._ends[host, file] = end, read_at
-        if len(self._ends) > _MOST_ENDS:
-            del self._ends[next(iter(self._ends))]
 
 
 def _all(_: str) -> bool:
@@ -170,7 +146,7 @@ class Judge:
 
     def __init__(self, ends: Ends | None = None, wants: Callable[[str], bool] = _all) -> None:
         """Go by `ends`, which are kept up to date, or know no file yet; files whose path nobody `wants` are passed over."""
-        self._ends = ends or _Memory()
+        self._ends: Ends = {} if ends is None else ends
         self._wants = wants
         self._gap_at = 0  # sequence of the last message that showed a gap
         self._decompressor = ZstdDecompressor()
@@ -222,12 +198,12 @@ class Judge:
         return [Piece(host, "", sequence, stored_at, lines, lines=lines.count(_NEWLINE))]
 
     def _judged(self, host: str, section: Section, sequence: int, read_at: int) -> Judgement:
-        ends, span = self._ends, section.span
-        reached = ends.reached(host, span.file)
-        judgement = judge(reached, section, host, sequence)
+        key = (host, section.span.file)
+        reached, since = self._ends.get(key, _NEVER)
+        judgement = judge(reached if reached >= 0 else None, section, host, sequence)
         if finding := judgement.finding:
-            self._keep(replace(finding, since=ends.read_at(host, span.file), read_at=read_at))
-        ends.note(host, span.file, max(span.end, reached or 0), read_at)
+            self._keep(replace(finding, since=since, read_at=read_at))
+        self._ends[key] = max(section.span.end, reached), read_at
         return judgement
 
     def follow(self, host: str, predecessor: int | None, sequence: int, stored_at: int) -> None:
@@ -235,15 +211,12 @@ class Judge:
 
         To be called once for every message, whatever becomes of it. A message that shows a gap tells its own loss.
         """
-        ends = self._ends
-        last = ends.reached(host, "")
-        known = ends.reached("", "") if last is None else last
-        is_missing = predecessor is not None and known is not None and predecessor > known
-        if is_missing and self._gap_at != sequence:
-            since = ends.read_at(host, "")
+        last, since = self._ends.get((host, ""), _NEVER)
+        known = last if last >= 0 else self._ends.get(("", ""), _NEVER)[0]
+        if predecessor is not None and 0 <= known < predecessor and self._gap_at != sequence:
             loss = Finding(FindingKind.LOSS, host, "", "", 0, 0, sequence, stored_at, since)
-            self._keep(replace(loss, after=last or 0))
-        ends.note(host, "", sequence, stored_at)
+            self._keep(replace(loss, after=max(last, 0)))
+        self._ends[host, ""] = sequence, stored_at
 
     def _keep(self, finding: Finding) -> None:
         if finding.kind is FindingKind.GAP:

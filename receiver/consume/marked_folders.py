@@ -7,21 +7,19 @@ apart by nothing else.
 
 import fcntl
 import os
-import re
 import secrets
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from receiver.consume.assignment import MarkedFolder
-from receiver.storage.disk import descriptor_of, read, sync_folder
+from receiver.storage.disk import descriptor_of, is_regular, read, sync_folder
 
 __all__ = ["MARKED", "Elsewhere", "held", "is_held", "look", "marked_folder"]
 
 MARKED = ".folder-id"
 """The file of a folder that has its mark."""
-_MARK = re.compile(rb"[0-9a-f]{32}\n")
 
 
 class Elsewhere(Exception):
@@ -30,29 +28,20 @@ class Elsewhere(Exception):
 
 def marked_folder(folder: Path) -> MarkedFolder:
     """Return a folder that exists as a place, marked now if it never was; raises OSError."""
-    path = folder / MARKED
-    try:
-        mark = read(path)
-    except FileNotFoundError:
-        mark = b""
-    if not _MARK.fullmatch(mark):
-        mark = _marked(path)
-    return MarkedFolder(folder, mark.decode().strip())
-
-
-def _marked(path: Path) -> bytes:
-    """Return the mark, which other receivers may be writing at this moment; one that somebody died over is made again."""
-    descriptor = descriptor_of(path, os.O_RDWR | os.O_CREAT, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if not _MARK.fullmatch(mark := os.pread(descriptor, 64, 0)):
-            mark = f"{secrets.token_hex(16)}\n".encode()
-            os.ftruncate(descriptor, os.pwrite(descriptor, mark, 0))
-            os.fsync(descriptor)
-            sync_folder(path.parent)
-    finally:
-        os.close(descriptor)
-    return mark
+    path, mark = folder / MARKED, secrets.token_hex(16)
+    if not is_regular(path):
+        half = path.with_name(f"{MARKED}.{mark}")
+        with os.fdopen(
+            descriptor_of(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w"
+        ) as new:
+            new.write(f"{mark}\n")
+            new.flush()
+            os.fsync(new.fileno())
+        with suppress(FileExistsError):  # that's fine: another receiver was quicker
+            os.link(half, path, follow_symlinks=False)
+        half.unlink()
+        sync_folder(folder)
+    return MarkedFolder(folder, read(path).decode("ascii", "replace").strip())
 
 
 def look(one: MarkedFolder) -> None:

@@ -7,7 +7,7 @@ from broker.app.exits import ConfigurationError
 from broker.wire.descent import Ancestor
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
-from receiver.storage.position import Damaged, Position, StoredBatch, first_undone
+from receiver.storage.position import Damaged, StoredBatch, first_undone
 
 __all__ = [
     "FilesMismatch",
@@ -19,7 +19,6 @@ __all__ = [
     "iso",
     "moved",
     "nanoseconds",
-    "position_of",
     "start",
 ]
 
@@ -94,17 +93,6 @@ def _way_out(partition: int) -> str:
     )
 
 
-def position_of(offset: Offset) -> Position:
-    """Return where a partition goes on, and from where a person has moved it since anything was committed."""
-    return Position(
-        *(offset.next, offset.epoch, offset.stream, offset.stream_created),
-        committed_in=offset.committed_in or None,
-        moved_in=offset.moved_in,
-        moved_from=offset.moved_from or offset.next,
-        is_anew=bool(offset.moved_in and not offset.moved_from and not offset.committed_in),
-    )
-
-
 def claimed(
     offset: Offset | None,
     stream: StreamState,
@@ -132,7 +120,7 @@ def claimed(
     )
     try:
         if last is not None:
-            first_undone(last, position_of(claim), partition)
+            first_undone(last, claim, partition)
     except Damaged as error:
         raise FilesMismatch(f"partition {partition}: {error}") from None
     return claim

@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from broker.wire.message import Followed
+from broker.wire.offset import Offset
 from receiver.consume.assignment import Assignment, Destination
+from receiver.consume.offsets import nanoseconds
 from receiver.storage import tables
 from receiver.storage.folders import Folders
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
 from receiver.storage.output import Output
-from receiver.storage.position import Position, StoredBatch, first_undone
+from receiver.storage.position import StoredBatch, first_undone
 from receiver.storage.recovery import recover
 from receiver.storage.rotation import Calendar
 from receiver.storage.site import Site
@@ -28,26 +30,21 @@ class OpenPartition:
         self,
         assignment: Assignment,
         destination: Destination,
-        position: Position,
-        passed: int,
-        lines: int,
+        offset: Offset,
     ) -> None:
-        """Open the store, and make it where nothing was received yet; raises OSError, `Damaged`.
-
-        `passed` is the moment before which no line comes, `lines` is how many were received anywhere.
-        """
+        """Open the store, and make it where nothing was received yet; raises OSError, `Damaged`."""
         number, template = assignment.partition, destination.path_template
         self.number = number
         self.site = Site(
             destination.output, destination.state, number, template, destination.partitions
         )
         self._destination = destination
-        self._position = position
+        self._offset = offset
         zone = named_zone(destination.time_zone)
         self.layout = Layout(template)
-        self.days = Days(zone, passed)
+        self.days = Days(zone, nanoseconds(offset.last_time))
         self.calendar = Calendar(destination.rotate_every, zone)
-        self.store = self.site.open(lines) or self._made()
+        self.store = self.site.open(offset.lines) or self._made()
         self._folders = Folders(destination.output)
         self.names = Names(
             self.store,
@@ -62,8 +59,8 @@ class OpenPartition:
     def _made(self) -> Store:
         store = Store(self.site.path, make=True)
         try:
-            where, output = self._position, self._destination.output.stat().st_ino
-            begun = (where.epoch, where.next, where.next, where.stream, where.created)
+            where, output = self._offset, self._destination.output.stat().st_ino
+            begun = (where.epoch, where.next, where.next, where.stream, where.stream_created)
             with store.transaction():
                 store.put_batch(StoredBatch(0, *begun, store.inode(), output))
         except BaseException:
@@ -79,7 +76,7 @@ class OpenPartition:
         return batch
 
     def _first_undone(self) -> int:
-        return first_undone(self.last, self._position, self.number)
+        return first_undone(self.last, self._offset, self.number)
 
     @property
     def has_stored(self) -> bool:
@@ -89,11 +86,11 @@ class OpenPartition:
     def recover(self) -> None:
         """Make the files what the offset says they are; raises OSError, `Damaged`."""
         self._folders.look_again()
-        recover(self.store, self._folders, self._first_undone(), self._position)
+        recover(self.store, self._folders, self._first_undone(), self._offset)
 
     def recover_anew(self, reached: int) -> None:
         """Take a batch back that has failed, when all before `reached` was committed: by what is on disk of the store."""
-        self._position = replace(self._position, next=reached, committed_in=None, moved_in=0)
+        self._offset = replace(self._offset, next=reached, committed_in=0, moved_in=0)
         self.store.close()
         self.store = Store(self.site.path)
         self.recover()

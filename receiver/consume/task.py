@@ -38,7 +38,7 @@ from receiver.consume.fetch import Messages, PartitionReader
 from receiver.consume.host_moves import MustWait, follows, require_received
 from receiver.consume.judging import host_of
 from receiver.consume.marked_folders import Elsewhere, look
-from receiver.consume.offsets import StreamMismatch, nanoseconds, position_of
+from receiver.consume.offsets import StreamMismatch
 from receiver.consume.open_partition import OpenPartition
 from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
@@ -156,10 +156,7 @@ class _Session:
             return objection
         assert offset is not None, "or there is an objection"
         self.done = Done(assignment.partition, offset.next, offset.next)
-        passed, position = nanoseconds(offset.last_time), position_of(offset)
-        with OpenPartition(
-            assignment, self._destination, position, passed, offset.lines
-        ) as partition:
+        with OpenPartition(assignment, self._destination, offset) as partition:
             self._recover(partition)
             if assignment.rotation is not ForcedRotation.NONE:
                 return self._close_files(partition)

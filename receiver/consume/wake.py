@@ -5,8 +5,8 @@ The pull is on a throw-away consumer that delivers headers only, so that the dur
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from broker.client.answer import is_level
@@ -84,45 +84,32 @@ class Wake:
 
     async def _rings(self) -> bool:
         """Pull once; False when nothing has come in the time. Everything is made anew then, on whatever client there is."""
-        try:
-            async with self._pulled(self._request()) as said:
-                return await self._connection.guard(self._ring(said), _EXPIRES)
-        except ConnectionLost:
-            return False
-
-    @asynccontextmanager
-    async def _pulled(self, request: Mapping[str, int]) -> "AsyncIterator[asyncio.Queue[Message]]":
-        """Pull, and yield what the broker says to it: messages, and the statuses, which have no reply."""
-        said: asyncio.Queue[Message] = asyncio.Queue()
-        inbox = self._connection.new_inbox()
-        subscription = await self._connection.subscribe(inbox, said.put)
-        subject = self._connection.api_subject(f"CONSUMER.MSG.NEXT.{self._stream}.{self._name}")
-        try:
-            await self._connection.publish(subject, json.dumps(request).encode(), reply=inbox)
-            yield said
-        finally:
-            with suppress(ConnectionLost):
-                await self._connection.guard(subscription.unsubscribe(), _PATIENCE)
-
-    def _request(self) -> dict[str, int]:
+        connection, said = self._connection, asyncio.Queue[Message]()
         request = {"batch": 1, "expires": _EXPIRES * _NANOSECONDS}
-        if self._connection.has_choice:
+        if connection.has_choice:
             request["idle_heartbeat"] = _BEAT * _NANOSECONDS
-        return request
+        inbox = connection.new_inbox()
+        with suppress(ConnectionLost):
+            subscription = await connection.subscribe(inbox, said.put)
+            try:
+                subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{self._stream}.{self._name}")
+                await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
+                return await connection.guard(self._ring(said), _EXPIRES)
+            finally:
+                with suppress(ConnectionLost):
+                    await connection.guard(subscription.unsubscribe(), _PATIENCE)
+        return False
 
     async def _ring(self, said: "asyncio.Queue[Message]") -> bool:
         """Return True for a message, False when the pull has ended or its server gives no sign of life."""
         patience = 2 * _BEAT if self._connection.has_choice else _EXPIRES
-        while True:
-            try:
+        with suppress(TimeoutError):
+            while True:
                 async with asyncio.timeout(patience):
                     message = await said.get()
-            except TimeoutError:
-                return False
-            if message.reply:
-                return True
-            if (message.headers or {}).get("Status") != _ALIVE:
-                return False
+                if message.reply or (message.headers or {}).get("Status") != _ALIVE:
+                    return bool(message.reply)
+        return False
 
     async def _forget(self) -> None:
         patience = _SHORT if self._connection.has_choice else None

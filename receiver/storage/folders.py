@@ -5,7 +5,6 @@ Descriptors of the most recently used stay open, few of them; what changed in a 
 
 import errno
 import os
-import resource
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -19,14 +18,13 @@ __all__ = [
     "Folders",
     "give",
     "make_folder",
-    "most_open",
     "remove_empty",
     "walk",
     "within",
 ]
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
-_MOST_OPEN = 128
+_MOST_OPEN = 96  # descriptors; a process has 1024 as a rule, and so many for files
 _DEEPEST = 64  # folders below the output folder; a source file's path has 32, a template some more
 _USUAL = Permissions()
 
@@ -41,7 +39,6 @@ class Folders:
         """Open the output folder itself; raises OSError."""
         self._path = root
         self._permissions = permissions
-        self._most = most_open(_MOST_OPEN)
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         about = os.fstat(self._root)
         self.device, self.inode = about.st_dev, about.st_ino
@@ -167,7 +164,7 @@ class Folders:
             raise self._named(error, folder) from None
 
     def _keep(self, folder: str, descriptor: int) -> int:
-        while len(self._open) >= self._most:
+        while len(self._open) >= _MOST_OPEN:
             os.close(self._open.pop(next(iter(self._open))))
         self._open[folder] = descriptor
         return descriptor
@@ -239,12 +236,6 @@ def remove_empty(root: Path, folder: str) -> None:
                 return
             raise
         folder = folder.rpartition("/")[0]
-
-
-def most_open(wanted: int) -> int:
-    """Return how many of `wanted` descriptors one kind of a task's files may keep, of what the process may have."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(8, min(wanted, limit // 8)) if limit != resource.RLIM_INFINITY else wanted
 
 
 def walk(root: Path) -> Iterator[str]:

@@ -29,7 +29,7 @@ _SHAPES = {
     "{file}": r"(?P<file>.+?)",
     "{date}": rf"(?P<date>{_DATE.pattern})",
 }
-_MARKS = r"(?:\.\.%%[cdfz])*"
+_MARKS = r"(?:\.\.%%[dfz])*"
 _PARTITION = re.compile(r"\.\.p[0-9]+$")
 _LONGEST = 226  # bytes of a component; ".000001.zst" fits behind, ".….new" around it, and a mark of ours within
 _LONGEST_PATH = (
@@ -82,7 +82,7 @@ class Layout:
         return "/".join(
             self._file_path(file)
             if part == "{file}"
-            else _no_segment(part.replace("{host}", stem_of(host, _LONGEST_HOST) + mark))
+            else part.replace("{host}", stem_of(host, _LONGEST_HOST) + mark)
             for part in parts
         )
 
@@ -194,10 +194,6 @@ def _component(name: str) -> str:
     if len(safe.encode()) <= _LONGEST:
         return safe
     return f"{_cut(safe, _LONGEST - 34)}%%{_digest(name)}"
-
-
-def _no_segment(name: str) -> str:
-    return f"{name}..%%c" if is_closed(name) else name
 
 
 def _last_number(name: str) -> tuple[str, str, str]:

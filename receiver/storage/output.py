@@ -17,7 +17,7 @@ from pathlib import Path
 from broker.app.faults import fault
 from receiver.permissions import Permissions
 from receiver.storage import disk, rotation
-from receiver.storage.folders import Folders, give, most_open
+from receiver.storage.folders import Folders, give
 from receiver.storage.names import Names
 from receiver.storage.position import StoredBatch
 from receiver.storage.rotation import Calendar
@@ -77,7 +77,6 @@ class Output:
         self._calendar = calendar
         self._permissions = permissions
         self.folders = Folders(root, permissions)
-        self._most_open = most_open(_MOST_OPEN)
         self._open: dict[str, int] = {}
         self._has_left = False  # files that were closed without a sync
         self.closed: list[str] = []
@@ -270,7 +269,7 @@ class Output:
 
     def _make_room(self) -> None:
         # all of them: one alone would cost as much time on the disk as all together
-        if len(self._open) >= self._most_open:
+        if len(self._open) >= _MOST_OPEN:
             self._leave_all()
 
     def _make(self, path: str) -> int:

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from broker.app.faults import fault
+from broker.wire.offset import Offset
 from receiver.storage.folders import Folders
-from receiver.storage.position import Position
 from receiver.storage.store import FileRow, SegmentRow, Store
 
 __all__ = ["recover"]
@@ -18,7 +18,7 @@ __all__ = ["recover"]
 _FLAGS = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-def recover(store: Store, folders: Folders, since: int, position: Position) -> None:
+def recover(store: Store, folders: Folders, since: int, offset: Offset) -> None:
     """Take back the batches from a number on, and cut what is behind the committed length of any file.
 
     On disk when this returns. Raises OSError, `Damaged`.
@@ -38,11 +38,11 @@ def recover(store: Store, folders: Folders, since: int, position: Position) -> N
     fault("undone")
     after = replace(
         batch,
-        epoch=position.epoch,
-        first=position.next,
-        until=position.next,
-        stream=position.stream,
-        created=position.created,
+        epoch=offset.epoch,
+        first=offset.next,
+        until=offset.next,
+        stream=offset.stream,
+        created=offset.stream_created,
         store_inode=store.inode(),
         output_inode=folders.inode,
     )

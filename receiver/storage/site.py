@@ -2,15 +2,16 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from broker.wire.offset import Offset
 from broker.wire.subjects import partition_of
 from receiver.storage.folders import Folders, make_folder, walk
 from receiver.storage.layout import DEFAULT, Layout
-from receiver.storage.position import Damaged, Position, StoredBatch
+from receiver.storage.position import Damaged, StoredBatch
 from receiver.storage.rotation import (
     closed_segments,
     highest_numbers,
@@ -120,7 +121,7 @@ class Site:
         return known
 
 
-def adopt(site: Site, position: Position) -> int:
+def adopt(site: Site, offset: Offset) -> int:
     """Have the store of a partition say that its files are committed as they are; return how many live ones there are.
 
     To be called under the partition's lock. Gaps and spans stay where they can be read; a store that cannot be read is
@@ -128,50 +129,41 @@ def adopt(site: Site, position: Position) -> int:
     """
     make_folder(site.output)
     make_folder(site.state)
-    paths = sorted(site.files())
-    with _readable(site) as store:
-        batch = store.batch() or StoredBatch(0, 0, 0, 0)
+    ours = set(site.files())
+    with _readable(site) as store, closing(Folders(site.output)) as folders:
         known = {row.path: row for row in store.files("TRUE")}
-        folders = Folders(site.output)
-        try:
-            others = (path for path in {*known, gap_report(site.partition)} if folders.find(path))
-            paths = sorted({*paths, *others})
-            numbers = highest_numbers(paths)
-            lives = [path for path in paths if not is_closed(path)]
-            rows = [
-                _row(_known(path, known, site), numbers.get(path, 0), folders) for path in lives
-            ]
-            segments = [_segment(path, folders, site) for path in paths if is_closed(path)]
-            inode = folders.inode
-        finally:
-            folders.close()
+        ours |= {path for path in {*known, gap_report(site.partition)} if folders.find(path)}
+        lives = sorted(path for path in ours if not is_closed(path))
+        numbers = highest_numbers(ours)
+        rows = [
+            _row(known.get(path) or _unknown(path, site), numbers.get(path, 0), folders)
+            for path in lives
+        ]
+        segments = [_segment(path, folders, site) for path in ours.difference(lives)]
+        batch = store.batch() or StoredBatch(0, 0, 0, 0)
+        adopted = replace(
+            batch,
+            number=batch.number + 1,
+            epoch=offset.epoch,
+            first=offset.next,
+            until=offset.next,
+            stream=offset.stream,
+            created=offset.stream_created,
+            store_inode=store.inode(),
+            output_inode=folders.inode,
+        )
         with store.transaction():
-            store.put_batch(
-                replace(
-                    batch,
-                    number=batch.number + 1,
-                    epoch=position.epoch,
-                    first=position.next,
-                    until=position.next,
-                    stream=position.stream,
-                    created=position.created,
-                    store_inode=store.inode(),
-                    output_inode=inode,
-                )
+            store.put_batch(adopted)
+            store.change(
+                "DELETE FROM segments WHERE live NOT IN (SELECT path FROM files WHERE left_in > 0)"
             )
-            _put(store, rows, segments)
+            store.change_files(
+                "UPDATE files SET length = 0, length_before = 0, inode = 0, batch = 0 WHERE left_in = 0"
+            )
+            store.change("UPDATE spans SET until_before = NULL, batch = 0")
+            store.put_files(rows)
+            store.put_segments(segments)
     return len(rows)
-
-
-def _put(store: Store, rows: list[FileRow], segments: list[SegmentRow]) -> None:
-    here = "(SELECT path FROM files WHERE left_in > 0)"
-    store.change(f"DELETE FROM segments WHERE live NOT IN {here}")
-    store.change_files(
-        "UPDATE files SET length = 0, length_before = 0, inode = 0, batch = 0 WHERE left_in = 0"
-    )
-    store.change("UPDATE spans SET until_before = NULL, batch = 0")
-    store.put_files(rows)
-    store.put_segments(segments)
 
 
 def _readable(site: Site) -> Store:
@@ -186,25 +178,22 @@ def _readable(site: Site) -> Store:
     return Store(site.path, make=True)
 
 
-def _known(path: str, known: dict[str, FileRow], site: Site) -> FileRow:
+def _unknown(path: str, site: Site) -> FileRow:
     layout = Layout(site.template)
-    host, day = layout.host_of(path), layout.date_of(path)
-    return known.get(path) or FileRow(
-        path, host, "", day, 0, 0, 0, 1, 0, 0, unfinished=None, unfinished_before=None, batch=0
-    )
+    about = (path, layout.host_of(path), "", layout.date_of(path), 0, 0, 0, 1, 0, 0)
+    return FileRow(*about, unfinished=None, unfinished_before=None, batch=0)
 
 
 def _row(before: FileRow, number: int, folders: Folders) -> FileRow:
     found = folders.find(before.path)
     assert found is not None, "it was just listed"
-    is_torn = folders.ends_in_line(before.path)
     return before._replace(
         length=found.st_size,
         length_before=found.st_size,
         inode=found.st_ino,
         number=max(before.number, number + 1),
         last_line=before.last_line or found.st_mtime_ns,
-        unfinished=UNKNOWN if is_torn else None,
+        unfinished=UNKNOWN if folders.ends_in_line(before.path) else None,
         batch=0,
     )
 
@@ -217,9 +206,7 @@ def _segment(path: str, folders: Folders, site: Site) -> SegmentRow:
     closed_at = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="seconds")
     return SegmentRow(
         *(plain, live, number, Layout(site.template).date_of(live), found.st_ino, found.st_size),
-        last_line=found.st_mtime_ns,
-        closed_at=closed_at,
-        compressed=path.removeprefix(plain),
+        *(found.st_mtime_ns, closed_at, path.removeprefix(plain)),
         batch=0,
         length=found.st_size if path == plain else None,
     )

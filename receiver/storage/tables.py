@@ -28,11 +28,7 @@ _BEGIN = ("", "")
 
 
 class Spans:
-    """The spans of one partition.
-
-    The file `""` of a host stands for its messages: the end is the sequence of the last one. That of the host `""` is
-    the sequence up to which messages of hosts that are not known may have been received.
-    """
+    """The spans of one partition."""
 
     def __init__(self, store: Store) -> None:
         """Have asked for nothing yet."""
@@ -40,34 +36,26 @@ class Spans:
         self._known: dict[tuple[str, str], SpanRow | None] = {}
         self._news: dict[tuple[str, str], SpanRow] = {}
 
-    def _row(self, host: str, file: str) -> SpanRow | None:
-        key = (host, file)
-        if key in self._news:
-            return self._news[key]
+    def get(self, key: tuple[str, str], default: tuple[int, int]) -> tuple[int, int]:
+        """Return the end of the last span of a source file, and when that was read in nanoseconds since the epoch."""
+        row = self._news[key] if key in self._news else self._stored(key)
+        return (row.until, row.read_at) if row else default
+
+    def _stored(self, key: tuple[str, str]) -> SpanRow | None:
         if key not in self._known:
             if len(self._known) >= _MOST_CACHED:
                 self._known.clear()
-            self._known[key] = self._store.span(host, file)
+            self._known[key] = self._store.span(*key)
         return self._known[key]
 
-    def reached(self, host: str, file: str) -> int | None:
-        """Return the end of the last span of a source file, None when no lines of it have come yet."""
-        row = self._row(host, file)
-        return row.until if row else None
-
-    def read_at(self, host: str, file: str) -> int:
-        """Return when the last lines of a source file were read, in nanoseconds since the epoch; 0 when unknown."""
-        row = self._row(host, file)
-        return row.read_at if row else 0
-
-    def note(self, host: str, file: str, end: int, read_at: int) -> None:
-        """Remember that a source file has been received up to `end`; in the store with the batch."""
-        self._news[host, file] = SpanRow(host, file, end, read_at)
+    def __setitem__(self, key: tuple[str, str], value: tuple[int, int]) -> None:
+        """Remember how far a source file was received; in the store with the batch."""
+        self._news[key] = SpanRow(*key, *value)
 
     def begin(self, sequence: int) -> None:
         """Remember the sequence up to which somebody else may have received messages, where nothing is known."""
         if not self._store.rows("SELECT 1 FROM spans LIMIT 1"):
-            self.note(*_BEGIN, sequence, 0)
+            self[_BEGIN] = sequence, 0
 
     def put(self, batch: int) -> None:
         """Write what was noted, within the transaction of a batch."""

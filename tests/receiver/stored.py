@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from broker.wire.offset import Offset
 from receiver.consume.assignment import Assignment, Destination
 from receiver.consume.open_partition import OpenPartition
 from receiver.storage.layout import Layout
-from receiver.storage.position import Position, StoredBatch
+from receiver.storage.position import StoredBatch
 from receiver.storage.rotation import live_of
 from receiver.storage.store import FileRow, SegmentRow, Store, path_of
 
@@ -19,9 +20,9 @@ def opened(destination: Destination, next_: int = 1, epoch: int = 1) -> Iterator
     """Open partition 0 as a task does that has its lock, where all before `next_` was committed."""
     for folder in (destination.output, destination.state):
         folder.mkdir(parents=True, exist_ok=True)
-    position = Position(next_, epoch, "LOGS", "2026-11-20T00:00:00Z")
+    offset = Offset(next_, epoch, "2026-11-20T00:00:00Z", "tests:1")
     assignment = Assignment(0, next_, epoch, 1)
-    with OpenPartition(assignment, destination, position, 0, 0) as partition:
+    with OpenPartition(assignment, destination, offset) as partition:
         partition.recover()
         yield partition
 

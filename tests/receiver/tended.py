@@ -26,7 +26,7 @@ from receiver.consume.assignment import (
     Superseded,
 )
 from receiver.consume.claim import Claim
-from receiver.consume.offsets import FilesMismatch, StreamMismatch, position_of
+from receiver.consume.offsets import FilesMismatch, StreamMismatch
 from receiver.status.move import carry_out, propose
 from receiver.storage.layout import Layout
 from receiver.storage.site import Site, adopt
@@ -106,7 +106,7 @@ class Tended:
         if last and last.first != last.until != self.folder.committed.get(partition):
             self.model.next[partition] = last.first
             self.commit(partition, last.until)
-        adopt(self.site(partition), position_of(Offset.decode(entry.value)))
+        adopt(self.site(partition), Offset.decode(entry.value))
         for live in self.folder.files:
             if any(live.startswith((f"{host}.log", f"{host}/")) for host in HOSTS[partition]):
                 self.folder.adopted(live)

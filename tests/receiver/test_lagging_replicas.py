@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from broker.app.exits import ConfigurationError, FencedError
+from broker.app.exits import FencedError
 from broker.client import bucket
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
@@ -68,13 +68,6 @@ async def test_a_replica_that_lags_is_not_believed(replica: Replica, before: str
     assert await entry.read(offset.epoch, offset.next) == offset
 
 
-async def test_an_entry_that_is_gone_indeed_is_found_gone(replica: Replica) -> None:
-    offset = await claimed(replica)
-    await replica.ask(f"$KV.{OFFSETS_BUCKET}.p0", b"", {"KV-Operation": "DEL"})
-
-    assert await OffsetEntry(replica, 0, lambda: NOW).read(offset.epoch, offset.next) is None
-
-
 async def test_an_entry_that_went_back_indeed_ends_a_move(replica: Replica) -> None:
     """Somebody has removed the bucket and made it anew: its revisions begin again."""
     offset = await claimed(replica)
@@ -103,13 +96,6 @@ async def test_a_claim_is_not_refused_for_what_an_entry_was(replica: Replica) ->
         await claimed(replica)
 
     assert (await claimed(replica)).epoch == 8
-
-
-async def test_a_claim_is_refused_for_what_an_entry_is(replica: Replica) -> None:
-    await bucket.write(replica, OFFSETS_BUCKET, "p0", b"damaged", 0)
-
-    with pytest.raises(ConfigurationError, match="not an offset"):
-        await claimed(replica)
 
 
 async def test_an_owner_does_not_end_since_a_replica_has_not_seen_it_yet(replica: Replica) -> None:

@@ -74,23 +74,6 @@ def test_a_file_of_yesterday_stays_as_it_is_and_is_compressed_under_its_name(
     assert zstandard.ZstdDecompressor().decompressobj().decompress(packed) == b"one\n"
 
 
-def test_a_host_that_was_away_makes_its_old_folders_again_when_they_were_removed(
-    partition: Partition,
-) -> None:
-    """The folder of today goes with its only file, and comes again."""
-    partition.lines("web01", b"one")
-    until = run(partition, 1).until
-    (today, live) = paths(partition)
-    (partition.output / live).unlink()
-    (partition.output / today).rmdir()
-    partition.lines("web01", b"two")
-
-    done = run(partition, until)
-
-    assert (partition.output / live).read_bytes() == b"two\n"
-    assert "is gone" in done.notices[0]
-
-
 def test_no_line_goes_to_a_day_before_that_of_the_last_committed_one(partition: Partition) -> None:
     partition.lines("web01", b"one")
     partition.move(1, last_time="2099-12-31T12:00:00.000Z")

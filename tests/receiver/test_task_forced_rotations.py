@@ -17,7 +17,6 @@ pytestmark = pytest.mark.nats
 
 HOSTS = ("web01", "db.example.net", "cache")
 TURNED = {f"{host}.log.000001": host.encode() + b"\n" for host in HOSTS}
-NOT_TURNED = {f"{host}.log": host.encode() + b"\n" for host in HOSTS}
 
 
 @pytest.fixture
@@ -45,18 +44,6 @@ def test_asked_for_every_file_that_has_lines_is_turned_once(partition: Partition
     assert sorted(done.closed) == sorted(TURNED)
     assert with_lines(partition) == TURNED
     assert (partition.output / "web01.log").read_bytes() == b""
-
-
-def test_what_stands_in_the_place_of_a_file_does_not_hold_up_the_others(
-    partition: Partition,
-) -> None:
-    (partition.output / "web01.log").unlink()
-    (partition.output / "web01.log").mkdir()
-
-    done = partition.rotate(4)
-
-    assert isinstance(done, Done)
-    assert sorted(done.closed) == ["cache.log.000001", "db.example.net.log.000001"]
 
 
 def test_by_the_clock_files_of_an_earlier_period_are_turned(partition: Partition) -> None:
@@ -91,13 +78,3 @@ def test_what_was_turned_is_compressed_by_the_next_look_though_no_batch_follows(
     Retention(Order(partition.output, partition.state, "zstd"), lambda: 0).tidy(lambda: False)
 
     assert sorted(with_lines(partition)) == sorted(f"{name}.zst" for name in TURNED)
-
-
-def test_the_batch_after_a_turn_is_undone_without_the_turn(partition: Partition) -> None:
-    partition.rotate(4)
-    partition.lines("web01", b"next")
-    assert partition.run_apart(4, fault="stored").returncode == -9
-
-    partition.receive(4)
-
-    assert with_lines(partition) == {**TURNED, "web01.log": b"next\n"}

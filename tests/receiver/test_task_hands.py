@@ -3,15 +3,13 @@
 import os
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from receiver.consume.assignment import Cause, Done, ForcedRotation, Report, SessionLimits
+from receiver.consume.assignment import Cause, Done
 from receiver.storage.output import Output
 from tests.receiver.partition import Partition, blocked
-from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -35,9 +33,20 @@ def replaced(path: Path) -> None:
     path.write_bytes(b"of others, torn")
 
 
+def grown(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"of others, torn")
+
+
 @pytest.mark.parametrize(
     ("hand", "left", "words"),
     [
+        pytest.param(
+            grown,
+            {"web01.log.000001": b"one\nof others, torn", "web01.log": b"two\n"},
+            "has 19 bytes: somebody else has written to it",
+            id="grown",
+        ),
         pytest.param(Path.unlink, {"web01.log": b"two\n"}, "is gone", id="removed"),
         pytest.param(
             lambda path: path.rename(path.with_name("web01.log.1")),
@@ -102,22 +111,6 @@ def test_in_the_middle_of_a_batch_that_is_undone_what_was_moved_is_left_alone_an
     assert partition.files() == {"web01.log.1": b"one\ntwo\n", "web01.log": b"two\n"}
     (notice,) = done.notices
     assert "web01.log, of which 4 bytes were written, is gone" in notice
-
-
-def test_the_number_of_a_closed_file_that_was_moved_before_its_commit_is_not_given_again(
-    partition: Partition,
-) -> None:
-    """Whoever moves closed files away would have one take the place of another, and committed lines lost."""
-    killed = partition.run_apart(2, fault="files_synced", rotation=ForcedRotation.ALL)
-    assert killed.returncode == -9
-    closed = partition.output / "web01.log.000001"
-    closed.rename(partition.output / "away")
-    partition.lines("web01", b"two")
-
-    partition.receive(2)
-    partition.rotate(3)
-
-    assert partition.files() == {"away": b"one\n", "web01.log.000002": b"two\n", "web01.log": b""}
 
 
 @pytest.mark.parametrize(
@@ -197,31 +190,3 @@ def test_a_closed_file_that_the_store_does_not_know_is_never_overwritten(
         "web01.log.000002": b"one\n",
         "web01.log": b"",
     }
-
-
-def test_bytes_that_others_have_appended_between_batches_are_closed_with_what_is_there(
-    partition: Partition,
-) -> None:
-    def append() -> None:
-        with live(partition).open("ab") as file:
-            file.write(b"of others, torn")
-
-    report = stay_with(partition, append)
-
-    assert "has 19 bytes: somebody else has written to it" in report.done.notices[0]
-    assert partition.files() == {
-        "web01.log.000001": b"one\nof others, torn",
-        "web01.log": b"two\n",
-        "db.log": b"first\n",
-    }
-
-
-def stay_with(partition: Partition, act: Callable[[], None]) -> Report:
-    """Have something happen while a task stays, and a line come then."""
-    with ThreadPoolExecutor(1) as thread:
-        report = thread.submit(partition.session, SessionLimits(60.0, 3.0), 2)
-        partition.lines("db", b"first")
-        wait_until("it stays", lambda: partition.offset().next == 3, 30)
-        act()
-        partition.lines("web01", b"two")
-        return report.result(60)

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +17,6 @@ from receiver.consume.assignment import (
     Ending,
 )
 from receiver.permissions import Permissions
-from receiver.storage.layout import Layout
-from receiver.storage.retention import Limits, Order, Retention
 from tests.receiver.partition import Partition, blocked, ours
 
 pytestmark = pytest.mark.nats
@@ -115,17 +112,6 @@ def _full_when_synced(name: str) -> None:
         raise OSError(28, "No space left on device")
 
 
-def test_a_batch_of_another_layout_that_was_not_committed_is_undone(partition: Partition) -> None:
-    partition.publish(ours("web01", "a", 0, b"1\n"), ours("web02", "a", 0, b"2\n"))
-    assert partition.run_apart(1, fault="synced").returncode == -9
-    assert tree(partition) == {"web01.log": b"1\n", "web02.log": b"2\n"}
-
-    receive(partition, 1)
-
-    expected = {"web01/var/log/a": b"1\n", "web02/var/log/a": b"2\n"}
-    assert {path: data for path, data in tree(partition).items() if data} == expected
-
-
 def test_a_path_may_be_a_file_first_and_a_folder_later_and_the_other_way_round(
     partition: Partition,
 ) -> None:
@@ -187,47 +173,6 @@ def test_what_is_made_has_its_mode_and_owner_whatever_the_umask(partition: Parti
         found = path.stat()
         assert oct(found.st_mode & 0o7777) == ("0o2775" if path.is_dir() else "0o664")
         assert not is_root or found.st_gid == group
-
-
-def test_asked_for_files_in_folders_are_turned_where_they_are_and_not_behind_a_link(
-    partition: Partition,
-) -> None:
-    partition.publish(*(ours(host, "a", 0, host.encode() + b"\n") for host in ("web01", "web02")))
-    until = receive(partition, 1).until
-    elsewhere = partition.folder / "elsewhere"
-    (partition.output / "web02").rename(elsewhere)
-    (partition.output / "web02").symlink_to(elsewhere)
-
-    done = replace(partition, template=BY_FILE).rotate(until)
-
-    assert isinstance(done, Done)
-    assert done.closed == ("web01/var/log/a.000001",)
-    assert (partition.output / done.closed[0]).read_bytes() == b"web01\n"
-    assert [path.name for path in elsewhere.rglob("a*")] == ["a"]
-    limits = Limits(size=1)
-    order = Order(partition.output, partition.state, "gzip", layout=Layout(BY_FILE))
-    Retention(order, time.time_ns).tidy(lambda: False)
-    assert (partition.output / "web01/var/log/a.000001.gz").exists()
-    Retention(replace(order, limits=limits), time.time_ns).tidy(lambda: False)
-    assert tree(partition) == {"web01/var/log/a": b""}
-
-
-@pytest.mark.parametrize(
-    "file",
-    [
-        pytest.param("/".join("d" * 600), id="deep"),
-        pytest.param("é" * 400, id="not in ASCII"),
-    ],
-)
-def test_a_path_that_is_too_long_for_a_file_system_is_cut_and_written(
-    partition: Partition, file: str
-) -> None:
-    partition.publish(*(ours("web01", file, n * 2, b"%d\n" % n) for n in range(3)))
-    partition.publish(ours("web01", file + "x", 0, b"of another\n"))
-
-    receive(partition, 1, rotate_size=2)
-
-    assert sorted(tree(partition).values()) == [b"0\n", b"1\n", b"2\n", b"of another\n"]
 
 
 _FEW = """

@@ -65,16 +65,6 @@ def test_a_full_stream_that_discards_old_loses_no_line_in_silence(partition: Par
     assert losses(partition) == [("web01", 0, 120 - received + 1)]
 
 
-def test_the_first_bytes_of_a_file_that_never_came_are_a_loss(partition: Partition) -> None:
-    shipped(partition, "web01", 0, ("a", 0), ("b", 0), ("b", 10_000), ("a", 10_000))
-    remove(partition, 2)
-
-    done = partition.receive()
-    partition.receive(done.until)
-
-    assert losses(partition) == [("web01", 1, 3)]
-
-
 def test_a_loss_is_found_behind_an_earlier_receiver_and_told_once(partition: Partition) -> None:
     last = shipped(partition, "web01", 0, ("a", 0))
     done = partition.receive()

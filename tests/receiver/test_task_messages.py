@@ -2,7 +2,6 @@
 
 import json
 import socket
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -82,25 +81,6 @@ def _publish_raw(url: str, command: bytes) -> None:
         assert b"-ERR" not in heard
 
 
-def test_a_host_in_two_partitions_has_two_files_and_nobody_else_can_be_called_so(
-    partition: Partition,
-) -> None:
-    other = replace(partition, number=1)
-    other.claim()
-    partition.lines("web01", b"mine")
-    partition.lines("web01.p1", b"a host of that name")
-    other.lines("web01", b"theirs")
-    partition.receive()
-    start = other.receive()
-
-    assert start.lines == 1
-    assert partition.files() == {
-        "web01.log": b"mine\n",
-        "web01.p1.log": b"a host of that name\n",
-        "web01..p1.log": b"theirs\n",
-    }
-
-
 def test_gaps_and_repeats_are_found_across_batches_and_not_invented_by_an_undo(
     partition: Partition,
 ) -> None:
@@ -130,27 +110,6 @@ def test_gaps_and_repeats_are_found_across_batches_and_not_invented_by_an_undo(
     assert (gap["host"], gap["file"], gap["start"], gap["end"]) == ("web01", "/var/log/a", 16, 20)
     assert (gap["partition"], gap["bytes"], gap["kind"]) == (0, 4, "gap")
     assert gap["since"] <= gap["until"]
-
-
-def test_lines_left_out_of_a_section_are_no_gap_and_it_is_never_cut_at_a_wrong_place(
-    partition: Partition,
-) -> None:
-    partition.publish(
-        ours("web01", "a", 0, b"one\n", end=100, filtered=True),
-        ours("web01", "a", 100, b"two\n", end=300, filtered=True),
-        ours("web01", "a", 100, b"two\n", end=300, filtered=True),
-        ours("web01", "a", 200, b"three\n", end=400, filtered=True),
-        ours("web01", "a", 400, b"four\n"),
-    )
-
-    done = partition.run()
-
-    assert isinstance(done, Done)
-    assert partition.read("web01") == b"one\ntwo\nthree\nfour\n"
-    assert [(f.kind, f.start, f.end) for f in done.findings] == [
-        (FindingKind.REPEAT, 100, 300),
-        (FindingKind.DOUBT, 200, 300),
-    ]
 
 
 @pytest.mark.parametrize("between", ["", "death", "another worker"])

@@ -148,19 +148,6 @@ def test_a_host_may_go_on_before_anything_of_it_is_received(
     assert received(third) == b"".join(lines(0, 30))
 
 
-def test_a_host_may_turn_round_on_the_way(old: Partition, new: Partition) -> None:
-    old.claim()
-    old.publish(*shipped(old, 0, 10), claim(old, moved=new.number), claim(old))
-    old.publish(claim(old, follows=(Followed(0, new.publish(claim(new, moved=1))),)))
-    old.publish(*shipped(old, 10, 10))
-
-    new.claim()
-    new.receive()
-    old.receive()
-
-    assert received(old) == b"".join(lines(0, 20))
-
-
 def test_a_host_that_comes_back_in_a_round_loses_nothing_to_a_kill(
     moved: tuple[Partition, Partition], third: Partition
 ) -> None:
@@ -211,16 +198,6 @@ def test_a_task_killed_at_any_point_of_going_over_is_mended_by_the_next(
         partition.receive(reached, epoch=2)
 
     assert received(moved[1]) == b"".join(lines(0, 20))
-
-
-def test_lines_that_were_shipped_again_are_dropped(moved: tuple[Partition, Partition]) -> None:
-    old, new = moved
-    new.publish(*shipped(new, 5, 10), *shipped(new, 20, 5))
-
-    old.receive()
-    new.receive()
-
-    assert received(new) == b"".join(lines(0, 25))
 
 
 @pytest.mark.parametrize("pull", [LARGEST_PULL, 1], ids=["at once", "one by one"])

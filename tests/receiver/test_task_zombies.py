@@ -81,19 +81,3 @@ def test_of_another_machine_which_has_other_files_and_is_refused_later(
         claim(partition, "a:3")
     assert partition.files() == before
     assert (there.read("web01"), partition.offset().owner) == (b"1\n2\n", "b:2")
-
-
-def test_beside_another_attempt_of_its_own_epoch(
-    partition: Partition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("receiver.consume.task._LOCK_PATIENCE", 0.1)
-    offset = claim(partition, "a:1")
-    partition.lines("web01", b"1", b"2")
-
-    with partition.stopped_at("stored", offset.next, offset.epoch) as zombie:
-        blocked(partition.run(offset.next, offset.epoch), Cause.LOCKED, "p0.lock")
-        goes_on(zombie)
-
-    partition.lines("web01", b"3")
-    assert isinstance(partition.run(offset.next, offset.epoch), Done)
-    assert (partition.read("web01"), partition.offset().next) == (b"1\n2\n3\n", 4)

@@ -19,7 +19,7 @@ from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.cli import logreceiver
-from receiver.consume.assignment import Cause, Done, ForcedRotation
+from receiver.consume.assignment import Cause, Done
 from receiver.consume.claim import Claim
 from receiver.storage.disk import exclusive_lock
 from receiver.storage.site import Site
@@ -258,19 +258,6 @@ def test_moved_without_its_files_it_says_once_that_earlier_lines_are_elsewhere(
     assert not caplog.records
 
 
-def test_back_on_the_first_machine_its_older_files_are_refused_until_they_are_adopted(
-    scene: Scene, tmp_path: Path
-) -> None:
-    there = replace(scene, partition=scene.partition.with_folder(tmp_path / "there"))
-    there.receive()
-
-    with pytest.raises(ConfigurationError, match=r"up to sequence 5.*is 7.*offsets adopt"):
-        scene.start()
-    assert scene.partition.read("web01") == b"".join(BLOCKS[:4])
-    scene.offsets("adopt")
-    scene.start()
-
-
 def test_another_state_folder_over_the_same_files_is_refused_and_the_owner_goes_on(
     scene: Scene, tmp_path: Path
 ) -> None:
@@ -282,50 +269,6 @@ def test_another_state_folder_over_the_same_files_is_refused_and_the_owner_goes_
         scene.partition.ask(second)
 
     scene.receive()
-    assert scene.partition.read("web01") == ALL
-
-
-def test_a_stream_purged_below_the_offset_is_passed(scene: Scene) -> None:
-    scene.partition.ask(lambda connection: connection.api(f"STREAM.PURGE.{STREAM}", {"seq": 6}))
-
-    scene.receive()
-
-    assert scene.partition.read("web01") == b"".join(BLOCKS[:4]) + BLOCKS[5]
-
-
-def test_files_that_are_accepted_after_the_entry_was_lost_stay_as_they_are_whoever_had_claimed_since(
-    scene: Scene,
-) -> None:
-    offset = scene.start()
-    killed = scene.partition.run_apart(offset.next, offset.epoch, fault="stored")
-    assert killed.returncode == -9
-    scene.start()
-    _forget_entry(scene)
-
-    with pytest.raises(ConfigurationError, match="--to 7`"):
-        scene.start()
-    scene.offsets("set", "--to", "7")
-    scene.receive()
-
-    assert scene.partition.read("web01") == ALL
-
-
-def test_files_that_were_undone_do_not_say_that_they_were_written(scene: Scene) -> None:
-    offset = scene.start()
-    killed = scene.partition.run_apart(offset.next, offset.epoch, fault="stored")
-    assert killed.returncode == -9
-    undone = scene.start()
-    assert (
-        scene.partition.run_apart(undone.next, undone.epoch, rotation=ForcedRotation.DUE).returncode
-        == 0
-    )
-    _forget_entry(scene)
-
-    with pytest.raises(ConfigurationError, match="--to 5`"):
-        scene.start()
-    scene.offsets("set", "--to", "5")
-    scene.receive()
-
     assert scene.partition.read("web01") == ALL
 
 

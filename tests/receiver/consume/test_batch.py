@@ -130,35 +130,6 @@ def test_whatever_comes_is_written_or_set_aside_whole_and_tears_no_line_of_other
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param({"end": 4}, id="a span that is too short"),
-        pytest.param({"start": 9, "end": 0}, id="end before start"),
-        pytest.param({"id": "x" * 50_000}, id="an id of 50 KB"),
-        pytest.param({"size": 10, "end": 10}, id="more than there is"),
-        pytest.param({"lines": 10}, id="more lines than bytes"),
-        pytest.param({"lines": None}, id="no lines"),
-    ],
-)
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_message_one_of_whose_sections_cannot_be_true_is_set_aside_whole_and_moves_nothing(
-    tmp_path: Path, change: dict[str, object], place: int
-) -> None:
-    parts = lines_of("id", 0, b"12345678\n"), lines_of("other", 7, b"87654321\n")
-    subject, payload, true = message("web01", *parts)
-    sections = json.loads(true["Log-Spans"])
-    sections[place] |= change
-    changed = {**true, "Log-Spans": json.dumps(sections)}
-
-    done = write(tmp_path, [(subject, payload, changed), (subject, payload, true)])
-
-    assert (done.quarantined, done.findings) == (1, ())
-    assert (tmp_path / "out" / "web01.log").read_bytes() == payload
-    ((about, kept),) = Partition("", tmp_path).set_aside()
-    assert (about["headers"], kept) == (changed, payload)
-
-
-@pytest.mark.parametrize(
     ("sections", "written"),
     [
         pytest.param(
@@ -204,17 +175,6 @@ def test_a_frame_that_claims_more_than_a_message_may_hold_is_set_aside_unread(
 
     assert done.quarantined == 1
     assert not (tmp_path / "out" / "web01.log").exists()
-
-
-def test_many_bad_messages_make_one_file_and_hold_up_nobody(tmp_path: Path) -> None:
-    bad = [("logs.p0.a/b", b"evil %d" % n, None) for n in range(20_000)]
-
-    done = write(tmp_path, [*bad, ("logs.p0.web01", b"one", None)])
-
-    assert (done.quarantined, done.lines) == (20_000, 1)
-    assert len(list((tmp_path / "out" / ".quarantine").iterdir())) == 1
-    kept = Partition("", tmp_path).set_aside()
-    assert [payload for _, payload in kept] == [payload for _, payload, _ in bad]
 
 
 @pytest.mark.parametrize("hosts", [3, 300])

@@ -57,16 +57,6 @@ def reset(partition: Partition, first: int) -> None:
     )
 
 
-def test_what_follows_is_read_on_without_a_reset(partition: Partition) -> None:
-    partition.lines("web01", b"1", b"2")
-    sequences(partition)
-    partition.lines("web01", b"3", b"4")
-
-    assert sequences(partition, 3) == [3, 4]
-    info = partition.ask(lambda c: c.api("CONSUMER.INFO.LOGS.receiver-p0"))
-    assert info["delivered"]["consumer_seq"] == 4
-
-
 @pytest.mark.parametrize("taken", [4, 12])
 def test_a_stranger_who_used_the_consumer_costs_no_line(partition: Partition, taken: int) -> None:
     partition.lines("web01", *(b"%d" % n for n in range(8)))
@@ -138,20 +128,6 @@ def test_more_small_messages_than_one_pull_takes_come_in_order(partition: Partit
     assert sequences(partition) == list(range(1, count + 1))
     # the consumer's position at the end of the pulls is the one that the next batch needs
     assert sequences(partition, count + 1) == []
-
-
-def test_a_batch_ends_near_its_limit_and_the_next_one_follows(partition: Partition) -> None:
-    block = b"x" * 999_999 + b"\n"
-    partition.lines("web01", *([block] * 30))
-    small = replace(partition, limit=9_000_000)
-
-    first = small.run()
-
-    assert isinstance(first, Done)
-    assert 9_000_000 <= first.size <= 20_000_000
-    assert first.pending == 30 - first.messages
-    small.receive(first.until)
-    assert small.read("web01") == block * 30
 
 
 @pytest.fixture

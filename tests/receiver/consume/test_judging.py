@@ -51,13 +51,6 @@ def test_repeats_are_left_out_and_gaps_are_found_with_the_time_before(judge: Jud
     assert (gap.start, gap.end, gap.since, gap.read_at) == (14, 20, STORED, STORED)
 
 
-@pytest.mark.parametrize("payload", [b"a stranger's", b"a stranger's\n"])
-def test_a_strangers_lines_are_whole_ones(judge: Judge, payload: bytes) -> None:
-    (lines,) = judge.take("logs.p0.web01", None, payload, 1, STORED)
-
-    assert (lines.payload, lines.file, lines.lines) == (b"a stranger's\n", "", 1)
-
-
 def test_sections_that_do_not_make_up_the_payload_are_refused_and_none_is_remembered(
     judge: Judge,
 ) -> None:
@@ -106,17 +99,6 @@ def test_a_message_whose_gap_is_in_any_of_its_sections_tells_no_loss_of_its_host
 
     kinds = [finding.kind for finding in judge.findings if finding.kind is not FindingKind.REPEAT]
     assert kinds == [FindingKind.GAP, FindingKind.LOSS]
-
-
-def test_a_path_without_end_is_cut_in_what_is_found(judge: Judge) -> None:
-    path = "x" * 4000
-    judged(judge, ours("web01", path, 0, b"1\n"))
-    judged(judge, ours("web01", path, 9, b"2\n"))
-
-    (gap,) = judge.findings
-
-    assert gap.file.startswith("/var/log/xxx")
-    assert len(gap.file) < 1100
 
 
 CONTENT = bytes(range(256))

@@ -1,6 +1,5 @@
 """A folder is known by its mark, not by its name, and its locks are felt by others."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -58,20 +57,3 @@ def test_a_lock_that_the_driver_holds_is_felt_by_another_process(tmp_path: Path)
         assert asked_elsewhere(tmp_path) == "True"
     assert asked_elsewhere(tmp_path) == "False"
     assert not is_held(one)
-
-
-def test_a_mark_that_somebody_died_over_is_made_again(tmp_path: Path) -> None:
-    dies = (
-        "import os, signal, sys, pathlib\n"
-        "from receiver.consume.marked_folders import marked_folder\n"
-        "os.ftruncate = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "marked_folder(pathlib.Path(sys.argv[1]))\n"
-    )
-    subprocess.run([sys.executable, "-c", dies, str(tmp_path)], check=False)
-    os.truncate(tmp_path / ".folder-id", 10)
-
-    one = marked_folder(tmp_path)
-
-    look(one)
-    assert one == marked_folder(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [".folder-id"]

@@ -10,7 +10,6 @@ from receiver.consume.offsets import (
     carried_over,
     claimed,
     moved,
-    position_of,
     start,
 )
 from receiver.storage.position import StoredBatch, first_undone
@@ -58,12 +57,6 @@ def test_a_stream_that_is_another_one_is_refused_in_one_line(
     assert "\n" not in str(raised.value)
 
 
-def test_a_claim_keeps_the_totals_and_counts_the_epoch() -> None:
-    claim = claimed(offset(5), StreamState(CREATED, 1, 10), 0, "new:2", "now")
-
-    assert claim == Offset(5, 4, CREATED, "new:2", 10, 1000, "before", "now")
-
-
 def test_an_offset_moved_by_hand_is_an_epoch_of_its_own_and_the_files_go_by_the_old_place() -> None:
     stream = StreamState(CREATED, 1, 10)
     mine = claimed(offset(5), stream, 0, "me", "")
@@ -74,7 +67,7 @@ def test_an_offset_moved_by_hand_is_an_epoch_of_its_own_and_the_files_go_by_the_
 
     assert (hand.next, hand.epoch, hand.is_moved, next_owner.is_moved) == (3, 6, True, False)
     assert (next_owner.moved_in, next_owner.moved_from) == (6, 5)
-    assert first_undone(unfinished, position_of(next_owner), 0) == 9
+    assert first_undone(unfinished, next_owner, 0) == 9
 
 
 @pytest.mark.parametrize(
@@ -90,7 +83,7 @@ def test_an_offset_that_is_written_where_none_was_goes_on_behind_the_files(
     next_owner = claimed(hand, stream, 0, "me", "", last)
 
     assert (next_owner.next, next_owner.epoch) == (to, 2)
-    assert first_undone(last, position_of(next_owner), 0) == since
+    assert first_undone(last, next_owner, 0) == since
 
 
 RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(CREATED, 8)))

@@ -12,20 +12,6 @@ from tests.conftest import Server, apply_topology
 pytestmark = pytest.mark.nats
 
 
-async def test_it_rings_for_a_message_that_is_there(logs_url: str) -> None:
-    connection = Connection([logs_url], "tests")
-    await connection.ask("logs.p0.web01", b"one")
-    wake = Wake(connection, 0, "LOGS")
-
-    async with asyncio.timeout(20):
-        await wake.wait(1)
-
-    assert await wake.pending(1) == 1
-    assert await wake.pending(2) == 0
-    await wake.close()
-    await connection.close()
-
-
 async def test_it_rings_for_one_that_comes_later_and_not_for_another_partition(
     logs_url: str,
 ) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from receiver.storage.position import Position, StoredBatch
+from broker.wire.offset import Offset
+from receiver.storage.position import StoredBatch
 from receiver.storage.site import Site, adopt
 from receiver.storage.store import FileRow, SpanRow, Store
 
@@ -38,7 +39,7 @@ def test_files_are_adopted_whichever_page_of_the_store_is_damaged(site: Site) ->
     for begin in range(0, len(whole), PAGE):
         site.path.write_bytes(whole[:begin] + bytes(PAGE) + whole[begin + PAGE :])
 
-        assert adopt(site, Position(20, 2, "LOGS", "")) == FILES
+        assert adopt(site, Offset(20, 2, "", "a:1")) == FILES
 
         with Store(site.path) as store:
             store.check()

@@ -1,7 +1,6 @@
 """Gaps on disk: each is a row of the store and a line of the partition's report, whatever dies in between."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -72,29 +71,6 @@ def test_every_gap_is_told_once_and_counted_once_through_any_kill(
 
     assert told(partition) == [("web01", 20 * n - 10, 20 * n) for n in range(1, 40)]
     assert counted(partition) == {"web01": Missing(39, 390)}
-
-
-def test_a_person_may_move_or_empty_the_report_and_counts_stay(partition: Partition) -> None:
-    report, begin = partition.output / gap_report(0), 1
-    for number, by_hand in enumerate((lambda: report.rename(report.parent / "old"), None, None)):
-        with_gaps(partition, 2 * number, 2 * number + 1)
-        done = partition.receive(begin)
-        begin = done.until
-        assert done.notices == ()
-        if by_hand:
-            by_hand()
-        elif number == 1:
-            os.truncate(report, 0)
-
-    assert [start for _, start, _ in told(partition)] == [70, 90]
-    assert counted(partition) == {"web01": Missing(5, 50)}
-
-
-def test_no_gaps_leave_no_file(partition: Partition) -> None:
-    partition.lines("web01", b"1\n")
-    partition.receive()
-
-    assert not (partition.output / gap_report(0)).exists()
 
 
 def test_gaps_are_never_told_through_a_symbolic_link(partition: Partition) -> None:

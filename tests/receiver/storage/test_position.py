@@ -2,7 +2,8 @@
 
 import pytest
 
-from receiver.storage.position import Damaged, Position, StoredBatch, first_undone
+from broker.wire.offset import Offset
+from receiver.storage.position import Damaged, StoredBatch, first_undone
 
 MADE = "2026-11-20T00:00:00Z"
 BATCH = StoredBatch(7, 3, 10, 20, "LOGS", MADE)
@@ -10,8 +11,8 @@ BATCH = StoredBatch(7, 3, 10, 20, "LOGS", MADE)
 
 def position(
     next_: int, moved: tuple[int, int] = (0, 0), epoch: int = 4, made: str = MADE
-) -> Position:
-    return Position(next_, epoch, "LOGS", made, None, *moved)
+) -> Offset:
+    return Offset(next_, epoch, made, "a:1", moved_in=moved[0], moved_from=moved[1])
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ def position(
         pytest.param(position(20, (4, 10), epoch=5), 7, id="not committed, then set to its end"),
         pytest.param(position(20, (4, 30), epoch=5), 8, id="set back to where older files end"),
         pytest.param(
-            Position(20, 5, "LOGS", MADE, committed_in=4, moved_in=5, moved_from=30),
+            Offset(20, 5, MADE, "a:1", committed_in=4, moved_in=5, moved_from=30),
             *(8,),
             id="set to where older files end, which others have passed",
         ),
@@ -38,7 +39,7 @@ def position(
         pytest.param(position(5, (2, 5), epoch=3, made="later"), 8, id="stream and KV restored"),
     ],
 )
-def test_the_end_that_is_the_offset_tells(where: Position, since: int) -> None:
+def test_the_end_that_is_the_offset_tells(where: Offset, since: int) -> None:
     assert first_undone(BATCH, where, 0) == since
 
 
@@ -52,10 +53,10 @@ def test_the_end_that_is_the_offset_tells(where: Position, since: int) -> None:
         pytest.param(position(20, made="later"), id="of another stream"),
         pytest.param(position(5, (4, 30), epoch=5, made="later"), id="behind, then another stream"),
         pytest.param(position(15, (3, 20), epoch=5), id="moved before the batch"),
-        pytest.param(Position(20, 5, "LOGS", MADE, committed_in=4), id="committed by another"),
+        pytest.param(Offset(20, 5, MADE, "a:1", committed_in=4), id="committed by another"),
     ],
 )
-def test_any_other_offset_stops_and_names_both_and_the_way_out(where: Position) -> None:
+def test_any_other_offset_stops_and_names_both_and_the_way_out(where: Offset) -> None:
     with pytest.raises(Damaged) as raised:
         first_undone(BATCH, where, 3)
 

@@ -7,7 +7,6 @@ import pytest
 
 from broker.client.connection import RawMessage
 from broker.wire.delivery import Delivery
-from receiver.storage import quarantine
 from receiver.storage.quarantine import Quarantine
 from tests.receiver.partition import Partition
 
@@ -92,19 +91,3 @@ def test_a_folder_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
         set_aside(tmp_path, b"one")
 
     assert list((tmp_path / "elsewhere").iterdir()) == []
-
-
-def test_strange_things_in_the_folder_stop_nobody_from_making_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(quarantine, "_MOST_BYTES", 1)
-    folder = tmp_path / "out" / ".quarantine"
-    (folder / "p0-000000000001-1.msg").mkdir(parents=True)
-    (folder / "p0-000000000002-1.msg").symlink_to(tmp_path / "nowhere")
-
-    set_aside(tmp_path, b"one")
-
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "p0-000000000001-1.msg",
-        "p0-20261120T000000.123456789Z-000000000007.msg",
-    ]

@@ -12,7 +12,6 @@ import zstandard
 
 from receiver.consume.assignment import SessionLimits
 from receiver.storage import rotation
-from receiver.storage.disk import exclusive_lock
 from receiver.storage.retention import Limits, Order, Retention
 from tests.receiver.partition import Partition
 from tests.receiver.stored import add, age, begun
@@ -91,15 +90,6 @@ def test_killed_between_rename_and_unlink_one_form_is_left_after_the_next_look(
     assert names_in(order) == ["web01.log", packed.name]
 
 
-def test_killed_while_compressing_the_next_look_begins_anew(order: Order) -> None:
-    (name,) = make(order, 1)
-    (order.output / f".{name}.new").write_bytes(b"half")
-
-    tidy(order, never)
-
-    assert names_in(order) == ["web01.log", f"{name}.zst"]
-
-
 def test_told_to_stop_it_leaves_off_within_a_file_and_leaves_nothing_behind(order: Order) -> None:
     names = make(order, 1, 2)
     answers = iter([False, True, True, True])
@@ -107,18 +97,6 @@ def test_told_to_stop_it_leaves_off_within_a_file_and_leaves_nothing_behind(orde
     tidy(order, lambda: next(answers))
 
     assert names_in(order) == ["web01.log", *names]
-
-
-def test_age_passes_by_itself_whether_or_not_anything_is_closed(order: Order) -> None:
-    for number, name in enumerate(make(order, 1, 2, 3)):
-        age(order.state, order.output, name, NOW - (4 - number) * DAY)
-    age(order.state, order.output, "web01.log", NOW - 9 * DAY)
-    make(order, live="web02.log")
-    age(order.state, order.output, "web02.log", NOW - DAY // 2)
-
-    tidy(replace(order, compress="none", limits=Limits(age=3 * DAY)), never)
-
-    assert names_in(order) == ["web01.log", "web01.log.000002", "web01.log.000003", "web02.log"]
 
 
 def of_seven_days(order: Order) -> tuple[str, ...]:
@@ -140,19 +118,6 @@ def test_a_clock_that_is_ahead_of_every_line_removes_no_more_than_one_that_is_ri
         assert names_in(order) == ["web01.log", *names[4:]], ahead
 
 
-def test_a_strangers_file_is_neither_removed_nor_compressed(order: Order) -> None:
-    make(order, 1)
-    for name in ("db01.log.000001", "web01.log.1", "web01.log.000001.bak", ".web02.log.000001"):
-        (order.output / name).write_bytes(b"theirs")
-
-    tidy(replace(order, limits=Limits(age=DAY, size=1)), never)
-
-    assert {path.read_bytes() for path in order.output.iterdir() if path.is_file()} == {
-        b"theirs",
-        b"live\n",
-    }
-
-
 def test_the_compressed_form_has_the_mode_owner_and_time_of_the_segment(order: Order) -> None:
     (name,) = make(order, 1)
     (order.output / name).chmod(0o604)
@@ -165,17 +130,6 @@ def test_the_compressed_form_has_the_mode_owner_and_time_of_the_segment(order: O
     found = (order.output / f"{name}.zst").stat()
     assert (found.st_mode & 0o777, found.st_mtime_ns) == (0o604, NOW - DAY)
     assert (found.st_uid, found.st_gid) == owner
-
-
-def test_what_another_receiver_looks_after_at_this_moment_is_left_to_it(order: Order) -> None:
-    (name,) = make(order, 1)
-    with exclusive_lock(order.state / "retention.lock", 0):
-        tidy(order, never)
-
-        assert names_in(order) == ["web01.log", name]
-
-    tidy(order, never)
-    assert names_in(order) == ["web01.log", f"{name}.zst"]
 
 
 def test_without_room_the_segment_stays_plain_is_told_once_and_compressed_later(
@@ -217,17 +171,6 @@ def test_a_link_planted_where_the_compressed_form_goes_costs_no_line(
     assert names_in(order) == ["web01.log", packed.name]
 
 
-def test_a_link_counts_for_none_of_those_that_are_kept(order: Order, tmp_path: Path) -> None:
-    make(order, 1, 2)
-    (tmp_path / "victim").write_bytes(b"precious")
-    (order.output / "web01.log.000003").symlink_to(tmp_path / "victim")
-
-    tidy(replace(order, compress="none", limits=Limits(1)), never)
-
-    assert names_in(order) == ["web01.log", "web01.log.000002", "web01.log.000003"]
-    assert (tmp_path / "victim").read_bytes() == b"precious"
-
-
 @pytest.mark.nats
 @pytest.mark.parametrize("point", ["rotated", "synced", "stored", "committed"])
 def test_whatever_is_killed_no_line_is_compressed_or_removed_that_an_undo_needs(
@@ -260,22 +203,6 @@ def test_what_other_hands_have_taken_away_is_forgotten_and_counts_no_more(order:
     tidy(replace(order, compress="none", limits=Limits(2)), never)
 
     assert names_in(order) == ["web01.log", *names[:2]]
-
-
-def test_what_cannot_be_looked_at_for_now_is_not_forgotten(order: Order, tmp_path: Path) -> None:
-    (order.output / "web01").mkdir()
-    first, last = make(order, 1, 2, live="web01/app.log")
-    order = replace(order, compress="none", limits=Limits(number=1))
-    (order.output / "web01").rename(tmp_path / "elsewhere")
-    (order.output / "web01").symlink_to(tmp_path / "elsewhere")
-
-    tidy(order, never)
-    (order.output / "web01").unlink()
-    (tmp_path / "elsewhere").rename(order.output / "web01")
-    tidy(order, never)
-
-    assert not (order.output / first).exists()
-    assert (order.output / last).exists()
 
 
 def test_where_the_output_is_not_mounted_nothing_is_forgotten(order: Order, tmp_path: Path) -> None:

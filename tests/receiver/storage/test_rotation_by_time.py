@@ -42,13 +42,6 @@ def test_lines_of_another_hour_begin_another_file(tmp_path: Path) -> None:
     }
 
 
-def test_lines_received_late_go_by_when_they_reached_the_broker(tmp_path: Path) -> None:
-    write(tmp_path, (5 * HOUR, b"a\n"))
-    write(tmp_path, (5 * HOUR + 1, b"b\n"), (6 * HOUR, b"c\n"))  # received today, long after
-
-    assert content(tmp_path) == {"web01.log.000001": b"a\nb\n", "web01.log": b"c\n"}
-
-
 def test_a_clock_that_goes_back_rotates_nothing(tmp_path: Path) -> None:
     write(tmp_path, (6 * HOUR, b"a\n"), (5 * HOUR, b"b\n"), (6 * HOUR + 1, b"c\n"))
 
