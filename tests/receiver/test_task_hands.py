@@ -3,13 +3,15 @@
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from receiver.consume.assignment import Cause, Done
+from receiver.consume.assignment import Cause, Done, Report, SessionLimits
 from receiver.storage.output import Output
 from tests.receiver.partition import Partition, blocked
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -33,20 +35,9 @@ def replaced(path: Path) -> None:
     path.write_bytes(b"of others, torn")
 
 
-def grown(path: Path) -> None:
-    with path.open("ab") as file:
-        file.write(b"of others, torn")
-
-
 @pytest.mark.parametrize(
     ("hand", "left", "words"),
     [
-        pytest.param(
-            grown,
-            {"web01.log.000001": b"one\nof others, torn", "web01.log": b"two\n"},
-            "has 19 bytes: somebody else has written to it",
-            id="grown",
-        ),
         pytest.param(Path.unlink, {"web01.log": b"two\n"}, "is gone", id="removed"),
         pytest.param(
             lambda path: path.rename(path.with_name("web01.log.1")),
@@ -190,3 +181,31 @@ def test_a_closed_file_that_the_store_does_not_know_is_never_overwritten(
         "web01.log.000002": b"one\n",
         "web01.log": b"",
     }
+
+
+def test_bytes_that_others_have_appended_between_batches_are_closed_with_what_is_there(
+    partition: Partition,
+) -> None:
+    def append() -> None:
+        with live(partition).open("ab") as file:
+            file.write(b"of others, torn")
+
+    report = stay_with(partition, append)
+
+    assert "has 19 bytes: somebody else has written to it" in report.done.notices[0]
+    assert partition.files() == {
+        "web01.log.000001": b"one\nof others, torn",
+        "web01.log": b"two\n",
+        "db.log": b"first\n",
+    }
+
+
+def stay_with(partition: Partition, act: Callable[[], None]) -> Report:
+    """Have something happen while a task stays, and a line come then."""
+    with ThreadPoolExecutor(1) as thread:
+        report = thread.submit(partition.session, SessionLimits(60.0, 3.0), 2)
+        partition.lines("db", b"first")
+        wait_until("it stays", lambda: partition.offset().next == 3, 30)
+        act()
+        partition.lines("web01", b"two")
+        return report.result(60)

@@ -1,6 +1,5 @@
 """Messages without payload and headers, which nats-server takes as the end of a pull that crosses accounts."""
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,12 +8,9 @@ import pytest
 
 from broker.client.connection import Connection
 from broker.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM
-from broker.wire.subjects import Subject
 from receiver.consume import background
-from receiver.consume.wake import Wake
 from receiver.source.ranges import Range
 from receiver.source.reading import read
-from shipper.publish.messages import HostMessage, HostMessages
 from tests import secured
 from tests.receiver.partition import Partition
 from tests.support.processes import Processes
@@ -75,21 +71,6 @@ def test_empty_messages_are_passed_over_and_all_lines_received(
     assert anybody.offset().next == last + 1
 
 
-async def test_a_partition_wakes_up_for_an_empty_message(
-    server: secured.Secured, anybody: Partition, first: int
-) -> None:
-    connection = Connection([server.address], "central", server.access("central"))
-    wake = Wake(connection, 0, "LOGS")
-    await asyncio.to_thread(store, anybody, b"", b"1\n", b"")
-
-    try:
-        await asyncio.wait_for(wake.wait(first), 20)
-        assert await wake.pending(first) == 3
-    finally:
-        await wake.close()
-        await connection.close()
-
-
 def test_who_reads_the_stream_again_is_not_stopped_by_empty_messages(
     server: secured.Secured, anybody: Partition, first: int
 ) -> None:
@@ -100,20 +81,3 @@ def test_who_reads_the_stream_again_is_not_stopped_by_empty_messages(
     runs = read(connection, Range("logs.p0.>", first, until))
 
     assert [message.payload for run in runs for message in run] == payloads
-
-
-async def test_a_shipper_reads_its_messages_back_among_empty_ones(
-    server: secured.Secured, anybody: Partition, first: int
-) -> None:
-    connection = Connection([server.address], "web01", server.access("web01"))
-    last = await asyncio.to_thread(store, anybody, b"", b"1\n", b"")
-    messages = HostMessages(connection, "web01", 1)
-
-    try:
-        found = [message async for page in messages.since(first, "LOGS") for message in page]
-        newest = await messages.newest(Subject(0, "web01"))
-    finally:
-        await connection.close()
-
-    assert [message.sequence for message in found] == [first, first + 1, last]
-    assert newest == HostMessage(last, None, "logs.p0.web01", "LOGS")

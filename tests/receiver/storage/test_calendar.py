@@ -31,47 +31,18 @@ def period(every: timedelta, zone: ZoneInfo, moment: str) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("every", "moment", "begin", "end"),
     [
-        pytest.param(
-            DAY,
-            "2026-10-25T12:00+01:00",
-            "2026-10-25T00:00+02:00",
-            "2026-10-26T00:00+01:00",
-            id="25 h",
-        ),
-        pytest.param(
-            HOUR,
-            "2026-10-25T02:01+01:00",
-            "2026-10-25T02:00+01:00",
-            "2026-10-25T03:00+01:00",
-            id="again",
-        ),
-        pytest.param(
-            HOUR / 4,
-            "2026-10-25T02:20+01:00",
-            "2026-10-25T02:15+01:00",
-            "2026-10-25T02:30+01:00",
-            id="a quarter of the hour that comes again",
-        ),
-        pytest.param(
-            7 * HOUR,
-            "2026-11-21T22:00+01:00",
-            "2026-11-21T21:00+01:00",
-            "2026-11-22T00:00+01:00",
-            id="7h",
-        ),
-        pytest.param(
-            7 * DAY,
-            "2026-11-22T23:59+01:00",
-            "2026-11-16T00:00+01:00",
-            "2026-11-23T00:00+01:00",
-            id="Monday",
-        ),
+        # 25 hours, the hour that comes again, a quarter of it, the rest of a day, a week from Monday
+        (DAY, "10-25T12:00+01:00", "10-25T00:00+02:00", "10-26T00:00+01:00"),
+        (HOUR, "10-25T02:01+01:00", "10-25T02:00+01:00", "10-25T03:00+01:00"),
+        (HOUR / 4, "10-25T02:20+01:00", "10-25T02:15+01:00", "10-25T02:30+01:00"),
+        (7 * HOUR, "11-21T22:00+01:00", "11-21T21:00+01:00", "11-22T00:00+01:00"),
+        (7 * DAY, "11-22T23:59+01:00", "11-16T00:00+01:00", "11-23T00:00+01:00"),
     ],
 )
 def test_periods_go_by_the_clock_on_the_wall(
     every: timedelta, moment: str, begin: str, end: str
 ) -> None:
-    assert period(every, BERLIN, moment) == (begin, end)
+    assert period(every, BERLIN, f"2026-{moment}") == (f"2026-{begin}", f"2026-{end}")
 
 
 @given(

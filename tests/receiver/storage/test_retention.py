@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 
 from receiver.consume.assignment import SessionLimits
 from receiver.storage import rotation
-from receiver.storage.retention import Limits, Order, Retention
+from receiver.storage.retention import Limits, Order, Retention, superfluous
+from receiver.storage.store import SegmentRow
 from tests.receiver.partition import Partition
 from tests.receiver.stored import add, age, begun
 
@@ -61,21 +64,6 @@ def unpack(path: Path) -> bytes:
     return zstandard.ZstdDecompressor().decompressobj().decompress(data)
 
 
-@pytest.mark.parametrize(("compress", "suffix"), [("zstd", ".zst"), ("gzip", ".gz")])
-def test_a_compressed_segment_unpacks_to_what_it_was(
-    order: Order, compress: str, suffix: str
-) -> None:
-    (name,) = make(order, 1)
-    (order.output / name).chmod(0o640)
-
-    tidy(replace(order, compress=compress), never)
-
-    packed = order.output / (name + suffix)
-    assert unpack(packed) == name.encode() * 1000
-    assert packed.stat().st_mode & 0o777 == 0o640
-    assert names_in(order) == ["web01.log", packed.name]
-
-
 @pytest.mark.parametrize("later", ["zstd", "gzip", "none"])
 def test_killed_between_rename_and_unlink_one_form_is_left_after_the_next_look(
     order: Order, later: str
@@ -118,16 +106,22 @@ def test_a_clock_that_is_ahead_of_every_line_removes_no_more_than_one_that_is_ri
         assert names_in(order) == ["web01.log", *names[4:]], ahead
 
 
-def test_the_compressed_form_has_the_mode_owner_and_time_of_the_segment(order: Order) -> None:
+@pytest.mark.parametrize(("compress", "suffix"), [("zstd", ".zst"), ("gzip", ".gz")])
+def test_the_compressed_form_has_the_lines_mode_owner_and_time_of_the_segment(
+    order: Order, compress: str, suffix: str
+) -> None:
     (name,) = make(order, 1)
     (order.output / name).chmod(0o604)
     os.utime(order.output / name, ns=(NOW, NOW - DAY))
     owner = (4321, 1234) if os.geteuid() == 0 else (os.getuid(), os.getgid())
     os.chown(order.output / name, *owner)
 
-    tidy(order, never)
+    tidy(replace(order, compress=compress), never)
 
-    found = (order.output / f"{name}.zst").stat()
+    packed = order.output / (name + suffix)
+    assert names_in(order) == ["web01.log", packed.name]
+    assert unpack(packed) == name.encode() * 1000
+    found = packed.stat()
     assert (found.st_mode & 0o777, found.st_mtime_ns) == (0o604, NOW - DAY)
     assert (found.st_uid, found.st_gid) == owner
 
@@ -228,3 +222,37 @@ def test_a_store_that_cannot_be_read_holds_up_no_other_and_is_told(
 
     assert names_in(order) == ["web01.log", f"{name}.zst"]
     assert "p7.db is damaged" in caplog.text
+
+
+def segment(live: str, number: int, moment: int = 0, size: int = 10) -> SegmentRow:
+    name = f"{live}.{number:06d}"
+    return SegmentRow(name, live, number, "", 0, size, moment, "", "", 0)
+
+
+segments = st.lists(
+    st.builds(
+        segment,
+        st.sampled_from("abc"),
+        st.integers(1, 9),
+        st.integers(0, 100),
+        st.integers(0, 20),
+    ),
+    unique_by=lambda found: found.path,
+)
+
+
+@given(segments, st.builds(Limits, *[st.integers(0, 60)] * 3))
+def test_every_limit_is_kept_and_no_file_loses_a_piece_out_of_its_middle(
+    found: list[SegmentRow], limits: Limits
+) -> None:
+    gone = superfluous(found, limits, 100)
+
+    left = [one for one in found if one not in gone]
+    assert len(set(gone)) == len(gone)
+    for live in "abc":
+        numbers = [one.number for one in left if one.live == live]
+        assert not limits.number or len(numbers) <= limits.number
+        assert all(one.number < min(numbers, default=10) for one in gone if one.live == live)
+    assert not limits.size or sum(one.size for one in left) <= limits.size
+    if not limits:
+        assert gone == []

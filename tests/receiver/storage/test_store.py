@@ -29,12 +29,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "p0.db"
 
 
-def test_a_commit_is_synced_to_disk(path: Path) -> None:
-    with Store(path, make=True) as store:
-        assert store.rows("PRAGMA synchronous") == [(2,)]
-        assert store.rows("PRAGMA journal_mode") in ([("wal",)], [("truncate",)])
-
-
 def test_what_was_committed_before_a_kill_is_there(path: Path) -> None:
     killed = subprocess.run([sys.executable, "-c", _DIES, str(path)], check=False)
     left = path.with_name("p0.db-wal").exists()
