@@ -60,7 +60,6 @@ _AT_START = frozenset(
         *("cluster", "cluster_listen", "encryption_key_file", "encryption_cipher"),
     }
 )
-Stamp = tuple[int, int, int]
 logger = logging.getLogger(__name__)
 
 
@@ -410,14 +409,12 @@ def _now() -> datetime:
     return datetime.fromtimestamp(time.time_ns() / 1e9, UTC)
 
 
-def _stamps(files: Iterable[Path]) -> dict[Path, Stamp | None]:
+def _stamps(files: Iterable[Path]) -> dict[Path, object]:
     """Return what distinguishes one content of each file from another; None for a file that is not there."""
-    return {file: _stamp(file) for file in files}
-
-
-def _stamp(file: Path) -> Stamp | None:
-    try:
-        found = file.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    found: dict[Path, object] = {}
+    for file in files:
+        found[file] = None
+        with suppress(OSError):
+            status = file.stat()
+            found[file] = status.st_ino, status.st_size, status.st_mtime_ns
+    return found

@@ -1,9 +1,7 @@
 """`logbroker run` with limits that would delete, and with a configuration of one's own."""
 
-import asyncio
 import json
 import signal
-import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -11,34 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.client.connection import Connection
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
-
-
-async def publish_and_look(url: str, messages: int) -> dict[str, Any]:
-    connection = Connection([url], "test")
-    try:
-        for number in range(messages):
-            await connection.ask(f"logs.p0.web{number}", b"line\n")
-        return await connection.api("STREAM.INFO.LOGS")
-    finally:
-        await connection.close()
-
-
-def test_a_start_with_a_lower_limit_deletes_nothing_and_says_how_to(start_broker: Any) -> None:
-    broker = start_broker("--partitions", "1")
-    asyncio.run(publish_and_look(broker.wait_ready()["server"], 5))
-    broker.end()
-    time.sleep(1.1)
-
-    again = start_broker("--partitions", "1", "--max-age", "1s", "--max-msgs", "5000")
-    info = asyncio.run(publish_and_look(again.wait_ready()["server"], 0))
-
-    assert info["state"]["messages"] == 5
-    assert (info["config"]["max_age"], info["config"]["max_msgs"]) == (86_400 * 10**9, 5000)
-    assert "LOGS keeps its max_age, since the change deletes what is from before" in again.said
 
 
 def test_settings_of_nats_server_count_and_are_read_again(

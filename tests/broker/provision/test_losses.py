@@ -1,6 +1,5 @@
 """What is said to be deleted is what a real server deletes, and a start deletes nothing."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -58,20 +57,6 @@ async def test_messages_go_exactly_where_a_plan_says_so(
     assert bool(losses) == bool(gone)
     assert await held(connection) == 10 - gone
     assert not plan(after, await look(connection, after))
-
-
-async def test_messages_that_are_too_old_are_known_by_the_servers_clock(
-    connection: Connection,
-) -> None:
-    await apply(connection, BEFORE)
-    await publish(connection, "abc")
-    await asyncio.sleep(2.1)
-    after = replace(BEFORE, max_age=timedelta(seconds=2))
-
-    (loss,) = await losses_of(connection, plan(after, await look(connection, after)))
-
-    assert loss.fields == ("max_age",)
-    assert "deletes what is from before 20" in loss.reason
 
 
 @pytest.mark.parametrize("limit", ["max_msgs", "max_bytes"])

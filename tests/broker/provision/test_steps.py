@@ -2,7 +2,16 @@ from typing import Any
 
 import pytest
 
-from broker.provision.steps import Loss, ResourceKind, Step, as_json, compare, describe, shown
+from broker.provision.steps import (
+    Loss,
+    ResourceKind,
+    Step,
+    as_json,
+    compare,
+    describe,
+    losses_in,
+    shown,
+)
 
 
 def stream(**config: Any) -> Step:
@@ -50,3 +59,13 @@ def test_people_and_programs_read_what_changes_and_what_that_deletes() -> None:
 )
 def test_a_value_is_shown_without_what_the_server_adds(value: object, text: str) -> None:
     assert shown("field", value) == text
+
+
+@pytest.mark.parametrize(("first", "is_lost"), [("10:00:03", False), ("09:59:57", True)])
+def test_what_is_too_old_is_known_by_the_servers_clock(first: str, is_lost: bool) -> None:
+    (step,) = compare(stream(max_age=2 * 10**9), {"name": "LOGS"})
+    state = {"messages": 1, "bytes": 1, "first_ts": f"2026-11-23T{first}.123456789Z"}
+
+    found = list(losses_in(step, {"ts": "2026-11-23T10:00:01.987654321Z", "state": state}))
+
+    assert bool(found) == is_lost
