@@ -86,6 +86,7 @@ class ServerContext:
         self._health = HealthWatch(own_name(settings), folder, self._kept_free)
         self._server: NatsServer | None = None
         self._ports: Ports | None = None
+        self._ports_before: Ports | None = None
         self._connection: Connection | None = None
         self._reloading = asyncio.Lock()
         self._ready, self._restart_wanted = asyncio.Event(), asyncio.Event()
@@ -132,6 +133,7 @@ class ServerContext:
             await self._run_once(lock)
             self._ready.clear()
             self._restart_wanted.clear()
+            self._ports_before = self._ports
             self._space = measure(self.folder)
             self.resolved = self._resolve((self._next or self.resolved).settings)
 
@@ -314,8 +316,8 @@ class ServerContext:
         resolved = resolve(settings, self._access, self._space, _now())
         self._stamps = _stamps([*resolved.security.files]) | self._stamps
         conf = replace(resolved.conf, cipher=self._encryption.cipher)
-        if self._ports:  # free ports that the system chose before stay the same
-            conf = conf.at(self._ports.client, self._ports.http)
+        if self._ports_before:  # after a restart, free ports that the system chose stay the same
+            conf = conf.at(*self._ports_before)
         return replace(resolved, conf=conf)
 
     def _write_state(self, refusal: OperatorError | None = None) -> None:
