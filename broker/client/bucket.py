@@ -9,7 +9,7 @@ from typing import Any
 from broker.client.connection import Connection, ConnectionLost, Message, Rejected
 from broker.wire.message import EXPECTED_SEQUENCE
 
-__all__ = ["Behind", "Conflict", "Entry", "Revision", "confirm", "history", "read", "write"]
+__all__ = ["Behind", "Conflict", "Entry", "confirm", "history", "read", "write"]
 
 _TRIES, _NEXT_TRY = 100, 0.01  # seconds
 _NEVER = 2**62  # a revision that no key comes to
@@ -33,21 +33,12 @@ class Entry:
     value: bytes
     revision: int
     time: str = ""
+    is_deletion: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Revision:
-    """A value that a key has or had, or that it was deleted; `time` is the broker's, RFC 3339."""
-
-    value: bytes
-    revision: int
-    time: str
-    is_deletion: bool
-
-
-async def history(connection: Connection, bucket: str, key: str) -> list[Revision]:
+async def history(connection: Connection, bucket: str, key: str) -> list[Entry]:
     """Return the revisions of a key that the bucket still has, oldest first; raises `Rejected`, `ConnectionLost`."""
-    found: list[Revision] = []
+    found: list[Entry] = []
     while True:
         begin = found[-1].revision + 1 if found else 1
         try:
@@ -62,7 +53,7 @@ async def history(connection: Connection, bucket: str, key: str) -> list[Revisio
         message = answer["message"]
         value = base64.b64decode(message.get("data", ""))
         is_deletion = b"KV-Operation:" in base64.b64decode(message.get("hdrs", ""))
-        found.append(Revision(value, int(message["seq"]), message["time"], is_deletion))
+        found.append(Entry(value, int(message["seq"]), message["time"], is_deletion))
 
 
 async def read(connection: Connection, bucket: str, key: str) -> Entry | None:

@@ -170,8 +170,7 @@ class Connection:
                 either: set[asyncio.Future[Any]] = {work, client.lost, denied}
                 await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             if denied.done():
-                violation = denied.result()
-                raise Denied(str(violation), violation.subject)
+                raise denied.result()
             if not work.done():
                 raise ConnectionLost(
                     _why_lost(client) if client.lost.done() else f"no answer in {patience:g} s"

@@ -55,17 +55,12 @@ def new_seed(raw: bytes = b"") -> str:
 
 def seed_of(text: str) -> str:
     """Return the seed in a credentials file, a seed file or a file of settings; raises `InvalidSeed`."""
-    if "nkey_seed" in (
-        settings := settings_of(text)
-    ):  # such a file may hold certificates, armoured too
-        found = settings["nkey_seed"]
-    elif "BEGIN" in text:
-        found = _armoured(text, "USER NKEY SEED")
-    else:
-        found = next((line.strip() for line in text.splitlines() if line.startswith("S")), "")
-    if not found:
-        raise InvalidSeed("holds no seed")
-    return found
+    lines = (line.strip() for line in text.splitlines() if line.startswith("S"))
+    # a file of settings may hold certificates, armoured too
+    found = settings_of(text).get("nkey_seed") or _armoured(text, "USER NKEY SEED")
+    if found := found or ("" if "BEGIN" in text else next(lines, "")):
+        return found
+    raise InvalidSeed("holds no seed")
 
 
 def settings_of(text: str) -> dict[str, str]:

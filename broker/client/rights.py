@@ -4,21 +4,12 @@ import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
-__all__ = ["Denials", "Violation"]
+from broker.client.answer import Denied
+
+__all__ = ["Denials"]
 
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
-
-
-class Violation(NamedTuple):
-    """What was denied: an action on a subject, which for all answers together ends in `>`."""
-
-    action: str
-    subject: str
-
-    def __str__(self) -> str:
-        return f'permissions violation for {self.action} to "{self.subject}"'
 
 
 class Denials:
@@ -27,13 +18,13 @@ class Denials:
     def __init__(self, inbox: str) -> None:
         """Begin without any; `inbox` is what the subjects begin with on which the client hears answers."""
         self._inbox = inbox
-        self._watched: list[tuple[str, asyncio.Future[Violation]]] = []
+        self._watched: list[tuple[str, asyncio.Future[Denied]]] = []
         self.is_deaf = False
         """Whether the inbox was denied: no answer is heard on this client."""
 
     @contextmanager
-    def watch(self, subject: str) -> "Iterator[asyncio.Future[Violation]]":
-        """Yield what ends with the violation if the server denies `subject`, or the inbox of all answers, meanwhile."""
+    def watch(self, subject: str) -> "Iterator[asyncio.Future[Denied]]":
+        """Yield what ends with the error if the server denies `subject`, or the inbox of all answers, meanwhile."""
         entry = (subject, asyncio.get_running_loop().create_future())
         self._watched.append(entry)
         try:
@@ -51,4 +42,6 @@ class Denials:
         self.is_deaf |= is_inbox
         for watched, denied in self._watched:
             if (is_inbox or watched.lower() == subject) and not denied.done():
-                denied.set_result(Violation(action, f"{self._inbox}.>" if is_inbox else watched))
+                named = f"{self._inbox}.>" if is_inbox else watched
+                words = f'permissions violation for {action} to "{named}"'
+                denied.set_result(Denied(words, named))

@@ -46,25 +46,11 @@ def credential_file(kind: CredentialKind, name: str, *partitions: int) -> Creden
             id="receiver",
         ),
         pytest.param(
-            credential_file(CredentialKind.RECEIVER, "all"),
-            "receiver-all.toml",
-            ReceiverSettings,
-            {"partition": ("all",), "inbox_prefix": "_INBOX_all", "api_prefix": "JS.LOGS.API"},
-            id="of all",
-        ),
-        pytest.param(
             credential_file(CredentialKind.MONITOR, "m"),
             "monitor-m.toml",
             BrokerSettings,
             {"inbox_prefix": "_INBOX_m", "api_prefix": "JS.LOGS.API"},
             id="monitor",
-        ),
-        pytest.param(
-            credential_file(CredentialKind.ADMIN, "admin"),
-            "admin.toml",
-            BrokerSettings,
-            {},
-            id="admin",
         ),
     ],
 )

@@ -6,7 +6,7 @@ from broker.auth.permissions import API, SubjectRights, permissions_of
 from broker.auth.store import Credential, CredentialKind
 from broker.wire.pause import PAUSE_SUBJECT
 from broker.wire.subjects import may_publish
-from tests.secured import NOW, admin, key_of
+from tests.secured import NOW, key_of
 
 
 def of(kind: CredentialKind, name: str, *partitions: int) -> SubjectRights:
@@ -20,10 +20,6 @@ def of(kind: CredentialKind, name: str, *partitions: int) -> SubjectRights:
 
 def allows(permissions: SubjectRights, subject: str) -> bool:
     return may_publish({"publish": {"allow": permissions.publish}}, subject)
-
-
-def test_an_admin_has_no_limits() -> None:
-    assert permissions_of(admin("a"), 1) is None
 
 
 @pytest.mark.parametrize("host", ["web01", "web01.example.net", "wéb01", "x" * 253])
@@ -42,26 +38,6 @@ def test_all_that_a_host_may_do_bears_its_own_name(host: str) -> None:
     }
     assert allows(mine, f"logs.p3.{host}")
     assert not allows(mine, f"logs.p3.{host}.com")
-
-
-def test_the_inbox_of_a_host_takes_in_none_of_a_host_whose_name_goes_on_with_a_dot() -> None:
-    short, long = of(CredentialKind.HOST, "web01"), of(CredentialKind.HOST, "web01.example.net")
-
-    assert short.subscribe == ("_INBOX_web01.>", PAUSE_SUBJECT)
-    assert not long.subscribe[0].startswith("_INBOX_web01.")
-
-
-def test_a_host_called_like_the_hash_of_another_has_none_of_its_rights() -> None:
-    victim = of(CredentialKind.HOST, "web01.example.net")
-    inbox = victim.subscribe[0]
-
-    called_like_it = of(
-        CredentialKind.HOST, inbox.removeprefix("_INBOX_").removesuffix(".>").strip("=")
-    )
-
-    assert {*victim.subscribe} & {*called_like_it.subscribe} == {PAUSE_SUBJECT}
-    shared = {*victim.publish} & {*called_like_it.publish}
-    assert not any("shipper-" in subject or "logs." in subject for subject in shared)
 
 
 def test_a_receiver_names_every_subject_of_its_partitions_and_reads_every_offset() -> None:

@@ -10,8 +10,8 @@ pytestmark = pytest.mark.nats
 
 
 async def test_a_broker_that_is_away_is_said_at_once_to_a_person_who_waits() -> None:
-    with pytest.raises(BrokerAway, match="logbroker run"):
-        await Connection(["nats://127.0.0.1:1"], "test").once()
+    with pytest.raises(BrokerAway, match=r"no broker at nats://127.0.0.1:1: .*logbroker run"):
+        await Connection(["nats://user:secret@127.0.0.1:1"], "test").once()
 
 
 async def test_an_error_answer_is_rejected_with_its_number(fresh_url: str) -> None:
@@ -21,18 +21,6 @@ async def test_an_error_answer_is_rejected_with_its_number(fresh_url: str) -> No
         await connection.api("STREAM.INFO.NOWHERE")
 
     assert (raised.value.code, raised.value.error) == (404, 10059)
-    await connection.close()
-
-
-async def test_an_answer_that_does_not_come_ends_in_time(fresh_url: str) -> None:
-    connection = Connection([fresh_url], "test")
-
-    async def say_nothing(_: Any) -> None:
-        return
-
-    await connection.subscribe("silence", say_nothing)
-    with pytest.raises(ConnectionLost, match=r"no answer in 0\.3 s"):
-        await connection.request("silence", patience=0.3)
     await connection.close()
 
 
