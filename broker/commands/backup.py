@@ -123,12 +123,9 @@ def restore(
     wanted = RestoreOptions(replicas, max_age)
     plan = (kept, archives, wanted)
     seen = asking(settings, "restore", lambda connection: _preview(connection, *plan))
-    _print(
-        f"from {found}, of {kept.server}, taken at {kept.began}:",
-        *map(_line, archives),
-        *(f"note: {note}" for note in seen.notes),
-        *(f"deletes {stream}: {words}" for stream, words in seen.deletes.items()),
-    )
+    notes = [f"note: {note}" for note in seen.notes]
+    notes += [f"deletes {stream}: {words}" for stream, words in seen.deletes.items()]
+    _print(f"from {found}, of {kept.server}, taken at {kept.began}:", *map(_line, archives), *notes)
     _refuse(seen, replace=replace)
     for archive in archives:  # before anything is deleted, and before a person is asked
         check(found, archive)

@@ -49,7 +49,6 @@ _FIELDS = _LOCAL | {"server"}
 _STDOUT = "-"
 _KIND = click.argument("kind", type=click.Choice([kind.value for kind in CredentialKind]))
 _NAMES = click.argument("names", nargs=-1, metavar="[NAME]...")
-_ALL = click.option("--all", "everybody", is_flag=True, help="All of this kind.")
 _PARTITIONS = click.option(
     "--partition",
     "partitions",
@@ -113,7 +112,6 @@ def add(
 @credentials.command()
 @_KIND
 @_NAMES
-@_ALL
 @click.option(
     "--grace",
     default="1d",
@@ -130,7 +128,6 @@ def rotate(
     settings: BrokerSettings,
     kind: str,
     names: Sequence[str],
-    everybody: bool,
     grace: timedelta,
     partitions: tuple[int, ...] | None,
     output: str,
@@ -140,11 +137,10 @@ def rotate(
 
     --partition gives a receiver other partitions, at once and for the old secret as well.
     """
-    named = _holders(kind, names, everybody=everybody)
+    holders = _holders(kind, names)
+    _check(kind, partitions, output, holders)
 
     def rotated(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
-        holders = named or _all_of(store, kind)
-        _check(kind, partitions, output, holders)
         store.found(holders)
         seeds, keys = _new_keys(holders)
         return store.rotated(keys, this_second(), grace, partitions), seeds
@@ -158,7 +154,6 @@ def rotate(
 @credentials.command()
 @_KIND
 @_NAMES
-@_ALL
 @click.option(
     "--open-again",
     is_flag=True,
@@ -170,19 +165,16 @@ def revoke(
     settings: BrokerSettings,
     kind: str,
     names: Sequence[str],
-    everybody: bool,
     open_again: bool,
     yes: bool,
 ) -> None:
     """Revoke credentials; whoever uses one is disconnected at once, and nobody else."""
-    named = _holders(kind, names, everybody=everybody)
-    if everybody and not yes:
-        ask(f"Revoke the credential of every {kind}?")
+    holders = _holders(kind, names)
     if open_again and not yes:
         ask("Let in everybody on this machine without a credential?")
 
     def revoked(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
-        left = store.revoked(named or _all_of(store, kind))
+        left = store.revoked(holders)
         return (left.opened() if open_again else left), {}
 
     before, after = _change(settings, revoked)
@@ -244,19 +236,13 @@ def list_all(settings: BrokerSettings, as_json: bool) -> None:
         click.echo("no credentials: everybody on this machine gets in")
 
 
-def _holders(kind: str, names: Sequence[str], *, everybody: bool = False) -> list[Holder]:
-    """Return whom a command concerns, none where `everybody` of the kind is meant; raises click.UsageError."""
-    if everybody and names:
-        raise click.UsageError("--all and names are two ways to say whom; give one of them")
-    if not names and not everybody and kind == CredentialKind.ADMIN.value:
+def _holders(kind: str, names: Sequence[str]) -> list[Holder]:
+    """Return whom a command concerns; raises click.UsageError."""
+    if not names and kind == CredentialKind.ADMIN.value:
         names = (kind,)  # a lone admin needs no name
-    if not names and not everybody:
+    if not names:
         raise click.UsageError(f"say which {kind}: a name, or several")
     return [Holder(CredentialKind(kind), name) for name in names]
-
-
-def _all_of(store: CredentialStore, kind: str) -> list[Holder]:
-    return [one.holder for one in store.credentials if one.kind is CredentialKind(kind)]
 
 
 def _check(

@@ -44,7 +44,6 @@ from broker.settings import STATUS_FIELDS, BrokerSettings
 
 __all__ = ["check", "get", "hosts", "status", "top"]
 
-_LAST = "last"
 _SHORTEST = timedelta(seconds=0.2)
 
 
@@ -111,7 +110,6 @@ async def _observe(settings: BrokerSettings, wanted: list[Check]) -> Observed:
     show_default=True,
     help="The largest first, or the longest silent.",
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
 @JSON
 @with_settings()
 def hosts(
@@ -119,7 +117,6 @@ def hosts(
     hosts: tuple[str, ...],
     silent: timedelta | None,
     sort: str,
-    limit: int | None,
     as_json: bool,
 ) -> None:
     """Show the hosts that ship: how many messages the streams hold of each, and when the last one came."""
@@ -129,14 +126,14 @@ def hosts(
         one
         for one in sorted(found, key=hosts_view.ORDERS[sort])
         if wanted.wants_host(one.host) and one.silent_seconds >= least
-    ][:limit]
+    ]
     if as_json:
         print_json([one.document() for one in chosen])
         return
     from broker.app.table import show, table
 
     rows = [one.row() for one in chosen]
-    show(table(hosts_view.HEAD, rows, left=(0, len(hosts_view.HEAD) - 1), most=limit or 500))
+    show(table(hosts_view.HEAD, rows, left=(0, len(hosts_view.HEAD) - 1)))
     pauses = dict.fromkeys(one.paused for one in chosen if one.paused)
     show("", f"{len(chosen)} of {len(found)} hosts", *pauses)
 
@@ -150,13 +147,10 @@ def hosts(
     show_default=True,
     help="How often it is drawn.",
 )
-@click.option("--once", is_flag=True, help="Draw once, after one interval.")
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many views.")
 @JSON
 @with_settings()
-def top(
-    settings: BrokerSettings, interval: timedelta, once: bool, count: int | None, as_json: bool
-) -> None:
+def top(settings: BrokerSettings, interval: timedelta, count: int | None, as_json: bool) -> None:
     """Watch what moves: rates in and out, what is behind, how the streams fill, and which hosts send or are silent."""
     if interval < _SHORTEST:
         raise click.UsageError(f"--interval is at least {_SHORTEST.total_seconds()}s")
@@ -165,9 +159,9 @@ def top(
     from broker.app.table import show, stdout
     from broker.inspect.top import draw, watch
 
-    is_live = sys.stdout.isatty() and not (once or as_json)
+    is_live = sys.stdout.isatty() and not as_json
     live = Live(console=stdout(), screen=True, auto_refresh=False) if is_live else None
-    left = 1 if once else count or sys.maxsize
+    left = count or sys.maxsize
 
     async def watched(connection: Connection) -> None:
         nonlocal left
@@ -186,17 +180,8 @@ def top(
         asking(settings, "top", watched)
 
 
-def _sequence(_context: click.Context, _parameter: click.Parameter, text: str | None) -> int | None:
-    if text is None or text == _LAST:
-        return None
-    digits = text.removeprefix("seq:")
-    if not (digits.isascii() and digits.isdigit() and 0 < int(digits) < 2**63):
-        raise click.BadParameter(f"{text!r} is not the sequence of a message, nor {_LAST!r}")
-    return int(digits)
-
-
 @click.command()
-@click.argument("sequence", metavar="[SEQUENCE]", required=False, callback=_sequence)
+@click.argument("sequence", metavar="[SEQUENCE]", required=False, type=click.IntRange(1, 2**63))
 @click.option("--host", metavar="HOST", help="The last message of this host.")
 @STREAM
 @click.option("--raw", is_flag=True, help="Only the payload, byte for byte as it is stored.")

@@ -158,10 +158,9 @@ def test_views_show_all_streams_and_what_removes_takes_from_all(url: str, logbro
     status = logbroker("status", "--json", "--server", url)
     hosts = logbroker("hosts", "--json", "--server", url)
     last = logbroker("tail", "--lines", "100", "--no-follow", "--server", url)
-    one = logbroker("get", "last", "--stream", "LOGS_2", "--server", url)
+    one = logbroker("get", "--stream", "LOGS_2", "--server", url)
     unnamed = [
-        logbroker(*words, "--server", url)
-        for words in (("get", "last"), ("rm", "--seq", "1", "--yes"))
+        logbroker(*words, "--server", url) for words in (("get",), ("rm", "--seq", "1", "--yes"))
     ]
     named = logbroker("rm", "--seq", "1", "--stream", "LOGS_1", "--yes", "--server", url)
     some = logbroker("purge", "--host", "web[03]", "--yes", "--server", url)

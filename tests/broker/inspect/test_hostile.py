@@ -51,7 +51,7 @@ def test_garbage_in_one_offset_is_shown_as_such_and_the_others_as_usual(
             ("status",),
             ("status", "--json"),
             ("check", "receivers"),
-            ("top", "--once", "--interval", "200ms"),
+            ("top", "--count", "1", "--interval", "200ms"),
             ("purge", "--received", "--dry-run"),
         )
     ]
@@ -100,9 +100,9 @@ def test_what_others_wrote_reaches_no_terminal_as_it_is(
         ("status",),
         ("check",),
         ("check", "--json"),
-        ("top", "--once", "--interval", "200ms"),
+        ("top", "--count", "1", "--interval", "200ms"),
         ("hosts",),
-        ("get", "last"),
+        ("get",),
         ("get", "1"),
         ("get", "2"),
         ("get", "3"),
