@@ -46,3 +46,16 @@ async def test_a_truncation_is_noticed_and_said_when_nothing_had_been_read_yet(h
     assert await host.gather() == b""
     assert await host.ship() == b"b" * 59 + b"\n"
     assert [notice.lost for notice in host.said(NoticeKind.TRUNCATED)] == [100]
+
+
+async def test_a_file_that_begins_as_before_and_goes_on_otherwise_is_read_anew(host: Host) -> None:
+    banner = (b"x" * 99 + b"\n") * 20
+    host.write("app.log", banner + b"1\n" * 40)
+    await host.ship()
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", banner + b"2\n" * 60)
+    await host.restart()
+
+    await host.ship()
+
+    assert host.shipped == banner + b"1\n" * 40 + banner + b"2\n" * 60
