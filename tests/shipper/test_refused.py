@@ -96,38 +96,28 @@ def arrives(guarded: Guarded, read_back: Callable[[str], bytes]) -> Callable[[by
 Arrives = Callable[[bytes], None]
 
 
-def test_an_agent_whose_user_is_removed_while_it_runs_loses_and_repeats_nothing(
-    guarded: Guarded, ship: Ship, arrives: Arrives, log: Path
-) -> None:
-    guarded.lets_in(ALL)
-    process = ship(guarded.url)
-    arrives(b"one\n")
-    guarded.lets_in(None)
-    log.write_bytes(b"one\ntwo\n")
-    says(process, "refuses user 'web01'")
-    guarded.lets_in(ALL)
-    arrives(b"one\ntwo\n")
-
-    assert process.stop(10) == 0
-
-
 @pytest.mark.parametrize(
     ("rights", "words"),
     [
+        pytest.param(None, "refuses user 'web01'", id="user"),
         pytest.param(NOT_LOGS, 'permissions violation for publish to "logs.p', id="publish"),
         pytest.param(DEAF, 'permissions violation for subscription to "_INBOX.>"', id="answers"),
     ],
 )
-def test_a_right_that_is_missing_is_named_and_waited_for(
-    guarded: Guarded, ship: Ship, arrives: Arrives, rights: str, words: str
+def test_a_right_that_is_taken_away_is_named_and_waited_for_and_costs_no_line(
+    guarded: Guarded, ship: Ship, arrives: Arrives, log: Path, rights: str | None, words: str
 ) -> None:
-    guarded.lets_in(rights)
+    guarded.lets_in(ALL)
     process = ship(guarded.url)
+    arrives(b"one\n")
+    guarded.lets_in(rights)
+    log.write_bytes(b"one\ntwo\n")
     says(process, words)
     guarded.lets_in(ALL)
-    arrives(b"one\n")
+    arrives(b"one\ntwo\n")
 
     assert process.stop(10) == 0
+    assert SECRET not in process.said()
 
 
 def test_a_credential_of_another_host_is_called_that_once(
@@ -146,21 +136,3 @@ def test_a_credential_of_another_host_is_called_that_once(
     later = "; what is not acknowledged will be shipped the next time"
     waiting = f"WARNING shipper.publish.waiting: waiting: {cause}"
     assert given_up.said() == f"{waiting}\nlogshipper: gave up after 4 s: {cause}{later}"
-
-
-@pytest.mark.parametrize(
-    ("rights", "words"),
-    [(None, "refuses user 'web01'"), (NOT_LOGS, "permissions violation for publish")],
-    ids=["user", "right"],
-)
-def test_once_gives_up_after_its_patience_and_names_the_reason(
-    guarded: Guarded, ship: Ship, rights: str | None, words: str
-) -> None:
-    guarded.lets_in(rights)
-
-    process = ship(guarded.url, "--once", "--patience", "4s")
-
-    assert process.wait(60) == 1
-    last = process.last_words().splitlines()[-1]
-    assert words in last
-    assert SECRET not in process.said()

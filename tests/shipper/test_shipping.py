@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from bench.backlog import LINE_BYTES, write_backlog
-from broker.app.exits import OperatorError
 from broker.wire.message import decode_payload
 from broker.wire.positions import Positions
 from shipper.publish.rounds import Round
@@ -20,7 +19,6 @@ from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice
 from shipper.tail.paths import Selection
 from shipper.tail.reader import Block
-from tests.shipper.seams import amid
 from tests.shipper.shipped import AGENT
 
 
@@ -63,21 +61,15 @@ async def test_once_does_not_end_while_files_wait_for_the_rest_of_an_over_long_l
 
 
 class Disturbed(Follower):
-    """A follower whose files are moved just before some gatherings, or rotated all the time amid some looks."""
+    """A follower whose files are moved just before some gatherings."""
 
     before_gathering: Sequence[Callable[[], None]] = ()
-    amid_looks: Sequence[Callable[[], None]] = ()
 
     async def gather(self, budget: int) -> list[Block]:
         for move in self.before_gathering[:1]:
             move()
         self.before_gathering = self.before_gathering[1:]
         return await super().gather(budget)
-
-    async def look(self) -> list[Notice]:
-        rotations, self.amid_looks = self.amid_looks[:1], self.amid_looks[1:]
-        with amid([(call, rotate) for rotate in rotations for call in range(0, 3000, 10)]):
-            return await super().look()
 
 
 def disturbed(folder: Path) -> Disturbed:
@@ -104,30 +96,6 @@ async def test_once_reads_files_that_are_renamed_meanwhile(tmp_path: Path) -> No
     follower.before_gathering = [rotate, rotate]
 
     assert sorted((await ship_once(follower)).split()) == [b"a.log", b"b.log", b"c.log"]
-
-
-@pytest.fixture
-def rotate(tmp_path: Path) -> Callable[[], None]:
-    """Return what adds a sibling and removes an old one; its inode is given to another one only after a while."""
-    numbers = itertools.count(1000)
-
-    def act() -> None:
-        number = next(numbers)
-        (tmp_path / f"app.log.{number}").touch()
-        (tmp_path / f"app.log.{number - 10}").unlink(missing_ok=True)
-
-    return act
-
-
-async def test_once_fails_when_files_are_rotated_all_the_time(
-    tmp_path: Path, rotate: Callable[[], None]
-) -> None:
-    (tmp_path / "app.log").write_bytes(b"1\n")
-    follower = disturbed(tmp_path)
-    follower.amid_looks = [rotate] * 100
-
-    with pytest.raises(OperatorError, match="rotated again and again"):
-        await ship_once(follower)
 
 
 class Watched(Follower):
