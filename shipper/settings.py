@@ -21,7 +21,6 @@ from shipper.tail.paths import Selection
 __all__ = ["Compression", "ShipperSettings", "default_state_dir", "expression", "reload"]
 
 Compression = Literal["auto", "zstd", "none"]
-SHARED_STATE = Path("/var/lib/logshipper")
 
 
 def _host(value: str) -> str:
@@ -163,23 +162,18 @@ class ShipperSettings(AccessSettings):
     @property
     def selection(self) -> Selection:
         """Which files are followed, and where in them reading begins."""
-        older = self.ignore_older
-        return Selection.of(
-            self.file,
-            self.exclude,
-            from_end=self.from_ == "end",
-            ignore_older=None if older is None else int(older.total_seconds() * 1_000_000_000),
-        )
+        older, is_end = self.ignore_older, self.from_ == "end"
+        nanoseconds = None if older is None else int(older.total_seconds() * 1_000_000_000)
+        return Selection.of(self.file, self.exclude, from_end=is_end, ignore_older=nanoseconds)
 
 
-def default_state_dir(
-    environment: Mapping[str, str], home: Path, shared: Path = SHARED_STATE
-) -> Path:
+def default_state_dir(environment: Mapping[str, str], home: Path) -> Path:
     """Return the folder of what standard input is spooled to when none is given; systemd's STATE_DIRECTORY wins."""
     if given := environment.get("STATE_DIRECTORY"):
         return Path(given.split(":")[0])
-    folder = shared if shared.is_dir() else shared.parent
-    return shared if os.access(folder, os.W_OK) else home / ".local/state/logship"
+    shared = Path("/var/lib/logshipper")
+    is_ours = os.access(shared if shared.is_dir() else shared.parent, os.W_OK)
+    return shared if is_ours else home / ".local/state/logship"
 
 
 _FILES_AT_ONCE = {"file", "exclude", "from_", "ignore_older", "hold_deleted", "grace"}

@@ -7,12 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from prometheus_client import Histogram, disable_created_metrics
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from broker.app.pages import metrics_page
 from broker.app.program import version_of

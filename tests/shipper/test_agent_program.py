@@ -31,10 +31,7 @@ def received(logs_url: str, read_back: Callable[[str], bytes]) -> Received:
 
 def wait_for(received: Received, expected: bytes, *watched: Process, seconds: float = 30) -> None:
     wait_until(
-        "all lines are in the stream",
-        lambda: len(received()) >= len(expected),
-        seconds,
-        watched,
+        "all lines are in the stream", lambda: len(received()) >= len(expected), seconds, watched
     )
     verdict = judge([expected], received())
     assert verdict.is_perfect, str(verdict)

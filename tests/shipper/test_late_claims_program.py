@@ -93,11 +93,7 @@ async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
 
 
 def test_no_line_from_standard_input_is_lost(
-    ship_input: Ship,
-    claim_late: Callable[[], None],
-    logs_url: str,
-    read_back: ReadBack,
-    pipe: Path,
+    ship_input: Ship, claim_late: Callable[[], None], logs_url: str, read_back: ReadBack, pipe: Path
 ) -> None:
     shipper = ship_input(logs_url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:

@@ -75,12 +75,7 @@ def many_files(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("make", "compression"),
-    [
-        (logs, "auto"),
-        (noise, "auto"),
-        (endless_lines, "none"),
-        (many_files, "none"),
-    ],
+    [(logs, "auto"), (noise, "auto"), (endless_lines, "none"), (many_files, "none")],
 )
 def test_a_backlog_of_any_kind_needs_no_more_memory_than_it_is_given(
     suite: Suite, begun: int, tmp_path: Path, make: Callable[[Path], None], compression: str

@@ -113,10 +113,7 @@ def test_hosts_of_a_glob_stop_within_two_seconds_and_say_so_while_others_go_on(
         seen = logbroker(logs_url, "hosts"), logbroker(logs_url, "status")
         logbroker(logs_url, "resume")
         wait_until(
-            "it goes on",
-            lambda: messages_of(logs_url)[own_host] > after[own_host],
-            30,
-            [shipper],
+            "it goes on", lambda: messages_of(logs_url)[own_host] > after[own_host], 30, [shipper]
         )
 
     assert after[own_host] == before[own_host]

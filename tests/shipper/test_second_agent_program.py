@@ -30,12 +30,7 @@ def running(logs_url: str, ship: Ship, log: Path, read_back: ReadBack) -> Proces
 
 @pytest.mark.parametrize("options", [[], ["--once"]], ids=["follows", "once"])
 def test_a_second_agent_of_the_host_refuses_while_the_first_lives(
-    logs_url: str,
-    running: Process,
-    ship: Ship,
-    log: Path,
-    read_back: ReadBack,
-    options: list[str],
+    logs_url: str, running: Process, ship: Ship, log: Path, read_back: ReadBack, options: list[str]
 ) -> None:
     second = ship(logs_url, "--file", log, *options)
 

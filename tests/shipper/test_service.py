@@ -34,10 +34,7 @@ def start(processes: Processes, tmp_path: Path, manager: Manager) -> Start:
             environment["WATCHDOG_USEC"] = str(int(watchdog * 1_000_000))
         return processes.start(
             "shipper",
-            [
-                *(sys.executable, "-m", "shipper", "--host", "web01"),
-                *map(str, options),
-            ],
+            [*(sys.executable, "-m", "shipper", "--host", "web01"), *map(str, options)],
             environment=environment,
             folder=ROOT,
         )

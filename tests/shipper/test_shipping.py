@@ -126,10 +126,7 @@ class Watched(Follower):
 async def backlog(tmp_path: Path) -> AsyncIterator[Watched]:
     write_backlog(tmp_path / "a.log", 8_000_000 // LINE_BYTES)
     follower = Watched(
-        Selection.of([str(tmp_path / "a.log")]),
-        [],
-        new_id=lambda: "id",
-        clock=time.time_ns,
+        Selection.of([str(tmp_path / "a.log")]), [], new_id=lambda: "id", clock=time.time_ns
     )
     yield follower
     await follower.close()

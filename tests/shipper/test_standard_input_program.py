@@ -180,11 +180,7 @@ def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
 
 
 def test_a_disk_that_takes_no_more_is_said_and_costs_no_line(
-    logs_url: str,
-    ship_input: Ship,
-    pipe: Path,
-    read_back: ReadBack,
-    free_port: Callable[[], int],
+    logs_url: str, ship_input: Ship, pipe: Path, read_back: ReadBack, free_port: Callable[[], int]
 ) -> None:
     address = f"127.0.0.1:{free_port()}"
     process = ship_input(logs_url, f"< {pipe}", "--listen", address)

@@ -18,10 +18,7 @@ Call = Callable[..., "subprocess.CompletedProcess[str]"]
 def check(tmp_path: Path) -> Call:
     def run(*options: object) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [
-                *(sys.executable, "-m", "shipper", "check", "--host", "web01"),
-                *map(str, options),
-            ],
+            [*(sys.executable, "-m", "shipper", "check", "--host", "web01"), *map(str, options)],
             capture_output=True,
             text=True,
             timeout=180,

@@ -103,11 +103,7 @@ def test_an_address_in_use_is_a_configuration_error(ship: Ship, tmp_path: Path) 
 
 def behind(path: str, size: int) -> FileStatus:
     return FileStatus(
-        path=path,
-        state="following",
-        size_bytes=size,
-        position_bytes=0,
-        behind_bytes=size,
+        path=path, state="following", size_bytes=size, position_bytes=0, behind_bytes=size
     )
 
 
