@@ -1,9 +1,9 @@
-"""A connection to a broker whose leaders are being elected when they are first asked, or are gone for good."""
+"""A connection to a broker whose leaders are being elected when they are first asked."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.connection import Connection, Rejected
 
 NO_LEADER = Rejected(503, 10008, "JetStream system temporarily unavailable")
 
@@ -21,12 +21,3 @@ class Electing(Connection):
             self.refused |= {kind}
             raise NO_LEADER
         return await super().api(name, body, patience)
-
-
-class Silent(Connection):
-    """Has no answer to any call."""
-
-    async def api(
-        self, name: str, body: Mapping[str, Any] | None = None, patience: float | None = None
-    ) -> dict[str, Any]:
-        raise ConnectionLost("no answer in 5 s")

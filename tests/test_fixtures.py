@@ -42,6 +42,7 @@ def test_programs_of_a_test_find_signals_as_usual() -> None:
     assert not any(signal.getsignal(number) is signal.SIG_IGN for number in _SHELLS)
 
 
+@pytest.mark.long
 def test_a_background_job_that_ignores_signals_tests_as_any_other() -> None:
     inner = f"{__file__}::{test_programs_of_a_test_find_signals_as_usual.__name__}"
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", inner]

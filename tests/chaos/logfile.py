@@ -76,10 +76,6 @@ class LogFile:
         """The file that is being written."""
         return self.generations[-1]
 
-    @property
-    def is_at_line_end(self) -> bool:
-        return self.whole == self.written
-
     def begin(self) -> None:
         """Go on in the file that is at the path from now on; it is made unless it is there, and is empty."""
         self._insist(lambda: self.path.parent.mkdir(parents=True, exist_ok=True))
