@@ -59,7 +59,7 @@ def test_a_bad_option_is_a_usage_error(arguments: list[str], words: list[str]) -
     says(logreceiver(*arguments), Exit.USAGE, *words)
 
 
-def test_a_misspelt_variable_or_key_is_an_error_and_says_which_was_meant(tmp_path: Path) -> None:
+def test_a_misspelt_variable_or_key_is_an_error(tmp_path: Path) -> None:
     config = tmp_path / "logreceiver.toml"
     config.write_text('partitions = "0"\n')
 
@@ -67,9 +67,8 @@ def test_a_misspelt_variable_or_key_is_an_error_and_says_which_was_meant(tmp_pat
         logreceiver("--partition", "0", environment={"LOGRECEIVER_OUTPT": "/x"}),
         Exit.CONFIGURATION,
         "LOGRECEIVER_OUTPT",
-        "LOGRECEIVER_OUTPUT",
     )
-    says(logreceiver("--config", str(config)), Exit.CONFIGURATION, "'partitions'", "partition?")
+    says(logreceiver("--config", str(config)), Exit.CONFIGURATION, "partitions")
 
 
 def test_no_broker_is_said_at_once_with_once(free_port: Callable[[], int], tmp_path: Path) -> None:
