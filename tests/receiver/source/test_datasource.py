@@ -1,6 +1,5 @@
 """The data source in a real Spark on a real stream: batches, SQL, streaming queries, and what is said when it fails."""
 
-import json
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -145,8 +144,6 @@ def test_a_streaming_query_reads_everything_once_over_restarts(
 
     assert [progress["numInputRows"] for progress in first] == [4, 4, 2]
     assert [progress["numInputRows"] for progress in second] == [3]
-    read, newest = (json.loads(first[0]["sources"][0][it]) for it in ("endOffset", "latestOffset"))
-    assert newest["LOGS"]["sequence"] - read["LOGS"]["sequence"] == 6
     table = spark.read.parquet(str(tmp_path / "table")).orderBy("sequence").collect()
     assert [(row.sequence, bytes(row.payload)) for row in table] == [
         (n + 1, b"%d\n" % n) for n in range(13)

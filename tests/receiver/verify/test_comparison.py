@@ -136,16 +136,6 @@ def test_a_damage_is_found_with_its_place_and_lines_are_counted(
     assert (report.expected, report.received) == (len(LINES), len(LINES) + more)
 
 
-def test_lines_behind_the_end_of_a_closed_segment_are_found(partition: Partition) -> None:
-    received(partition)
-
-    edit(segment(partition, 2), lambda ls: [*ls, b"a stranger's\n"])
-
-    report = the_report(partition)
-    assert report.difference.startswith("web01.log.000002 at byte")
-    assert report.received == len(LINES) + 1
-
-
 def test_files_that_are_gone_are_named(partition: Partition) -> None:
     received(partition)
     gone = len(segment(partition, 2).read_bytes().splitlines())

@@ -84,25 +84,3 @@ async def _recreated(connection) -> None:  # type: ignore[no-untyped-def]
     config = (await connection.api("STREAM.INFO.LOGS"))["config"]
     await connection.api("STREAM.DELETE.LOGS")
     await connection.api("STREAM.CREATE.LOGS", config)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        pytest.param(["--output", "/nowhere"], Exit.CONFIGURATION, "--output", id="no folder"),
-        pytest.param(["--output", "/tmp", "--since", "soon"], Exit.USAGE, "2h", id="no time"),
-        pytest.param(
-            ["--output", "/tmp", "--partition", "9"],
-            Exit.CONFIGURATION,
-            "does not exist",
-            id="no such",
-        ),
-    ],
-)
-def test_bad_input_is_one_line(
-    arguments: list[str], code: int, words: str, logs_url: str, tmp_path: Path
-) -> None:
-    ended = verify(Partition(logs_url, tmp_path), *arguments)
-
-    assert (ended.returncode, ended.stdout, len(ended.stderr.splitlines())) == (code, "", 1)
-    assert words in ended.stderr
