@@ -35,6 +35,11 @@ class _Note:
         """Whether it is not sampled until it changes or its original is read no longer; any other is after each scan."""
         return self.entry.packing is not None or self.copy_of is None
 
+    @property
+    def is_passed_over(self) -> bool:
+        """Whether a pattern shows it, and it was not written for too long."""
+        return self.is_ignored and self.entry.wanted
+
     def begins(self, head: bytes) -> bool:
         """Whether a file that begins with `head` may be this one: its inode may be another's, and it may have grown."""
         return len(head) >= self.length and fingerprint(head[: self.length]) == self.head
@@ -167,8 +172,7 @@ class Catalogue:
         for tailer in list(self.tailers.values()):
             if not selection.covers(tailer.entry.path, tailer.entry.group):
                 self.leave(tailer)
-        for entry in self.passed_over():
-            del self._notes[entry.key]
+        self._notes = {key: n for key, n in self._notes.items() if not n.is_passed_over}
         self._select(selection)
 
     def turn_to(self, selection: Selection, known: Cursor) -> None:
@@ -201,12 +205,11 @@ class Catalogue:
         for tailer in self.tailers.values():
             self.chains.setdefault(tailer.entry.group, []).append(tailer)
         for tailers in self.chains.values():
-            tailers.sort(key=lambda tailer: tailer.age)
+            tailers.sort(key=lambda tailer: (tailer.rotated is None, tailer.entry.age))
 
-    def passed_over(self) -> list[FileEntry]:
-        """Return the files that patterns show and that are left, since they were not written for too long."""
-        notes = self._notes.values()
-        return [note.entry for note in notes if note.is_ignored and note.entry.wanted]
+    def passed_over(self) -> list[str]:
+        """Return the paths of the files that are not followed because they were not written for long."""
+        return [note.entry.path for note in self._notes.values() if note.is_passed_over]
 
     def _select(self, selection: Selection) -> None:
         self._selection = selection

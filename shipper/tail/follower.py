@@ -73,7 +73,7 @@ class Follower:
         self._reader = Reader(open_files, self._catalogue.tailers)
         self._changes = ChangeDetection(self._heard, poll_every, listen)
         self._turns = Turns()
-        self._troubles: set[Notice] = set()
+        self._troubles: list[Notice] = []
         self._is_decompressing = False
         self._lock = asyncio.Lock()
         self.change_limits(grace, hold)
@@ -116,7 +116,7 @@ class Follower:
 
     def troubles(self) -> list[Notice]:
         """Return what kept files from being read at the last look."""
-        return sorted(self._troubles, key=_by_path)
+        return self._troubles
 
     @property
     def open_files(self) -> int:
@@ -125,7 +125,7 @@ class Follower:
 
     def passed_over(self) -> list[str]:
         """Return the paths of the files that are not followed because they were not written for long."""
-        return [entry.path for entry in self._catalogue.passed_over()]
+        return self._catalogue.passed_over()
 
     def starts(self, but: Container[str]) -> list[Cursor]:
         """Return where every followed file was begun whose id is not in `but`, also of an empty one.
@@ -237,8 +237,9 @@ class Follower:
 
     def _tell_new(self, troubles: Iterable[Notice]) -> None:
         """Have those of the troubles said that the last look did not have."""
-        before, self._troubles = self._troubles, set(troubles)
-        self._catalogue.notices += sorted(self._troubles - before, key=_by_path)
+        before = set(self._troubles)
+        self._troubles = sorted(set(troubles), key=lambda notice: (notice.path, notice.text))
+        self._catalogue.notices += [notice for notice in self._troubles if notice not in before]
 
     async def _moved_groups(
         self, shown: Scan, asked: Collection[FileEntry], found: Container[FileKey]
@@ -334,7 +335,3 @@ class Follower:
             if tailer.is_in_line:
                 break  # what the others gave is read again after the line
         return blocks
-
-
-def _by_path(notice: Notice) -> tuple[str, str]:
-    return notice.path, notice.text

@@ -91,11 +91,6 @@ class Tailer:
         """Whether the offset is inside an over-long line that was begun less than a second before it was last read."""
         return self.line_began is not None and self.seen < self.line_began + _LINE_PATIENCE
 
-    @property
-    def age(self) -> tuple[bool, tuple[int, int, str]]:
-        """What the files of a rotation group are sorted by: oldest first, the live one last."""
-        return self.rotated is None, self.entry.age
-
     def scanned(self, entry: FileEntry, now: int) -> None:
         """Take note of where the file is and how large it is; a compressed one is read on only when it changed."""
         before, self.entry = self.entry, entry
