@@ -28,7 +28,7 @@ class Offset:
     commit, 0 for none; `moved_in` that in which a person has moved the offset since, 0 for none, and `moved_from` is where it
     was when it was last claimed, 0 where that is not known: by it the files are judged that were written before. Whoever asks
     `presence` is answered as long as the owner lives; empty where it cannot be asked.
-    An owner that ended in order has `released` it, to whoever waits; before `clear_until` there was nothing more to receive.
+    An owner that ended in order has `released` it, to whoever waits.
     """
 
     next: int
@@ -44,7 +44,6 @@ class Offset:
     moved_from: int = 0
     presence: str = ""
     released: bool = False
-    clear_until: int = 0
     stream: str = STREAM
 
     @property
@@ -63,7 +62,6 @@ class Offset:
             owner=by,
             presence="",
             released=False,
-            clear_until=0,
             committed_at=now,
             moved_in=epoch,
             moved_from=self.moved_from if self.is_moved else self.next,

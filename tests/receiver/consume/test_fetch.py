@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +10,9 @@ import pytest
 from broker.client.connection import Connection
 from broker.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM, consumer_config
 from receiver.consume import background
-from receiver.consume.assignment import Blocked, Cause, Done
+from receiver.consume.assignment import Blocked
 from receiver.consume.fetch import PartitionReader
 from tests.receiver.partition import Partition
-from tests.receiver.proxy import Proxy
 
 pytestmark = pytest.mark.nats
 
@@ -128,29 +126,3 @@ def test_more_small_messages_than_one_pull_takes_come_in_order(partition: Partit
     assert sequences(partition) == list(range(1, count + 1))
     # the consumer's position at the end of the pulls is the one that the next batch needs
     assert sequences(partition, count + 1) == []
-
-
-@pytest.fixture
-def proxy(logs_url: str) -> Iterator[tuple[Proxy, str]]:
-    head, _, port = logs_url.rpartition(":")
-    made = Proxy(int(port))
-    yield made, f"{head}:{made.port}"
-    made.close()
-
-
-def test_a_connection_cut_in_the_middle_of_a_pull_costs_no_line(
-    partition: Partition, proxy: tuple[Proxy, str]
-) -> None:
-    between, url = proxy
-    block = b"x" * 99_999 + b"\n"
-    partition.lines("web01", *([block] * 100))
-    through = replace(partition, url=url)
-    between.cut_after = 3_000_000
-
-    outcome = through.run()
-
-    assert isinstance(outcome, Blocked), outcome
-    assert outcome.cause is Cause.BROKER
-    again = through.run()
-    assert isinstance(again, Done)
-    assert partition.read("web01") == block * 100
