@@ -1,6 +1,6 @@
 """The configuration of nats-server, rendered from values; never reads or writes a file.
 
-Every name here was checked with `nats-server -t` of 2.15.1, which the server start repeats. nats-server reads JSON, all but
+nats-server (2.15.1) refuses a name that it does not know, at its start and at a reload. It reads JSON, all but
 the escapes of control characters.
 """
 
