@@ -160,7 +160,7 @@ class Followed:
 class Origin:
     """Where the lines of a message came from, as its headers say: one section after the other.
 
-    `read_at` is when the first of them was read, in nanoseconds since the epoch. A message without sections is a claim: the
+    `read_at` is when the first of them was read, in nanoseconds since the epoch. A message without sections is a claim, and carries no lines: the
     first message of an agent, which fences older agents of the same host. With another number of partitions a host's
     lines move to another partition: the claim there `follows` the last sequence in each one that had them before, and
     the claim that ends them in such a one says where they have `moved`.
@@ -172,11 +172,6 @@ class Origin:
     compressed: bool = False
     follows: tuple[Followed, ...] = ()
     moved: int | None = None
-
-    @property
-    def is_claim(self) -> bool:
-        """Whether this is an agent's claim on its host's subject and carries no lines."""
-        return not self.sections
 
     @property
     def lines(self) -> int:

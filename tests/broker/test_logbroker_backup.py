@@ -86,7 +86,6 @@ def test_a_damaged_backup_is_refused_before_anything_is_deleted(
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (["restore", "here", "--max-age", "soon"], 2),
         (["restore", "here"], 1),
         (["backup", "here/file/below"], 1),
         (["backup", "here", "--server", "nats://127.0.0.1:1"], 1),

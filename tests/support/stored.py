@@ -64,5 +64,5 @@ async def stored_lines(connection: Connection, subject: str) -> AsyncIterator[by
             return
         sequence = int(headers["Nats-Sequence"]) + 1
         origin = decode_origin(headers)
-        if origin is None or not origin.is_claim:
+        if origin is None or origin.sections:
             yield decode_payload(headers, answer.data)

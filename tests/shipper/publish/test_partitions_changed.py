@@ -66,7 +66,7 @@ async def test_a_running_agent_goes_over_between_two_rounds(
     assert lines_of(await stream()) == [r.payload for r in rounds]
     pages = HostMessages(connection, "web01", 1).since(1, "LOGS")
     found = [message async for page in pages for message in page]
-    at = [m.subject for m in found if m.origin and not m.origin.is_claim]
+    at = [m.subject for m in found if m.origin and m.origin.sections]
     assert at == [str(OLD)] * 2 + [str(NEW)] * 2
 
 
