@@ -189,6 +189,7 @@ print(done.until if hasattr(done, "until") else done)
 """
 
 
+@pytest.mark.long
 def test_five_thousand_hosts_are_written_with_a_thousand_descriptors(
     partition: Partition,
 ) -> None:
