@@ -65,8 +65,12 @@ class Catalogue:
         self._new_id = new_id
         self._remembered = {cursor.file: cursor for cursor in known}
         self._begun: dict[str, Cursor] = {}  # where the reading of remembered files began
+        self._links: dict[
+            str, set[str]
+        ] = {}  # the other groups that followed files were seen in, by id
         self._by_group: Mapping[str, list[Cursor]] = {}
         self._by_inode: Mapping[int, list[Cursor]] = {}
+        self._linked: Mapping[str, list[Tailer]] = {}
         self._notes: dict[FileKey, _Note] = {}
         self._files: dict[FileKey, FileEntry] = {}
         self._there: Container[tuple[str, int]] = ()
@@ -79,6 +83,11 @@ class Catalogue:
 
     def scanned(self, entries: Iterable[FileEntry], now: int, is_open: Container[FileKey]) -> None:
         """Take note of a scan. The inode of a file that is not open may have been given to another one."""
+        entries = list(entries)
+        for shown in entries:
+            tailer = self.tailers.get(shown.key)
+            if tailer is not None and tailer.entry.group != shown.group:
+                self._links.setdefault(tailer.file, set()).add(shown.group)
         self._files = _one_path_each(entries, self.tailers)
         self.lives |= {entry.path for entry in self._files.values() if entry.wanted}
         for key, tailer in list(self.tailers.items()):
@@ -237,11 +246,15 @@ class Catalogue:
         }
 
     def _sort_known(self) -> None:
-        by_group, by_inode = defaultdict(list), defaultdict(list)
+        by_group, by_inode, linked = defaultdict(list), defaultdict(list), defaultdict(list)
         for cursor in self._remembered.values():
-            by_group[group_of(cursor.path, self.lives)].append(cursor)
+            for group in {group_of(cursor.path, self.lives), *self._links.get(cursor.file, ())}:
+                by_group[group].append(cursor)
             by_inode[cursor.identity.inode].append(cursor)
-        self._by_group, self._by_inode = by_group, by_inode
+        for tailer in self.tailers.values() if self._links else ():
+            for group in self._links.get(tailer.file, ()):
+                linked[group].append(tailer)
+        self._by_group, self._by_inode, self._linked = by_group, by_inode, linked
         self._there = {(entry.group, key.inode) for key, entry in self._files.items()}
         self.order()
 
@@ -251,7 +264,7 @@ class Catalogue:
             Known(tailer.cursor, FilePresence.FOLLOWED)
             if tailer.entry.key in self._files
             else Known(tailer.last, FilePresence.DELETED)
-            for tailer in self.chains.get(group, ())
+            for tailer in (*self.chains.get(group, ()), *self._linked.get(group, ()))
         ]
         for cursor in self._by_group[group]:
             if cursor.file in self._remembered:
@@ -409,6 +422,7 @@ class Catalogue:
         for cursor in forgettable((c for c in remembered.values() if not stored(c.file)), now):
             del remembered[cursor.file]
             self._begun.pop(cursor.file, None)
+            self._links.pop(cursor.file, None)
         there = {entry.path for entry in self._files.values() if entry.wanted}
         self.lives &= there | self.chains.keys() | {known.path for known in remembered.values()}
         self._sorted = len(remembered) + len(self.lives)
