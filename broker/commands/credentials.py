@@ -207,7 +207,8 @@ def import_store(settings: BrokerSettings, file: TextIO, force: bool, yes: bool)
         new = store.succeeded_by(theirs, force=force)
         kept = {one.holder for one in new.credentials}
         gone = [one.holder for one in store.credentials if one.holder not in kept]
-        click.echo(f"{len(kept)} credentials, {len(gone)} of this broker revoked")
+        known = ", as before" if new.credentials == store.credentials else ""
+        click.echo(f"{len(kept)} credentials{known}, {len(gone)} of this broker revoked")
         if gone and not yes:
             ask(f"Revoke {summary_of(gone)}?")
         return new, {}
