@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.shipper.logs import ReadBack, Ship
+from tests.shipper.logs import ReadBack, Ship, says
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
@@ -127,7 +127,8 @@ def test_a_pipe_that_outlives_its_readers_is_read_on_where_they_were_killed(
         writer.start()
         while writer.is_alive():
             process = ship_input(logs_url, f"< {pipe}")
-            time.sleep(chance.uniform(0.5, 2.5))
+            says(process, "ships on")
+            time.sleep(chance.uniform(0, 1.5))
             process.kill()
         last = ship_input(logs_url, f"< {pipe}")
         wait_until("it ships", lambda: "ships on" in last.said(), 60, [last])
