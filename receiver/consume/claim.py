@@ -115,7 +115,7 @@ class Claim:
                 await asyncio.sleep(_AGAIN)
             else:
                 fault("claimed")
-                self._begin(offset, last)
+                self._begin(offset, last, stream.first)
                 return offset
 
     async def _next(
@@ -127,12 +127,20 @@ class Claim:
         offset = offsets.claimed(before, stream, self._partition, self._owner, now, last)
         return replace(offset, presence=self._presence), last
 
-    def _begin(self, offset: Offset, last: StoredBatch | None) -> None:
+    def _begin(self, offset: Offset, last: StoredBatch | None, first: int) -> None:
         self.offset = offset
         self.is_unsettled = last is not None and {last.first, last.until} != {offset.next}
         if self._site and last is None and offset.lines:
             words = "partition %d: files begin here at sequence %d; what was received before is elsewhere"
             logger.warning(words, self._partition, offset.next)
+        if offset.epoch > 1 and first > offset.next:
+            logger.warning(
+                "partition %d: the stream begins at sequence %d by now; what there was for it from %d on, if anything, is gone "
+                "and was not received",
+                self._partition,
+                first,
+                offset.next,
+            )
 
     async def _last_batch(self, offset: Offset | None) -> StoredBatch | None:
         """Return the batch that the store has; raises `FilesMismatch` where it does not go with the files."""

@@ -87,6 +87,23 @@ async def test_an_unreadable_entry_is_said_so_and_left_alone(logs_url: str, entr
     await connection.close()
 
 
+async def test_what_retention_took_while_nobody_received_is_said(
+    logs_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection = Connection([logs_url], "tests")
+    await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
+    await connection.ask("logs.p0.web01", b"x")
+    await connection.ask("logs.p0.web01", b"x")
+    await connection.api("STREAM.PURGE.LOGS", {"seq": 2})
+
+    offset = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
+
+    assert offset is not None
+    assert offset.next == 1
+    assert "begins at sequence 2" in caplog.text
+    await connection.close()
+
+
 async def test_an_offset_is_carried_over_to_the_stream_that_was_restored(logs_url: str) -> None:
     connection = Connection([logs_url], "tests")
     before = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
