@@ -117,7 +117,7 @@ def resolve(
             f"[nats] {', '.join(decided)}: logbroker sets this itself; see `logbroker run --help` for its options"
         )
     own = replace(security.own, nkey_seed=access.own.nkey_seed)
-    topology = replace(settings.topology(), room=_room(settings, space), stream_count=streams)
+    topology = replace(settings.topology(), room=_limit_of(settings, space), stream_count=streams)
     return Resolved(settings, conf, topology, admission, security, own)
 
 
@@ -150,7 +150,7 @@ def _refuse_open_network(settings: BrokerSettings, admission: Admission) -> None
         )
 
 
-def _room(settings: BrokerSettings, space: Space) -> int:
+def _limit_of(settings: BrokerSettings, space: Space) -> int:
     """Return the limit of the streams, as far as the store has space for it.
 
     Always less than the store: in a store that is full, receivers could no longer commit their offsets, nor shippers keep

@@ -177,13 +177,13 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _require_same(start, states)
         is_limited = not isinstance(limit, ReadAllAvailable)
         return {
-            name: self._next(place, states[name], is_limited=is_limited)
-            for name, place in start.items()
+            name: self._next(since, states[name], is_limited=is_limited)
+            for name, since in start.items()
         }
 
-    def _next(self, place: ReadUntil, state: StreamEnds, *, is_limited: bool) -> ReadUntil:
-        first = place["sequence"]
-        moved = returned(first, place["created"], state, self._options.fail_on_data_loss)
+    def _next(self, since: ReadUntil, state: StreamEnds, *, is_limited: bool) -> ReadUntil:
+        first = since["sequence"]
+        moved = returned(first, since["created"], state, self._options.fail_on_data_loss)
         if moved is not None:
             # a batch without rows brings the query there: ranges over two streams mean nothing
             return _read_until(moved, state)
@@ -202,8 +202,8 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         _require_same(start, states)
         return [
             InputPartition(item)
-            for name, place in start.items()
-            for item in self._ranges(place, end[name], states[name])
+            for name, since in start.items()
+            for item in self._ranges(since, end[name], states[name])
         ]
 
     def _ranges(self, start: ReadUntil, end: ReadUntil, state: StreamEnds) -> list[Range]:
@@ -233,7 +233,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look(self, known: Checkpoint | None = None) -> States:
         """Look, and wait a moment for news while the streams end where `known` says: Spark asks a hundred times a second."""
-        ends = {name: place["sequence"] for name, place in (known or {}).items()}
+        ends = {name: since["sequence"] for name, since in (known or {}).items()}
 
         async def look_once(connection: Connection) -> States:
             loop = asyncio.get_running_loop()

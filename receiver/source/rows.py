@@ -195,7 +195,7 @@ def _as_text(line: pa.Array, payloads: list[bytes]) -> pa.Array:
 
 
 @lru_cache(maxsize=10_000)
-def _place(subject: str) -> tuple[int | None, str | None]:
+def _partition_and_host(subject: str) -> tuple[int | None, str | None]:
     """Return the partition and the host that a subject names."""
     try:
         known = Subject.parse(subject)
@@ -218,11 +218,11 @@ def _text(value: str) -> str:
 
 
 _VALUES: dict[str, Callable[[_Row], Any]] = {
-    "partition": lambda row: _place(row.message.subject)[0],
+    "partition": lambda row: _partition_and_host(row.message.subject)[0],
     "sequence": lambda row: row.message.sequence,
     "time": lambda row: row.message.time,
     "subject": lambda row: _text(row.message.subject),
-    "host": lambda row: _place(row.message.subject)[1],
+    "host": lambda row: _partition_and_host(row.message.subject)[1],
     "file": lambda row: row.section and _text(row.section.path),
     "section": lambda row: row.number,
     "span": _span,

@@ -261,19 +261,19 @@ class Output:
             return descriptor
         if not self._lives[path].inode:
             return self._make(path)
-        self._make_room()
+        self._close_if_many()
         with self.folders.naming(path):
             name, folder = self.folders.at(path)
             descriptor = self._open[path] = os.open(name, _FLAGS, dir_fd=folder)
         return descriptor
 
-    def _make_room(self) -> None:
+    def _close_if_many(self) -> None:
         # all of them: one alone would cost as much time on the disk as all together
         if len(self._open) >= _MOST_OPEN:
             self._leave_all()
 
     def _make(self, path: str) -> int:
-        self._make_room()
+        self._close_if_many()
         folder, _, name = path.rpartition("/")
         with self.folders.naming(path):
             self.folders.note_change(folder)
