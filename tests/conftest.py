@@ -15,6 +15,7 @@
 import asyncio
 import itertools
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -158,11 +159,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _log_level_as_before() -> Iterator[None]:
-    """Give the log its level back, which a command that is run inside a test has set."""
-    level = logging.root.level
+def _process_as_before() -> Iterator[None]:
+    """Give the log its level and the process its umask back, which a command that is run inside a test has set."""
+    level, _ = logging.root.level, os.umask(0o022)
     yield
     logging.root.setLevel(level)
+    os.umask(0o022)
 
 
 @pytest.fixture(scope="session")

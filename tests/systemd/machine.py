@@ -41,7 +41,6 @@ _ALONE = (
     *("unshare", "--mount", "--propagation", "private", "--pid", "--mount-proc", "--kill-child"),
 )
 _LAYERS = """
-umask 022
 mount -t tmpfs -o mode=755 none {folder}
 mkdir {folder}/upper {folder}/work {folder}/root
 mount -t overlay -o lowerdir=/,upperdir={folder}/upper,workdir={folder}/work none {folder}/root
