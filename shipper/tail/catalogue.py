@@ -216,10 +216,6 @@ class Catalogue:
         for tailers in self.chains.values():
             tailers.sort(key=lambda tailer: (tailer.rotated is None, tailer.entry.age))
 
-    def passed_over(self) -> list[str]:
-        """Return the paths of the files that are not followed because they were not written for long."""
-        return [note.entry.path for note in self._notes.values() if note.is_passed_over]
-
     def _select(self, selection: Selection) -> None:
         self._selection = selection
         paths = {*self.lives, *(cursor.path for cursor in self._remembered.values())}

@@ -123,10 +123,6 @@ class Follower:
         """How many files are open now."""
         return len(self._reader)
 
-    def passed_over(self) -> list[str]:
-        """Return the paths of the files that are not followed because they were not written for long."""
-        return self._catalogue.passed_over()
-
     def starts(self, but: Container[str]) -> list[Cursor]:
         """Return where every followed file was begun whose id is not in `but`, also of an empty one.
 
