@@ -35,6 +35,7 @@ from broker.server.resolve import Resolved, ServerAccess, own_name, resolve, spa
 from broker.server.state_file import remove_state, write_state
 from broker.server.store import (
     check_membership,
+    clear_half_made,
     encryption_of,
     locked_store,
     measure,
@@ -139,6 +140,7 @@ class ServerContext:
 
     async def _run_once(self, lock: int) -> None:
         path, memory = self.folder / _CONF, int(self.settings.memory)
+        clear_half_made(self.folder)
         environment, stored = self._encryption.environment(), streams_in(self.folder)
         write_atomic(path, render(self.resolved.conf), _CONF_MODE)
         connections: list[Connection] = []

@@ -24,6 +24,7 @@ __all__ = [
     "Encryption",
     "Space",
     "check_membership",
+    "clear_half_made",
     "count_streams",
     "encryption_of",
     "is_locked",
@@ -135,6 +136,19 @@ def streams_in(folder: Path) -> frozenset[str]:
     """Return the names of the streams that a store has on disk, whatever their state."""
     found = (folder / _DATA / LOGS / "streams").glob("*/meta.inf")
     return frozenset(path.parent.name for path in found)
+
+
+def clear_half_made(folder: Path) -> None:
+    """Have those streams made again that nats-server was making when it was killed.
+
+    They hold nothing, and nobody was told of them. It would neither take them up nor complete them (2.15.1): their
+    description has no checksum, and nothing is stored beside it.
+    """
+    for path in (folder / _DATA / LOGS / "streams").glob("*/meta.inf"):
+        messages = path.with_name("msgs")
+        is_made = path.with_name("meta.sum").exists() or (messages / "index.db").exists()
+        if not is_made and not any(block.stat().st_size for block in messages.glob("*.blk")):
+            path.unlink()
 
 
 def count_streams(folder: Path) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.client.connection import Connection
-from broker.wire.streams import STREAM
+from broker.wire.streams import POSITIONS_BUCKET, STREAM
 from tests.broker.conftest import StartBroker
 
 pytestmark = pytest.mark.nats
@@ -21,6 +21,24 @@ async def publish(url: str) -> int:
         return int(info["state"]["messages"])
     finally:
         await connection.close()
+
+
+def test_a_stream_that_was_being_made_when_all_was_killed_is_made_again(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    broker = start_broker(store=store)
+    broker.wait_ready()
+    assert broker.end() == 0
+    # as a kill between the two files of a description leaves it
+    half = store / "jetstream" / "LOGS" / "streams" / f"KV_{POSITIONS_BUCKET}"
+    (half / "meta.sum").rename(half / "meta.sum.tmp")
+    (half / "msgs" / "index.db").unlink()
+
+    for count in (3, 6):
+        again = start_broker(store=store)
+        assert asyncio.run(publish(again.wait_ready()["server"])) == count
+        assert again.end() == 0
 
 
 def test_a_stream_whose_description_is_damaged_stays_as_it_is_until_it_is_mended(
