@@ -14,8 +14,6 @@ from bench.trial import Outcome
 from tests.support.processes import Processes, wait_until
 from tests.support.received import received_in_all
 
-__all__ = ["arrive"]
-
 _GB = 1e9
 _LOOK = 0.05
 

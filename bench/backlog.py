@@ -13,8 +13,6 @@ from faker import Faker
 
 from tests.support.lines import access_line
 
-__all__ = ["LINE_BYTES", "backlog", "lines_of_length", "write_backlog", "write_lines_of_length"]
-
 LINE_BYTES = 200
 """The length of every line with its newline."""
 

@@ -6,8 +6,6 @@ from bench.field.catalogue import OURS
 from bench.result import Record, Result
 from bench.resulttext import number
 
-__all__ = ["brief"]
-
 _BACKLOG, _STEADY = "2,000 MB", "5,000 lines/s"
 _HEADS = (
     *("", "MB/s", "CPU s/GB", "p50 ms", "p99 ms", "CPU %", "order is kept"),

@@ -21,8 +21,6 @@ from bench.trial import Case, Outcome
 from tests.support.oracle import judge_host
 from tests.support.processes import Process, Processes, TookTooLong
 
-__all__ = ["catch_up", "main"]
-
 _HOST = "web01"
 _GB = 1e9
 _SLICE = 0.1  # seconds

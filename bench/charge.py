@@ -7,8 +7,6 @@ from bench.cpu import cpu_seconds, peak_bytes_of
 from bench.machine import touch_memory
 from tests.support.processes import Process
 
-__all__ = ["Charge"]
-
 
 class Charge:
     """An account of programs by what they are ("agent", "broker"); begins when it is made."""

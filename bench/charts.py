@@ -7,8 +7,6 @@ from matplotlib.figure import Figure
 
 from bench.result import Record
 
-__all__ = ["draw"]
-
 _WIDTH = 0.8  # of a group, where 1 is from one to the next
 _INCHES = (6.0, 3.6)  # of a panel
 _FAR_APART = 20  # times

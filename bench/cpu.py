@@ -8,14 +8,6 @@ from pathlib import Path
 
 from tests.support.processes import Process, wait_until
 
-__all__ = [
-    "cpu_seconds",
-    "peak_bytes_of",
-    "process_seconds",
-    "quiet_after",
-    "resident_bytes",
-]
-
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 

@@ -20,8 +20,6 @@ from tests.support.oracle import judge_host
 from tests.support.processes import Processes, wait_until
 from tests.support.received import received_bytes
 
-__all__ = ["drain", "main"]
-
 _HOST = "web01"
 _GB = 1e9
 _LOOK = 0.01

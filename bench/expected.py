@@ -10,8 +10,6 @@ from bench.fill import Sent
 from tests.support.oracle import Verdict, judge
 from tests.support.received import parts_of, read_received, segments_by_host
 
-__all__ = ["Expected"]
-
 
 class Expected:
     """Takes note of messages on their way, and judges what has come of them."""

@@ -14,8 +14,6 @@ from bench.backlog import LINE_BYTES, backlog
 from broker.wire.message import Origin, Section, Span, encode_origin
 from broker.wire.subjects import Subject
 
-__all__ = ["BLOCK_LINES", "Sent", "blocks", "fill", "on_the_wire", "store"]
-
 BLOCK_LINES = 256 * 1024 // LINE_BYTES
 """Lines of a full block."""
 

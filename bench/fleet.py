@@ -29,8 +29,6 @@ from tests.support.processes import Process, Processes, TookTooLong, wait_until
 from tests.support.received import read_received
 from tests.support.suite import Suite
 
-__all__ = ["main"]
-
 _PROCESSES = 2
 _PARTITIONS = 16
 _UNCOUNTED = 5.0  # seconds at first

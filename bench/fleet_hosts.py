@@ -18,8 +18,6 @@ from bench.backlog import LINE_BYTES
 from broker.wire.message import EXPECTED_SEQUENCE, Origin, Section, Span, encode_origin
 from broker.wire.subjects import Subject, partition_of
 
-__all__ = ["Plan", "host_name", "line"]
-
 _AT_A_TIME = 100  # connections that are opened side by side
 _HEAD = b"NATS/1.0\r\n"
 

@@ -12,8 +12,6 @@ from bench.fill import blocks
 from bench.options import Field, Question, field_options
 from bench.trial import Case, Outcome
 
-__all__ = ["main"]
-
 _BLOCK = 20  # lines, as thousands of hosts with little to say send them
 _ABOUT = """\
 Blocks of 20 lines of 200 bytes, as they are, from so many hosts in turn, as fast as the broker stores them, until all are in the hosts' files and \

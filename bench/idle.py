@@ -19,8 +19,6 @@ from tests.support.oracle import judge_host
 from tests.support.processes import Process, Processes, TookTooLong, wait_until
 from tests.support.received import received_bytes
 
-__all__ = ["idle", "main"]
-
 _HOST = "web01"
 _PATIENCE = 120.0  # seconds until all is received
 _QUIET, _EVERY = 0.05, 1.0  # CPU seconds in so many seconds

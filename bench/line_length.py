@@ -11,8 +11,6 @@ from bench.drain import drain
 from bench.options import Field, Question, field_options
 from bench.trial import Case
 
-__all__ = ["main"]
-
 _ABOUT = """\
 As `drain`, with lines of other lengths: from the start of the agent until all of a backlog is in the received file and committed; every \
 byte is checked. CPU: user and system seconds of all processes per GB (1e9 bytes) of lines."""

@@ -7,8 +7,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Machine", "load", "look", "touch_memory"]
-
 _LEAST, _MOST = 50_000_000, 8_000_000_000  # bytes
 
 

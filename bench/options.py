@@ -21,8 +21,6 @@ from bench.resulttext import plain
 from bench.trial import Case, tried
 from receiver.spark.java import find_java
 
-__all__ = ["Field", "Question", "field_options"]
-
 _ROOT = Path(__file__).parents[1]
 _PATH = click.Path(path_type=Path)
 

@@ -12,8 +12,6 @@ from bench.fill import BLOCK_LINES, blocks
 from bench.options import Field, Question, field_options
 from bench.trial import Case, Outcome
 
-__all__ = ["main"]
-
 _HOSTS = 64
 _ABOUT = """\
 Compressed blocks of 256 KiB from 64 hosts in turn, spread over so many partitions of one receiver, as fast as the broker stores them, until all are \

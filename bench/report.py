@@ -13,19 +13,6 @@ from bench.charts import draw
 from bench.result import Record, read
 from bench.resulttext import markdown
 
-__all__ = [
-    "BEGIN",
-    "END",
-    "PAGE",
-    "README",
-    "RESULTS",
-    "TABLES",
-    "main",
-    "reported",
-    "summary",
-    "tables",
-]
-
 _ROOT = Path(__file__).parents[1]
 _PATH = click.Path(path_type=Path)
 README = _ROOT / "README.md"

@@ -17,8 +17,6 @@ from bench.trial import Case, Outcome
 from tests.support.oracle import judge_host
 from tests.support.processes import Process, Processes, TookTooLong
 
-__all__ = ["main", "restart"]
-
 _HOST = "web01"
 _WARM_UP = 3.0
 _CALM = 3.0  # seconds of lines after a kill, at least

@@ -14,8 +14,6 @@ from bench.field.system import Guarantees
 from bench.machine import Machine
 from broker.app.files import write_atomic
 
-__all__ = ["Ratio", "Record", "Result", "Run", "Spread", "compared", "ratio", "read", "write"]
-
 _FORMAT = 1
 
 

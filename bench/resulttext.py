@@ -7,8 +7,6 @@ from bench.field.catalogue import OURS
 from bench.result import Record, Result, Spread, compared
 from bench.table import table
 
-__all__ = ["markdown", "number", "plain"]
-
 _NONE = "-"
 
 

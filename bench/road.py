@@ -13,8 +13,6 @@ from typing import NamedTuple
 from tests.support.lines import LogLines
 from tests.support.processes import Process, wait_until
 
-__all__ = ["LINE_BYTES", "Arrival", "Road"]
-
 LINE_BYTES = 200
 """The length of every line with its newline."""
 _TIME_DIGITS = 20

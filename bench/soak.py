@@ -15,8 +15,6 @@ from bench.trial import Case, Outcome
 from tests.support.oracle import judge_host
 from tests.support.processes import Processes
 
-__all__ = ["main", "soak"]
-
 _HOST = "web01"
 _SLICES = 50
 _SHOWN = 5  # slices at either end over which memory is looked at

@@ -17,8 +17,6 @@ from bench.trial import Case, Outcome
 from tests.support.oracle import judge_host
 from tests.support.processes import Processes
 
-__all__ = ["main", "steady"]
-
 _HOST = "web01"
 _FILES = 10
 _WRITES = 1_000  # a second, at most

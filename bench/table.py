@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-__all__ = ["table"]
-
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return the table as lines; every row has as many cells as there are heads."""

@@ -17,8 +17,6 @@ from bench.resulttext import number
 from tests.support.oracle import Verdict
 from tests.support.processes import ProgramDied, TookTooLong
 
-__all__ = ["Case", "Outcome", "tried", "turns"]
-
 _FOLLOWS_NOTHING = "it follows no file that grows"
 _GOES_NOWHERE = "it copies within one machine"
 

@@ -15,8 +15,6 @@ import time
 from collections import deque
 from pathlib import Path
 
-__all__ = ["main"]
-
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000  # linux/if_tun.h
 _MOST = 65535
 

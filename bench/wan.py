@@ -24,8 +24,6 @@ from bench.trial import Case
 from bench.way import Line
 from tests.support.processes import Processes, ProgramDied
 
-__all__ = ["main"]
-
 _INSIDE = "LOGSHIP_BENCH_NAMESPACE"
 _ABOUT = """\
 As `drain`, with the host far from the centre, so many milliseconds there and back: from the start of the agent until all of a backlog of \

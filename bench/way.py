@@ -16,8 +16,6 @@ from typing import Protocol
 
 from tests.support.processes import Processes, wait_until
 
-__all__ = ["HOME", "Line", "Way"]
-
 _NEAR, _FAR = "wan0", "wan1"
 _NEAR_ADDRESS, _FAR_ADDRESS = "10.213.0.1", "10.213.0.2"
 _NETWORK = "/proc/thread-self/ns/net"

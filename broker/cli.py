@@ -8,46 +8,29 @@ from broker.app import program
 from broker.app.command_line import LazyGroup, spread
 from broker.client.access import looks_like_server
 
-__all__ = ["main"]
-
 _SECTIONS = {
-    "Running": {"run": "run:run", "credentials": "credentials:credentials", "tls": "tls:tls"},
-    "Declaring": {
-        "apply": "apply:apply",
-        "partitions": "apply:partitions",
-        "export": "apply:export",
-        "import": "apply:import_",
-        "promote": "apply:promote",
-    },
-    "Looking": {
-        "status": "status:status",
-        "hosts": "status:hosts",
-        "top": "status:top",
-        "tail": "tail:tail_lines",
-        "get": "status:get",
-        "events": "tail:events",
-        "stream": "stream:stream",
-        "consumer": "stream:consumer",
-        "check": "status:check",
-    },
-    "Changing": {
-        "pause": "pause:pause",
-        "resume": "pause:resume",
-        "purge": "purge:purge",
-        "rm": "purge:rm",
-        "requeue": "requeue:requeue",
-        "backup": "backup:backup",
-        "restore": "backup:restore",
-    },
+    "Running": ("run:run", "credentials:credentials", "tls:tls"),
+    "Declaring": tuple(
+        f"apply:{name}" for name in ("apply", "partitions", "export", "import_", "promote")
+    ),
+    "Looking": (
+        *("status:status", "status:hosts", "status:top", "status:tail_", "status:get"),
+        *("status:events", "changing:stream", "changing:consumer", "status:check"),
+    ),
+    "Changing": (
+        *("changing:pause", "changing:resume", "changing:purge", "changing:rm", "requeue:requeue"),
+        *("backup:backup", "backup:restore"),
+    ),
 }
+"""The commands by the section of the help, as module and function."""
 
 
 @click.group(
     name="logbroker",
     cls=LazyGroup,
     sections={
-        title: {name: f"broker.commands.{place}" for name, place in places.items()}
-        for title, places in _SECTIONS.items()
+        title: {one.partition(":")[2].removesuffix("_"): f"broker.commands.{one}" for one in of}
+        for title, of in _SECTIONS.items()
     },
     extra="nats-logship[broker]",
 )

@@ -2,8 +2,6 @@
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-__all__ = ["SUBJECT", "NodeReport"]
-
 SUBJECT = "logship.broker"
 
 
@@ -21,7 +19,6 @@ class SpaceReport(BaseModel):
     since: str | None = None
     needed_by: tuple[str, ...] = ()
     purged_messages: int = 0
-    purged_bytes: int = 0
 
 
 class NodeReport(BaseModel):

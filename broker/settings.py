@@ -1,30 +1,20 @@
 """What logbroker can be told: every option, environment variable (LOGBROKER_…) and key of the TOML file."""
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, ByteSize, Field
 from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import Address, Listen, OptionalListen, parse_address
-from broker.app.configuration import Many, ProgramSettings, Table
+from broker.app.configuration import Many, ProgramSettings, Table, option
 from broker.app.units import Duration, format_duration
-from broker.auth.accounts import AccountLimits
 from broker.client.access_settings import ACCESS, AccessSettings, Servers
-from broker.topology import UNBOUNDED, Topology
+from broker.topology import Topology
 from broker.wire.streams import MAX_PARTITIONS, MAX_STREAMS
-
-__all__ = [
-    "APPLY_FIELDS",
-    "RUN_FIELDS",
-    "SITE_SCHEME",
-    "STATUS_FIELDS",
-    "BrokerSettings",
-    "SecuritySettings",
-    "parse_route",
-]
 
 SITE_SCHEME = "nats-leaf://"
 """How an address of another site may begin."""
@@ -34,29 +24,6 @@ _SITE_NAME = r"^[A-Za-z0-9_-]*$"
 _OF_A_SITE = ("mirror", "site_listen", "site_nkey", "site_remote", "source")
 _IN_A_CLUSTER = 3  # servers with each line: one of them may be lost
 _MOST_AGE = timedelta(days=100_000)  # 64 bits of nanoseconds
-_MOST = 2**63 - 1
-
-
-def _setting(default: Any, metavar: str, description: str, **extra: Any) -> Any:
-    return Field(default, description=description, json_schema_extra={"metavar": metavar, **extra})
-
-
-def _count(value: int) -> int:
-    if value != UNBOUNDED and not 1 <= value <= _MOST:
-        raise ValueError(f"must be at least 1, or {UNBOUNDED} for any number")
-    return value
-
-
-def _age(age: timedelta) -> timedelta:
-    if not timedelta(seconds=1) <= age <= _MOST_AGE:
-        raise ValueError(f"must be from 1s to {format_duration(_MOST_AGE)}")
-    return age
-
-
-def _size(size: ByteSize) -> ByteSize:
-    if not 0 < size <= _MOST:
-        raise ValueError(f"must be more than 0 bytes, and at most {_MOST}")
-    return size
 
 
 def parse_route(text: str) -> Address:
@@ -77,31 +44,33 @@ def parse_route(text: str) -> Address:
     return found
 
 
-def _routes(routes: tuple[str, ...]) -> tuple[str, ...]:
-    for route in routes:
-        parse_route(route)
-    return routes
+def _site(name: str) -> None:
+    if not re.fullmatch("[A-Za-z0-9_-]+", name):
+        raise ValueError(f"{name!r} is no name of a site: letters, digits, '-' and '_'")
 
 
-def _remotes(remotes: tuple[str, ...]) -> tuple[str, ...]:
-    for remote in remotes:
-        try:
-            parse_route(remote.removeprefix(SITE_SCHEME))
-        except ValueError:
-            raise ValueError(
-                f"{remote!r} is not {SITE_SCHEME}host:port, without a password"
-            ) from None
-    return remotes
+def _remote(url: str) -> None:
+    parse_route(url.removeprefix(SITE_SCHEME))
 
 
-def _sources(sites: tuple[str, ...]) -> tuple[str, ...]:
-    for site in sites:
-        if not site or not re.match(_SITE_NAME, site):
-            raise ValueError(f"{site!r} is no name of a site: letters, digits, '-' and '_'")
-    return sites
+def _each(check: Callable[[str], object]) -> AfterValidator:
+    """Return the validator of several texts, each by a function that raises ValueError."""
+
+    def checked(values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            check(value)
+        return values
+
+    return AfterValidator(checked)
 
 
-Size = Annotated[ByteSize, AfterValidator(_size)]
+def _age(age: timedelta) -> timedelta:
+    if not timedelta(seconds=1) <= age <= _MOST_AGE:
+        raise ValueError(f"must be from 1s to {format_duration(_MOST_AGE)}")
+    return age
+
+
+Size = Annotated[ByteSize, Field(gt=0, le=2**63 - 1)]
 Connections = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
@@ -113,39 +82,25 @@ class StreamsSettings(ProgramSettings):
 
     section: ClassVar[str] = "Streams"
 
-    partitions: Annotated[int, Field(ge=1, le=MAX_PARTITIONS)] = _setting(
-        10,
-        "N",
-        "Number of partitions that hosts are spread over; once lines are stored `logbroker partitions` changes it.",
+    partitions: Annotated[int, Field(ge=1, le=MAX_PARTITIONS)] = option(
+        10, "N", "Partitions that hosts are spread over; changed later by `logbroker partitions`."
     )
-    streams: Annotated[int, Field(ge=1, le=MAX_STREAMS)] | None = _setting(
+    streams: Annotated[int, Field(ge=1, le=MAX_STREAMS)] | None = option(
         None,
         "S",
-        "Number of streams that partitions are spread over, each with a leader and syncs of its own; fixed at the "
-        "first start; default: what is there, at first 1.",
+        "Streams that partitions are spread over; fixed at the first start, by default 1.",
     )
-    max_age: Annotated[Duration, AfterValidator(_age)] = _setting(
+    max_age: Annotated[Duration, AfterValidator(_age)] = option(
         timedelta(days=1), "TIME", "How long lines are kept for receivers that are away."
     )
-    max_bytes: Size | None = _setting(
-        None,
-        "SIZE",
-        "The most that all streams together may hold, e.g. 50GB, in equal parts; never more than fits into the store.",
+    max_bytes: Size | None = option(
+        None, "SIZE", "The most that all streams together may hold, e.g. 50GB; at most what fits."
     )
-    max_msgs: Annotated[int, AfterValidator(_count)] | None = _setting(
-        None,
-        "N",
-        "The most messages (of many lines each) that all streams together may hold; -1: any number.",
+    discard: Literal["old", "new"] = option(
+        "new", "old|new", "When the streams are full: new lines wait at their host, or old ones go."
     )
-    discard: Literal["old", "new"] = _setting(
-        "new",
-        "old|new",
-        "What gives way when the stream is full: new lines wait at their host, or old ones go.",
-    )
-    replicas: Annotated[int, Field(ge=1, le=5)] | None = _setting(
-        None,
-        "N",
-        "How many servers of a cluster hold each line; default: what is there, at first 3, or 1 without a cluster.",
+    replicas: Annotated[int, Field(ge=1, le=5)] | None = option(
+        None, "N", "Servers that hold each line; default: what is there, at first 3 in a cluster."
     )
 
 
@@ -154,23 +109,17 @@ class ClusterSettings(ProgramSettings):
 
     section: ClassVar[str] = "Cluster"
 
-    cluster: Annotated[str, Field(pattern=r"^[^\s.*>]*$")] = _setting(
-        "", "NAME", "Name of the cluster of brokers that this one is of; all of them say the same."
+    cluster: Annotated[str, Field(pattern=r"^[^\s.*>]*$")] = option(
+        "", "NAME", "Name of the cluster that this broker is of; all of its servers say the same."
     )
-    cluster_listen: Listen = _setting(
+    cluster_listen: Listen = option(
         Address("127.0.0.1", 6222), "HOST:PORT", "Where the other servers of the cluster connect."
     )
-    route: Annotated[Many, AfterValidator(_routes)] = _setting(
-        (),
-        "URL",
-        "Where another server of the cluster listens, nats-route://host:6222; may be given several times, "
-        "and may name this one too.",
+    route: Annotated[Many, _each(parse_route)] = option(
+        (), "URL", "Where a server of the cluster listens, nats-route://host:6222; several times."
     )
-    cluster_secret_file: Path | None = _setting(
-        None,
-        "FILE",
-        "File with the secret that the servers of the cluster share; without one --cluster-listen must be this "
-        "machine's own.",
+    cluster_secret_file: Path | None = option(
+        None, "FILE", "Secret of the cluster; needed where --cluster-listen is not on loopback."
     )
 
 
@@ -179,36 +128,25 @@ class SitesSettings(ProgramSettings):
 
     section: ClassVar[str] = "Other sites"
 
-    site: Annotated[str, Field(pattern=_SITE_NAME)] = _setting(
-        "",
-        "NAME",
-        "Name of this site among others (its JetStream domain); no two may have the same.",
+    site: Annotated[str, Field(pattern=_SITE_NAME)] = option(
+        "", "NAME", "Name of this site among others (its JetStream domain)."
     )
-    site_listen: OptionalListen = _setting(
+    site_listen: OptionalListen = option(
         None,
         "HOST:PORT",
-        "Where brokers of other sites connect, e.g. 0.0.0.0:7422; not at all by default.",
+        "Where brokers of other sites connect, e.g. 0.0.0.0:7422; none by default.",
     )
-    site_remote: Annotated[Many, AfterValidator(_remotes)] = _setting(
-        (),
-        "URL",
-        "Where another site listens for this one, nats-leaf://host:7422; may be given several times.",
+    site_remote: Annotated[Many, _each(_remote)] = option(
+        (), "URL", "Where another site listens for this one, nats-leaf://host:7422; several times."
     )
-    site_nkey: Path | None = _setting(
-        None,
-        "FILE",
-        "File with the seed that --site-remote knows this site by (`logbroker credentials add site`).",
+    site_nkey: Path | None = option(
+        None, "FILE", "Seed by which --site-remote knows this site (`credentials add site`)."
     )
-    mirror: Annotated[str, Field(pattern=_SITE_NAME)] | None = _setting(
-        None,
-        "SITE",
-        "Hold a copy of that site's lines, same sequences and all, and take none of one's own, until "
-        "`logbroker promote`.",
+    mirror: Annotated[str, Field(pattern=_SITE_NAME)] | None = option(
+        None, "SITE", "Hold a copy of that site's lines and take no others, until `promote`."
     )
-    source: Annotated[Many, AfterValidator(_sources)] = _setting(
-        (),
-        "SITE",
-        "Take in the lines of another site beside one's own; may be given several times.",
+    source: Annotated[Many, _each(_site)] = option(
+        (), "SITE", "Take in the lines of another site beside one's own; several times."
     )
 
     def contradiction(self) -> str:
@@ -230,64 +168,31 @@ class SecuritySettings(ProgramSettings):
     section: ClassVar[str] = "Security"
 
     allow_anonymous: bool = Field(
-        False,
-        description="Listen beyond this machine without credentials: whoever reaches it may read and write all.",
+        False, description="Listen beyond this machine without credentials, for whoever reaches it."
     )
-    encryption_key_file: Path | None = _setting(
+    encryption_key_file: Path | None = option(
+        None, "FILE", "Key that the store is encrypted with, at least 16 bytes; needed for ever."
+    )
+    server_cert: Path | None = option(
         None,
         "FILE",
-        "File with the key that the store is encrypted with, at least 16 bytes; it stays needed for ever.",
+        "Certificate and its chain; default: DIR/tls/broker.pem of `logbroker tls init`.",
     )
-    encryption_cipher: Literal["chacha20", "aes"] = _setting(
-        "chacha20",
-        "chacha20|aes",
-        "Cipher of a store that is new: chacha20, or aes, faster with many CPUs' instructions for it.",
-        file_only=True,
-    )
-    server_cert: Path | None = _setting(
-        None,
-        "FILE",
-        "Certificate that the server shows, with what leads to its authority; default: DIR/tls/broker.pem, "
-        "when `logbroker tls init` made it.",
-    )
-    server_key: Path | None = _setting(
+    server_key: Path | None = option(
         None, "FILE", "Private key of --server-cert, unless it stands in that file."
     )
-    client_ca: Path | None = _setting(
-        None,
-        "FILE",
-        "Authorities of the certificates that clients and other brokers show; default: DIR/tls/authority.pem.",
+    client_ca: Path | None = option(
+        None, "FILE", "Authorities of others' certificates; default: DIR/tls/authority.pem."
     )
     require_certificates: bool = Field(
         False, description="Let nobody in without a certificate, whatever else they show."
     )
-    host_connections: Connections = _setting(
-        50_000,
-        "N",
-        "Most connections of all hosts together; what is left of nats-server's 65536 is for others.",
-        file_only=True,
+    host_connections: Connections = option(
+        50_000, "N", "Most connections of all hosts, of nats-server's 65536.", file_only=True
     )
-    receiver_connections: Connections = _setting(
-        10_000,
-        "N",
-        "Most connections of all receivers together; one has a few, and some for each of Spark's cores.",
-        file_only=True,
+    receiver_connections: Connections = option(
+        10_000, "N", "Most connections of all receivers; each has a few.", file_only=True
     )
-
-    @property
-    def host_limits(self) -> AccountLimits:
-        """What hosts may take; a shipper has a handful of subscriptions."""
-        return AccountLimits(self.host_connections, subscriptions=100)
-
-    @property
-    def receiver_limits(self) -> AccountLimits:
-        """What receivers may take; one has some subscriptions for each partition."""
-        return AccountLimits(self.receiver_connections, subscriptions=10_000)
-
-    @property
-    def monitor_limits(self) -> AccountLimits:
-        """What monitors may take."""
-        return AccountLimits(connections=1000, subscriptions=1000)
 
 
 class BrokerSettings(
@@ -299,59 +204,39 @@ class BrokerSettings(
     program: ClassVar[str] = "logbroker"
     section: ClassVar[str] = "Server"
 
-    store_dir: Path | None = _setting(
-        None,
-        "DIR",
-        "Folder of the broker's data, made when it is not there; default: $STATE_DIRECTORY of systemd.",
+    store_dir: Path | None = option(
+        None, "DIR", "Folder of the broker's data; default: $STATE_DIRECTORY of systemd."
     )
-    listen: Listen = _setting(
-        Address("127.0.0.1", 4222),
-        "HOST:PORT",
-        "Where clients connect; port 0 takes a free one and writes it to DIR/broker.json.",
+    listen: Listen = option(
+        Address("127.0.0.1", 4222), "HOST:PORT", "Where clients connect; 0 takes a free port."
     )
-    http: OptionalListen = _setting(
-        Address("127.0.0.1", 8222),
-        "HOST:PORT",
-        "Where nats-server's monitoring answers; with credentials under a secret path, which is in DIR/broker.json. '' turns "
-        "it off.",
+    http: OptionalListen = option(
+        *(Address("127.0.0.1", 8222), "HOST:PORT"),
+        "Where nats-server's monitoring answers, with credentials under a path of DIR/broker.json; '' turns it off.",
         may_be_empty=True,
     )
-    metrics: OptionalListen = _setting(
-        None,
-        "HOST:PORT",
-        "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9463; none by default.",
+    metrics: OptionalListen = option(
+        None, "HOST:PORT", "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9463."
     )
-    server: Servers = _setting(
-        ("nats://127.0.0.1:4222",),
-        "URL",
-        "Address of a running broker; may be given several times.",
+    server: Servers = option(
+        ("nats://127.0.0.1:4222",), "URL", "Address of a running broker; several times."
     )
-    max_store: Size | None = _setting(
-        None,
-        "SIZE",
-        "The most that all data may take on disk; default: what is free now, less --reserve.",
+    max_store: Size | None = option(
+        None, "SIZE", "The most that all data may take; default: what is free now, less --reserve."
     )
-    reserve: ByteSize | None = _setting(
+    reserve: ByteSize | None = option(
         None, "SIZE", "What stays free on the disk; default: a twentieth of it, at most 20 GiB."
     )
-    memory: Size = _setting(
-        ByteSize(512 * 1024 * 1024),
-        "SIZE",
-        "Memory that nats-server tries to stay below, in bytes or as 512MiB (GOMEMLIMIT).",
+    memory: Size = option(
+        ByteSize(512 * 1024 * 1024), "SIZE", "Memory that nats-server tries to stay below."
     )
-    server_name: Annotated[str, Field(pattern=r"^[^\s.*>\x00-\x1f\x7f]*$")] = _setting(
+    server_name: Annotated[str, Field(pattern=r"^[^\s.*>\x00-\x1f\x7f]*$")] = option(
         "", "NAME", "Name of the server in logs and clusters; default: this machine's name."
     )
-    nats_server: Path | None = _setting(
-        None,
-        "PATH",
-        "The nats-server to run; default: the one of the package, then the one on PATH.",
-        file_only=True,
+    nats_server: Path | None = option(
+        None, "PATH", "Another nats-server than the one of the package.", file_only=True
     )
-    nats: Table = Field(
-        {},
-        description="Table of nats-server's own settings, by their names, for what there is no option for.",
-    )
+    nats: Table = Field({}, description="nats-server's own settings, for what has no option.")
 
     def topology(self) -> Topology:
         """Return what must exist on the broker."""
@@ -362,7 +247,6 @@ class BrokerSettings(
             streams_told=self.streams is not None,
             max_age=self.max_age,
             max_bytes=None if self.max_bytes is None else int(self.max_bytes),
-            max_msgs=self.max_msgs,
             discard=self.discard,
             replicas=self.replicas or (_IN_A_CLUSTER if self.cluster else None),
             mirror=self.mirror,

@@ -1,6 +1,6 @@
 """What must exist on the broker, as values: the streams, the buckets, the consumers. Declares; never talks to a server."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal
@@ -15,36 +15,26 @@ from broker.wire.streams import (
     subjects_in,
 )
 
-__all__ = ["UNBOUNDED", "Topology", "is_computed", "mirrored_site"]
-
-UNBOUNDED = -1
-"""A limit of the stream that does not limit."""
-
-_NANOSECONDS = 1_000_000_000
+_UNBOUNDED = -1
 _COMPUTED = "logship.computed_max_bytes"  # metadata of the stream
 # the shortest that nats-server takes: a stream has one memory of Nats-Msg-Id for all of its hosts, in which one host's
 # message would be the duplicate of another's
-_DUPLICATE_WINDOW = timedelta(milliseconds=100)
+_DUPLICATE_WINDOW = 100_000_000  # nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """The whole declaration, from which the streams follow.
+    """The whole declaration, from which the streams follow; `partitions` are spread over `stream_count` streams.
 
-    A limit of -1 does not limit, and None leaves what is there (of `replicas`, 1 at first). Sizes are bytes; messages
-    are rounds of lines. `mirror` is another
-    site: the stream and the number of partitions are copies of those there, and take nothing else; '' ends that. `sources`
-    are sites whose lines come in beside one's own. `room` is the limit in bytes that was computed from the store, and
-    counts instead of `max_bytes`, which is what somebody asked for. Where nobody told the number of partitions, the one that is stored counts.
-    `existing` is how many there are where there were more before: what these hold is received all the same.
-    `stream_count` is how many streams they are spread over; limits of bytes and messages are those of all streams together,
-    of which each has an equal part.
+    None leaves what is there (of `replicas`, 1 at first); limits are those of all streams together, of which each has an equal part. `mirror` is another site whose lines,
+    positions and number of partitions are copied, and nothing else taken; '' ends that. Lines of `sources` come in beside
+    one's own. `room` is the limit in bytes that was computed from the store, and counts instead of `max_bytes`. Numbers that
+    nobody told (`_told`) follow what is stored. `existing` is how many partitions there were, which are received all the same.
     """
 
     partitions: int = 10
     max_age: timedelta = timedelta(days=1)
     max_bytes: int | None = None
-    max_msgs: int | None = None
     discard: Literal["old", "new"] = "new"
     replicas: int | None = None
     mirror: str | None = None
@@ -85,20 +75,12 @@ class Topology:
         """Return the configurations of the streams and of the buckets, as the JetStream API takes them."""
         return (
             *map(self._logs, self.names),
-            {
-                **self._bucket(OFFSETS_BUCKET, history=16),
-                "subjects": [f"$KV.{OFFSETS_BUCKET}.>"],  # a site's receivers are its own
-                # with the header `Nats-Rollup: all` the writer of one key would remove those of all others
-                "allow_rollup_hdrs": False,
-            },
-            {
-                **self._bucket(CONFIG_BUCKET, history=4),
-                **self._origin(f"KV_{CONFIG_BUCKET}", f"$KV.{CONFIG_BUCKET}.>"),
-            },
+            # a site's receivers are its own: offsets are not copied
+            {**self._bucket(OFFSETS_BUCKET, history=16), "subjects": [f"$KV.{OFFSETS_BUCKET}.>"]},
+            {**self._bucket(CONFIG_BUCKET, history=4), **self._bucket_origin(CONFIG_BUCKET)},
             {
                 **self._bucket(POSITIONS_BUCKET, history=1),
-                **self._origin(f"KV_{POSITIONS_BUCKET}", f"$KV.{POSITIONS_BUCKET}.>"),
-                "allow_rollup_hdrs": False,
+                **self._bucket_origin(POSITIONS_BUCKET),
                 # with the history of one entry a host takes at most one message of this size, whatever it writes
                 "max_msg_size": MAX_PAYLOAD,
             },
@@ -106,45 +88,44 @@ class Topology:
 
     def _logs(self, name: str) -> dict[str, Any]:
         layout = StreamLayout(self.all_partitions, self.stream_count)
+        sources = None if self.sources is None else [_copied(name, site) for site in self.sources]
+        computed = (
+            None if self.bound == self.max_bytes else {_COMPUTED: str(self._part(self.bound))}
+        )
         return {
             "name": name,
             "retention": "limits",
             "discard": self.discard,
-            "max_age": _nanoseconds(self.max_age),
-            "duplicate_window": _nanoseconds(_DUPLICATE_WINDOW),
+            "max_age": self.max_age // timedelta(microseconds=1) * 1000,
+            "duplicate_window": _DUPLICATE_WINDOW,
             "allow_direct": True,
-            **self._origin(name, *subjects_in(name, layout)),
+            **self._origin(name, subjects_in(name, layout)),
             "allow_atomic": False,  # a round is one message
             "no_ack": False,
             "sealed": False,
-            **self._stored(),
+            "storage": "file",
             **_asked_for(
                 max_bytes=self._part(self.bound),
-                max_msgs=self._part(self.max_msgs),
-                metadata=self._metadata(),
-                sources=None if self.sources is None else [*map(_copied(name), self.sources)],
+                metadata=computed,
+                sources=sources,
+                num_replicas=self.replicas,
             ),
         }
 
     def _part(self, limit: int | None) -> int | None:
         """Return what of a limit of all streams is that of each."""
-        if limit is None or limit == UNBOUNDED:
-            return limit
-        return max(limit // self.stream_count, 1)
+        return limit if limit in (None, _UNBOUNDED) else max(limit // self.stream_count, 1)
 
-    def _metadata(self) -> dict[str, str] | None:
-        return None if self.bound == self.max_bytes else {_COMPUTED: str(self._part(self.bound))}
-
-    def _origin(self, name: str, *subjects: str) -> dict[str, Any]:
+    def _origin(self, name: str, subjects: Iterable[str]) -> dict[str, Any]:
         """Return whence a stream has its messages: from publishers, or from another site."""
         return {
             "subjects": [] if self.mirror else list(subjects),
-            "mirror": _copied(name)(self.mirror) if self.mirror else None,
+            "mirror": _copied(name, self.mirror) if self.mirror else None,
             "mirror_direct": bool(self.mirror),
         }
 
-    def _stored(self) -> dict[str, Any]:
-        return {"storage": "file", **_asked_for(num_replicas=self.replicas)}
+    def _bucket_origin(self, name: str) -> dict[str, Any]:
+        return self._origin(f"KV_{name}", [f"$KV.{name}.>"])
 
     def _bucket(self, name: str, history: int) -> dict[str, Any]:
         # the same configuration that clients give a key-value bucket, ADR-8
@@ -153,20 +134,18 @@ class Topology:
             "retention": "limits",
             "discard": "new",
             "max_msgs_per_subject": history,
-            "allow_rollup_hdrs": True,
+            # with the header `Nats-Rollup: all` the writer of one key would remove those of all others
+            "allow_rollup_hdrs": name == CONFIG_BUCKET,
             "allow_direct": True,
             "deny_delete": True,
-            **self._stored(),
+            "storage": "file",
+            **_asked_for(num_replicas=self.replicas),
         }
 
 
-def _nanoseconds(length: timedelta) -> int:
-    return length // timedelta(microseconds=1) * 1000
-
-
-def _copied(name: str) -> Callable[[str], dict[str, Any]]:
-    """Return what makes of a site's name the place that a stream of this name is copied from."""
-    return lambda site: {"name": name, "external": {"api": f"$JS.{site}.API", "deliver": ""}}
+def _copied(name: str, site: str) -> dict[str, Any]:
+    """Return the place at a site that a stream of this name is copied from."""
+    return {"name": name, "external": {"api": f"$JS.{site}.API", "deliver": ""}}
 
 
 def is_computed(config: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ import click
 from broker.app.command_line import SectionedGroup, given, settings_options, spread
 from broker.app.exits import ConfigurationError, Exit
 from broker.app.program import log_to_stderr, run, version_of
-from broker.app.service import notifier_from
+from broker.app.service import Notifier
 from receiver.offsets_cli import COMMANDS as OFFSETS_COMMANDS
 from receiver.offsets_cli import offsets
 from receiver.settings import (
@@ -20,10 +20,8 @@ from receiver.settings import (
     VERIFY_FIELDS,
     ReceiverSettings,
     ReplaySettings,
-    VerifySettings,
+    StreamSettings,
 )
-
-__all__ = ["main"]
 
 _COMMANDS = ("status", "prepare", "replay", "verify", *OFFSETS_COMMANDS)
 
@@ -49,7 +47,14 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
         raise ConfigurationError(
             f"{error.name} is not installed; pip install 'nats-logship[receiver]'"
         ) from None
-    receive(settings, notifier_from(os.environ), lambda: _reread(options))
+
+    def reread() -> ReceiverSettings:
+        try:
+            return given(ReceiverSettings, options)
+        except click.UsageError as error:
+            raise ConfigurationError(error.format_message()) from None
+
+    receive(settings, Notifier(os.environ), reread)
 
 
 @logreceiver.command()
@@ -60,15 +65,11 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
     """Show who receives each partition, how far behind it is, what stops it, and what the stores say of its files."""
     settings = given(ReceiverSettings, options)
     log_to_stderr(settings)
-    from receiver.status import status as document
+    from receiver.status.status import Status, ask, gather
 
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
-    found = document.Status(
-        partitions=document.ask(settings, "logreceiver status", lambda c: document.gather(c, now)),
-        state_dir=settings.state,
-        files=document.files_in(settings.state),
-        gaps=document.gaps_in(settings.state),
-    )
+    partitions = ask(settings, "logreceiver status", lambda c: gather(c, now))
+    found = Status.with_stores(partitions, settings.state)
     click.echo(found.model_dump_json(indent=2) if as_json else found.as_text(with_hosts=hosts))
 
 
@@ -84,30 +85,24 @@ def prepare() -> None:
 
 
 @logreceiver.command()
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 @settings_options(ReplaySettings, REPLAY_FIELDS)
-def replay(as_json: bool, **options: Any) -> None:
+def replay(**options: Any) -> None:
     """Write lines once more, out of the stream: into files, or to standard output (--output -)."""
     settings = given(ReplaySettings, options)
     log_to_stderr(settings)
     from receiver.replay.replay import replay as write_again
 
     summary = write_again(settings)
-    if as_json:
-        click.echo(summary.as_json(), err=str(settings.output) == "-")
-    elif str(settings.output) != "-":
+    if str(settings.output) != "-":
         click.echo(summary.as_text(), err=True)
 
 
 @logreceiver.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@settings_options(VerifySettings, VERIFY_FIELDS)
+@settings_options(StreamSettings, VERIFY_FIELDS)
 def verify(as_json: bool, **options: Any) -> int:
-    """Compare received files with the stream, as far as that holds their lines; exit code 1 when they differ.
-
-    So it is when there was nothing to compare.
-    """
-    settings = given(VerifySettings, options)
+    """Compare received files with the stream, as far as that holds their lines; exit code 1 when they differ, or nothing was compared."""
+    settings = given(StreamSettings, options)
     log_to_stderr(settings)
     from receiver.verify.verify import verify as compare
 
@@ -117,13 +112,6 @@ def verify(as_json: bool, **options: Any) -> int:
 
 
 logreceiver.add_command(offsets)
-
-
-def _reread(options: dict[str, Any]) -> ReceiverSettings:
-    try:
-        return given(ReceiverSettings, options)
-    except click.UsageError as error:
-        raise ConfigurationError(error.format_message()) from None
 
 
 def main() -> None:

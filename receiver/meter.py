@@ -5,7 +5,7 @@ Health page, status line, metrics and the answer to `logreceiver status` are mad
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -16,11 +16,9 @@ from broker.app.rate import Rate
 from broker.app.units import format_size
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
-from receiver.consume.assignment import Blocked, Done
-from receiver.consume.judging import Finding, FindingKind
+from receiver.consume.assignment import Blocked, Done, Report
+from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.tables import gap_report
-
-__all__ = ["Blockade", "Meter", "OwnerReport", "PartitionReport", "Standing"]
 
 _SECOND = 1_000_000_000
 _MOST_LOGGED = 20  # findings of a report
@@ -52,16 +50,15 @@ class OwnerReport(BaseModel):
 
 @dataclass(slots=True)
 class Standing:
-    """How one partition stands.
+    """How one partition stands; times are nanoseconds since the epoch, as `clock` gives them, 0 for never.
 
-    `next` is the first sequence that no file holds yet, 0 before it was claimed; `owner` is who has it while we stand by,
-    `successor` who took it from us for good, and what is to be done about it.
-    `pending` is how many messages waited after the last batch; `stored_at` when the last received message was stored,
-    `committed_at` when a batch was committed, `blocked_since` when it got stuck: in nanoseconds since the epoch, 0 for
-    never. `seconds` is what all batches took together.
+    `next` is the first sequence that no file holds yet; `owner` is who has the partition while this receiver stands by,
+    `successor` who took it over for good, and what is to be done about it. `pending` is how many messages waited after the
+    last batch, `stored_at` when the last received message was stored, and `seconds` what all batches took together.
     """
 
     partition: int
+    clock: Callable[[], int]
     rate: Rate
     next: int = 0
     epoch: int = 0
@@ -80,6 +77,50 @@ class Standing:
     blocked_since: int = 0
     found: Counter[str] = field(default_factory=Counter)
     found_bytes: Counter[str] = field(default_factory=Counter)
+
+    def claimed(self, offset: Offset) -> None:
+        """Take note that the partition is ours, and where it goes on."""
+        self.next, self.epoch, self.owner = offset.next, offset.epoch, ""
+        self.blocked, self.blocked_since = None, 0
+        if offset.last_time:
+            stored = datetime.fromisoformat(offset.last_time)
+            self.stored_at = int(stored.timestamp() * 1000) * (_SECOND // 1000)
+
+    def done(self, report: Report) -> None:
+        """Count what a task has committed, and log what is to be logged of it; the partition is not blocked."""
+        done, now = report.done, self.clock()
+        if self.blocked is not None:
+            logger.info("partition %d: resumed", self.partition)
+        self.blocked, self.blocked_since = None, 0
+        self.next, self.pending = done.until, done.pending
+        self.batches += report.batches
+        self.seconds += report.seconds
+        self.messages += done.messages
+        self.lines += done.lines
+        self.bytes += done.size
+        self.quarantined += done.quarantined
+        self.stored_at = done.stored_at or self.stored_at
+        self.committed_at = now if report.batches else self.committed_at
+        self.rate.add(done.size, done.lines, now / _SECOND)
+        for finding in done.findings:
+            self.found[finding.kind.value] += 1
+            self.found_bytes[finding.kind.value] += finding.end - finding.start
+        _log(done)
+
+    def stuck(self, blocked: Blocked) -> None:
+        """Take note that the partition is blocked, since this was first said. Each reason is logged once."""
+        if self.blocked != blocked:
+            logger.error(
+                "partition %d is blocked, its lines wait in the stream: %s: %s",
+                *(self.partition, blocked.cause.value, blocked.detail),
+            )
+        self.blocked = blocked
+        self.blocked_since = self.blocked_since or self.clock()
+
+    def released(self, *, owner: str = "", successor: str = "") -> None:
+        """Take note that another receiver has the partition: for now, or for good."""
+        self.owner, self.successor = owner, successor
+        self.pending, self.blocked, self.blocked_since = 0, None, 0
 
     def lag_seconds(self, now: int) -> float:
         """Return the age of the last received line while others wait behind it, else 0."""
@@ -101,99 +142,30 @@ class Standing:
         """Return what only the owner knows."""
         blocked = None
         if self.blocked:
-            since = datetime.fromtimestamp(self.blocked_since // _SECOND, UTC).isoformat()
+            since = datetime.fromtimestamp(self.blocked_since // _SECOND, UTC)
             blocked = Blockade(
                 cause=self.blocked.cause.value,
                 detail=self.blocked.detail,
-                since=since.replace("+00:00", "Z"),
+                since=f"{since:%Y-%m-%dT%H:%M:%SZ}",
             )
         _, lines = self.rate.per_second(now / _SECOND)
         return PartitionReport(lines_per_second=round(lines, 1), blocked=blocked)
 
-    def count(self, done: Done, batches: int, seconds: float, now: int) -> None:
-        """Count what was committed in so many batches, which took so many seconds of work; the partition is not blocked."""
-        self.next, self.pending = done.until, done.pending
-        self.batches += batches
-        self.seconds += seconds
-        self.messages += done.messages
-        self.lines += done.lines
-        self.bytes += done.size
-        self.quarantined += done.quarantined
-        self.stored_at = done.stored_at or self.stored_at
-        self.committed_at = now if batches else self.committed_at
-        self.blocked, self.blocked_since = None, 0
-        self.rate.add(done.size, done.lines, now / _SECOND)
-        for finding in done.findings:
-            self.found[finding.kind.value] += 1
-            self.found_bytes[finding.kind.value] += finding.end - finding.start
-
 
 class Meter:
-    """How one run of the receiver does; `clock` is nanoseconds since the epoch."""
+    """How one run of the receiver does, and all its `partitions`; `clock` is nanoseconds since the epoch."""
 
     def __init__(self, clock: Callable[[], int], connection: Connection | None = None) -> None:
-        """Begin at 0, now."""
+        """Begin without a partition."""
         self.clock = clock
         self.partitions: dict[int, Standing] = {}
         self._connection = connection
 
-    # what happens
-
-    def expect(self, partition: int) -> None:
-        """Take note of a partition that is to be received."""
+    def expect(self, partition: int) -> Standing:
+        """Return how a partition that is to be received stands."""
         now = self.clock() / _SECOND
-        self.partitions.setdefault(partition, Standing(partition, Rate(now, now)))
-
-    def forget(self, partition: int) -> None:
-        """Take note that a partition is not received any more, since it is empty and beyond the number of partitions."""
-        self.partitions.pop(partition, None)
-
-    def claimed(self, partition: int, offset: Offset) -> None:
-        """Take note that a partition is ours, and where it goes on."""
-        standing = self.partitions[partition]
-        standing.next, standing.epoch, standing.owner = offset.next, offset.epoch, ""
-        standing.blocked, standing.blocked_since = None, 0
-        if offset.last_time:
-            stored = datetime.fromisoformat(offset.last_time)
-            standing.stored_at = int(stored.timestamp() * 1000) * (_SECOND // 1000)
-
-    def done(self, done: Done, batches: int, seconds: float) -> None:
-        """Count what was committed in so many batches, and say what is to be said of it."""
-        standing = self.partitions[done.partition]
-        if standing.blocked is not None:
-            logger.info("partition %d: resumed", done.partition)
-        standing.count(done, batches, seconds, self.clock())
-        _log(done)
-
-    def standing_by(self, partition: int, owner: str) -> None:
-        """Take note that a partition is waited for while `owner` has it."""
-        self._released(partition).owner = owner
-
-    def lost(self, partition: int, successor: str) -> None:
-        """Take note that another receiver has taken a partition over."""
-        self._released(partition).successor = successor
-
-    def _released(self, partition: int) -> Standing:
-        standing = self.partitions[partition]
-        standing.pending, standing.blocked, standing.blocked_since = 0, None, 0
-        return standing
-
-    def blocked(self, blocked: Blocked) -> None:
-        """Take note that a partition is blocked, since the first time that this was said. Each reason is logged once."""
-        standing = self.partitions[blocked.partition]
-        if standing.blocked != blocked:
-            logger.error(
-                "partition %d is blocked, its lines wait in the stream: %s: %s",
-                *(blocked.partition, blocked.cause.value, blocked.detail),
-            )
-        standing.blocked = blocked
-        standing.blocked_since = standing.blocked_since or self.clock()
-
-    def waiting(self, partition: int, messages: int) -> None:
-        """Take note of how many messages wait for a partition."""
-        self.partitions[partition].pending = messages
-
-    # how it looks
+        new = Standing(partition, self.clock, Rate(now, now))
+        return self.partitions.setdefault(partition, new)
 
     @property
     def standings(self) -> list[Standing]:
@@ -208,14 +180,13 @@ class Meter:
     @property
     def is_ready(self) -> bool:
         """Whether Spark has started and every partition is ours, or another's and waited for; or the broker is waited for."""
-        standings = self.standings
+        standings = self.partitions.values()
         is_started = bool(standings) and all(one.epoch or one.owner for one in standings)
         return is_started or bool(self.away)
 
     def health(self) -> Page:
         """Return the page of `/healthz`."""
-        now = self.clock()
-        problems = (problem for one in self.standings if (problem := one.problem(now)))
+        problems = (problem for one in self.standings if (problem := one.problem(self.clock())))
         return health_page(self._not_receiving() or "; ".join(problems))
 
     def report(self) -> bytes:
@@ -244,37 +215,20 @@ class Meter:
             rate = format_size(int(sum(one.rate.per_second(seconds)[0] for one in ours)))
             plural = "" if len(ours) == 1 else "s"
             yield f"{len(ours)} partition{plural}, {pending:,} messages behind, {rate}/s"
-        for owner in sorted({one.owner for one in all_} - {""}):
-            numbers = _numbers(one for one in all_ if one.owner == owner)
-            yield f"standing by behind {owner} (partition {numbers})"
-        if blocked := _numbers(one for one in all_ if one.blocked):
-            yield f"blocked: {blocked}"
-        if lost := _numbers(one for one in all_ if one.successor):
-            yield f"taken over by another receiver: {lost}"
-
-
-def _numbers(standings: Iterable[Standing]) -> str:
-    return ", ".join(str(one.partition) for one in standings)
+        yield from (f"standing by behind {one.owner}: {one.partition}" for one in all_ if one.owner)
+        yield from (f"blocked: {one.partition}" for one in all_ if one.blocked)
+        yield from (f"taken over by others: {one.partition}" for one in all_ if one.successor)
 
 
 def _log(done: Done) -> None:
-    for finding in done.findings[:_MOST_LOGGED]:
-        logger.warning("partition %d: %s", done.partition, _describe(finding))
+    words = [_describe(finding) for finding in done.findings[:_MOST_LOGGED]]
     if rest := done.findings[_MOST_LOGGED:]:
-        logger.warning(
-            "partition %d: %d more of these; every gap is in %s",
-            *(done.partition, len(rest), gap_report(done.partition)),
-        )
-    for notice in done.notices:
-        logger.warning("partition %d: %s", done.partition, notice)
+        words.append(f"{len(rest)} more of these; every gap is in {gap_report(done.partition)}")
+    words += done.notices
     if done.quarantined:
-        logger.warning(
-            "partition %d: %d messages that are no lines were set aside in .quarantine",
-            *(done.partition, done.quarantined),
-        )
-    logger.debug(
-        "partition %d: committed up to %d, %d lines", done.partition, done.until, done.lines
-    )
+        words.append(f"{done.quarantined} messages that are no lines were set aside in .quarantine")
+    for line in words:
+        logger.warning("partition %d: %s", done.partition, line)
 
 
 def _describe(finding: Finding) -> str:

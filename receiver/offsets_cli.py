@@ -1,33 +1,41 @@
-"""The commands `logreceiver offsets`: options in, questions asked, exit codes out; decides nothing."""
+"""The commands `logreceiver offsets`: they say first what a move would mean, and write only over the offset that was looked at."""
 
+import getpass
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
-from broker.app.command_line import given, settings_options
+from broker.app.command_line import YES, ask, given, settings_options
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.program import log_to_stderr
+from broker.app.units import read_moment
 from broker.client import bucket
+from broker.client.bucket import Conflict
+from broker.client.config import require_layout
 from broker.client.connection import Connection
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
+from receiver.consume import offsets as moves
+from receiver.consume.claim import stream_state
+from receiver.driver.presence import is_gone
 from receiver.settings import ASKING, ReceiverSettings
+from receiver.source.stream import LATEST, look, sequence_of
+from receiver.status.status import Status, gather, waiting
+from receiver.status.status import ask as ask_broker
 from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
 from receiver.storage.site import Site
-
-__all__ = ["COMMANDS", "offsets"]
+from receiver.storage.site import adopt as take
 
 COMMANDS = ("offsets", "show", "set", "adopt")
 
 _PROGRAM = "logreceiver offsets"
 _FIELDS = ASKING | {"partition"}
 _LOCK_PATIENCE = 1.0  # seconds
-_YES = click.option("--yes", is_flag=True, help="Do it without asking.")
-_FORCE = click.option(
-    "--force", is_flag=True, help="Also where a receiver is running, which this ends."
-)
 
 
 @click.group()
@@ -41,10 +49,9 @@ def offsets() -> None:
 def show(as_json: bool, **options: Any) -> None:
     """Show each partition's offset, its owner, and what waits behind it."""
     settings = _settings(options)
-    from receiver.status.status import Status, ask, gather
 
     wanted = settings.wanted if settings.partition else range
-    found = Status(partitions=ask(settings, _PROGRAM, lambda c: gather(c, _now(), wanted)))
+    found = Status(partitions=ask_broker(settings, _PROGRAM, lambda c: gather(c, _now(), wanted)))
     shown = found.model_dump_json(indent=2, include={"partitions"})
     click.echo(shown if as_json else found.as_text())
 
@@ -56,16 +63,37 @@ def show(as_json: bool, **options: Any) -> None:
     metavar="PLACE",
     help="A sequence, earliest, latest, or a time such as 2026-11-20T10:00+01:00 (UTC without a zone) or 2h.",
 )
-@_YES
-@_FORCE
+@YES
+@click.option("--force", is_flag=True, help="Also where a receiver is running, which this ends.")
 @settings_options(ReceiverSettings, _FIELDS)
 def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
     """Move the offset of partitions; their files stay as they are, but for a batch that was never committed."""
-    _move(_settings(options, needs_partition=True), to, yes=yes, force=force)
+    settings = _settings(options, needs_partition=True)
+
+    async def proposed(connection: Connection) -> list[Move]:
+        layout, now = await require_layout(connection), _now()
+        return [
+            await propose(connection, layout.stream_of(number), number, to, now)
+            for number in settings.wanted(layout.partitions)
+        ]
+
+    async def move_all(connection: Connection) -> None:
+        for move in proposals:
+            await carry_out(connection, move)
+            click.echo(f"partition {move.partition}: done")
+
+    proposals = ask_broker(settings, _PROGRAM, proposed)
+    for move in proposals:
+        click.echo(f"partition {move.partition}: {move.words}")
+        if move.objection and not force:
+            raise OperatorError(f"partition {move.partition}: {move.objection}")
+    if not yes:
+        ask("Do it?")
+    ask_broker(settings, _PROGRAM, move_all, patience=0.0)
 
 
 @offsets.command()
-@_YES
+@YES
 @settings_options(ReceiverSettings, _FIELDS | {"output", "state_dir", "path_template"})
 def adopt(yes: bool, **options: Any) -> None:
     """Take the files in --output as they are: as all that was received before the offset, whatever the store says.
@@ -75,48 +103,43 @@ def adopt(yes: bool, **options: Any) -> None:
     older store gaps are told of what the files have received since it was copied. No receiver may be running there.
     """
     settings = _settings(options, needs_partition=True)
-    from broker.client.config import require_layout
-    from receiver.status.status import ask
+
+    output, state = settings.output.absolute(), settings.state.absolute()
 
     async def look(connection: Connection) -> list[tuple[Site, Offset]]:
-        partitions = (await require_layout(connection)).partitions
-        chosen = settings.wanted(partitions)
+        count = (await require_layout(connection)).partitions
         return [
-            (_site(settings, number, partitions), await _offset(connection, number))
-            for number in chosen
+            (
+                Site(output, state, number, settings.path_template, count),
+                await _offset(connection, number),
+            )
+            for number in settings.wanted(count)
         ]
 
-    for site, offset in ask(settings, _PROGRAM, look):
+    for site, offset in ask_broker(settings, _PROGRAM, look):
+        at = f"partition {site.partition}:"
         click.echo(
-            f"partition {site.partition}: the files in {site.output} are taken as they are, and it goes on at sequence "
-            f"{offset.next}"
+            f"{at} the files in {output} are taken as they are, and it goes on at sequence {offset.next}"
         )
-        _confirm(yes=yes)
-        click.echo(f"partition {site.partition}: {_adopted(site, offset)} files adopted")
-
-
-def _site(settings: ReceiverSettings, partition: int, partitions: int) -> Site:
-    output, state = settings.output.absolute(), settings.state.absolute()
-    return Site(output, state, partition, settings.path_template, partitions)
+        if not yes:
+            ask("Do it?")
+        click.echo(f"{at} {_adopted(site, offset)} files adopted")
 
 
 async def _offset(connection: Connection, partition: int) -> Offset:
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
-    if entry is None:
-        raise ConfigurationError(
-            f"partition {partition} has no offset; `logreceiver offsets set --partition {partition} --to SEQUENCE` first"
-        )
+    words = "it has no offset"
     try:
-        return Offset.decode(entry.value)
+        if entry is not None:
+            return Offset.decode(entry.value)
     except UnreadableOffset as error:
-        raise ConfigurationError(
-            f"partition {partition}: {error}; `logreceiver offsets set` writes one back"
-        ) from None
+        words = str(error)
+    raise ConfigurationError(
+        f"partition {partition}: {words}; `logreceiver offsets set --partition {partition} --to SEQUENCE` first"
+    )
 
 
 def _adopted(site: Site, offset: Offset) -> int:
-    from receiver.storage.site import adopt as take
-
     try:
         make_folder(site.state)
         with exclusive_lock(site.state / f"p{site.partition}.lock", _LOCK_PATIENCE):
@@ -135,41 +158,77 @@ def _settings(options: dict[str, Any], *, needs_partition: bool = False) -> Rece
     return settings
 
 
-def _move(settings: ReceiverSettings, to: str, *, yes: bool, force: bool) -> None:
-    from broker.client.config import require_layout
-    from receiver.status.move import Move, carry_out, propose
-    from receiver.status.status import ask
-
-    async def proposed(connection: Connection) -> list[Move]:
-        now = _now()
-        layout = await require_layout(connection)
-        return [
-            await propose(connection, layout.stream_of(number), number, to, now)
-            for number in settings.wanted(layout.partitions)
-        ]
-
-    async def move_all(connection: Connection) -> None:
-        for move in moves:
-            await carry_out(connection, move)
-            click.echo(f"partition {move.partition}: done")
-
-    moves = ask(settings, _PROGRAM, proposed)
-    for move in moves:
-        click.echo(f"partition {move.partition}: {move.words}")
-        if move.objection and not force:
-            raise OperatorError(f"partition {move.partition}: {move.objection}")
-    _confirm(yes=yes)
-    ask(settings, _PROGRAM, move_all, patience=0.0)
-
-
-def _confirm(*, yes: bool) -> None:
-    try:
-        agreed = yes or click.confirm("Do it?")
-    except click.Abort:
-        agreed = False
-    if not agreed:
-        raise OperatorError("nothing was changed; --yes does it without asking")
-
-
 def _now() -> datetime:
     return datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A move of a partition's offset from the entry at `revision`, to be carried out or not."""
+
+    partition: int
+    revision: int
+    moved: Offset
+    words: str
+    """What it means, in messages."""
+    objection: str
+    """Why it should not be done now; empty if nothing speaks against it."""
+
+
+async def propose(
+    connection: Connection, name: str, partition: int, to: str, now: datetime
+) -> Move:
+    """Return what moving the offset of a partition in a stream would mean; raises ConfigurationError for a `to` that names none.
+
+    Raises `Rejected`, `ConnectionLost`.
+    """
+    stream = await stream_state(connection, name)
+    sequence = await _sequence_of(connection, name, to, now)
+    entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
+    offset = None
+    if entry:
+        with suppress(UnreadableOffset):
+            offset = Offset.decode(entry.value)
+    by = f"{getpass.getuser()}@{socket.gethostname()} by hand"
+    asked = offset.presence if offset and not offset.is_moved else ""
+    objection = ""
+    if offset and asked and not await is_gone(connection, asked):
+        objection = f"receiver {offset.owner} is running there; end it first, or stop it by moving the offset with --force"
+    left = await waiting(connection, name, partition, sequence)
+    way, skipped = f"on at sequence {sequence}", ""
+    if offset and offset.stream_created == stream.created:
+        way = f"from sequence {offset.next} to {sequence}"
+        skipped = "; what waits before that is SKIPPED" if sequence > offset.next else ""
+    return Move(
+        partition,
+        entry.revision if entry else 0,
+        moves.moved(offset, stream, sequence, by, moves.iso(now)),
+        f"{way}, {left} messages wait from there{skipped}",
+        objection,
+    )
+
+
+async def _sequence_of(connection: Connection, stream: str, to: str, now: datetime) -> int:
+    """Return the sequence of a stream that `to` names; raises ConfigurationError for what is none, or not in the stream."""
+    ends = await look(connection, stream)
+    try:
+        position = LATEST if to == "latest" else read_moment(to, now)
+    except ValueError as error:
+        raise ConfigurationError(f"--to: {error}, or latest") from None
+    sequence = max(await sequence_of(connection, position, ends), 1)
+    if sequence > ends.until or (isinstance(position, datetime) and position > now):
+        raise ConfigurationError(
+            f"--to {to}: stream {stream} ends at sequence {ends.until - 1}; give 1 to {ends.until}, earliest or latest"
+        )
+    return sequence
+
+
+async def carry_out(connection: Connection, move: Move) -> None:
+    """Write it; raises OperatorError when the entry has changed since, `Rejected`, `ConnectionLost`."""
+    key, value = offset_key(move.partition), move.moved.encode()
+    try:
+        await bucket.write(connection, OFFSETS_BUCKET, key, value, move.revision)
+    except Conflict:
+        raise OperatorError(
+            f"partition {move.partition}: its offset has changed meanwhile, so a receiver is running there; look again"
+        ) from None

@@ -1,11 +1,9 @@
 """The wiring of a receiver.
 
-    broker ◀── wake ── follower (one per partition) ── claim ───▶ KV ◀───────────┐
-                          │   ▲                                                 │
-               assignment ▼   │ report                                          │
+    broker ◀── wake ── follower (one per partition) ── claim ──▶ KV ◀───────────┐
+                          │   ▲                                                │
+               assignment ▼   │ report                                         │
                          jobs (a slot each) ──▶ Spark job: one task, a session ──▶ files
-
-    meter, over all of it ──▶ view ──▶ supervisor: service (systemd), listening (metrics, health), new settings; presence
 
 Everything is started and ended here; what happens in it is decided elsewhere.
 """
@@ -20,35 +18,48 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, suppress
 from functools import partial
+from math import inf
 
 from pyspark import SparkContext
 
-from broker.app.exits import ConfigurationError, Exit, OperatorError, leading
+from broker.app.exits import ConfigurationError, OperatorError, leading
 from broker.app.pages import PageServer
 from broker.app.program import log_to_stderr
-from broker.app.service import Notifier, Supervisor, differences
-from broker.app.shutdown import BrokenOff, Shutdown
-from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.app.service import BrokenOff, Notifier, Service, differences
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import Connection
+from broker.wire.streams import StreamLayout
 from receiver.consume.assignment import MarkedFolder
-from receiver.consume.marked_folders import marked_folder
-from receiver.driver.driver import AT_ONCE, Followers, Shared, order_of, slots_for
-from receiver.driver.jobs import check_executors, run_job, unless, warm_up, watch_executors
-from receiver.driver.partitions import PartitionSet, find_partitions, wait_for_partitions
-from receiver.driver.presence import Presence
-from receiver.driver.retention import RetentionWorker
+from receiver.consume.marked_folders import held, marked_folder
+from receiver.driver.driver import (
+    Followers,
+    find_partitions,
+    order_of,
+    retain,
+    wait_for_partitions,
+)
+from receiver.driver.jobs import run_job, warm_up, watch
+from receiver.driver.presence import Presence, unless
 from receiver.meter import Meter
 from receiver.permissions import Permissions
 from receiver.settings import ReceiverSettings
-from receiver.spark.session import is_local, spark_context, watch_jvm
+from receiver.spark.session import is_local, spark_context
 from receiver.storage.folders import make_folder
 from receiver.storage.retention import Retention
 
-__all__ = ["receive"]
-
-_NO_EXECUTOR, _FORGOTTEN = 20.0, 60.0  # seconds
+_MOST_WORKERS = 16  # of some 21 MiB each, beside 260 for the driver and its JVM
+_FORGOTTEN = 60.0  # seconds
 _STARTED_WITHIN = 120.0  # seconds; Spark asks for a master during 60 of them
 _LOOK = 10.0  # seconds between looks at the number of partitions
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for all of the end, and until nothing is waited for
+_AT_ONCE = frozenset(
+    {
+        *("compress", "keep", "keep_age", "keep_bytes", "log_format", "log_level", "max_batch"),
+        "rotate_size",
+    }
+)
+"""The settings that a running receiver can change; its next tasks go by them."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -61,40 +72,27 @@ def receive(
     OperatorError kinds; what is not committed when it ends in whatever way is undone by the next one.
     """
     os.umask(0o027)  # everything made here is for its owner and group; workers inherit it
-    asyncio.run(_Pipeline(settings, notifier).run(reread))
+    asyncio.run(_Pipeline(settings).run(notifier, reread))
 
 
 class _Pipeline:
-    def __init__(self, settings: ReceiverSettings, notifier: Notifier) -> None:
+    def __init__(self, settings: ReceiverSettings) -> None:
         self._settings = settings
-        self._notifier = notifier
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
         self._connection = Connection(
             settings.server, f"logreceiver {self._owner}", access=settings.access
         )
         self._meter = Meter(time.time_ns, self._connection)
-        self._ending = Shutdown(Exit.DONE, _LAST_RESORT)
-        self._stop = self._ending.asked
-        self._presence = Presence(self._connection, self._meter.report)
-        self._retention = RetentionWorker(Retention(order_of(settings), time.time_ns), self._stop)
+        self._service = Service(
+            self._meter, self._change, lambda: _END_WITHIN, last_resort=_LAST_RESORT
+        )
+        self._stop = self._service.asked
+        self._retention = Retention(order_of(settings), time.time_ns)
         self._followers: Followers | None = None
 
-    async def run(self, reread: Callable[[], ReceiverSettings]) -> None:
-        supervisor = Supervisor(self._meter, self._notifier, reread, self._change)
-
-        def end() -> float:
-            supervisor.stopping()
-            return _END_WITHIN
-
-        self._ending.listen(end)
-        supervisor.hear_hang_ups()
-        try:
-            async with self._ending.limit:
-                await supervisor.attend(self._work(), self._pages())
-        except TimeoutError:
+    async def run(self, notifier: Notifier, reread: Callable[[], ReceiverSettings]) -> None:
+        if not await self._service.run(notifier, reread, self._work(), self._pages()):
             logger.warning("ended in mid-batch; the next start does it again")
-        finally:
-            supervisor.hear_no_hang_ups()
 
     def _pages(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
@@ -107,74 +105,57 @@ class _Pipeline:
         settings = self._settings
         folders = _made(settings)
         patience = settings.patience.total_seconds() if settings.once else None
-        found = await wait_for_partitions(
-            *(self._connection, self._stop, patience, settings.numbers)
-        )
+        found = await wait_for_partitions(self._connection, self._stop, patience)
         if found is None:
             return
-        wanted = settings.wanted(found.count, found.beyond)
-        slots = slots_for(settings.master, len(wanted))
+        count = len(settings.wanted(found[1]))
+        slots = _MOST_WORKERS if is_local(settings.master) else count
+        starting = spark_context(
+            *(settings.master, slots, settings.spark),
+            executor_python=settings.executor_python,
+        )
         with ExitStack() as stack:
-            try:
-                spark = self._started(stack, slots)
+            try:  # it takes seconds and blocks the loop
+                with self._service.blocking(_STARTED_WITHIN):
+                    spark = stack.enter_context(starting)
             except BrokenOff:
                 return
-            if not is_local(settings.master):
-                await self._reached(spark, folders)
-            logger.info(
-                "receiving partitions %s into %s", ", ".join(map(str, wanted)), settings.output
-            )
-            shared = Shared(
-                *(self._connection, self._owner, self._presence, self._meter, self._retention),
-                time.time_ns,
-            )
-            self._followers = Followers(shared, settings, folders, partial(run_job, spark), slots)
-            await self._follow(self._followers, found, wanted, spark)
+            stack.enter_context(held(folders))
+            await self._follow(*found, slots, spark, folders)
         await self._connection.close()
-
-    def _started(self, stack: ExitStack, slots: int) -> SparkContext:
-        """Start Spark, which takes seconds and blocks the loop; raises `BrokenOff` when told to end meanwhile."""
-        spark = spark_context(
-            self._settings.master,
-            slots=slots,
-            conf=self._settings.spark,
-            executor_python=self._settings.executor_python,
-        )
-        with self._ending.breaking_off(), self._notifier.excused(_STARTED_WITHIN):
-            return stack.enter_context(spark)
-
-    async def _reached(self, spark: SparkContext, folders: tuple[MarkedFolder, ...]) -> None:
-        """Wait until the executors see what they are to write; raises `ConfigurationError`."""
-        asking = asyncio.ensure_future(asyncio.to_thread(check_executors, spark, folders))
-        if not (await asyncio.wait({asking}, timeout=_NO_EXECUTOR))[0]:
-            logger.warning(
-                "%s has given no executor for %g s; waiting: look at its workers, their cores and memory",
-                self._settings.master,
-                _NO_EXECUTOR,
-            )
-        await unless(self._stop, asking)
 
     async def _follow(
         self,
-        followers: Followers,
-        found: PartitionSet,
-        wanted: tuple[int, ...],
+        layout: StreamLayout,
+        existing: int,
+        slots: int,
         spark: SparkContext,
+        folders: tuple[MarkedFolder, ...],
     ) -> None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._close_files)
+        count = len(self._settings.wanted(existing))
+        presence, done = Presence(self._connection, self._meter.report), asyncio.Event()
+        followers = self._followers = Followers(
+            *(self._settings, self._connection, self._owner, presence, self._meter, folders),
+            partial(run_job, spark),
+            slots,
+        )
+        closed = followers.shared.closed
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, followers.close_files)
+        forgotten = inf if is_local(self._settings.master) else _FORGOTTEN
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(asyncio.to_thread(warm_up, spark, len(wanted)))
-                group.create_task(self._retention.run())
-                await unless(self._stop, self._presence.begin())
-                followers.follow(wanted, found.layout, group)
+                group.create_task(asyncio.to_thread(warm_up, spark, count))
+                group.create_task(retain(self._retention, closed, done, self._stop))
+                await unless(self._stop, presence.begin())
+                followers.follow(layout, existing, group)
                 background = [
-                    group.create_task(self._presence.last()),
-                    group.create_task(self._watch(spark)),
-                    group.create_task(self._follow_changes(followers, found, wanted, group)),
+                    group.create_task(presence.last()),
+                    group.create_task(watch(spark, forgotten)),
+                    group.create_task(self._follow_changes(followers, group)),
                 ]
                 await followers.run(self._stop)
-                self._retention.end()
+                done.set()
+                closed.set()
                 for task in background:
                     task.cancel()
         except BaseExceptionGroup as errors:
@@ -182,48 +163,21 @@ class _Pipeline:
         finally:
             followers.close()
 
-    async def _watch(self, spark: SparkContext) -> None:
-        if is_local(self._settings.master):
-            await watch_jvm(spark)
-        await watch_executors(spark, _FORGOTTEN)
-
-    async def _follow_changes(
-        self,
-        followers: Followers,
-        found: PartitionSet,
-        wanted: tuple[int, ...],
-        group: asyncio.TaskGroup,
-    ) -> None:
+    async def _follow_changes(self, followers: Followers, group: asyncio.TaskGroup) -> None:
         """Follow the partitions that there are, as their number changes; never returns."""
         while True:
             await asyncio.sleep(_LOOK)
-            before = found, wanted
             with suppress(ConnectionLost, Rejected, ConfigurationError):
-                found = await find_partitions(self._connection, self._settings.numbers) or found
-            if self._settings.numbers is None:
-                wanted = found.all
-            followers.follow(wanted, found.layout, group)
-            if found.count != before[0].count:
-                logger.warning(
-                    "the broker has %d partitions by now, it had %d; see to it that each has a receiver",
-                    *(found.count, before[0].count),
-                )
-            if wanted != before[1]:
-                logger.info("receiving partitions %s", ", ".join(map(str, wanted)))
-
-    def _close_files(self) -> None:
-        logger.info("told by SIGUSR1 to close the files of all partitions")
-        if self._followers is not None:
-            self._followers.close_files()
+                if found := await find_partitions(self._connection):
+                    followers.follow(*found, group)
 
     async def _change(self, settings: ReceiverSettings) -> None:
-        done = differences(self._settings, settings, AT_ONCE)
-        self._settings = done.settings
-        log_to_stderr(done.settings)
-        self._retention.retention.order = order_of(done.settings)
+        self._settings, changes = differences(self._settings, settings, _AT_ONCE)
+        log_to_stderr(self._settings)
+        self._retention.order = order_of(self._settings)
         if self._followers is not None:
-            self._followers.change(done.settings)
-        logger.info("settings reloaded; %s", done)
+            self._followers.change(self._settings)
+        logger.info("settings reloaded; %s", changes)
 
 
 def _made(settings: ReceiverSettings) -> tuple[MarkedFolder, ...]:

@@ -6,8 +6,6 @@ from functools import cache
 from pathlib import Path
 from zoneinfo import ZoneInfo, available_timezones
 
-__all__ = ["named_zone", "zone_name"]
-
 
 def zone_name(text: str) -> str:
     """Return the name by which every machine knows a zone; raises ValueError for what is none."""

@@ -4,7 +4,7 @@
                                     │                                 │
               LOGS_POSITIONS ◀──keeper─── positions ◀───── ack ───────┘
 
-    view, over all of it ──▶ supervisor: service (systemd), live (status), listening (metrics, health), new settings
+    view, over all of it ──▶ service (systemd), live (status), listening (metrics, health), new settings
 
 Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write the positions, 4. close the connection.
 """
@@ -23,31 +23,29 @@ from broker.app.exits import Exit, FencedError, OperatorError, leading
 from broker.app.files import make_folder
 from broker.app.pages import PageServer, health_page
 from broker.app.program import log_to_stderr
-from broker.app.service import Notifier, Supervisor
-from broker.app.shutdown import Shutdown
+from broker.app.service import Notifier, Service
 from broker.client.connection import BrokerAway
 from broker.wire.positions import Positions
 from shipper.line_filter import Rules
-from shipper.once import require_files
 from shipper.publish.publisher import SessionLost
 from shipper.publish.rounds import NEARBY_SIZE, Round
-from shipper.session import SNAPSHOT_EVERY, Sessions, keep_positions
+from shipper.publish.session import Sessions
+from shipper.publish.waiting import connection_for
 from shipper.settings import ShipperSettings, default_state_dir, expression, reload
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import PATH, Spool
-from shipper.status.live import status_socket
-from shipper.status.meter import AgentMeter
-from shipper.status.report import AgentView
+from shipper.status.live import require_alone, status_socket
+from shipper.status.report import AgentMeter, AgentView
 from shipper.tail.follower import Follower
 from shipper.tail.paths import Selection
 from shipper.tail.reader import most_open_files
-
-__all__ = ["Agent", "loop_options"]
+from shipper.tail.scan import scan
 
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # and for what is under way when none is, or the broker is known to be away
 _CLOSING = 2.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds, between sessions in which nothing is stored
+_SNAPSHOT_EVERY = 60.0  # seconds, of which a random quarter is left out: not all hosts at once
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
@@ -66,11 +64,10 @@ async def _along(*works: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Tas
 
 
 class _Moved(Exception):
-    """A session began at other positions than the one before had come to, or takes smaller rounds: the files are to be read again."""
+    """A session began at other positions than the one before had come to, or takes smaller rounds: the files are to be read again.
 
-    def __init__(self, positions: Positions) -> None:
-        super().__init__()
-        self.positions = positions
+    Its argument are the positions.
+    """
 
 
 class Agent:
@@ -88,12 +85,12 @@ class Agent:
         self._host = host
         self._clock = clock
         self._options = options or loop_options
-        self._meter = AgentMeter(clock)
-        self._sessions = Sessions(settings, host, clock)
-        self._view = AgentView(host, self._sessions, self._meter, clock)
-        self._ending = Shutdown(Exit.FAILED if settings.once else Exit.DONE)
+        connection = connection_for(settings, host)
+        self._sessions = Sessions(connection, host, clock, settings.credential_host)
+        self._view = AgentView(host, self._sessions, AgentMeter(clock), clock)
+        code = Exit.FAILED if settings.once else Exit.DONE
+        self._service = Service(self._view, self._change, self._end, code)
         self._follower: Follower | None = None
-        self._spool: Spool | None = None
         self._lost_in_a_row = 0  # sessions that stored nothing
         self._patience = settings.patience.total_seconds() if settings.once else None
 
@@ -103,16 +100,10 @@ class Agent:
         `reread` reads the settings again, in a thread, and raises `OperatorError` kinds when they will not do. Raises
         `OperatorError` kinds; positions are written in every case but that of another owner.
         """
-        supervisor = Supervisor(self._view, notifier, reread, self._change)
-        self._ending.listen(lambda: self._end(supervisor))
-        supervisor.hear_hang_ups()
         try:
-            async with self._ending.limit:
-                await supervisor.attend(self._work(), self._background())
-        except TimeoutError:
-            self._end_early()
+            if not await self._service.run(notifier, reread, self._work(), self._background()):
+                self._end_early()
         finally:
-            supervisor.hear_no_hang_ups()
             await self._close()
 
     def _background(self) -> Iterator[AbstractAsyncContextManager[object]]:
@@ -136,8 +127,7 @@ class Agent:
             async with asyncio.timeout(_CLOSING):
                 await self._sessions.connection.close()
 
-    def _end(self, supervisor: Supervisor[ShipperSettings]) -> float:
-        supervisor.stopping()
+    def _end(self) -> float:
         if self._follower is not None:
             self._follower.wake.set()
         shipping = self._view.shipping
@@ -146,30 +136,20 @@ class Agent:
         return _LANDING if is_in_flight and not self._view.obstacle else _READING
 
     def _end_early(self) -> None:
-        spool = self._spool
-        if spool is not None and spool.trouble and spool.unwritten:
-            raise OperatorError(
-                f"{spool.trouble}; {spool.unwritten} bytes of standard input are lost"
-            )
+        spool = self._view.spool
         if self._settings.once:
             raise OperatorError("stopped before all was shipped; start it again to go on")
-        if spool is not None and spool.behind:
+        if self._view.meter.unacknowledged() or (spool and spool.behind):
             logger.info(
-                "ended; %d bytes of standard input that are not acknowledged will be shipped at the next start with --file -",
-                spool.behind,
-            )
-        elif files := len(self._meter.unacknowledged()):
-            logger.info(
-                "ended; lines of %d files that are not acknowledged will be shipped at the next start",
-                files,
+                "ended; what is not acknowledged is shipped at the next start with the same --file"
             )
 
     async def _work(self) -> None:
         if self._settings.file == (PATH,):
-            self._spool = self._view.spool = await asyncio.to_thread(self._make_spool)
+            self._view.spool = await asyncio.to_thread(self._make_spool)
         if self._patience is not None:
-            if self._spool is None:  # before the subject is claimed, which ends another agent
-                await asyncio.to_thread(require_files, self._settings.selection)
+            if self._view.spool is None:  # before the subject is claimed, which ends another agent
+                await asyncio.to_thread(_require_files, self._settings.selection)
             await self._sessions.connection.once(self._patience)
         try:
             async with _along(self._sessions.config.run()):
@@ -180,21 +160,36 @@ class Agent:
 
     async def _ship_to_the_end(self) -> None:
         """Ship in one session after the other: claim, rebuild the positions, go back to them where they moved, and go on."""
-        positions = await self._in_time(self._sessions.open(Positions()))
+        positions = await self._in_time(self._first_session())
         while True:
             try:
                 return await self._ship(await self._follower_at(positions), positions)
             except _Moved as moved:
-                positions = moved.positions
+                (positions,) = moved.args
+
+    async def _first_session(self) -> Positions:
+        """Return the positions; without acknowledgements there is nothing to claim.
+
+        Raises `OperatorError` when another agent of the host lives on this machine, before it could be deposed by a claim.
+        """
+        sessions = self._sessions
+        await sessions.prepare()
+        if not self._settings.take_over:
+            await require_alone(self._host, sessions.config.partitions.time)
+        if self._settings.ack:
+            return await sessions.claim(Positions())
+        return await sessions.waiting.until_answered(sessions.snapshots.read)
 
     async def _publish(self, shipping: Shipping, round_: Round) -> int:
         """Publish a round, in the next session where one is lost; raises `_Moved` where the positions moved meanwhile.
 
         Whoever writes to our subject again and again costs the round a claim, not a scan and another reading.
         """
+        sessions, publisher = self._sessions, self._sessions.publisher
+        publish = publisher.publish if self._settings.ack else publisher.publish_unacknowledged
         while True:
             try:
-                sequence = await self._sessions.publish(round_)
+                sequence = await publish(round_)
             except SessionLost as lost:
                 logger.info("%s; claiming again", lost)
             else:
@@ -205,8 +200,9 @@ class Agent:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             self._lost_in_a_row += 1
             known = shipping.positions
-            found = await self._sessions.open(known)
-            if found.files != known.files or len(round_.payload) > self._sessions.max_payload:
+            await sessions.prepare()
+            found = await sessions.claim(known) if self._settings.ack else known
+            if found.files != known.files or len(round_.payload) > sessions.max_payload:
                 raise _Moved(found)
             shipping.positions = replace(shipping.positions, covered=found.covered)
 
@@ -231,7 +227,7 @@ class Agent:
                 return before
             await before.close()
         selection = settings.selection
-        if self._spool is not None:
+        if self._view.spool is not None:
             selection = Selection(())  # until the spool turns the follower to a segment
         elif before is not None:
             # what comes while the subject is claimed anew came after the start
@@ -262,7 +258,7 @@ class Agent:
             ) from None
 
     async def _ship(self, follower: Follower, positions: Positions) -> None:
-        stopping = self._ending.asked
+        view, stopping = self._view, self._service.asked
         shipping = Shipping(
             follower,
             str(self._sessions.agent),
@@ -270,46 +266,54 @@ class Agent:
             positions,
             self._loop_options(),
             stopping,
-            self._meter,
+            view.meter,
             self._sessions.stream,
         )
         follower.stored = shipping.position
-        self._meter.begin()
-        self._view.at_work(follower, shipping)
+        view.meter.begin()
+        view.source, view.shipping = follower, shipping
         try:
-            await self._run_and_keep(follower, shipping)
-            if self._spool is not None and self._spool.is_done:
+            await self._ship_and_keep(follower, shipping)
+            if view.spool is not None and view.spool.is_done:
                 return
             if stopping.is_set():
                 self._end_early()
             elif self._settings.once:
                 shipping.conclude()
         finally:
-            self._view.at_rest()
+            view.source = view.shipping = None
 
     def _loop_options(self) -> LoopOptions:
         options = self._options(self._settings)
         return replace(options, round_size=self._sessions.most_bytes(options.round_size))
 
-    async def _run_and_keep(self, follower: Follower, shipping: Shipping) -> None:
-        owner = True
+    async def _ship_and_keep(self, follower: Follower, shipping: Shipping) -> None:
+        """Ship, and write the positions meanwhile and at the end, but for those of another owner."""
+        snapshots, is_owner = self._sessions.snapshots, True
+        works = self._keep_positions(shipping), self._spool_input(follower, shipping)
         try:
-            keeping = keep_positions(
-                shipping, self._sessions.snapshots, self._clock, SNAPSHOT_EVERY
-            )
-            async with _along(keeping, self._spool_input(follower, shipping)) as group:
+            async with _along(*works) as group:
                 await shipping.run(group, self._save)
         except (FencedError, _Moved):
-            owner = False
+            is_owner = False
             raise
         finally:
-            if owner:
-                await self._keep(shipping.positions)
+            if is_owner:  # what cannot be written soon is read back from the stream at a start
+                with suppress(TimeoutError, FencedError):
+                    async with asyncio.timeout(_CLOSING):
+                        await snapshots.try_write(shipping.positions)
+
+    async def _keep_positions(self, shipping: Shipping) -> None:
+        """Write snapshots of the positions until cancelled; raises `FencedError` where a newer agent has written."""
+        while True:
+            await asyncio.sleep(_SNAPSHOT_EVERY * random.uniform(0.75, 1.0))
+            await shipping.forget_gone(self._clock())
+            await self._sessions.snapshots.try_write(shipping.positions)
 
     async def _spool_input(self, follower: Follower, shipping: Shipping) -> None:
-        if self._spool is not None:
-            await self._spool.run(follower, shipping)
-            self._ending.asked.set()
+        if self._view.spool is not None:
+            await self._view.spool.run(follower, shipping)
+            self._service.asked.set()
             follower.wake.set()
 
     async def _save(self, positions: Positions) -> None:
@@ -317,26 +321,19 @@ class Agent:
         snapshots, waiting = self._sessions.snapshots, self._sessions.waiting
         await self._in_time(waiting.until_answered(lambda: snapshots.write(positions)))
 
-    async def _keep(self, positions: Positions) -> None:
-        """Write the positions a last time; what cannot be written soon is read back from the stream at the next start."""
-        with suppress(TimeoutError, FencedError):
-            async with asyncio.timeout(_CLOSING):
-                await self._sessions.snapshots.try_write(positions)
-
     async def _change(self, settings: ShipperSettings) -> None:
         if settings.once or self._settings.once:
             raise OperatorError("with --once nothing is read again")
-        done = reload(self._settings, settings)
-        self._settings = done.settings
-        log_to_stderr(done.settings)
+        self._settings, changes = reload(self._settings, settings)
+        log_to_stderr(self._settings)
         if self._view.shipping is not None:
             self._view.shipping.change(self._loop_options())
         if self._follower is not None:
-            grace, hold = done.settings.grace, done.settings.hold_deleted
+            grace, hold = self._settings.grace, self._settings.hold_deleted
             self._follower.change_limits(grace.total_seconds(), hold.total_seconds())
-            if self._spool is None:
-                await self._follower.retarget(done.settings.selection)
-        logger.info("settings reloaded; %s", done)
+            if self._view.spool is None:
+                await self._follower.retarget(self._settings.selection)
+        logger.info("settings reloaded; %s", changes)
 
 
 def loop_options(settings: ShipperSettings) -> LoopOptions:
@@ -353,3 +350,18 @@ def loop_options(settings: ShipperSettings) -> LoopOptions:
             tuple(map(expression, settings.exclude_lines)),
         ),
     )
+
+
+def _require_files(selection: Selection) -> None:
+    """Raise `OperatorError` for a pattern that shows no file which can be read."""
+    for pattern in selection.patterns:
+        found = scan(replace(selection, patterns=(pattern,)), ())
+        lacks = [f"{trouble.path}: {trouble.text}" for trouble in found.troubles]
+        for entry in found.entries:
+            if entry.is_live and not os.access(entry.path, os.R_OK):
+                lacks.append(f"{entry.path}: may not be read")
+            elif entry.is_live:
+                lacks.clear()
+                break
+        if lacks:
+            raise OperatorError(f"{lacks[0]}; nothing was shipped; check --file")

@@ -16,13 +16,11 @@ import click
 from broker.app.command_line import SectionedGroup, given, settings_options, spread
 from broker.app.exits import ConfigurationError, Exit
 from broker.app.program import log_to_stderr, run
-from broker.app.service import notifier_from
+from broker.app.service import Notifier
 from broker.app.untrusted import printable
 from broker.client.access_settings import ACCESS
 from broker.wire.subjects import InvalidHost, validate_host
 from shipper.settings import ShipperSettings
-
-__all__ = ["logshipper", "main"]
 
 _CHECKED = {"file", "exclude", "ignore_older", "server", "host"}
 
@@ -55,7 +53,7 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
 
     keep_large_buffers()
     agent = Agent(settings, host, time.time_ns)
-    asyncio.run(agent.run(notifier_from(os.environ), lambda: _reread(options)))
+    asyncio.run(agent.run(Notifier(os.environ), lambda: _reread(options)))
 
 
 @logshipper.command("status")
@@ -90,13 +88,13 @@ def _check(context: click.Context, /, **options: Any) -> int:
     """Check the configuration, the broker and the files, and say what would be followed; changes nothing."""
     import asyncio
 
-    from shipper.status.check import CheckLevel, check
+    from shipper.status.show import BAD, check
 
     settings = _settings(_merged(context, options))
     findings = asyncio.run(check(settings, _host(settings)))
     for level, text in findings:
         click.echo(f"{level} {printable(text)}")
-    return Exit.FAILED if CheckLevel.BAD in dict(findings) else Exit.DONE
+    return Exit.FAILED if BAD in dict(findings) else Exit.DONE
 
 
 def _merged(context: click.Context, options: dict[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 
 from shipper.tail.reader import Block
 
-__all__ = ["LineFilter", "Rules"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -34,21 +32,17 @@ class Rules:
 
 
 class LineFilter:
-    """Passes blocks on with the lines that the rules leave; the next block of a file covers what was left out before it."""
+    """Passes blocks on with the lines that `rules` leave; the next block of a file covers what was left out before it."""
 
     def __init__(self, rules: Rules) -> None:
-        """Have left out nothing yet."""
-        self._rules = rules
-        self._left_out: dict[str, tuple[Block, bool]] = {}  # and whether whole lines were
-
-    def change(self, rules: Rules) -> None:
-        """Apply other rules from now on."""
-        self._rules = rules
+        """Have left out nothing yet; the rules may be changed at any time."""
+        self.rules = rules
+        self._left_out: dict[str, Block] = {}  # empty ones; `continues` where a line goes on behind
 
     @property
     def is_idle(self) -> bool:
         """Whether every block would be passed on as it is."""
-        return not (self._rules.include or self._rules.exclude or self._left_out)
+        return not (self.rules.include or self.rules.exclude or self._left_out)
 
     def filter(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the blocks, in the order in which they were read, without those of which no line is left."""
@@ -57,27 +51,27 @@ class LineFilter:
     @property
     def has_left_out(self) -> bool:
         """Whether whole lines were left out that no block covers yet."""
-        return any(is_whole for _, is_whole in self._left_out.values())
+        return not all(block.continues for block in self._left_out.values())
 
     def left_out(self) -> list[Block]:
         """Return empty blocks that cover the whole lines that were left out and are not covered yet."""
-        whole = [file for file, (_, is_whole) in self._left_out.items() if is_whole]
-        return [self._left_out.pop(file)[0] for file in whole]
+        whole = [file for file, block in self._left_out.items() if not block.continues]
+        return [self._left_out.pop(file) for file in whole]
 
     def _filter(self, block: Block) -> Block | None:
         section, span = block.section, block.section.span
-        before, _ = self._left_out.pop(span.file, (None, False))
-        start = span.start if before is None else before.section.span.start
+        before = self._left_out.pop(span.file, None)
+        start = before.section.span.start if before else span.start
         # the first piece of a line decides on all of them
         pieces = block.lines.find(b"\n") + 1 or len(block.lines) if block.continues else 0
-        lines = block.lines[:pieces] if before is None else b""
-        lines += self._rules.apply(block.lines[pieces:])
+        lines = b"" if before else block.lines[:pieces]
+        lines += self.rules.apply(block.lines[pieces:])
         if start == span.start and len(lines) == len(block.lines):
             return block
         covering, count = replace(span, start=start), lines.count(b"\n")
         section = replace(section, span=covering, size=len(lines), lines=count, filtered=True)
-        left = replace(block, section=section, lines=lines)
         if lines:
-            return left
-        self._left_out[span.file] = left, block.lines.endswith(b"\n")
+            return replace(block, section=section, lines=lines)
+        goes_on = not block.lines.endswith(b"\n")
+        self._left_out[span.file] = replace(block, section=section, lines=b"", continues=goes_on)
         return None

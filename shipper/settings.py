@@ -5,20 +5,18 @@ import re
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
 from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import OptionalListen
-from broker.app.configuration import Many
-from broker.app.service import Reload, differences
+from broker.app.configuration import Many, option
+from broker.app.service import differences
 from broker.app.units import Duration
 from broker.client.access_settings import AccessSettings, Servers
 from broker.wire.subjects import validate_host
 from shipper.tail.paths import Selection
-
-__all__ = ["Compression", "ShipperSettings", "default_state_dir", "expression", "reload"]
 
 Compression = Literal["auto", "zstd", "none"]
 
@@ -55,10 +53,6 @@ Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
 """Regular expressions: an option given several times, a list in TOML, one per line in the environment."""
 
 
-def _option(default: object, description: str, metavar: str = "TEXT") -> Any:
-    return Field(default, description=description, json_schema_extra={"metavar": metavar})
-
-
 class ShipperSettings(AccessSettings):
     """The settings of `logshipper`."""
 
@@ -76,88 +70,98 @@ class ShipperSettings(AccessSettings):
         "Connection": ("server",),
     }
 
-    file: Annotated[Many, AfterValidator(_alone)] = _option(
+    file: Annotated[Many, AfterValidator(_alone)] = option(
         (),
-        "File to follow, or a glob in quotes; may be given several times. - is standard input.",
         "PATH_OR_GLOB",
+        "File to follow, or a glob in quotes; may be given several times. - is standard input.",
     )
-    exclude: Many = _option(
-        (), "File or folder to leave out, or a glob of them; may be given several times.", "GLOB"
+    exclude: Many = option(
+        (), "GLOB", "File or folder to leave out, or a glob of them; may be given several times."
     )
-    from_: Literal["beginning", "end"] = _option(
+    from_: Literal["beginning", "end"] = option(
         "beginning",
-        "Where to begin in files that are there at the start and were never seen: beginning or end.",
         "PLACE",
+        "Where to begin in files that are there at the start and were never seen: beginning or end.",
     )
-    ignore_older: Duration | None = _option(
+    ignore_older: Duration | None = option(
         None,
+        "DURATION",
         "Pass over files that were never seen and were not written for this long, until they are.",
-        "DURATION",
     )
-    hold_deleted: Duration = _option(
+    hold_deleted: Duration = option(
         timedelta(hours=6),
-        "How long a deleted file that is not read to its end is kept open, and its space taken.",
         "DURATION",
+        "How long a deleted file that is not read to its end is kept open, and its space taken.",
     )
-    watch: bool = _option(True, "Notice changes sooner by inotify; without, only poll.")
-    poll_every: Annotated[Duration, Field(gt=timedelta(0))] = _option(
+    watch: bool = option(True, "TEXT", "Notice changes sooner by inotify; without, only poll.")
+    poll_every: Annotated[Duration, Field(gt=timedelta(0))] = option(
         timedelta(seconds=1),
+        "TEXT",
         "How often to look at every file and folder, besides inotify; more rarely when that takes long.",
     )
-    server: Servers = _option(
-        ("nats://127.0.0.1:4222",), "Address of the broker; may be given several times.", "URL"
+    server: Servers = option(
+        ("nats://127.0.0.1:4222",), "URL", "Address of the broker; may be given several times."
     )
-    host: Annotated[str, AfterValidator(_host)] = _option(
-        "", "Name that the lines are shipped under; by default the name of this machine.", "NAME"
+    host: Annotated[str, AfterValidator(_host)] = option(
+        "", "NAME", "Name that the lines are shipped under; by default the name of this machine."
     )
-    state_dir: Path | None = _option(
+    state_dir: Path | None = option(
         None,
+        "DIR",
         "Folder where standard input is kept until it is acknowledged; by default $STATE_DIRECTORY, "
         "/var/lib/logshipper where that can be written, else ~/.local/state/logship.",
-        "DIR",
     )
-    once: bool = _option(False, "Ship what is there, and end when it is acknowledged.")
-    take_over: bool = _option(
+    once: bool = option(False, "TEXT", "Ship what is there, and end when it is acknowledged.")
+    take_over: bool = option(
         False,
+        "TEXT",
         "Take over from an agent of the same host on this machine, which ends then; without, this one does.",
     )
-    patience: Duration = _option(
-        timedelta(seconds=15), "With --once: how long to wait for the broker."
+    patience: Duration = option(
+        timedelta(seconds=15), "TEXT", "With --once: how long to wait for the broker."
     )
-    ack: bool = _option(
-        True, "Wait for acknowledgements; without them lines may be lost, repeated or reordered."
+    ack: bool = option(
+        True,
+        "TEXT",
+        "Wait for acknowledgements; without them lines may be lost, repeated or reordered.",
     )
-    compression: Compression = _option(
-        "auto", "Compression of rounds: auto (from 4 KiB on), zstd or none."
+    compression: Compression = option(
+        "auto", "TEXT", "Compression of rounds: auto (from 4 KiB on), zstd or none."
     )
-    max_line: Annotated[ByteSize, Field(ge=1024, le=4 * 1024 * 1024)] = _option(
-        ByteSize(1024 * 1024), "Longest line in bytes that is shipped in one piece.", "BYTES"
+    max_line: Annotated[ByteSize, Field(ge=1024, le=4 * 1024 * 1024)] = option(
+        ByteSize(1024 * 1024), "BYTES", "Longest line in bytes that is shipped in one piece."
     )
-    round_size: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024 * 1024)] = _option(
+    round_size: Annotated[ByteSize, Field(ge=64 * 1024, le=64 * 1024 * 1024)] = option(
         ByteSize(7 * 1024 * 1024),
+        "BYTES",
         "Most bytes of lines that are published at a time. Lines on their way take up to seven times as much memory, "
         "and 10 MiB, beside the program itself (some 45 MiB, and 5 KiB for each file).",
-        "BYTES",
     )
-    grace: Duration = _option(
+    grace: Duration = option(
         timedelta(seconds=5),
+        "TEXT",
         "How long a rotated file's last line may stay unfinished before it is shipped.",
     )
-    include_lines: Lines = _option(
+    include_lines: Lines = option(
         (),
+        "REGEX",
         "Regular expression: ship only lines that it is found in; may be given several times.",
-        "REGEX",
     )
-    exclude_lines: Lines = _option(
+    exclude_lines: Lines = option(
         (),
-        "Regular expression: leave out lines that it is found in, after --include-lines; may be given several times.",
         "REGEX",
+        "Regular expression: leave out lines that it is found in, after --include-lines; may be given several times.",
     )
-    listen: OptionalListen = _option(
+    listen: OptionalListen = option(
         None,
-        "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9464; none by default.",
         "ADDR:PORT",
+        "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9464; none by default.",
     )
+
+    @property
+    def credential_host(self) -> str:
+        """The host that the file with the credential names, if it names one."""
+        return str(self.from_file.get("host", ""))
 
     @property
     def selection(self) -> Selection:
@@ -187,7 +191,7 @@ _AT_ONCE = {
 }
 
 
-def reload(old: ShipperSettings, new: ShipperSettings) -> Reload[ShipperSettings]:
-    """Return what to do about settings that were read again."""
+def reload(old: ShipperSettings, new: ShipperSettings) -> tuple[ShipperSettings, str]:
+    """Return the settings that count now that `new` was read again, and a line on what changed."""
     standard_input = {"file"} if "-" in (*old.file, *new.file) else set()
     return differences(old, new, (_FILES_AT_ONCE | _AT_ONCE) - standard_input)

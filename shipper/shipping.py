@@ -5,26 +5,28 @@ memory nor lines: the files wait.
 """
 
 import asyncio
+import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from broker.app.exits import OperatorError
 from broker.app.faults import fault
-from broker.wire.positions import Positions
+from broker.wire.positions import Cursor, Positions
 from broker.wire.streams import STREAM
 from shipper.line_filter import LineFilter, Rules
-from shipper.once import Goals
 from shipper.publish.rounds import NEARBY_SIZE, Round, cut, make, next_size
 from shipper.settings import Compression
-from shipper.status.meter import AgentMeter
+from shipper.status.report import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice, announce
+from shipper.tail.paths import packing_of
 from shipper.tail.reader import Block
 
-__all__ = ["LoopOptions", "Shipping"]
-
+logger = logging.getLogger(__name__)
 Save = Callable[[Positions], Coroutine[Any, Any, None]]
 
 
@@ -91,7 +93,8 @@ class Shipping:
         self._meter = meter
         self._stream = stream
         self._filter = LineFilter(options.rules)
-        self._goals = Goals()
+        self._goals: dict[str, int] = {}  # with `once`: the size of each file at the first scan
+        self._scans_left = 5  # for files that move while they are read
         self._save: Save | None = None
         self._in_flight: asyncio.Task[None] | None = None
         self._sent_at = -math.inf
@@ -106,7 +109,7 @@ class Shipping:
     def change(self, options: LoopOptions) -> None:
         """Work by other options from the next round on."""
         self._options = options
-        self._filter.change(options.rules)
+        self._filter.rules = options.rules
 
     @property
     def is_in_flight(self) -> bool:
@@ -118,18 +121,21 @@ class Shipping:
         """Whether the first scan is done."""
         return self._scanned_at > -math.inf
 
-    @property
-    def is_oriented(self) -> bool:
-        """Whether the last scan has told which of the files that are there have a position."""
-        return self._follower.is_oriented
-
     def position(self, file: str) -> int:
         """Return how far a file is acknowledged, by its id, in bytes."""
         cursor = self.positions.files.get(file)
         return 0 if cursor is None else cursor.offset
 
-    def following(self) -> set[str]:
-        """Return the ids of the files that are followed now."""
+    async def forget_gone(self, now: int) -> None:
+        """Forget files that are not there any more, once they may be forgotten; `now` is nanoseconds since the epoch."""
+        # before it is oriented, files that are there are not followed yet, and none would seem to be wanted
+        if self._follower.is_oriented:
+            old = self.positions.forgettable(self._following(), now)
+            if gone := await asyncio.to_thread(_gone, old):
+                # one of them may have come back meanwhile
+                self.positions = self.positions.without(gone - self._following())
+
+    def _following(self) -> set[str]:
         return {state.file for state in self._follower.states()}
 
     async def run(self, group: asyncio.TaskGroup, save: Save | None = None) -> None:
@@ -149,8 +155,17 @@ class Shipping:
             await self._scan()  # what was found out by reading is to be logged
 
     def conclude(self) -> None:
-        """Log what is held back at the end of `once`; raises `OperatorError` when files were not read."""
-        self._goals.conclude(self._follower)
+        """Log what is held back at the end of `once`; raises `OperatorError` when files cannot be read, or were not."""
+        states = self._follower.states()
+        for state in states:
+            if state.held:
+                logger.info("%s: %d bytes of an unfinished last line held", state.path, state.held)
+        for trouble in self._follower.troubles():
+            raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
+        missed = [s.path for s in states if s.offset + s.held < self._goals.get(s.file, 0)]
+        if (missed and not self._scans_left) or not self._follower.is_oriented:
+            what = missed[0] if missed else "files"
+            raise OperatorError(f"{what} rotated again and again, and not read; start it again")
 
     async def _step(self, group: asyncio.TaskGroup) -> bool:
         """Ship what can be read now, or wait for more; return False where `once` is done."""
@@ -177,7 +192,9 @@ class Shipping:
         self._scanned_at = clock()
         self._scan_took = self._scanned_at - began
         if not was_oriented:
-            self._goals.aim(self._follower.states())
+            self._goals = {
+                state.file: state.size for state in self._follower.states()
+            } | self._goals
         self._add_found()
         self._report(notices)
 
@@ -195,9 +212,9 @@ class Shipping:
 
     async def _scan_again(self) -> bool:
         """Scan for files that moved while they were read with `once`, a few times at most; return whether that was done."""
-        if not (self._options.once and self._follower.look_due and self._goals.scans_left):
+        if not (self._options.once and self._follower.look_due and self._scans_left):
             return False
-        self._goals.scans_left -= 1
+        self._scans_left -= 1
         await self._pause(self._until_scan())
         await self._scan()
         return True
@@ -348,7 +365,24 @@ class Shipping:
         await self._follower.wait(min(most, self._follower.patience))
 
     def _is_done(self, rounds: list[Round]) -> bool:
-        return self._options.once and (
-            self._goals.are_met(self._follower.states())
-            or not (rounds or self._follower.is_waiting)
+        is_idle = not (rounds or self._follower.is_waiting)
+        return self._options.once and (is_idle or self._has_met_goals())
+
+    def _has_met_goals(self) -> bool:
+        """Whether every file has been read as far, and a compressed one, whose size was not known then, to its end."""
+        return all(
+            state.offset >= self._goals.get(state.file, 0)
+            and (state.since is None or packing_of(state.path) is None)
+            for state in self._follower.states()
         )
+
+
+def _gone(cursors: Iterable[Cursor]) -> set[str]:
+    return {cursor.file for cursor in cursors if _inode(cursor.path) != cursor.identity.inode}
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino  # noqa: PTH116 - a path of any bytes, as it was followed
+    except OSError:
+        return None

@@ -8,7 +8,6 @@ that of the machine: nothing is synced. The copying is done by a thread that end
 """
 
 import asyncio
-import errno
 import fcntl
 import glob
 import logging
@@ -28,8 +27,6 @@ from shipper.shipping import Shipping
 from shipper.tail.follower import Follower
 from shipper.tail.identity import HEAD_BYTES, identify
 from shipper.tail.paths import Selection
-
-__all__ = ["PATH", "Spool"]
 
 PATH = "-"
 """The path of standard input in settings and headers."""
@@ -58,11 +55,16 @@ class _Segment:
     acknowledged: int = 0
     is_closed: bool = False
 
-    def append(self, data: bytes) -> int:
-        """Write some of this at the end, and return how many bytes; raises OSError."""
-        written = os.pwrite(self.descriptor, data, self.size)
-        self.size += written
-        return written
+    def move(self, source: int, most: int) -> int:
+        """Have the kernel move bytes from a pipe to the end, and return how many: none at the end of the input; raises OSError."""
+        moved = os.splice(source, self.descriptor, most, offset_dst=self.size)
+        self.size += moved
+        return moved
+
+    def end_line(self) -> None:
+        """Add the newline that the last line lacks; raises OSError."""
+        if not self.ends():
+            self.size += os.pwrite(self.descriptor, b"\n", self.size)
 
     def ends(self) -> bool:
         """Whether no line is unfinished."""
@@ -82,11 +84,9 @@ class Spool:
         self._folder = folder
         self._new_id = new_id
         self._clock = clock
-        self._is_pipe = stat.S_ISFIFO(os.fstat(_INPUT).st_mode)
         self._number = 0
         self._segments: list[_Segment] = []
-        self._unwritten = b""
-        self._is_over = False
+        self._has_ended = False
         self._error: OperatorError | None = None
         self._notify: Callable[[], object] = bool
         self._removing = threading.Lock()
@@ -106,8 +106,7 @@ class Spool:
             size = os.fstat(descriptor).st_size
             segment = _Segment(match[0], match[2], descriptor, size, is_closed=True)
             self._segments.append(segment)
-            if not segment.ends():
-                segment.append(b"\n")  # a run was killed there: that was the end of its input
+            segment.end_line()  # where a run was killed: that was the end of its input
 
     @property
     def is_done(self) -> bool:
@@ -115,18 +114,9 @@ class Spool:
         return self._has_ended and not self._segments
 
     @property
-    def unwritten(self) -> int:
-        """Bytes that were read and that the disk has not taken."""
-        return len(self._unwritten)
-
-    @property
     def behind(self) -> int:
         """Bytes that are kept and not acknowledged."""
         return sum(segment.size - segment.acknowledged for segment in tuple(self._segments))
-
-    @property
-    def _has_ended(self) -> bool:
-        return self._is_over and not self._unwritten
 
     async def run(self, follower: Follower, shipping: Shipping) -> None:
         """Copy the input, and have it followed, until its end is acknowledged; raises `OperatorError` when reading fails."""
@@ -135,19 +125,19 @@ class Spool:
         if not self._thread.ident:
             self._thread.start()
         while (left := self._left(shipping)) or not self._has_ended:
-            if self._error is not None:
-                raise self._error
             if left and left[0].size and left[0] is not followed:
                 followed = left[0]
                 path = glob.escape(str(self._folder.path / followed.name))
                 cursor = await asyncio.to_thread(self._cursor, followed, shipping)
-                await follower.turn_to(Selection.of([path]), cursor)
+                await follower.retarget(Selection.of([path]), cursor)
                 # the follower would say of a segment that it follows that it is gone
                 await asyncio.to_thread(self._remove_before, followed)
             else:
                 await shipping.moved.wait()
                 shipping.moved.clear()
         await asyncio.to_thread(self._remove_before, None)
+        if self._error is not None:
+            raise self._error
 
     def _left(self, shipping: Shipping) -> list[_Segment]:
         """Return the segments that are not acknowledged, or may still grow."""
@@ -175,24 +165,39 @@ class Spool:
                     self._folder.remove(done.name)
                 os.close(done.descriptor)
 
-    # what the thread does
+    # what the threads do
 
     def _fill(self) -> None:
-        while not self._has_ended and self._error is None:
+        source = self._pipe()
+        while not self._has_ended:
             copied = 0
             try:
                 if self.behind < _MOST:
-                    copied = self._copy()
+                    copied = self._copy(source)
                 self._report("")
             except OSError as error:
                 self._report(f"cannot write to {self._folder.path}: {error.strerror}")
                 time.sleep(_RETRY)
-            except OperatorError as error:
-                self._error = error
             with suppress(RuntimeError):  # the loop has ended, and so will the process
                 self._notify()
             if copied < _CHUNK // 2:
                 time.sleep(_PAUSE)
+
+    def _pipe(self) -> int:
+        """Return the input as a pipe, which is filled by a thread where it is none."""
+        if stat.S_ISFIFO(os.fstat(_INPUT).st_mode):
+            return _INPUT
+        source, pipe = os.pipe()
+        threading.Thread(target=self._pump, args=(pipe,), daemon=True).start()
+        return source
+
+    def _pump(self, pipe: int) -> None:
+        try:
+            while data := os.read(_INPUT, _CHUNK):
+                os.write(pipe, data)
+        except OSError as error:
+            self._error = OperatorError(f"cannot read standard input: {error.strerror}")
+        os.close(pipe)
 
     def _report(self, trouble: str) -> None:
         if trouble and trouble != self.trouble:
@@ -201,13 +206,16 @@ class Spool:
             logger.info("standard input is read again")
         self.trouble = trouble
 
-    def _copy(self) -> int:
+    def _copy(self, source: int) -> int:
         """Copy what comes from the input to a segment, and return how many bytes; raises OSError when the disk takes no more."""
         segment = self._open()
-        copied = self._move(segment, max(_SEGMENT - segment.size, 0) or _CHUNK)
+        copied = size = segment.move(source, max(_SEGMENT - segment.size, 0) or _CHUNK)
         # a full segment closes where its last line ends, so that one is copied by the byte, unless it is very long
-        while _SEGMENT <= segment.size < _SEGMENT + _BY_THE_BYTE and not segment.ends():
-            copied += self._move(segment, 1)
+        while size and _SEGMENT <= segment.size < _SEGMENT + _BY_THE_BYTE and not segment.ends():
+            size = segment.move(source, 1)
+        if not size:
+            segment.end_line()
+            self._has_ended = True
         segment.is_closed = segment.size >= _SEGMENT and segment.ends()
         return copied
 
@@ -223,28 +231,3 @@ class Spool:
         self._number += 1
         self._segments.append(segment := _Segment(name, file, descriptor))
         return segment
-
-    def _move(self, segment: _Segment, most: int) -> int:
-        """Move bytes from the input to a segment, by the kernel where it can; at the end a newline that is missing."""
-        if self._is_pipe and not self._unwritten:
-            try:
-                if size := os.splice(_INPUT, segment.descriptor, most, offset_dst=segment.size):
-                    segment.size += size
-                    return size
-            except OSError as error:
-                if error.errno != errno.EINVAL:
-                    raise
-                self._is_pipe = False  # this file system does not know how
-        if not self._unwritten:
-            data = self._read(most)
-            self._unwritten = data or (b"" if segment.ends() else b"\n")
-            self._is_over = not data
-        size = segment.append(self._unwritten)
-        self._unwritten = self._unwritten[size:]
-        return size
-
-    def _read(self, most: int) -> bytes:
-        try:
-            return os.read(_INPUT, min(most, _CHUNK))
-        except OSError as error:
-            raise OperatorError(f"cannot read standard input: {error.strerror}") from None

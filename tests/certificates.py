@@ -5,8 +5,6 @@ from pathlib import Path
 
 from trustme import CA, LeafCert
 
-__all__ = ["make_certificates"]
-
 HERE = ("127.0.0.1", "localhost")
 
 

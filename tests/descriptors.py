@@ -5,8 +5,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["held_by", "held_here"]
-
 
 def held_by(pid: int) -> list[str]:
     """Return what each descriptor of a process leads to, but for those that are closed meanwhile; raises OSError."""

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from broker.client.connection import Connection, Rejected
+from broker.client.answer import Rejected
+from broker.client.connection import Connection
 
 NO_LEADER = Rejected(503, 10008, "JetStream system temporarily unavailable")
 

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import click
 
-__all__ = ["MUTANTS", "Mutant"]
-
 ROOT = Path(__file__).parents[1]
 _FAILED = (1, 2)  # where workers of pytest-xdist are stopped at the first failure it is 2
 
@@ -70,8 +68,8 @@ MUTANTS = (
     Mutant(
         "of a section that was received in part the rest is written",
         "receiver/consume/judging.py",
-        "reached - span.start)",
-        "0)",
+        "reached - span.start, found)",
+        "0, found)",
         "tests/receiver/consume",
     ),
     Mutant(
@@ -83,21 +81,21 @@ MUTANTS = (
     ),
     Mutant(
         "a batch that was not committed is cut off",
-        "receiver/storage/recovery.py",
+        "receiver/storage/site.py",
         "length = row.length_before if is_undone else row.length",
         "length = row.length",
         "tests/receiver/test_task_faults.py",
     ),
     Mutant(
         "the spans of a batch that was not committed are taken back",
-        "receiver/storage/recovery.py",
+        "receiver/storage/site.py",
         "SET until = until_before,",
         "SET until = until,",
         "tests/receiver/test_task_faults.py",
     ),
     Mutant(
         "what stands behind the committed length is cut",
-        "receiver/storage/recovery.py",
+        "receiver/storage/site.py",
         "if found.st_size > length:",
         "if found.st_size < length:",
         "tests/receiver/test_task_faults.py",
@@ -119,7 +117,7 @@ MUTANTS = (
     Mutant(
         "a copy of lines that are read elsewhere is left alone",
         "shipper/tail/rules.py",
-        "return Verdict.COPY, copy_of.cursor",
+        "return Verdict.COPY, cursor",
         "return Verdict.BEGIN, None",
         "tests/shipper/tail",
     ),
@@ -139,14 +137,14 @@ MUTANTS = (
     ),
     Mutant(
         "an agent that came later fences an older one",
-        "shipper/publish/claim.py",
-        "return other.sequence > self._first",
-        "return other.sequence < self._first",
+        "shipper/publish/session.py",
+        "other.sequence > self._first if",
+        "other.sequence < self._first if",
         "tests/shipper/publish",
     ),
     Mutant(
         "what another durable consumer has not acknowledged stays",
-        "broker/retention/committed.py",
+        "broker/retention/purging.py",
         'int(consumer["ack_floor"]["stream_seq"]) + 1',
         'int(consumer["ack_floor"]["stream_seq"]) + 1000',
         "tests/broker/retention",
@@ -160,16 +158,16 @@ MUTANTS = (
     ),
     Mutant(
         "snapshots are completed before their messages are purged",
-        "broker/retention/worker.py",
-        "            await complete_snapshots(self._connection, stream, until)",
-        "            pass",
+        "broker/retention/purging.py",
+        "        await complete_snapshots(connection, stream, until)",
+        "        pass",
         "tests/broker/retention",
     ),
     Mutant(
         "a host publishes lines of its own name only",
         "broker/auth/permissions.py",
-        "    return SubjectRights(\n        (\n            own,\n            positions,",
-        '    return SubjectRights(\n        (\n            "logs.>",\n            positions,',
+        "SubjectRights((own, positions,",
+        'SubjectRights(("logs.>", positions,',
         "tests/broker/auth",
     ),
     Mutant(

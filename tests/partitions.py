@@ -5,8 +5,6 @@ from broker.provision.apply import carry_out, look_at_partitions
 from broker.provision.plan import plan_partitions
 from broker.wire.streams import STREAM
 
-__all__ = ["add_subjects"]
-
 
 async def add_subjects(connection: Connection, *subjects: str) -> None:
     """Let the stream take lines on these subjects, beside those that it takes already."""

@@ -14,7 +14,7 @@ from broker.auth.store import Credential, CredentialKind
 from broker.client.access import Access
 from broker.client.connection import Connection
 from broker.client.nkey import new_seed, user_key
-from broker.server.conf import render_accounts
+from broker.server.conf import quoted
 from broker.server.requests import ConsumerRequests
 from broker.topology import Topology
 from broker.wire.subjects import inbox_of
@@ -116,7 +116,7 @@ def _take(url: str) -> None:
 
 def write_conf(path: Path, port: int, *credentials: Credential, streams: int = 1) -> None:
     """Write the configuration of a server that lets in these, and itself; it is told by a SIGHUP to read it again."""
-    rendered = render_accounts(accounts_of(credentials, key_of(OWN), NOW, streams=streams))
+    rendered = quoted(accounts_of(credentials, key_of(OWN), NOW, streams=streams))[1:-1]
     for name in (OWN, *(one.name for one in credentials)):
         # the rights are what is tested here, and a password is what an address can hold
         rendered = rendered.replace(

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-import receiver.faults
 from broker.app.faults import VARIABLE
+from tests.receiver import points as receiver_points
 from tests.shipper import points as shipper_points
 
 ROOT = Path(__file__).parents[1]
-POINTS = {"receiver": receiver.faults.POINTS, "shipper": shipper_points.POINTS}
+POINTS = {"receiver": receiver_points.POINTS, "shipper": shipper_points.POINTS}
 
 
 @pytest.mark.parametrize("package", POINTS)

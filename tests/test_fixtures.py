@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+from broker.client.answer import Rejected
 from broker.client.bucket import read
-from broker.client.connection import Connection, Rejected
+from broker.client.connection import Connection
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 
 pytestmark = pytest.mark.nats

@@ -7,7 +7,7 @@ import pytest
 
 from broker.app.configuration import ProgramSettings, load, name_of
 from broker.settings import BrokerSettings
-from receiver.settings import ReceiverSettings, ReplaySettings, VerifySettings
+from receiver.settings import ReceiverSettings, ReplaySettings, StreamSettings
 from shipper.settings import ShipperSettings
 
 WRITTEN = {
@@ -39,7 +39,6 @@ WRITTEN = {
     "memory": "256MiB",
     "allow_anonymous": "true",
     "encryption_key_file": "/etc/logship/store.key",
-    "encryption_cipher": "aes",
     "path_template": "{host}/{file}",
     "file_mode": "0644",
     "folder_mode": "0755",
@@ -62,7 +61,6 @@ WRITTEN = {
     "keep_bytes": "100GB",
     "compress": "gzip",
     "compression": "none",
-    "max_msgs": "1000000",
     "discard": "old",
     "master": "local[2]",
     "host": "web01.example.net",
@@ -84,7 +82,7 @@ MODELS = [BrokerSettings, ShipperSettings, ReceiverSettings]
 COMMANDS = {
     **{model.program: model for model in MODELS},
     "replay": ReplaySettings,
-    "verify": VerifySettings,
+    "verify": StreamSettings,
 }
 REQUIRED: dict[type[ProgramSettings], tuple[str, ...]] = {
     ShipperSettings: ("file",),

@@ -18,8 +18,6 @@ from nats.js.api import AckPolicy, ConsumerConfig, PubAck
 
 from broker.wire.streams import STREAM
 
-__all__ = ["READY", "main"]
-
 READY = "ready"
 """What the receiving end says when it may begin."""
 

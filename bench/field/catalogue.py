@@ -11,8 +11,6 @@ from bench.field.rsyslog import RSYSLOG_FAST
 from bench.field.syslog_ng import SYSLOG_NG_FAST, SYSLOG_NG_IN_MEMORY
 from bench.field.system import Guarantees, System
 
-__all__ = ["OURS", "systems"]
-
 OURS = Logship().name
 _RELP = Guarantees(acked=True, fsynced=False, ordered=True, survives_kill=False)
 _FORWARD = Guarantees(acked=True, fsynced=False, ordered=False, survives_kill=False)

@@ -8,8 +8,6 @@ from pathlib import Path
 from bench.field.system import LOOPBACK, Guarantees
 from tests.support.processes import Process, Processes
 
-__all__ = ["Copying"]
-
 _KEPT = Guarantees(acked=False, fsynced=True, ordered=True, survives_kill=False)
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, replace
 
 from bench.field.peer import Client, Peer, Server
 
-__all__ = ["FLUENT_BIT", "FLUENT_BIT_COMPRESSED", "FLUENT_BIT_FAST"]
-
 _SERVICE = """[SERVICE]
     Flush                     {flush}
     Grace                     10

@@ -10,8 +10,6 @@ from bench.field.system import LOOPBACK, Guarantees
 from tests.support.processes import Process, Processes, wait_until
 from tests.support.suite import Suite
 
-__all__ = ["Logship", "StagedLogship"]
-
 _WARM_UP = "logs.p{0}.warm-up{0}"
 _QUIET = 0.02  # CPU seconds in half a second
 _ONE_FILE = ("--rotate-size", "0", "--rotate-every", "0")  # per host, as the peers write

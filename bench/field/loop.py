@@ -18,8 +18,6 @@ from broker.wire.subjects import Subject
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
 
-__all__ = ["Loop"]
-
 _KEPT = Guarantees(acked=True, fsynced=True, ordered=True, survives_kill=False)
 
 

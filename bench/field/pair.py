@@ -11,8 +11,6 @@ from broker.app.address import Address
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
 
-__all__ = ["Pair"]
-
 
 @dataclass(frozen=True, slots=True)
 class Pair:

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from broker.app.address import Address
 
-__all__ = ["Client", "Installed", "Peer", "Server"]
-
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+")
 
 

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 
 from bench.field.peer import Client, Peer, Server
 
-__all__ = ["RSYSLOG", "RSYSLOG_FAST"]
-
 _GLOBAL = """global(
   workDirectory="{state}"
   localHostname="{host}"

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 
 from bench.field.peer import Client, Peer, Server
 
-__all__ = ["SYSLOG_NG", "SYSLOG_NG_FAST", "SYSLOG_NG_IN_MEMORY"]
-
 _OPTIONS = """@version: 3.38
 options {{
   keep-hostname(yes); chain-hostnames(no); use-dns(no); use-fqdn(no); normalize-hostnames(no);

@@ -10,8 +10,6 @@ from typing import Protocol
 
 from tests.support.processes import Process, Processes
 
-__all__ = ["LOOPBACK", "Guarantees", "Staged", "System"]
-
 LOOPBACK = "127.0.0.1"
 
 

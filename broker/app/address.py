@@ -5,8 +5,6 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer
 
-__all__ = ["Address", "Listen", "OptionalListen", "parse_address"]
-
 _LOOPBACK = "127.0.0.1"
 _ANYWHERE = {"0.0.0.0", "::", ""}
 _MAX_PORT = 65535

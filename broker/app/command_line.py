@@ -21,18 +21,6 @@ from broker.app.configuration import ProgramSettings, load, name_of
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.units import format_duration
 
-__all__ = [
-    "YES",
-    "LazyGroup",
-    "PlainGroup",
-    "SectionedCommand",
-    "SectionedGroup",
-    "ask",
-    "given",
-    "settings_options",
-    "spread",
-]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 Model = TypeVar("Model", bound=ProgramSettings)
 

@@ -25,9 +25,6 @@ from pydantic_settings import (
 
 from broker.app.exits import ConfigurationError
 
-__all__ = ["Many", "ProgramSettings", "Table", "load", "name_of"]
-
-
 _OF_SERVICE = re.compile(
     r"([A-Z0-9]+_)*(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?"
     r"|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
@@ -52,6 +49,11 @@ def _object(value: object) -> object:
 
 Table = Annotated[dict[str, Any], BeforeValidator(_object)]
 """A setting that is a table of its own in TOML, and a JSON object in the environment; it is no option."""
+
+
+def option(default: Any, metavar: str, description: str, **extra: Any) -> Any:
+    """Return a field, `metavar` being what its option takes; a default of `...` makes it a required one."""
+    return Field(default, description=description, json_schema_extra={"metavar": metavar, **extra})
 
 
 def name_of(field: str) -> str:

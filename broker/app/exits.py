@@ -2,8 +2,6 @@
 
 from enum import IntEnum
 
-__all__ = ["ConfigurationError", "Exit", "FencedError", "OperatorError", "leading"]
-
 
 class Exit(IntEnum):
     """The exit codes of all three programs; 78 is EX_CONFIG of sysexits.h, which systemd can refuse to restart on."""

@@ -1,13 +1,11 @@
 """Named points of a program at which a test can kill or stop it; inert unless the environment names a folder.
 
-Each end names its points in a `faults` of its own, and a line's journey in docs/architecture.md says between which rooms they lie.
+The tests of each end name its points, and a line's journey in docs/architecture.md says between which rooms they lie.
 """
 
 import os
 import signal
 from pathlib import Path
-
-__all__ = ["VARIABLE", "fault"]
 
 VARIABLE = "LOGSHIP_FAULTS"
 """Names a folder. A file in it that is called like a point kills who comes there, and is removed first.

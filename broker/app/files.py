@@ -2,47 +2,29 @@
 
 Root works in folders that belong to a service user, who can put a link, a pipe or a device in the place of any file: what
 is in a `Folder` is reached by its descriptor, and never through a link. A file that is written takes its name in the end:
-each writer has a temporary file of its own beside it, and holds a lock on that as long as it is at it. Where the lock is
-free the writer has died, and the next one removes the file.
+each writer has a temporary file of its own beside it. The next writer removes what a dead one has left.
 """
 
 import errno
-import fcntl
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from broker.app.exits import OperatorError
-
-__all__ = [
-    "Folder",
-    "Owner",
-    "give",
-    "make_folder",
-    "open_folder",
-    "read_file",
-    "replacing",
-    "reporting",
-    "write_atomic",
-    "write_for_owner",
-]
 
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SAFE = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | _SAFE
 _ROOT = 0
 _SUFFIX = ".tmp"
-
-
-class Owner(NamedTuple):
-    """To whom a file belongs, by their numbers."""
-
-    user: int
-    group: int
+_ABANDONED = 10.0  # seconds since a temporary file was last written to
+Owner = tuple[int, int]
+"""To whom a file belongs: the numbers of a user and a group."""
 
 
 class Folder:
@@ -57,7 +39,7 @@ class Folder:
     def owner(self) -> Owner:
         """To whom the folder belongs."""
         found = os.fstat(self.descriptor)
-        return Owner(found.st_uid, found.st_gid)
+        return found.st_uid, found.st_gid
 
     def open(self, name: str, flags: int, mode: int = 0o640) -> int:
         """Open a regular file, and return its descriptor; a link, a pipe or a device is refused, and waited for never."""
@@ -234,9 +216,10 @@ def replacing(
     What dead writers of `name` have left is removed first, and this file when it was not renamed. Raises OSError.
     """
     _remove_leftovers(folder, name)
-    temporary, made = _made(folder, name, mode)
+    temporary = f"{name}.{secrets.token_hex(4)}{_SUFFIX}"
+    descriptor = folder.open(temporary, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, mode)
     try:
-        with made as file:
+        with os.fdopen(descriptor, "wb") as file:
             if owner is not None:
                 give(file.fileno(), owner)
             yield file
@@ -258,33 +241,6 @@ def _remove_leftovers(folder: Folder, name: str) -> None:
     with suppress(OSError):
         for left in folder.names():
             if left.endswith(_SUFFIX) and left.removesuffix(_SUFFIX).rpartition(".")[0] == name:
-                with suppress(OSError):
-                    _remove(folder, left)
-
-
-def _made(folder: Folder, name: str, mode: int) -> tuple[str, BinaryIO]:
-    """Make a file with a name and a lock of its own; again where somebody who removes leftovers was quicker."""
-    while True:
-        temporary = f"{name}.{secrets.token_hex(4)}{_SUFFIX}"
-        opened = folder.open(temporary, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, mode)
-        file = os.fdopen(opened, "wb")
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
-            continue
-        except OSError:
-            return temporary, file  # that's fine: where there are no locks nothing is cleared away
-        if os.fstat(file.fileno()).st_nlink:
-            return temporary, file
-        file.close()
-
-
-def _remove(folder: Folder, left: str) -> None:
-    # to be written, since a network file system gives no other lock of one's own
-    opened = folder.open(left, os.O_RDWR)
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        folder.remove(left)
-    finally:
-        os.close(opened)
+                written = os.stat(left, dir_fd=folder.descriptor, follow_symlinks=False).st_mtime
+                if abs(time.time() - written) > _ABANDONED:  # noqa: TID251 - that of the file system
+                    folder.remove(left)

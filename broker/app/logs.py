@@ -13,15 +13,6 @@ from typing import Any, TextIO
 
 from broker.app.untrusted import printable
 
-__all__ = [
-    "FORMATS",
-    "JsonLines",
-    "LogHandler",
-    "TextLines",
-    "graded",
-    "is_journal",
-]
-
 _GRADES = (  # from the worst on; syslog(3)
     (logging.CRITICAL, 2),
     (logging.ERROR, 3),

@@ -5,8 +5,6 @@ Left alone, glibc maps and unmaps them each time, and the kernel's zeroing of pa
 
 import ctypes
 
-__all__ = ["keep_large_buffers"]
-
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8  # mallopt(3)
 _LARGEST = 32 * 1024 * 1024  # the most that glibc takes
 

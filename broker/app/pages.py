@@ -1,4 +1,4 @@
-"""A small HTTP server for who watches over a program: some paths, GET and HEAD, one request a connection.
+"""A small HTTP server for who watches over a program: some paths, GET alone, one request a connection.
 
 Bounded in clients, sizes and time, so that no client, slow or hostile, can disturb the work.
 """
@@ -16,8 +16,6 @@ from broker.app.untrusted import printable
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
-
-__all__ = ["Page", "PageServer", "health_page", "metrics_page"]
 
 _MOST_CLIENTS = 16
 _MOST_REQUEST = 8192
@@ -104,7 +102,12 @@ class PageServer:
         self._clients.add(writer)
         try:
             async with asyncio.timeout(self._patience):
-                writer.write(self._answer(await _head_of(reader)))
+                page = self._answer(await _head_of(reader))
+                head = (
+                    f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}\r\nContent-Type: {page.kind}\r\n"
+                    f"Content-Length: {len(page.body)}\r\nConnection: close\r\n\r\n"
+                )
+                writer.write(head.encode() + page.body)
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
@@ -113,16 +116,13 @@ class PageServer:
         finally:
             self._clients.discard(writer)
 
-    def _answer(self, head: bytes) -> bytes:
+    def _answer(self, head: bytes) -> Page:
         words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
-            return _reply(Page(400, b"not HTTP\n"))
-        method, path = words[0], words[1].partition("?")[0]
-        if method not in {"GET", "HEAD"}:
-            return _reply(Page(405, b"GET or HEAD\n"))
-        if path not in self._pages:
-            return _reply(Page(404, "".join(f"{page}\n" for page in self._pages).encode()))
-        return _reply(self._pages[path](), with_body=method == "GET")
+        if len(words) != 3 or words[0] != "GET":
+            return Page(400, b"GET a page\n")
+        if page := self._pages.get(words[1].partition("?")[0]):
+            return page()
+        return Page(404, "".join(f"{path}\n" for path in self._pages).encode())
 
 
 async def _head_of(reader: asyncio.StreamReader) -> bytes:
@@ -130,13 +130,3 @@ async def _head_of(reader: asyncio.StreamReader) -> bytes:
         return await reader.readuntil(b"\r\n\r\n")
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         return b""
-
-
-def _reply(page: Page, *, with_body: bool = True) -> bytes:
-    head = (
-        f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}\r\n"
-        f"Content-Type: {page.kind}\r\n"
-        f"Content-Length: {len(page.body)}\r\n"
-        "Connection: close\r\n\r\n"
-    )
-    return head.encode("latin-1") + (page.body if with_body else b"")

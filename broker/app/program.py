@@ -6,7 +6,6 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from types import TracebackType
 
 import click
 
@@ -14,10 +13,6 @@ from broker.app.configuration import ProgramSettings
 from broker.app.exits import Exit, OperatorError
 from broker.app.logs import FORMATS, JsonLines, LogHandler, graded, is_journal
 from broker.app.untrusted import printable
-
-__all__ = ["end_on_sigterm", "log_to_stderr", "run", "version_of"]
-
-logger = logging.getLogger(__name__)
 
 
 def run(
@@ -123,15 +118,5 @@ def log_to_stderr(settings: ProgramSettings) -> None:
     handler = LogHandler(sys.stderr, os.environ)
     handler.setFormatter(FORMATS[settings.log_format]())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
-    sys.excepthook = _log_defect if settings.log_format == "json" else sys.__excepthook__
     # what it reports reaches us as errors and is said once there
     logging.getLogger("nats").setLevel(logging.CRITICAL)
-
-
-def _log_defect(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
-    if issubclass(kind, KeyboardInterrupt):
-        sys.__excepthook__(kind, error, trace)
-    else:
-        logger.critical("a defect of this program ended it", exc_info=(kind, error, trace))

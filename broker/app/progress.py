@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-__all__ = ["Advance", "progress"]
-
 Advance = Callable[[int], None]
 """Is called with how much further the work is, in the unit of its size."""
 

@@ -3,8 +3,6 @@
 import math
 from dataclasses import dataclass
 
-__all__ = ["Rate"]
-
 _SPAN = 10.0  # seconds
 
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from fnmatch import translate
 from functools import cache
 
-__all__ = ["LineSelection"]
-
 
 @dataclass(frozen=True, slots=True)
 class LineSelection:

@@ -1,10 +1,11 @@
-"""A running program towards the world outside: systemd (sd_notify(3), sd_watchdog_enabled(3)), and settings read again.
+"""A running program towards the world outside: its end by a signal, systemd (sd_notify(3)), and settings read again.
 
-Takes no part in the work: it speaks for a view of it, and hands new settings in. Never waits for the service manager and
-never fails by it: what that cannot take now is sent the next time something is said. Without one nothing is said.
+The first SIGTERM or SIGINT asks for the end in order, the second ends at once. Whatever hangs beyond the time that the end
+may take (a read from a dead network file system) is left: what is not acknowledged is done again.
 """
 
 import asyncio
+import atexit
 import logging
 import os
 import signal
@@ -21,18 +22,16 @@ from collections.abc import (
     MutableMapping,
 )
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Generic, Protocol, TypeVar
 
 from broker.app.configuration import ProgramSettings, name_of
-from broker.app.exits import OperatorError, leading
+from broker.app.exits import Exit, OperatorError, leading
 from broker.app.untrusted import printable
-
-__all__ = ["Notifier", "Reload", "Supervised", "Supervisor", "differences", "notifier_from"]
 
 _MOST_UNSENT = 32
 _LONGEST_STATUS = 200
-_HANG_UP = {signal.SIGHUP}
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SOON = 0.1  # seconds between looks at whether it is ready
 _STARTED = 10.0  # after which a start that takes long is one that goes well
 _STATUS_EVERY = 5.0
@@ -42,13 +41,18 @@ logger = logging.getLogger(__name__)
 
 
 class Notifier:
-    """The service manager's socket; `address` is a path, or a name in the abstract namespace after `@` (no vsock)."""
+    """The service manager's socket, a path or a name in the abstract namespace after `@`; without one nothing is said.
 
-    def __init__(self, address: str = "", watchdog: float | None = None) -> None:
-        """Say nothing yet; without an address nothing is ever said. `watchdog` is its patience in seconds."""
-        self.watchdog = watchdog
+    What the service manager cannot take now is sent the next time. `watchdog` is its patience in seconds, None for none.
+    """
+
+    def __init__(self, environment: MutableMapping[str, str]) -> None:
+        """Take the service manager's variables out of the environment: they are for no child of ours."""
+        address = environment.pop("NOTIFY_SOCKET", "")
+        patience = environment.pop("WATCHDOG_USEC", "")
+        is_watched = environment.pop("WATCHDOG_PID", "") in {"", str(os.getpid())}
+        self.watchdog = int(patience) / 1e6 if patience.isdigit() and is_watched else None
         self._address = "\0" + address[1:] if address.startswith("@") else address
-        self._socket: socket.socket | None = None
         self._unsent: deque[bytes] = deque(maxlen=_MOST_UNSENT)
         self._status = ""
 
@@ -57,70 +61,24 @@ class Notifier:
         """Whether there is a service manager that we can speak to."""
         return self._address.startswith(("/", "\0"))
 
-    def ready(self) -> None:
-        """Say that the start, or a reload, is done."""
-        self._send("READY=1")
-
-    def reloading(self, monotonic: int) -> None:
-        """Say that settings are being read again; `monotonic` is CLOCK_MONOTONIC in nanoseconds."""
-        self._send("RELOADING=1", f"MONOTONIC_USEC={monotonic // 1000}")
-
-    def stopping(self) -> None:
-        """Say that the end has begun."""
-        self._send("STOPPING=1")
+    def send(self, *assignments: str) -> None:
+        """Tell the service manager, such as `READY=1`."""
+        if not self.is_heard:
+            return
+        self._unsent.append("\n".join(assignments).encode())
+        with (
+            suppress(OSError),  # full, or not there just now
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as manager,
+        ):
+            while self._unsent:
+                manager.sendto(self._unsent[0], self._address)
+                self._unsent.popleft()
 
     def status(self, text: str) -> None:
         """Say in one line how it goes, unless that was the last thing said."""
         if text != self._status:
             self._status = text
-            self._send(f"STATUS={printable(text)[:_LONGEST_STATUS]}")
-
-    def alive(self) -> None:
-        """Keep the watchdog quiet."""
-        if self.watchdog is not None:
-            self._send("WATCHDOG=1")
-
-    @contextmanager
-    def excused(self, seconds: float) -> Iterator[None]:
-        """Have the watchdog wait so long meanwhile, if it would not: for what blocks, and ends by itself."""
-        before = self.watchdog
-        if before is None or before >= seconds:
-            yield
-            return
-        self._send(f"WATCHDOG_USEC={round(seconds * 1_000_000)}", "WATCHDOG=1")
-        try:
-            yield
-        finally:
-            self._send(f"WATCHDOG_USEC={round(before * 1_000_000)}", "WATCHDOG=1")
-
-    def close(self) -> None:
-        """Let go of the socket."""
-        if self._socket is not None:
-            self._socket.close()
-        self._socket = None
-
-    def _send(self, *assignments: str) -> None:
-        if not self.is_heard:
-            return
-        if self._socket is None:
-            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        self._unsent.append("\n".join(assignments).encode())
-        with suppress(OSError):  # full, or not there just now
-            while self._unsent:
-                self._socket.sendto(self._unsent[0], self._address)
-                self._unsent.popleft()
-
-
-def notifier_from(environment: MutableMapping[str, str]) -> Notifier:
-    """Return the notifier that the environment asks for, and take that out of it: it is for no child of ours.
-
-    A watchdog is for the process that WATCHDOG_PID names, ours if it names none.
-    """
-    address = environment.pop("NOTIFY_SOCKET", "")
-    microseconds = environment.pop("WATCHDOG_USEC", "")
-    pid = environment.pop("WATCHDOG_PID", "")
-    is_watched = microseconds.isdigit() and int(microseconds) > 0 and pid in {"", str(os.getpid())}
-    return Notifier(address, int(microseconds) / 1_000_000 if is_watched else None)
+            self.send(f"STATUS={printable(text)[:_LONGEST_STATUS]}")
 
 
 class Supervised(Protocol):
@@ -137,117 +95,159 @@ class Supervised(Protocol):
         """Whether nothing has been stuck for more than `most` seconds."""
 
 
-class Supervisor(Generic[Settings]):
-    """Speaks for one program to its service manager, and has it read its settings again at SIGHUP."""
+class BrokenOff(BaseException):
+    """The program was told to end while it did what blocks its loop."""
+
+
+class Service(Generic[Settings]):
+    """One program that runs until it is told to end: `asked` is set then, by the first signal."""
 
     def __init__(
         self,
         view: Supervised,
-        notifier: Notifier,
-        reread: Callable[[], Settings],
         change: Callable[[Settings], Awaitable[None]],
+        end: Callable[[], float],
+        code: int = Exit.DONE,
+        last_resort: float = 9.0,
     ) -> None:
-        """Remember whom to tell and whom to ask.
+        """Take what is spoken for, what makes new settings count, and what `end` calls and how many seconds that gives the work.
 
-        `reread` reads the settings again, in a thread, and `change` makes them count; both raise `OperatorError` kinds
-        for what will not do.
+        The program exits with `code` where only the last resort helps, that many seconds after the first signal.
         """
+        self.asked = asyncio.Event()
         self._view = view
-        self._notifier = notifier
-        self._reread = reread
         self._change = change
+        self._end = end
+        self._code = code
+        self._last_resort = last_resort
+        self._notifier = Notifier({})
+        self._limit = asyncio.Timeout(None)
         self._hung_up = asyncio.Event()
 
-    async def attend(
+    async def run(
         self,
+        notifier: Notifier,
+        reread: Callable[[], Settings],
         work: Coroutine[Any, Any, None],
         background: Iterable[AbstractAsyncContextManager[object]] = (),
-    ) -> None:
-        """Do the work, and speak for it until it is done; `background` is entered before and left after it.
+    ) -> bool:
+        """Do the work, and speak for it meanwhile; return whether it came to its end in the time that it had.
 
-        Raises what `work` and `background` raise.
+        `background` is entered before and left after it. `reread` reads the settings again, in a thread. Raises what `work`
+        and `background` raise.
         """
+        self._notifier, loop = notifier, asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._ask)
+        loop.add_signal_handler(signal.SIGHUP, self._hung_up.set)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
         try:
-            async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+            async with self._limit, AsyncExitStack() as stack, asyncio.TaskGroup() as group:
                 for context in background:
                     await stack.enter_async_context(context)
-                others = [
-                    group.create_task(self._speak()),
-                    group.create_task(self._read_again_when_asked()),
-                ]
+                tasks = [group.create_task(one) for one in (self._speak(), self._reload(reread))]
                 await work
-                for other in others:
-                    other.cancel()
+                for task in tasks:
+                    task.cancel()
+        except TimeoutError:
+            return False
         except BaseExceptionGroup as errors:
             raise leading(errors) from None
         finally:
             work.close()  # where it could not even begin
+            # no reason to end in disorder
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+        return True
 
-    def hear_hang_ups(self) -> None:
-        """Take over SIGHUP, also one that has waited until now."""
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hung_up.set)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANG_UP)
+    @contextmanager
+    def blocking(self, seconds: float) -> Iterator[None]:
+        """Do something that blocks the loop and ends within so many seconds, for which the watchdog waits.
 
-    def hear_no_hang_ups(self) -> None:
-        """Let SIGHUP wait, for ever if need be: it is no reason to end in disorder."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, _HANG_UP)
+        The first signal raises `BrokenOff` there, and is heard by the loop as well.
+        """
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
+        watchdog = self._notifier.watchdog or seconds
 
-    def stopping(self) -> None:
-        """Say that the end has begun."""
-        self._notifier.stopping()
+        def break_off(_: int, __: FrameType | None) -> None:
+            _restore(before)
+            self._bound()
+            raise BrokenOff
 
-    async def _read_again_when_asked(self) -> None:
+        for number in _SIGNALS:
+            signal.signal(number, break_off)
+        if watchdog < seconds:
+            self._notifier.send(f"WATCHDOG_USEC={round(seconds * 1e6)}", "WATCHDOG=1")
+        try:
+            yield
+        finally:
+            _restore(before)
+            if watchdog < seconds:
+                self._notifier.send(f"WATCHDOG_USEC={round(watchdog * 1e6)}", "WATCHDOG=1")
+
+    def _ask(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)  # the second one needs no help of ours
+        self._bound()
+        self.asked.set()
+        self._notifier.send("STOPPING=1")
+        seconds = self._end()
+        with suppress(RuntimeError):  # the work is done already
+            self._limit.reschedule(loop.time() + seconds)
+
+    def _bound(self) -> None:
+        if signal.getitimer(signal.ITIMER_REAL)[0]:
+            return  # bounded since the signal came
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(self._code))
+        signal.setitimer(signal.ITIMER_REAL, self._last_resort)
+        # once threads are waited for nothing hangs any more, and the interpreter takes the handler away, not the alarm
+        atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
+
+    async def _reload(self, reread: Callable[[], Settings]) -> None:
         while True:
             await self._hung_up.wait()
             self._hung_up.clear()
-            self._notifier.reloading(time.monotonic_ns())
+            self._notifier.send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
             try:
-                await self._change(await asyncio.to_thread(self._reread))
+                await self._change(await asyncio.to_thread(reread))
             except OperatorError as error:
                 logger.error("reload failed, keeping current settings: %s", error)  # noqa: TRY400 - a person must mend it
-            self._notifier.ready()
+            self._notifier.send("READY=1")
 
     async def _speak(self) -> None:
         if not self._notifier.is_heard:
             return
         clock = asyncio.get_running_loop().time
-        until = clock() + _STARTED
+        until, watchdog = clock() + _STARTED, self._notifier.watchdog
         while not self._view.is_ready and clock() < until:
-            self._feed_watchdog()
+            self._feed(watchdog)
             await asyncio.sleep(_SOON)
         self._notifier.status(self._view.status())
-        self._notifier.ready()
-        due, pause = clock(), min(_STATUS_EVERY, (self._notifier.watchdog or _STATUS_EVERY) / 2)
+        self._notifier.send("READY=1")
         while True:
-            if clock() >= due:
-                due = clock() + _STATUS_EVERY
-                self._notifier.status(self._view.status())
-            self._feed_watchdog()
-            await asyncio.sleep(pause)
+            self._notifier.status(self._view.status())
+            self._feed(watchdog)
+            await asyncio.sleep(min(_STATUS_EVERY, (watchdog or _STATUS_EVERY) / 2))
 
-    def _feed_watchdog(self) -> None:
-        if self._notifier.watchdog and self._view.is_moving(self._notifier.watchdog):
-            self._notifier.alive()
+    def _feed(self, watchdog: float | None) -> None:
+        if watchdog and self._view.is_moving(watchdog):
+            self._notifier.send("WATCHDOG=1")
 
 
-@dataclass(frozen=True, slots=True)
-class Reload(Generic[Model]):
-    """The settings that count from now on, the names of those that changed, and of those that wait for a restart."""
-
-    settings: Model
-    changed: tuple[str, ...]
-    waiting: tuple[str, ...]
-
-    def __str__(self) -> str:
-        """Say it in a line."""
-        done = f"changed: {', '.join(self.changed)}" if self.changed else "nothing to change"
-        return f"{done}; needs a restart: {', '.join(self.waiting)}" if self.waiting else done
+def _restore(handlers: "dict[signal.Signals, signal._HANDLER]") -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
-def differences(old: Model, new: Model, at_once: Collection[str]) -> Reload[Model]:
-    """Return what to do about settings that were read again, of which a running program can change those `at_once`."""
+def differences(old: Model, new: Model, at_once: Collection[str]) -> tuple[Model, str]:
+    """Return the settings that count now that `new` was read again, and a line on what changed and what waits for a restart.
+
+    A running program can change those `at_once`.
+    """
     differing = [f for f in type(old).model_fields if getattr(old, f) != getattr(new, f)]
     changed = [field for field in differing if field in at_once]
+    waiting = [name_of(field) for field in differing if field not in at_once]
+    done = f"changed: {', '.join(map(name_of, changed))}" if changed else "nothing to change"
     settings = old.model_copy(update={field: getattr(new, field) for field in changed})
-    waiting = [field for field in differing if field not in at_once]
-    return Reload(settings, tuple(map(name_of, changed)), tuple(map(name_of, waiting)))
+    return settings, f"{done}; needs a restart: {', '.join(waiting)}" if waiting else done

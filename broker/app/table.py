@@ -14,8 +14,6 @@ from rich.text import Text
 
 from broker.app.untrusted import printable
 
-__all__ = ["aligned", "plain", "show", "stdout", "table"]
-
 _MOST_ROWS = 500
 _WIDE = 10_000  # columns where the output is no terminal: no line is folded there
 

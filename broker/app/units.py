@@ -10,16 +10,6 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer
 
-__all__ = [
-    "ACCEPTED",
-    "Duration",
-    "Moment",
-    "format_duration",
-    "format_size",
-    "parse_duration",
-    "read_moment",
-]
-
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _TOKEN = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
 _WHOLE = re.compile(rf"(?:{_TOKEN.pattern})+")

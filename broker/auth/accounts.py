@@ -13,270 +13,195 @@ could be had sent to another host's subject, or to a key of a bucket, and would 
 import goes to subscribers in the account that asked, and nowhere else.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from enum import Enum
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from broker.auth.permissions import (
     API,
     HEARD,
-    MONITOR_BATCHES,
     MONITOR_READS,
     SERVER_QUESTIONS,
-    SubjectRights,
     permissions_of,
 )
-from broker.auth.store import Credential, CredentialKind, CredentialStore
+from broker.auth.store import Credential, CredentialKind
 from broker.report import SUBJECT
 from broker.wire.pause import PAUSE_SUBJECT
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, stream_names
 
-__all__ = [
-    "CONSUMER_REQUESTS",
-    "LOGS",
-    "MONITOR",
-    "RECEIVE",
-    "SHIP",
-    "SYS",
-    "Account",
-    "AccountLimits",
-    "Accounts",
-    "Admission",
-    "Crossing",
-    "CrossingKind",
-    "User",
-    "accounts_of",
-    "admit",
-]
+Section = Mapping[str, Any]
+"""Settings of nats-server by name; what is None is left out."""
 
 LOGS, SHIP, RECEIVE, MONITOR, SYS = "LOGS", "SHIP", "RECEIVE", "MONITOR", "SYS"
 
 CONSUMER_REQUESTS = "logship.consumer"
 """Where logbroker hears of the consumers that hosts and receivers want, which have no way to CONSUMER.CREATE itself."""
 
-_JETSTREAM = "$JS.API"
+
+class _Traffic(NamedTuple):
+    """How something crosses: what nats-server calls it, and what is said of it where it is exported."""
+
+    kind: str
+    exported: Section = MappingProxyType({})
 
 
-class CrossingKind(Enum):
-    """What crosses: a question with one answer, a question with several, or messages for whoever listens."""
-
-    QUESTION = "question"
-    QUESTIONS = "questions"
-    MESSAGES = "messages"
+_QUESTION, _MESSAGES = _Traffic("service"), _Traffic("stream")
+# with several answers; remembered for longer than any pull waits
+_QUESTIONS = _Traffic("service", {"response_type": "stream", "threshold": "60s"})
 
 
-@dataclass(frozen=True, slots=True)
-class Crossing:
+class _Crossing(NamedTuple):
     """What the account `into` has of the account `of`: `subject` there, `local` here, wildcards in both alike."""
 
     of: str
     into: str
     subject: str
     local: str
-    traffic: CrossingKind = CrossingKind.QUESTION
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """Who gets in by an nkey; without `permissions` to everything in the account."""
-
-    nkey: str
-    permissions: SubjectRights | None = None
-    is_server: bool = False
-    """Another broker, and no client."""
-
-
-@dataclass(frozen=True, slots=True)
-class AccountLimits:
-    """The most connections of all users of an account together, and the most subscriptions of each connection.
-
-    So one leaked secret cannot shut the others out.
-    """
-
-    connections: int
-    subscriptions: int
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """An account and its users, and what they may take, where that is limited."""
-
-    name: str
-    users: tuple[User, ...] = ()
-    has_jetstream: bool = False
-    limits: AccountLimits | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Accounts:
-    """All accounts; whoever comes without a key is the user of the key `anybody`, or is refused where that is empty."""
-
-    accounts: tuple[Account, ...]
-    crossings: tuple[Crossing, ...]
-    anybody: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """What nats-server is told of who gets in, and the revision of the credential store that it comes from.
-
-    At `until` the next former key ends.
-    """
-
-    accounts: Accounts
-    revision: int
-    secured: bool
-    credentials: int
-    until: datetime | None
-
-
-def admit(
-    store: CredentialStore,
-    own: str,
-    anybody: str,
-    now: datetime,
-    limits: Mapping[str, AccountLimits] = MappingProxyType({}),
-    *,
-    streams: int,
-) -> Admission:
-    """Return who gets in at `now`: logbroker itself by the key `own`, and whoever the store says.
-
-    Of a store that is not secured everybody gets in, as the user of the key `anybody`, whose seed nobody has; the accounts
-    are the same, so that the first credential changes users only. `limits` are by the name of the account.
-    `streams` is how many streams partitions are spread over.
-    """
-    key = "" if store.secured else anybody
-    accounts = accounts_of(store.credentials, own, now, limits, key, streams=streams)
-    end = store.next_end(now)
-    return Admission(accounts, store.revision, store.secured, len(store.credentials), end)
+    traffic: _Traffic = _QUESTION
 
 
 def accounts_of(
     credentials: Sequence[Credential],
     own: str,
     now: datetime,
-    limits: Mapping[str, AccountLimits] = MappingProxyType({}),
+    limits: Mapping[str, Section] = MappingProxyType({}),
     anybody: str = "",
     *,
     streams: int,
-) -> Accounts:
-    """Return the accounts of a broker that lets in these credentials and logbroker itself, by the key `own`."""
-    everybody = (User(anybody),) if anybody else ()
-    users = {kind: tuple(_users(credentials, kind, now, streams)) for kind in CredentialKind}
-    inside = (User(own), *users[CredentialKind.ADMIN], *users[CredentialKind.SITE], *everybody)
-    return Accounts(
-        (
-            Account(SYS),
-            Account(LOGS, inside, has_jetstream=True, limits=limits.get(LOGS)),
-            Account(SHIP, users[CredentialKind.HOST], limits=limits.get(SHIP)),
-            Account(RECEIVE, users[CredentialKind.RECEIVER], limits=limits.get(RECEIVE)),
-            Account(MONITOR, users[CredentialKind.MONITOR], limits=limits.get(MONITOR)),
-        ),
-        _crossings(stream_names(streams)),
-        anybody,
-    )
+) -> Section:
+    """Return the accounts of a broker that lets in these credentials at `now`, and logbroker itself by the key `own`.
+
+    Whoever comes without a key is the user of the key `anybody`, whose seed nobody has, or is refused where that is empty:
+    the first credential changes users only. `limits` are by the name of the account.
+    """
+    users: dict[CredentialKind, list[Section]] = {kind: [] for kind in CredentialKind}
+    for one in credentials:
+        users[one.kind] += _users(one, now, streams)
+    everybody = [{"nkey": anybody}] if anybody else []
+    inside = [{"nkey": own}, *users[CredentialKind.ADMIN], *users[CredentialKind.SITE], *everybody]
+    members = {
+        SYS: [],
+        LOGS: inside,
+        SHIP: users[CredentialKind.HOST],
+        RECEIVE: users[CredentialKind.RECEIVER],
+        MONITOR: users[CredentialKind.MONITOR],
+    }
+    of_streams = (one for name in stream_names(streams) for one in _of_receivers(name))
+    crossings = (*_CROSSINGS, *of_streams)
+    return {
+        "system_account": SYS,
+        "no_auth_user": anybody or None,
+        "accounts": {
+            name: _account(name, found, limits.get(name), crossings)
+            for name, found in members.items()
+        },
+    }
 
 
-def _users(
-    credentials: Iterable[Credential], kind: CredentialKind, now: datetime, streams: int
-) -> Iterator[User]:
-    for credential in credentials:
-        if credential.kind is kind:
-            permissions = permissions_of(credential, streams)
-            for key in credential.accepted_keys(now):
-                yield User(key, permissions, is_server=kind is CredentialKind.SITE)
+def _account(
+    name: str, users: Sequence[Section], limits: Section | None, crossings: Sequence[_Crossing]
+) -> Section:
+    imports = [
+        {
+            one.traffic.kind: {"account": one.of, "subject": one.subject},
+            "to": one.local if one.local != one.subject else None,
+        }
+        for one in crossings
+        if one.into == name
+    ]
+    return {
+        "jetstream": "enabled" if name == LOGS else None,
+        # whoever has a credential names the API so, also at a broker that is open yet
+        "mappings": {f"{API}.>": "$JS.API.>"} if name == LOGS else None,
+        "limits": limits,
+        "exports": _exports([one for one in crossings if one.of == name]) or None,
+        "imports": imports or None,
+        "users": users or None,
+    }
 
 
-def _calls(into: str, traffic: CrossingKind, *calls: str) -> tuple[Crossing, ...]:
+def _exports(crossings: Sequence[_Crossing]) -> list[Section]:
+    found: dict[str, dict[str, Any]] = {}
+    for one in crossings:
+        kind, more = one.traffic
+        export = found.setdefault(one.subject, {kind: one.subject, **more, "accounts": []})
+        export["accounts"].append(one.into)
+    return list(found.values())
+
+
+def _users(credential: Credential, now: datetime, streams: int) -> Iterator[Section]:
+    """Yield a user for each key of a credential; whoever has rights of its own is no other site."""
+    rights = permissions_of(credential, streams)
+    is_site = credential.kind is CredentialKind.SITE
+    permissions = rights and {
+        "publish": {"allow": rights.publish},
+        "subscribe": {"allow": rights.subscribe},
+        "allow_responses": True if rights.responds else None,
+    }
+    types = ["LEAFNODE"] if is_site else ["STANDARD"] if rights else None
+    for key in credential.accepted_keys(now):
+        yield {"nkey": key, "allowed_connection_types": types, "permissions": permissions}
+
+
+def _calls(into: str, *calls: str, traffic: _Traffic = _QUESTION) -> tuple[_Crossing, ...]:
     # renamed, since the importing account answers to $JS.API itself: that it has no JetStream
+    return tuple(_Crossing(LOGS, into, f"$JS.API.{one}", f"{API}.{one}", traffic) for one in calls)
+
+
+def _same(
+    of: str, into: str, *subjects: str, traffic: _Traffic = _QUESTION
+) -> tuple[_Crossing, ...]:
+    return tuple(_Crossing(of, into, subject, subject, traffic) for subject in subjects)
+
+
+def _consumers(into: str, *names: str) -> tuple[_Crossing, ...]:
     return tuple(
-        Crossing(LOGS, into, f"{_JETSTREAM}.{call}", f"{API}.{call}", traffic) for call in calls
-    )
-
-
-def _same(of: str, into: str, traffic: CrossingKind, *subjects: str) -> tuple[Crossing, ...]:
-    return tuple(Crossing(of, into, subject, subject, traffic) for subject in subjects)
-
-
-def _consumers(into: str, *names: str) -> tuple[Crossing, ...]:
-    return tuple(
-        Crossing(LOGS, into, f"{CONSUMER_REQUESTS}.{name}", f"{API}.CONSUMER.CREATE.{name}")
+        _Crossing(LOGS, into, f"{CONSUMER_REQUESTS}.{name}", f"{API}.CONSUMER.CREATE.{name}")
         for name in names
     )
 
 
-_PARTITIONS = f"DIRECT.GET.KV_{CONFIG_BUCKET}.>"
+def _servers(into: str) -> tuple[_Crossing, ...]:
+    questions = _same(SYS, into, *SERVER_QUESTIONS, traffic=_QUESTIONS)
+    return (*questions, *_same(SYS, into, *HEARD, traffic=_MESSAGES))
 
-_SHIPPERS = (
-    *_same(LOGS, SHIP, CrossingKind.QUESTION, "logs.>", f"$KV.{POSITIONS_BUCKET}.*"),
-    *_calls(
-        SHIP,
-        CrossingKind.QUESTION,
-        "DIRECT.GET.*.logs.>",
-        _PARTITIONS,
-        f"DIRECT.GET.KV_{POSITIONS_BUCKET}.>",
-        "CONSUMER.DELETE.*.*",
-    ),
-    *_same(LOGS, SHIP, CrossingKind.MESSAGES, PAUSE_SUBJECT),
+
+_CONFIG, _OFFSETS, _POSITIONS = (
+    f"DIRECT.GET.KV_{bucket}.>" for bucket in (CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET)
+)
+_EVENTS = ("$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>")
+
+_CROSSINGS = (
+    *_same(LOGS, SHIP, "logs.>", f"$KV.{POSITIONS_BUCKET}.*"),
+    *_calls(SHIP, "DIRECT.GET.*.logs.>", _CONFIG, _POSITIONS, "CONSUMER.DELETE.*.*"),
+    *_calls(SHIP, "CONSUMER.MSG.NEXT.*.*", traffic=_QUESTIONS),
     *_consumers(SHIP, "*.*.logs.>"),
-    *_calls(SHIP, CrossingKind.QUESTIONS, "CONSUMER.MSG.NEXT.*.*"),
-)
-_MONITORS = (
-    *_calls(MONITOR, CrossingKind.QUESTION, *MONITOR_READS, "CONSUMER.DELETE.*.*"),
-    *_calls(MONITOR, CrossingKind.QUESTIONS, *MONITOR_BATCHES, "CONSUMER.MSG.NEXT.*.*"),
+    *_same(LOGS, SHIP, PAUSE_SUBJECT, traffic=_MESSAGES),
+    *_same(LOGS, RECEIVE, f"$KV.{OFFSETS_BUCKET}.*"),
+    *_calls(RECEIVE, _CONFIG, _OFFSETS, f"STREAM.MSG.GET.KV_{OFFSETS_BUCKET}"),
+    *_same(RECEIVE, LOGS, "logship.receiver.>"),
+    *_calls(MONITOR, *MONITOR_READS, "CONSUMER.DELETE.*.*"),
+    *_calls(MONITOR, "DIRECT.GET.*", "CONSUMER.MSG.NEXT.*.*", traffic=_QUESTIONS),
     *_consumers(MONITOR, "*.*", "*.*.>"),
-    *_same(LOGS, MONITOR, CrossingKind.QUESTIONS, SUBJECT),
-    *_same(LOGS, MONITOR, CrossingKind.MESSAGES, "$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>"),
-    *_same(RECEIVE, MONITOR, CrossingKind.QUESTION, "logship.receiver.>"),
-)
-_SERVERS = tuple(
-    crossing
-    for into in (LOGS, MONITOR)
-    for crossing in (
-        *_same(SYS, into, CrossingKind.QUESTIONS, *SERVER_QUESTIONS),
-        *_same(SYS, into, CrossingKind.MESSAGES, *HEARD),
-    )
+    *_same(LOGS, MONITOR, SUBJECT, traffic=_QUESTIONS),
+    *_same(LOGS, MONITOR, *_EVENTS, traffic=_MESSAGES),
+    *_same(RECEIVE, MONITOR, "logship.receiver.>"),
+    *_servers(LOGS),
+    *_servers(MONITOR),
 )
 
 
-def _crossings(streams: Sequence[str]) -> tuple[Crossing, ...]:
-    return (
-        *_SHIPPERS,
-        *_same(LOGS, RECEIVE, CrossingKind.QUESTION, f"$KV.{OFFSETS_BUCKET}.*"),
-        *_calls(
-            RECEIVE,
-            CrossingKind.QUESTION,
-            _PARTITIONS,
-            f"DIRECT.GET.KV_{OFFSETS_BUCKET}.>",
-            f"STREAM.MSG.GET.KV_{OFFSETS_BUCKET}",
-        ),
-        *(crossing for name in streams for crossing in _of_receivers(name)),
-        *_same(RECEIVE, LOGS, CrossingKind.QUESTION, "logship.receiver.>"),
-        *_MONITORS,
-        *_SERVERS,
+def _of_receivers(stream: str) -> tuple[_Crossing, ...]:
+    """Return what receivers have of one stream."""
+    calls = (
+        *("STREAM.INFO.{}", "STREAM.MSG.GET.{}", "CONSUMER.INFO.{}.*", "CONSUMER.NAMES.{}"),
+        *("CONSUMER.RESET.{}.*", "CONSUMER.DELETE.{}.*"),
     )
-
-
-def _of_receivers(stream: str) -> tuple[Crossing, ...]:
+    several = (f"CONSUMER.MSG.NEXT.{stream}.*", f"DIRECT.GET.{stream}")
     return (
-        *_same(LOGS, RECEIVE, CrossingKind.QUESTION, f"$JS.ACK.{stream}.>"),
-        *_calls(
-            RECEIVE,
-            CrossingKind.QUESTION,
-            f"STREAM.INFO.{stream}",
-            f"STREAM.MSG.GET.{stream}",
-            f"CONSUMER.INFO.{stream}.*",
-            f"CONSUMER.NAMES.{stream}",
-            f"CONSUMER.RESET.{stream}.*",
-            f"CONSUMER.DELETE.{stream}.*",
-        ),
+        *_same(LOGS, RECEIVE, f"$JS.ACK.{stream}.>"),
+        *_calls(RECEIVE, *(call.format(stream) for call in calls)),
+        *_calls(RECEIVE, *several, traffic=_QUESTIONS),
         *_consumers(RECEIVE, stream, f"{stream}.>"),
-        *_calls(
-            RECEIVE,
-            CrossingKind.QUESTIONS,
-            f"CONSUMER.MSG.NEXT.{stream}.*",
-            f"DIRECT.GET.{stream}",
-        ),
     )

@@ -34,45 +34,22 @@ from broker.wire.subjects import (
     wake_names,
 )
 
-__all__ = [
-    "API",
-    "HEARD",
-    "MONITOR_BATCHES",
-    "MONITOR_READS",
-    "SERVER_QUESTIONS",
-    "SubjectRights",
-    "permissions_of",
-]
-
 API = "JS.LOGS.API"
 """The prefix of the JetStream API in the accounts that import it."""
 
 _OFFSETS = f"KV_{OFFSETS_BUCKET}"
-_LAYOUT = tuple(
-    f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}.{key}"
-    for key in (PARTITIONS_KEY, STREAMS_KEY)
-)
-_PAUSE = f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}.{PAUSE_KEY}"
-_ALL_OFFSETS = (
-    f"DIRECT.GET.{_OFFSETS}.$KV.{OFFSETS_BUCKET}.*"  # lines of a host may follow any partition's
-)
+_CONFIG = f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}"
+_LAYOUT = (f"{_CONFIG}.{PARTITIONS_KEY}", f"{_CONFIG}.{STREAMS_KEY}")
+_PAUSE = f"{_CONFIG}.{PAUSE_KEY}"
+# lines of a host may follow any partition's
+_ALL_OFFSETS = f"DIRECT.GET.{_OFFSETS}.$KV.{OFFSETS_BUCKET}.*"
 _WHOAMI = "$SYS.REQ.USER.INFO"
 
 MONITOR_READS = (
-    "INFO",
-    "STREAM.NAMES",
-    "STREAM.LIST",
-    "STREAM.INFO.*",
-    "STREAM.MSG.GET.*",
-    "DIRECT.GET.*.>",
-    "CONSUMER.NAMES.*",
-    "CONSUMER.LIST.*",
-    "CONSUMER.INFO.*.*",
+    *("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.*", "STREAM.MSG.GET.*", "DIRECT.GET.*.>"),
+    *("CONSUMER.NAMES.*", "CONSUMER.LIST.*", "CONSUMER.INFO.*.*"),
 )
 """Calls of the JetStream API that change nothing, with one answer."""
-
-MONITOR_BATCHES = ("DIRECT.GET.*",)
-"""The same with several answers."""
 
 HEARD = ("$SYS.ACCOUNT.>", "$SYS.SERVER.>")
 """Events of the server, which admins and monitors may hear."""
@@ -97,10 +74,7 @@ class SubjectRights:
 
 
 def permissions_of(credential: Credential, streams: int) -> SubjectRights | None:
-    """Return the rights of a credential in its account; None for an admin, who has all that there are.
-
-    `streams` is how many streams partitions are spread over.
-    """
+    """Return the rights of a credential at a broker of so many streams of lines; None for an admin, who has all that there are."""
     match credential.kind:
         case CredentialKind.HOST:
             return _of_host(credential.name)
@@ -118,44 +92,32 @@ def _of_site(streams: Sequence[str]) -> SubjectRights:
     """Return what servers of two sites ask each other for copies, and how copies go: subjects of nats-server 2.15's own."""
     copied = ("$JS.S.>", "$JS.M.>", "$JSC.R.>", "$JS.FC.>")
     buckets = (f"KV_{CONFIG_BUCKET}", f"KV_{POSITIONS_BUCKET}")
-    return SubjectRights(
-        (*_consumers_for_copies(*streams, *buckets), *copied),
-        (*_consumers_for_copies(*streams), *copied),
+    ours, all_of_them = (
+        tuple(f"$JS.*.API.CONSUMER.CREATE.{name}{rest}" for name in names for rest in ("", ".>"))
+        for names in (streams, (*streams, *buckets))
     )
-
-
-def _consumers_for_copies(*streams: str) -> tuple[str, ...]:
-    return tuple(
-        f"$JS.*.API.CONSUMER.CREATE.{name}{rest}" for name in streams for rest in ("", ".>")
-    )
+    return SubjectRights((*all_of_them, *copied), (*ours, *copied))
 
 
 def _of_host(host: str) -> SubjectRights:
     """Return the rights of a host, in whichever stream its subjects are: the partition of a host may change."""
     own, consumer = host_filter(host), registry_consumer(host)
     positions = f"$KV.{POSITIONS_BUCKET}.{positions_key(host)}"
-    return SubjectRights(
-        (
-            own,
-            positions,
-            *_api(
-                f"DIRECT.GET.*.{own}",
-                *_LAYOUT,
-                _PAUSE,
-                f"DIRECT.GET.KV_{POSITIONS_BUCKET}.{positions}",
-                f"CONSUMER.CREATE.*.{consumer}.{own}",
-                f"CONSUMER.DELETE.*.{consumer}",
-                f"CONSUMER.MSG.NEXT.*.{consumer}",
-            ),
-            _WHOAMI,
-        ),
-        (f"{inbox_of(host)}.>", PAUSE_SUBJECT),
+    calls = _api(
+        f"DIRECT.GET.*.{own}",
+        *_LAYOUT,
+        _PAUSE,
+        f"DIRECT.GET.KV_{POSITIONS_BUCKET}.{positions}",
+        f"CONSUMER.CREATE.*.{consumer}.{own}",
+        f"CONSUMER.DELETE.*.{consumer}",
+        f"CONSUMER.MSG.NEXT.*.{consumer}",
     )
+    return SubjectRights((own, positions, *calls, _WHOAMI), (f"{inbox_of(host)}.>", PAUSE_SUBJECT))
 
 
 def _of_receiver(credential: Credential, layout: StreamLayout) -> SubjectRights:
     """Return the rights of a receiver: it answers at its own addresses only, and asks others at theirs."""
-    own = own_token(credential.name)
+    own, names = own_token(credential.name), layout.names
     leave = f"logship.leave.{own}.*"
     lines = [
         right
@@ -164,11 +126,9 @@ def _of_receiver(credential: Credential, layout: StreamLayout) -> SubjectRights:
     ]
     return SubjectRights(
         (
-            *_api(*(f"STREAM.INFO.{name}" for name in layout.names), *_LAYOUT, _ALL_OFFSETS),
-            *(lines if credential.partitions else _all_partitions(layout.names)),
-            "logship.receiver.>",
-            leave,
-            _WHOAMI,
+            *_api(*(f"STREAM.INFO.{name}" for name in names), *_LAYOUT, _ALL_OFFSETS),
+            *(lines or _of_all_partitions(names)),
+            *("logship.receiver.>", leave, _WHOAMI),
         ),
         (f"{inbox_of(credential.name)}.>", leave, f"logship.receiver.{own}.*"),
         responds=True,
@@ -176,41 +136,19 @@ def _of_receiver(credential: Credential, layout: StreamLayout) -> SubjectRights:
 
 
 def _of_monitor(name: str) -> SubjectRights:
-    own = own_token(name)
+    consumers = [
+        f"CONSUMER.{call}.*.{reader}{rest}"
+        for reader in reader_names(own_token(name))
+        for call, rest in (("CREATE", ""), ("CREATE", ".>"), ("MSG.NEXT", ""), ("DELETE", ""))
+    ]
+    calls = _api(*MONITOR_READS, "DIRECT.GET.*", *consumers)
     return SubjectRights(
-        (
-            *_api(*_monitor_calls(own)),
-            REPORT,
-            "logship.receiver.>",
-            *SERVER_QUESTIONS,
-            _WHOAMI,
-        ),
+        (*calls, REPORT, "logship.receiver.>", *SERVER_QUESTIONS, _WHOAMI),
         (f"{inbox_of(name)}.>", "$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>", *HEARD),
     )
 
 
-def _monitor_calls(own: str) -> tuple[str, ...]:
-    """Return the calls of the JetStream API of the monitor whose own token is `own`."""
-    return (
-        *MONITOR_READS,
-        *MONITOR_BATCHES,
-        *(
-            f"CONSUMER.{call}.*.{name}{rest}"
-            for name in reader_names(own)
-            for call, rest in (("CREATE", ""), ("CREATE", ".>"), ("MSG.NEXT", ""), ("DELETE", ""))
-        ),
-    )
-
-
 def _of_partition(partition: int, stream: str) -> tuple[str, ...]:
-    return (
-        *_api(*_partition_api(partition, stream)),
-        f"$JS.ACK.{stream}.{consumer_name(partition)}.>",
-        f"$KV.{OFFSETS_BUCKET}.{offset_key(partition)}",
-    )
-
-
-def _partition_api(partition: int, stream: str) -> tuple[str, ...]:
     durable, lines = consumer_name(partition), partition_filter(partition)
     wakes = [
         call
@@ -222,15 +160,17 @@ def _partition_api(partition: int, stream: str) -> tuple[str, ...]:
         )
     ]
     return (
-        f"CONSUMER.CREATE.{stream}.{durable}.{lines}",
-        f"CONSUMER.INFO.{stream}.{durable}",
-        f"CONSUMER.RESET.{stream}.{durable}",
-        f"CONSUMER.MSG.NEXT.{stream}.{durable}",
-        *wakes,
+        *_api(
+            f"CONSUMER.CREATE.{stream}.{durable}.{lines}",
+            *(f"CONSUMER.{call}.{stream}.{durable}" for call in ("INFO", "RESET", "MSG.NEXT")),
+            *wakes,
+        ),
+        f"$JS.ACK.{stream}.{durable}.>",
+        f"$KV.{OFFSETS_BUCKET}.{offset_key(partition)}",
     )
 
 
-def _all_partitions(streams: Sequence[str]) -> tuple[str, ...]:
+def _of_all_partitions(streams: Sequence[str]) -> tuple[str, ...]:
     """Return what reaches every partition, those to come included, and reads the whole streams by any means."""
     calls = (
         *("CONSUMER.CREATE.{}", "CONSUMER.CREATE.{}.>", "CONSUMER.INFO.{}.*", "CONSUMER.NAMES.{}"),

@@ -5,11 +5,10 @@ credential: nobody gets in then, and only a person who says so opens the broker 
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
     AfterValidator,
@@ -25,17 +24,6 @@ from pydantic import (
 from broker.client.nkey import is_public
 from broker.wire.streams import MAX_PARTITIONS
 from broker.wire.subjects import validate_host
-
-__all__ = [
-    "EMPTY",
-    "Credential",
-    "CredentialKind",
-    "CredentialStore",
-    "Holder",
-    "InvalidStore",
-    "parse_store",
-    "summary_of",
-]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -76,9 +64,6 @@ _Partition = Annotated[int, Field(ge=0, lt=MAX_PARTITIONS)]
 
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-Model = TypeVar("Model", bound=_Model)
 
 
 class FormerKey(_Model):
@@ -127,11 +112,6 @@ def summary_of(holders: Sequence[Holder]) -> str:
     return ", ".join(map(str, holders[:3])) + more
 
 
-def _refuse_twice(holders: Sequence[Holder]) -> None:
-    if twice := [holder for holder, count in Counter(holders).items() if count > 1]:
-        raise ValueError(f"{summary_of(twice)} is there twice")
-
-
 class CredentialStore(_Model):
     """All credentials; `revision` counts the changes, `secured` says whether a credential is needed to get in."""
 
@@ -144,12 +124,12 @@ class CredentialStore(_Model):
     def _check(self) -> "CredentialStore":
         if self.credentials and not self.secured:
             raise ValueError("it has credentials and asks for none")
-        _refuse_twice([one.holder for one in self.credentials])
-        keys = Counter(
-            key for one in self.credentials for key in (one.nkey, *(old.nkey for old in one.former))
-        )
-        if twice := [key for key, count in keys.items() if count > 1]:
-            raise ValueError(f"the key {twice[0]} is that of two credentials")
+        keys = [one.nkey for one in self.credentials]
+        keys += (old.nkey for one in self.credentials for old in one.former)
+        if len({one.holder for one in self.credentials}) < len(self.credentials):
+            raise ValueError("somebody has two credentials")
+        if len(set(keys)) < len(keys):
+            raise ValueError("a key is that of two credentials")
         return self
 
     def next_end(self, now: datetime) -> datetime | None:
@@ -157,15 +137,11 @@ class CredentialStore(_Model):
         ends = (old.until for one in self.credentials for old in one.former)
         return min((end for end in ends if end > now), default=None)
 
-    def found(self, holders: Sequence[Holder]) -> tuple[Credential, ...]:
+    def found(self, holders: Iterable[Holder]) -> tuple[Credential, ...]:
         """Return the credentials of the holders, in their order; raises `InvalidStore`."""
         there = {one.holder: one for one in self.credentials}
         if missing := [holder for holder in holders if holder not in there]:
             raise InvalidStore(f"there is no credential of {summary_of(missing)}")
-        try:
-            _refuse_twice(holders)
-        except ValueError as error:
-            raise InvalidStore(str(error)) from None
         return tuple(there[holder] for holder in holders)
 
     def added(
@@ -175,13 +151,10 @@ class CredentialStore(_Model):
         there = {one.holder for one in self.credentials}
         if known := [holder for holder, _, _ in new if holder in there]:
             raise InvalidStore(f"{summary_of(known)} has a credential already")
-        made = [
-            _checked(
-                Credential,
-                {**holder._asdict(), "nkey": key, "partitions": partitions, "since": now},
-            )
+        made = (
+            {**holder._asdict(), "nkey": key, "partitions": partitions, "since": now}
             for holder, key, partitions in new
-        ]
+        )
         return self._with((*self.credentials, *made))
 
     def rotated(
@@ -191,30 +164,27 @@ class CredentialStore(_Model):
         grace: timedelta,
         partitions: tuple[int, ...] | None = None,
     ) -> "CredentialStore":
-        """Return the store with new keys; all older ones are accepted for `grace` at most. Raises `InvalidStore`.
-
-        `partitions`, where they are given, are those of all these receivers from now on.
-        """
-        self.found(list(keys))
+        """Return the store with new keys, older ones for `grace` at most, and other `partitions` if any; raises `InvalidStore`."""
+        self.found(keys)
         end = now + grace
 
-        def changed(one: Credential) -> Credential:
+        def changed(one: Credential) -> dict[str, Any]:
             older = [(one.nkey, end), *((old.nkey, old.until) for old in one.former)]
             former = [(nkey, min(until, end)) for nkey, until in older if min(until, end) > now]
-            changes = {
+            return {
+                **dict(one),
                 "nkey": keys[one.holder],
                 "rotated": now,
-                "former": tuple(FormerKey(nkey=nkey, until=until) for nkey, until in former),
+                "former": tuple({"nkey": nkey, "until": until} for nkey, until in former),
                 "partitions": one.partitions if partitions is None else partitions,
             }
-            return _checked(Credential, {**dict(one), **changes})
 
         return self._with(changed(one) if one.holder in keys else one for one in self.credentials)
 
     def revoked(self, holders: Sequence[Holder]) -> "CredentialStore":
         """Return the store without some credentials; it stays secured. Raises `InvalidStore`."""
-        gone = {one.holder for one in self.found(holders)}
-        return self._with(one for one in self.credentials if one.holder not in gone)
+        gone = self.found(holders)
+        return self._with(one for one in self.credentials if one not in gone)
 
     def opened(self) -> "CredentialStore":
         """Return the store of a broker that lets in everybody; raises `InvalidStore` while somebody has a credential."""
@@ -225,33 +195,30 @@ class CredentialStore(_Model):
         return EMPTY.model_copy(update={"revision": self.revision + 1})
 
     def succeeded_by(self, other: "CredentialStore", *, force: bool) -> "CredentialStore":
-        """Return the store of another broker of a cluster as the successor of this one, or this one where they are alike.
-
-        Raises `InvalidStore` for one that would open a secured broker, or that is not newer, unless by `force`.
-        """
+        """Return the newer store of another broker, or this one where they are alike; raises `InvalidStore`, without `force` also for an older one."""
         if other == self:
             return self
         if self.secured and not other.secured:
             raise InvalidStore(
                 "it would open this broker; `logbroker credentials revoke --open-again` does"
             )
-        if force:
-            revision = max(other.revision, self.revision + 1)
-            return other.model_copy(update={"revision": revision})
-        if other.revision <= self.revision:
+        if not force and other.revision <= self.revision:
             raise InvalidStore(
                 f"it is not newer than the store of this broker (revision {other.revision}, not above {self.revision}); "
                 "import in the other direction, or use --force"
             )
-        return other
+        return other.model_copy(update={"revision": max(other.revision, self.revision + 1)})
 
     def as_json(self) -> str:
         """Return the text of the file."""
         return self.model_dump_json(indent=2) + "\n"
 
-    def _with(self, credentials: Iterable[Credential]) -> "CredentialStore":
-        changes = {"version": 1, "revision": self.revision + 1, "secured": True}
-        return _checked(CredentialStore, {**changes, "credentials": tuple(credentials)})
+    def _with(self, credentials: Iterable[Credential | dict[str, Any]]) -> "CredentialStore":
+        values = {"version": 1, "revision": self.revision + 1, "secured": True}
+        try:
+            return CredentialStore.model_validate({**values, "credentials": tuple(credentials)})
+        except ValidationError as error:
+            raise InvalidStore(_reason(error)) from None
 
 
 EMPTY = CredentialStore(version=1, revision=0, secured=False, credentials=())
@@ -266,14 +233,7 @@ def parse_store(text: str) -> CredentialStore:
         raise InvalidStore(f"is damaged, or of a newer logship: {_reason(error)}") from None
 
 
-def _checked(model: type[Model], values: Mapping[str, Any]) -> Model:
-    try:
-        return model(**values)
-    except ValidationError as error:
-        raise InvalidStore(_reason(error)) from None
-
-
 def _reason(error: ValidationError) -> str:
     first = error.errors(include_url=False)[0]
     field, words = ".".join(map(str, first["loc"])), first["msg"].removeprefix("Value error, ")
-    return f"{field}: {words}" if field else words
+    return words if first["type"] == "value_error" or not field else f"{field}: {words}"

@@ -1,41 +1,39 @@
-"""Takes the archives of a running broker, while shippers publish and receivers commit, and checks them.
+"""Takes the archives of a running broker, while shippers publish and receivers commit.
 
 The buckets of offsets and positions are taken before the streams of lines: an entry can then lag behind the archived lines,
 which costs reading again what the files or the stream have, and never point beyond them, which would skip lines. The
 numbers of partitions and streams come last. An archive is nats-server's own format and opaque here.
+
+On disk each backup is a folder of its own, named by the time of its beginning, and there whole or not at all.
+`DIR/2026-11-21T164500Z/` with a manifest (`backup.json`: its archives, what is in them, and their digests) is a whole one;
+`DIR/2026-11-21T164500Z.part/` is under way, or was left by a crash: the next backup removes it.
 """
 
 import asyncio
+import fcntl
 import hashlib
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import shutil
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, BinaryIO, Literal
 
 import nats.errors
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from broker.app.exits import OperatorError
-from broker.app.files import Folder, open_folder, write_for_owner
+from broker.app.files import Folder, make_folder, open_folder, read_file, write_atomic
 from broker.app.progress import Advance, progress
-from broker.backup.directory import NAME, Archive, Backup
-from broker.client.connection import Connection, ConnectionLost, RawMessage, Rejected
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import Connection
+from broker.provision.apply import described
+from broker.wire.delivery import RawMessage
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, STREAM
-
-__all__ = [
-    "BUCKETS",
-    "CHUNK",
-    "PATIENCE",
-    "WINDOW",
-    "back_up",
-    "check",
-    "described",
-    "lines_in",
-    "stream_of",
-]
 
 BUCKETS = tuple(f"KV_{name}" for name in (OFFSETS_BUCKET, POSITIONS_BUCKET, CONFIG_BUCKET))
 
@@ -44,17 +42,48 @@ CHUNK, WINDOW = 128 * 1024, 2 * 1024 * 1024
 PATIENCE = 30.0
 """Seconds without a word from a server that is alive."""
 
-_STREAM_NOT_FOUND = 10059
-_MODE = 0o600  # it holds everybody's log lines
-_SYNC_EVERY = (
-    32 * 1024 * 1024
-)  # bytes; to sync all at the end would hold up a broker on the same disk
+NAME = "backup.json"
+"""The name of the manifest."""
+_NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
+_NO_MESSAGE = 10037
+_SYNC_EVERY = 32 * 1024**2  # bytes; all at the end would hold up a broker on the same disk
 _LINES = re.compile(rf"{STREAM}(_[0-9]+)?")
 
 
-def stream_of(name: str) -> str:
-    """Return the stream that a person means by the name of a stream or of one of our buckets."""
-    return f"KV_{name}" if f"KV_{name}" in BUCKETS else name
+class Archive(BaseModel):
+    """One stream: its file, the file's size in bytes and SHA-256, and what nats-server said of the stream.
+
+    `created` is the stream's time of creation (RFC 3339), `config` and `state` are as the JetStream API has them, `state`
+    as of the moment that the archive stands for. Consumers are in the archive. `replaced` holds those entries of a bucket, in
+    base64 by subject, that were written while it was archived: nats-server loses what they replaced.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    stream: str
+    file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+\.nats$")]
+    size: int
+    sha256: str
+    created: str
+    config: dict[str, Any]
+    state: dict[str, Any]
+    replaced: dict[str, str] = {}
+
+    @property
+    def until(self) -> int:
+        """The first sequence that it does not hold any more."""
+        return int(self.state.get("last_seq", 0)) + 1
+
+
+class Backup(BaseModel):
+    """A whole backup; what was acknowledged before `began` (RFC 3339, UTC) is in it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    version: Literal[1] = 1
+    began: str
+    server: str
+    archives: tuple[Archive, ...]
 
 
 async def lines_in(connection: Connection) -> tuple[str, ...]:
@@ -63,166 +92,204 @@ async def lines_in(connection: Connection) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if _LINES.fullmatch(name)))
 
 
-async def described(connection: Connection, stream: str) -> Mapping[str, Any] | None:
-    """Return the description of a stream, None where there is none; raises `Rejected`, `ConnectionLost`."""
-    try:
-        return await connection.api(f"STREAM.INFO.{stream}")
-    except Rejected as error:
-        if error.error != _STREAM_NOT_FOUND:
-            raise
-        return None
-
-
 async def back_up(
-    connection: Connection, streams: Sequence[str], folder: Folder, clock: Callable[[], datetime]
+    connection: Connection, streams: Sequence[str], folder: Path, began: datetime
 ) -> Backup:
-    """Write the archives of some streams into an empty folder, and the manifest after them, all of it on disk.
-
-    Of all streams of lines and buckets where none is named. Raises `OperatorError`, OSError, `Rejected`, `ConnectionLost`.
-    """
-    version = (await connection.once()).connected_server_version
-    began = _stamp(clock())
+    """Write the archives of some streams (none named: of all) into an empty folder, and the manifest after them, all of it on disk."""
+    await connection.once()
     names = streams or (*BUCKETS, *await lines_in(connection))
-    archives = [await _archive(connection, name, folder) for name in sorted(names, key=_order)]
-    backup = Backup(
-        began=began,
-        ended=_stamp(clock()),
-        server=connection.servers,
-        server_version=f"{version.major}.{version.minor}.{version.patch}",
-        archives=tuple(archives),
-    )
-    await asyncio.to_thread(write_for_owner, folder, NAME, backup.encode(), _MODE)
+    order = {BUCKETS[0]: 0, BUCKETS[1]: 0, BUCKETS[2]: 2}  # of streams of lines 1
+    ordered = sorted(names, key=lambda name: order.get(name, 1))
+    archives = [await _archive(connection, name, folder) for name in ordered]
+    at = began.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    backup = Backup(began=at, server=connection.servers, archives=tuple(archives))
+    write_atomic(folder / NAME, backup.model_dump_json(indent=2), 0o600)
     return backup
 
 
-def _order(stream: str) -> int:
-    """Return when a stream is archived: offsets and positions first, then lines, then the numbers of partitions and streams."""
-    return {BUCKETS[0]: 0, BUCKETS[1]: 0, BUCKETS[2]: 2}.get(stream, 1)
-
-
-def _stamp(now: datetime) -> str:
-    return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-async def _archive(connection: Connection, stream: str, folder: Folder) -> Archive:
-    info = await _info(connection, stream)
-    if is_being_restored(info["config"]):
+async def _archive(connection: Connection, stream: str, folder: Path) -> Archive:
+    info = await described(connection, stream)
+    if info is None or is_being_restored(info["config"]):
         raise OperatorError(
-            f"stream {stream} is being restored, or was by half: wait for `logbroker restore`, or run it again"
+            f"there is no whole stream {stream} at {connection.servers}: choose with --stream, or run `logbroker restore` again"
         )
-    name = f"{stream}.nats"
+    path = folder / f"{stream}.nats"
+    digest = hashlib.sha256()
     try:
-        with progress(f"backing up {stream}", int(info["state"]["bytes"])) as advance:
-            file = _File(folder, name, advance)
-            try:
-                answer = await _take(connection, stream, file)
-            finally:
-                file.close()
+        with (
+            progress(f"backing up {stream}", int(info["state"]["bytes"])) as advance,
+            os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
+        ):
+            answer = await _take(
+                connection, stream, lambda chunk: _write(file, chunk, digest), advance
+            )
     except ConnectionLost as error:
         raise OperatorError(
             f"the archive of {stream} was broken off: {error}; take the backup again"
         ) from None
-    if (await _info(connection, stream))["created"] != info["created"]:
+    if (await connection.api(f"STREAM.INFO.{stream}"))["created"] != info["created"]:
         raise OperatorError(f"stream {stream} was made anew meanwhile; take the backup again")
+    state, is_bucket = answer["state"], stream in BUCKETS
     return Archive(
         stream=stream,
-        file=name,
-        size=file.size,
-        sha256=file.hash.hexdigest(),
+        file=path.name,
+        size=path.stat().st_size,
+        sha256=digest.hexdigest(),
         created=info["created"],
         config=answer["config"],
-        state=answer["state"],
+        state=state,
+        replaced=await _written_since(connection, stream, state) if is_bucket else {},
     )
 
 
-async def _info(connection: Connection, stream: str) -> Mapping[str, Any]:
-    info = await described(connection, stream)
-    if info is None:
-        raise OperatorError(
-            f"there is no stream {stream} at {connection.servers}; choose with --stream"
-        )
-    return info
+async def _written_since(
+    connection: Connection, stream: str, state: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the entries of a bucket written since a state, in base64 by subject; at most ten times all, whoever writes faster than this reads."""
+    found: dict[str, str] = {}
+    sequence = int(state["last_seq"])
+    for _ in range(10 * int(state["messages"])):
+        wanted = {"seq": sequence + 1, "next_by_subj": ">"}
+        try:
+            entry = (await connection.api(f"STREAM.MSG.GET.{stream}", wanted))["message"]
+        except Rejected as error:
+            if error.error != _NO_MESSAGE:
+                raise
+            break
+        sequence = entry["seq"]
+        found[entry["subject"]] = entry.get("data", "")
+    return found
 
 
-class _File:
-    """A file that is written once, readable by its owner alone, with its size in bytes and its SHA-256 on the way."""
-
-    def __init__(self, folder: Folder, name: str, advance: Advance) -> None:
-        opened = folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
-        self._file = os.fdopen(opened, "wb", buffering=0)
-        self._advance = advance
-        self._synced = 0
-        self.hash = hashlib.sha256()
-        self.size = 0
-
-    def write(self, chunks: Sequence[bytes], *, is_last: bool) -> None:
-        for chunk in chunks:
-            rest = memoryview(chunk)
-            while rest:
-                rest = rest[self._file.write(rest) or 0 :]
-            self.hash.update(chunk)
-            self.size += len(chunk)
-            self._advance(len(chunk))
-        if is_last or self.size - self._synced >= _SYNC_EVERY:
-            self._synced = self.size
-            os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        self._file.close()
+def _write(file: BinaryIO, chunk: bytes, digest: "hashlib._Hash") -> None:
+    """Write a chunk; have all on disk from time to time, and at the end, where the chunk is empty."""
+    file.write(chunk)
+    digest.update(chunk)
+    if not chunk or file.tell() % _SYNC_EVERY < len(chunk):
+        file.flush()
+        os.fsync(file.fileno())
 
 
-async def _take(connection: Connection, stream: str, file: _File) -> Mapping[str, Any]:
-    """Have a stream's archive written to a file, and return the answer with its `config` and `state`.
-
-    What is stored while this goes on is not in it. A chunk is acknowledged once it is written: the slower end sets the pace.
-    """
+async def _take(
+    connection: Connection, stream: str, write: Callable[[bytes], None], advance: Advance
+) -> Mapping[str, Any]:
+    """Have the archive of a stream as it is now written, at the slower end's pace; return the answer with its `config` and `state`."""
     await connection.once()
     arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
     inbox = connection.new_inbox()
     subscription = await connection.tap(inbox, arrived.put_nowait)
-    body = {
-        "deliver_subject": inbox,
-        "no_consumers": False,
-        "chunk_size": CHUNK,
-        "window_size": WINDOW,
-    }
+    body = {"deliver_subject": inbox, "chunk_size": CHUNK, "window_size": WINDOW}
     try:
         answer = await connection.api(f"STREAM.SNAPSHOT.{stream}", body, patience=PATIENCE)
-        while not await _write_what_came(connection, arrived, file):
-            pass
+        while (chunk := await connection.guard(arrived.get(), PATIENCE)).data:
+            await asyncio.to_thread(write, chunk.data)
+            if chunk.reply:
+                await connection.publish(chunk.reply)
+            advance(len(chunk.data))
+        # the last message carries nothing, or a status and nothing
+        headers = chunk.headers or {}
+        if headers.get("Status", "204") != "204":
+            raise ConnectionLost(headers.get("Description") or f"status {headers['Status']}")
+        await asyncio.to_thread(write, b"")
     finally:
         with suppress(nats.errors.Error):  # gone with its client
             await subscription.unsubscribe()
     return answer
 
 
-async def _write_what_came(
-    connection: Connection, arrived: "asyncio.Queue[RawMessage]", file: _File
-) -> bool:
-    """Write and acknowledge the chunks that are there; return whether that was the end."""
-    chunks = [await connection.guard(arrived.get(), PATIENCE)]
-    while not arrived.empty():
-        chunks.append(arrived.get_nowait())
-    # the last message carries nothing, or a status and nothing
-    last = chunks.pop() if not chunks[-1].data else None
-    headers = (last.headers if last else None) or {}
-    if headers.get("Status", "204") != "204":
-        raise ConnectionLost(headers.get("Description") or f"status {headers['Status']}")
-    data = [chunk.data for chunk in chunks]
-    await asyncio.to_thread(file.write, data, is_last=last is not None)
-    for chunk in filter(lambda one: one.reply, chunks):
-        await connection.publish(chunk.reply)
-    return last is not None
+@contextmanager
+def new_backup(directory: Path, now: datetime) -> Iterator[Path]:
+    """Yield a folder that gets its name in the end, or is removed; raises `OperatorError` where another backup is under way, or others may enter."""
+    whole = name_of(directory, now)
+    part = whole.with_name(f"{whole.name}.part")
+    try:
+        with make_folder(directory, 0o700) as folder:
+            _take_over(folder)
+            part.mkdir(0o700)
+            try:
+                yield part
+                with open_folder(part) as written:
+                    written.sync()
+                part.rename(whole)
+                folder.sync()
+            except BaseException:
+                shutil.rmtree(part, ignore_errors=True)
+                raise
+    except OSError as error:
+        raise OperatorError(
+            f"cannot write the backup to {directory}: {error.strerror or error}; nothing is left of it there"
+        ) from None
+
+
+def _take_over(folder: Folder) -> None:
+    """Lock the folder until it is closed, and remove what a crash has left."""
+    mode = stat.S_IMODE(os.fstat(folder.descriptor).st_mode)
+    if mode & 0o077 or (os.geteuid() == 0 and folder.owner[0] != 0):
+        raise OperatorError(
+            f"{folder.path} may be entered by others, and a backup holds all lines in the clear: "
+            f"`chmod 700 {folder.path}`, and run this as its owner"
+        )
+    try:
+        fcntl.flock(folder.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OperatorError(
+            f"another backup to {folder.path} is under way; wait for its end"
+        ) from None
+    for left in folder.path.glob("*.part"):
+        if _NAME.fullmatch(left.stem):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def name_of(directory: Path, now: datetime) -> Path:
+    """Return the folder of the backup that began at a time (UTC)."""
+    return directory / f"{now:%Y-%m-%dT%H%M%SZ}"
+
+
+def prune(directory: Path, keep: int) -> list[Path]:
+    """Remove all whole backups but the newest `keep`, and return what was removed; raises `OperatorError`."""
+    surplus = _backups(directory)[:-keep]
+    try:
+        for path in surplus:
+            (path / NAME).unlink()  # first: what is removed by half is no backup
+            shutil.rmtree(path)
+    except OSError as error:
+        raise OperatorError(f"cannot remove {error.filename}: {error.strerror}") from None
+    return surplus
+
+
+def find(folder: Path) -> Path:
+    """Return the folder of a backup: the one given, or the newest on the directory given; raises `OperatorError`."""
+    try:
+        found = [folder] if (folder / NAME).is_file() else _backups(folder)
+    except OSError as error:
+        raise OperatorError(f"cannot read {folder}: {error.strerror}") from None
+    if not found:
+        raise OperatorError(f"there is no whole backup in {folder}")
+    return found[-1]
+
+
+def _backups(directory: Path) -> list[Path]:
+    """Return the whole backups on a directory, oldest first."""
+    found = (path for path in directory.iterdir() if _NAME.fullmatch(path.name))
+    return sorted(path for path in found if (path / NAME).is_file())
+
+
+def load(folder: Path) -> Backup:
+    """Return what a backup says of itself; raises `OperatorError`."""
+    path = folder / NAME
+    try:
+        return Backup.model_validate_json(read_file(path))
+    except OSError as error:
+        raise OperatorError(f"cannot read {path}: {error.strerror}") from None
+    except ValidationError:
+        raise OperatorError(f"{path} is damaged, or of another version") from None
 
 
 def check(folder: Path, archive: Archive) -> None:
-    """Compare an archive with what its manifest says of it; raises `OperatorError` for one that is not as it was written."""
+    """Compare an archive with its digest in the manifest; raises `OperatorError` where it is not as it was written."""
     path = folder / archive.file
     try:
-        with (
-            open_folder(folder) as opened,
-            os.fdopen(opened.open(archive.file, os.O_RDONLY), "rb") as file,
-        ):
+        with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise OperatorError(f"cannot read {path}: {error.strerror}") from None

@@ -12,10 +12,9 @@ What the server refuses while archives are read in (no space, too few servers fo
 
 import asyncio
 import logging
-import os
+from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,20 +23,17 @@ import aiofiles
 import nats.errors
 
 from broker.app.exits import OperatorError
-from broker.app.files import open_folder
-from broker.app.progress import Advance, progress
+from broker.app.progress import progress
 from broker.app.units import format_duration, format_size
-from broker.backup.archives import BUCKETS, CHUNK, PATIENCE, WINDOW, described
-from broker.backup.directory import Archive
-from broker.client.answer import answer_of
-from broker.client.connection import Connection, ConnectionLost, RawMessage, Rejected
+from broker.backup.archives import BUCKETS, CHUNK, PATIENCE, WINDOW, Archive
+from broker.client.answer import ConnectionLost, Rejected, answer_of
+from broker.client.connection import Connection
+from broker.provision.apply import STREAM_NOT_FOUND, described
+from broker.wire.delivery import RawMessage
 from broker.wire.descent import Ancestor, is_being_restored, is_closed, marked, opened, restoring
+from broker.wire.message import EXPECTED_SEQUENCE
 
-__all__ = ["Preview", "RestoreOptions", "present", "preview", "restore"]
-
-_STREAM_NOT_FOUND = 10059
-_NO_STORE = 10047
-_CONFIG = BUCKETS[2]
+_IS_THERE, _CONFIG = 10071, BUCKETS[2]
 _SETTLING = (0.1, 0.3, 1.0, 3.0)  # seconds; servers of a cluster learn of a stream by and by
 _TRIES = 5
 _UPDATE = 60.0  # seconds for a change, which a busy disk holds up
@@ -47,65 +43,45 @@ _AGAIN = "run the same `logbroker restore` again; nobody can write to what is th
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreOptions:
-    """What a restore changes of the archived configurations of lines; None leaves it as it was."""
-
-    replicas: int | None = None
-    max_age: timedelta | None = None
-
-    def config_of(self, archive: Archive) -> dict[str, Any]:
-        """Return the configuration of an archive, as it is to be."""
-        config = dict(archive.config)
-        if self.replicas is not None:
-            config["num_replicas"] = self.replicas
-        if self.max_age is not None and archive.stream not in BUCKETS:
-            config["max_age"] = int(self.max_age.total_seconds()) * 1_000_000_000
-        return config
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """Sentences for a person: what is deleted, by stream, what is to be known, and what speaks against it."""
-
-    deletes: Mapping[str, str]
-    notes: tuple[str, ...]
-    refusals: tuple[str, ...]
+def adapted(archive: Archive, replicas: int | None, max_age: timedelta | None) -> Archive:
+    """Return an archive with what a restore is to change of its configuration; None leaves it as it was."""
+    config = dict(archive.config)
+    if replicas is not None:
+        config["num_replicas"] = replicas
+    if max_age is not None and archive.stream not in BUCKETS:
+        config["max_age"] = int(max_age.total_seconds()) * 1_000_000_000
+    return archive.model_copy(update={"config": config})
 
 
 def preview(
-    archives: Sequence[Archive],
-    there: Mapping[str, Mapping[str, Any]],
-    options: RestoreOptions,
-    now: datetime,
-) -> Preview:
-    """Judge a restore of these archives by the streams that are there (STREAM.INFO, by name)."""
+    archives: Sequence[Archive], there: Mapping[str, Mapping[str, Any]], now: datetime
+) -> tuple[dict[str, str], list[str]]:
+    """Return what a restore deletes, by stream, and what to know of it; `there` is STREAM.INFO by name. Raises `OperatorError` where it would be of no use."""
     # the declaration of an empty broker is nothing that anybody would miss
     is_empty = not any(_holds(info) for name, info in there.items() if name != _CONFIG)
-    deletes = {
-        one.stream: _summary(there[one.stream]["state"])
-        for one in archives
-        if one.stream in there
-        and _holds(there[one.stream])
-        and not (is_empty and one.stream == _CONFIG)
-    }
-    notes: list[str] = []
-    refusals: list[str] = []
+    deletes, notes = {}, []
     for archive in archives:
-        age = timedelta(microseconds=options.config_of(archive).get("max_age", 0) // 1000)
-        if age and archive.messages and archive.time("first_ts") < now - age:
-            is_all = archive.time("last_ts") < now - age
-            what = "everything in" if is_all else "a part of"
-            (refusals if is_all else notes).append(
-                f"{what} {archive.stream} is older than its max_age of {format_duration(age)} and expires at once; "
-                "--max-age keeps it (give the same to `logbroker run`)"
+        name, info = archive.stream, there.get(archive.stream)
+        if info and _holds(info) and not (is_empty and name == _CONFIG):
+            deletes[name] = _summary(info["state"])
+        age = timedelta(microseconds=archive.config.get("max_age", 0) // 1000)
+        first, last = (archive.state.get(name) or "" for name in ("first_ts", "last_ts"))
+        if age and archive.state.get("messages") and datetime.fromisoformat(first) < now - age:
+            is_all = datetime.fromisoformat(last) < now - age
+            note = (
+                f"{'everything in' if is_all else 'a part of'} {name} is older than its max_age of {format_duration(age)} "
+                "and expires at once; --max-age keeps it (give the same to `logbroker run`)"
             )
-        if 0 <= (limit := _limit_of(archive, there.get(archive.stream))) < archive.bytes:
-            refusals.append(
-                f"{archive.stream} takes {format_size(archive.bytes)}, more than its limit of {format_size(limit)}; raise "
-                "that by `logbroker apply --max-bytes`"
+            if is_all:
+                raise OperatorError(f"{note}; nothing was changed")
+            notes.append(note)
+        size, limit = int(archive.state.get("bytes", 0)), _limit_of(info)
+        if 0 <= limit < size:
+            raise OperatorError(
+                f"{name} takes {format_size(size)}, more than its limit of {format_size(limit)}; raise that by "
+                "`logbroker apply --max-bytes`; nothing was changed"
             )
-    return Preview(deletes, tuple(notes), tuple(refusals))
+    return deletes, notes
 
 
 def _holds(info: Mapping[str, Any]) -> bool:
@@ -119,14 +95,11 @@ def _summary(state: Mapping[str, Any]) -> str:
     )
 
 
-def _limit_of(archive: Archive, there: Mapping[str, Any] | None) -> int:
-    """Return the limit in bytes of a restored stream, -1 for none: that of the stream that is there, since it goes with the disk.
-
-    A stream that is being restored has no limit of its own; then that of the archive counts.
-    """
-    if there is not None and not is_being_restored(there["config"]):
-        return int(there["config"].get("max_bytes", -1))
-    return int(archive.config.get("max_bytes", -1))
+def _limit_of(there: Mapping[str, Any] | None) -> int:
+    """Return the limit in bytes of the stream that is there, which goes with the disk and stays; -1 for none, as while one is restored."""
+    if there is None or is_being_restored(there["config"]):
+        return -1
+    return int(there["config"].get("max_bytes", -1))
 
 
 async def present(connection: Connection, streams: Iterable[str]) -> dict[str, Mapping[str, Any]]:
@@ -135,24 +108,23 @@ async def present(connection: Connection, streams: Iterable[str]) -> dict[str, M
     return {name: info for name, info in infos.items() if info is not None}
 
 
-async def restore(
-    connection: Connection, folder: Path, archives: Sequence[Archive], options: RestoreOptions
-) -> None:
+async def restore(connection: Connection, folder: Path, archives: Sequence[Archive]) -> None:
     """Put the archives of a checked backup in the place of the streams that exist; raises `OperatorError`."""
-    ordered = sorted(archives, key=_order)
+    # lines first, so that they are opened last
+    ordered = sorted(archives, key=lambda one: (one.stream == _CONFIG, one.stream in BUCKETS))
     there = await present(connection, [archive.stream for archive in ordered])
     try:
         # a broker that is started meanwhile makes no stream, which shippers would fill, in the place of one that is to come
         if settings := await described(connection, _CONFIG):
             await connection.api(f"STREAM.UPDATE.{_CONFIG}", marked(settings["config"]), _UPDATE)
         for archive in ordered:
-            config = _closed_config(archive, options, there.get(archive.stream))
-            await _replace(connection, folder, archive, config)
+            await _replace(connection, folder, archive, there.get(archive.stream))
         if _CONFIG not in {archive.stream for archive in ordered}:
             await _open(connection, _CONFIG, {})
         for archive in reversed(ordered):
-            limit = {"max_bytes": _limit_of(archive, there.get(archive.stream))}
+            limit = {"max_bytes": _limit_of(there.get(archive.stream))}
             await _open(connection, archive.stream, limit, archive.config)
+            await _complete(connection, archive)
     except Rejected as error:
         hint = " (with --replicas 1)" if "replicas" in error.description else ""
         raise OperatorError(f"nats-server refuses: {error.description}; {_AGAIN}{hint}") from None
@@ -163,96 +135,74 @@ async def restore(
         raise
 
 
-def _order(archive: Archive) -> int:
-    """Return when an archive is read in: lines first, so that they are opened last."""
-    return {_CONFIG: 2}.get(archive.stream, int(archive.stream in BUCKETS))
-
-
-def _closed_config(
-    archive: Archive, options: RestoreOptions, there: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Return the configuration under which an archive is read in: nobody can publish to it yet.
-
-    The storage is that of the stream that is `there`: a restore is the way from one storage to the other. There is no limit
-    in bytes, for which a server would set store aside: after a crash that would be in its own way.
-    """
-    config = options.config_of(archive) | {"max_bytes": -1}
-    if there is not None:
-        config["storage"] = there["config"].get("storage", "file")
-    return restoring(config, Ancestor(archive.created, archive.until))
+async def _complete(connection: Connection, archive: Archive) -> None:
+    """Write those entries of a bucket that its archive has lost."""
+    for subject, data in archive.replaced.items():
+        try:
+            await connection.ask(subject, b64decode(data), {EXPECTED_SEQUENCE: "0"})
+        except Rejected as error:
+            if error.error != _IS_THERE:
+                raise
 
 
 async def _replace(
-    connection: Connection, folder: Path, archive: Archive, config: Mapping[str, Any]
+    connection: Connection, folder: Path, archive: Archive, there: Mapping[str, Any] | None
 ) -> None:
-    """Put an archive in the place of its stream; again where a consumer of it was in the way.
+    """Put an archive in the place of its stream, closed; again where a consumer of it was in the way.
 
     A receiver that runs makes its own as soon as there is a stream, before nats-server comes to those of the backup.
+    The storage is that of the stream that is `there`: a restore is the way from one storage to the other. There is no limit
+    in bytes, for which a server would set store aside: after a crash that would be in its own way.
     """
+    config = {**archive.config, "max_bytes": -1}
+    if there is not None:
+        config["storage"] = there["config"].get("storage", "file")
+    closed = restoring(config, Ancestor(archive.created, archive.until))
     for left in reversed(range(_TRIES)):
         try:
             await connection.api(f"STREAM.DELETE.{archive.stream}", patience=_UPDATE)
         except Rejected as error:
-            if error.error != _STREAM_NOT_FOUND:
+            if error.error != STREAM_NOT_FOUND:
                 raise
         try:
-            await _fill(connection, folder, archive, config)
+            made = await _read_in(connection, closed, archive, folder / archive.file)
+            break
         except Rejected as error:
             if not left or _IN_THE_WAY not in error.description:
                 raise
-        else:
-            return
-
-
-async def _fill(
-    connection: Connection, folder: Path, archive: Archive, config: Mapping[str, Any]
-) -> None:
-    with (
-        open_folder(folder) as opened,
-        progress(f"restoring {archive.stream}", archive.size) as advance,
-    ):
-        descriptor = opened.open(archive.file, os.O_RDONLY)
-        made = await _read_in(connection, config, archive, descriptor, advance)
-    last = int(made["state"]["last_seq"])
-    if last != archive.until - 1:
+    if (last := int(made["state"]["last_seq"])) != archive.until - 1:
         raise OperatorError(
             f"stream {archive.stream} ends at sequence {last}, not at {archive.until - 1} as in the backup; {_AGAIN}"
         )
 
 
 async def _read_in(
-    connection: Connection,
-    config: Mapping[str, Any],
-    archive: Archive,
-    descriptor: int,
-    advance: Advance,
+    connection: Connection, config: Mapping[str, Any], archive: Archive, path: Path
 ) -> Mapping[str, Any]:
-    """Make a stream of an archive, and return its description; the server acknowledges chunk by chunk.
-
-    Raises `Rejected` and `ConnectionLost`; the server then has a part of the stream, and keeps that.
-    """
+    """Make a stream of an archive, and return its description; raises `Rejected`, `ConnectionLost`: the server keeps a part then."""
     answers: asyncio.Queue[RawMessage] = asyncio.Queue()
-    async with aiofiles.open(descriptor, "rb") as file:
-        client = await connection.once()
-        body = {"config": config, "state": archive.state}
-        begun = await connection.api(f"STREAM.RESTORE.{config['name']}", body, patience=PATIENCE)
-        chunk, subject = min(CHUNK, client.max_payload), begun["deliver_subject"]
-        inbox = connection.new_inbox()
-        subscription = await connection.tap(inbox, answers.put_nowait)
-        try:
-            sizes: list[int] = []
-            while (data := await file.read(chunk)) or sizes:
-                if data:
-                    await connection.publish(subject, data, reply=inbox)
-                    sizes.append(len(data))
-                if not data or len(sizes) >= max(1, WINDOW // chunk):
-                    _acknowledged(await connection.guard(answers.get(), PATIENCE, subject))
-                    advance(sizes.pop(0))
-            await connection.publish(subject, b"", reply=inbox)
-            return answer_of((await connection.guard(answers.get(), _ACTIVATION)).data)
-        finally:
-            with suppress(nats.errors.Error):  # gone with its client
-                await subscription.unsubscribe()
+    client = await connection.once()
+    body = {"config": config, "state": archive.state}
+    begun = await connection.api(f"STREAM.RESTORE.{archive.stream}", body, patience=PATIENCE)
+    chunk, subject = min(CHUNK, client.max_payload), begun["deliver_subject"]
+    inbox, under_way = connection.new_inbox(), 0
+    subscription = await connection.tap(inbox, answers.put_nowait)
+    try:
+        with progress(f"restoring {archive.stream}", archive.size) as advance:
+            async with aiofiles.open(path, "rb") as file:
+                while (data := await file.read(chunk)) or under_way:
+                    if data:
+                        await connection.publish(subject, data, reply=inbox)
+                        advance(len(data))
+                        under_way += 1
+                    if not data or under_way >= max(1, WINDOW // chunk):
+                        _acknowledged(await connection.guard(answers.get(), PATIENCE, subject))
+                        under_way -= 1
+        await connection.publish(subject, b"", reply=inbox)
+        return answer_of((await connection.guard(answers.get(), _ACTIVATION)).data)
+    finally:
+        with suppress(nats.errors.Error):  # gone with its client
+            await subscription.unsubscribe()
 
 
 def _acknowledged(answer: RawMessage) -> None:
@@ -270,21 +220,15 @@ async def _open(
     changes: Mapping[str, Any],
     archived: Mapping[str, Any] | None = None,
 ) -> None:
+    """Open a stream that was closed or marked; again where servers of a cluster have not heard of it yet."""
     for pause in (*_SETTLING, None):
         try:
             if info := await described(connection, stream):
                 config = {**opened(info["config"], archived or info["config"]), **changes}
                 await connection.api(f"STREAM.UPDATE.{stream}", config, _UPDATE)
-        except Rejected as error:
-            if error.error == _NO_STORE and changes:
-                logger.warning(
-                    "stream %s has no limit in bytes, as its own is more than this store has; `logbroker run` gives it one",
-                    stream,
-                )
-                changes = {}
-                continue
+        except Rejected:
             if pause is None:
                 raise
+            await asyncio.sleep(pause)
         else:
             return
-        await asyncio.sleep(pause)

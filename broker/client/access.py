@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-__all__ = ["Access", "check_prefix", "check_servers", "looks_like_server", "public"]
-
 _PREFIX = re.compile(r"([^\s.*>]+(\.[^\s.*>]+)*)?")
+_ADDRESS = re.compile(r"[a-z]+://.*|[^/]+:[0-9]{1,5}")
 
 
 def check_prefix(prefix: str) -> str:
@@ -37,9 +36,8 @@ class Access:
     tls_name: str = ""
     """The name that the server's certificate is to have, where it is not the host of the address."""
     inbox_prefix: str = ""
-    """What the subjects begin with on which answers are heard; empty for what the credential file says, else `_INBOX`."""
     api_prefix: str = ""
-    """What the subjects of the JetStream API begin with; empty for what the credential file says, else `$JS.API`."""
+    """The prefixes of answers and of the JetStream API, where the credential file does not say them."""
 
     @property
     def wants_tls(self) -> bool:
@@ -48,14 +46,10 @@ class Access:
 
     def absolute(self, folder: Path) -> "Access":
         """Return the same for another process: relative paths are of `folder`."""
-        return replace(
-            self,
-            creds=self.creds and folder / self.creds,
-            nkey=self.nkey and folder / self.nkey,
-            tls_ca=self.tls_ca and folder / self.tls_ca,
-            tls_cert=self.tls_cert and folder / self.tls_cert,
-            tls_key=self.tls_key and folder / self.tls_key,
-        )
+        paths = {
+            name: getattr(self, name) for name in ("creds", "nkey", "tls_ca", "tls_cert", "tls_key")
+        }
+        return replace(self, **{name: path and folder / path for name, path in paths.items()})
 
     def __str__(self) -> str:
         """Name what we come with, for messages to a person; never a secret."""
@@ -70,21 +64,21 @@ class Access:
         return next((words for given, words in means if given), nothing)
 
 
-_SCHEMES = {"nats", "tls"}
-_ADDRESS = re.compile(r"[a-z]+://.*|[^/]+:[0-9]{1,5}")
-
-
 def check_servers(servers: tuple[str, ...]) -> tuple[str, ...]:
     """Return the addresses if a client could try them all; raise ValueError otherwise.
 
     One text may hold several, with commas between them, as NATS clients take it. An address without a scheme (`broker1:4222`) is a NATS one. A password in it is never repeated in the message.
     """
     each = tuple(part.strip() for server in servers for part in server.split(","))
-    if not any(each):
-        raise ValueError("no address of a broker is given")
     for server in each:
-        if reason := _objection(server):
-            raise ValueError(f"{_shown(server)!r} {reason}; write nats://host:port")
+        try:
+            parts = urlsplit(server if "://" in server else f"nats://{server}")
+            is_one = bool(parts.hostname) and parts.port != 0 and parts.path in {"", "/"}
+        except ValueError:
+            is_one = False
+        if not is_one or parts.scheme not in {"nats", "tls"}:
+            shown = server.rpartition("@")[2]
+            raise ValueError(f"{shown!r} is no address of a NATS server; write nats://host:port")
     return each
 
 
@@ -94,22 +88,6 @@ def looks_like_server(word: str) -> bool:
 
 
 def public(address: str) -> str:
-    """Return an address without the name and the password that may stand in it."""
+    """Return an address without the name and the password that may be in it."""
     scheme, separator, rest = address.rpartition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
-
-
-def _objection(server: str) -> str | None:
-    try:
-        parts = urlsplit(server if "://" in server else f"nats://{server}")
-        has_host = bool(parts.hostname) and parts.port != 0
-        has_path = parts.path not in {"", "/"}
-    except ValueError:
-        return "is no address"
-    if parts.scheme not in _SCHEMES or has_path:
-        return "is no address of a NATS server"
-    return None if has_host else "names no host"
-
-
-def _shown(server: str) -> str:
-    return server.rpartition("@")[2]

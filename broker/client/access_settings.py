@@ -7,10 +7,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from broker.app.configuration import Many, ProgramSettings
+from broker.app.configuration import Many, ProgramSettings, option
 from broker.client.access import Access, check_prefix, check_servers
-
-__all__ = ["ACCESS", "AccessSettings", "Servers"]
 
 Servers = Annotated[Many, AfterValidator(check_servers)]
 """A setting of one or more addresses of the broker."""
@@ -22,10 +20,6 @@ ACCESS = frozenset(field.name for field in fields(Access)) - {"tls_name"}
 _SEEN = "all processes see an option, so give it in the environment or the --config file"
 
 
-def _setting(default: Any, metavar: str, description: str) -> Any:
-    return Field(default, description=description, json_schema_extra={"metavar": metavar})
-
-
 class AccessSettings(ProgramSettings):
     """The settings of `Access`, and those of every program."""
 
@@ -34,40 +28,38 @@ class AccessSettings(ProgramSettings):
         "TLS": ("tls_ca", "tls_cert", "tls_key", "tls_ca_pem", "tls_first")
     }
 
-    creds: Path | None = _setting(None, "FILE", "Credentials file of a NATS user: JWT and seed.")
-    nkey: Path | None = _setting(
+    creds: Path | None = option(None, "FILE", "Credentials file of a NATS user: JWT and seed.")
+    nkey: Path | None = option(
         None,
         "FILE",
         "File that holds the seed of an nkey user, alone or as `nkey_seed` of settings.",
     )
-    nkey_seed: SecretStr | None = _setting(None, "SEED", f"Seed of an nkey user itself; {_SEEN}.")
-    user: str = _setting("", "NAME", "Name of a user with a password.")
+    nkey_seed: SecretStr | None = option(None, "SEED", f"Seed of an nkey user itself; {_SEEN}.")
+    user: str = option("", "NAME", "Name of a user with a password.")
     password: SecretStr | None = Field(None, description=f"Password of --user; {_SEEN}.")
-    tls_ca: Path | None = _setting(
+    tls_ca: Path | None = option(
         None,
         "FILE",
         "Certificates that the broker's is checked against, by default those of the system; like "
         "every option of TLS, and a tls:// address, it forbids to talk in the clear.",
     )
-    tls_cert: Path | None = _setting(
-        None, "FILE", "Own certificate, for a broker that asks for one."
-    )
-    tls_key: Path | None = _setting(
+    tls_cert: Path | None = option(None, "FILE", "Own certificate, for a broker that asks for one.")
+    tls_key: Path | None = option(
         None, "FILE", "Private key of --tls-cert, unless it stands in that file."
     )
-    tls_ca_pem: str = _setting(
+    tls_ca_pem: str = option(
         "", "PEM", "The text of --tls-ca itself, for a --config file that holds all that it takes."
     )
     tls_first: bool = Field(
         False,
         description="Begin with TLS, for a broker with handshake_first; others say hello first.",
     )
-    inbox_prefix: Annotated[str, AfterValidator(check_prefix)] = _setting(
+    inbox_prefix: Annotated[str, AfterValidator(check_prefix)] = option(
         "",
         "SUBJECT",
         "What the subjects begin with on which answers are heard, if the credential file does not say it.",
     )
-    api_prefix: Annotated[str, AfterValidator(check_prefix)] = _setting(
+    api_prefix: Annotated[str, AfterValidator(check_prefix)] = option(
         "",
         "SUBJECT",
         "What the subjects of the JetStream API begin with, e.g. $JS.hub.API, if the credential file does not say it.",

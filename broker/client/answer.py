@@ -8,16 +8,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = [
-    "ConnectionLost",
-    "Denied",
-    "Rejected",
-    "answer_of",
-    "is_certain",
-    "is_level",
-    "stored_at",
-]
-
 _UNAVAILABLE = 503
 _NOBODY_LISTENS, _NO_LEADER = 0, 10008
 _WRONG_LAST_SEQUENCE, _WRITE_UNDER_WAY = 10071, 10164
@@ -44,49 +34,33 @@ class Rejected(Exception):
         self.code = code
         self.error = error
         self.description = description
-
-    @property
-    def is_nobody(self) -> bool:
+        self.is_nobody = code == _UNAVAILABLE and error == _NOBODY_LISTENS
         """Whether nobody listens at the subject: no JetStream, no such stream, or none that has a leader."""
-        return self.code == _UNAVAILABLE and self.error == _NOBODY_LISTENS
-
-    @property
-    def is_leaderless(self) -> bool:
+        self.is_leaderless = self.is_nobody or (code == _UNAVAILABLE and error == _NO_LEADER)
         """Whether a leader may be missing that the servers of a cluster are about to elect."""
-        return self.code == _UNAVAILABLE and self.error in {_NOBODY_LISTENS, _NO_LEADER}
-
-    @property
-    def is_of_server(self) -> bool:
+        self.is_of_server = code >= _SERVER_ERROR and error not in _OF_CONFIGURATION
         """Whether the server failed, by its disk or for a while, at a request that a sound server may take as it is."""
-        return self.code >= _SERVER_ERROR and self.error not in _OF_CONFIGURATION
-
-    @property
-    def is_wrong_sequence(self) -> bool:
+        self.is_wrong_sequence = error == _WRONG_LAST_SEQUENCE
         """Whether a write expected a sequence that is not the last one of its subject."""
-        return self.error == _WRONG_LAST_SEQUENCE
-
-    @property
-    def is_write_under_way(self) -> bool:
+        self.is_write_under_way = error == _WRITE_UNDER_WAY
         """Whether another write of the subject is under way, our own before it or one that only names it: nothing was stored."""
-        return self.error == _WRITE_UNDER_WAY
 
 
 class Denied(Rejected):
-    """The server did not take a message, or a subscription, since we have no right to its subject, which `subject` is."""
+    """The server did not take a message, or a subscription, since we have no right to its subject."""
 
-    def __init__(self, violation: str, subject: str) -> None:
+    def __init__(self, violation: str) -> None:
         super().__init__(
             403, 0, f"{violation}; give this user the right to it, or come as one that has it"
         )
-        self.subject = subject
 
 
 def answer_of(data: bytes) -> dict[str, Any]:
     """Read an answer of JetStream; raises `Rejected` when it is an error, `ConnectionLost` when it is no answer at all."""
     try:
         answer = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ConnectionLost("an answer that is not JSON") from error
+    except (ValueError, RecursionError):
+        answer = None
     if not isinstance(answer, dict):
         raise ConnectionLost("an answer that is not JetStream's")
     if isinstance(failure := answer.get("error"), dict):

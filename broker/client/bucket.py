@@ -1,21 +1,18 @@
 """Entries of a key-value bucket: read, and written by compare-and-set (ADR-8), with the least rights that this takes."""
 
 import asyncio
-import base64
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from broker.client.connection import Connection, ConnectionLost, Message, Rejected
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import Connection, Message
 from broker.wire.message import EXPECTED_SEQUENCE
-
-__all__ = ["Behind", "Conflict", "Entry", "confirm", "history", "read", "write"]
 
 _TRIES, _NEXT_TRY = 100, 0.01  # seconds
 _NEVER = 2**62  # a revision that no key comes to
 _LAST = re.compile(r"wrong last sequence: ([0-9]+)")
 _NO_MESSAGE = "404"
-_NO_MESSAGE_FOUND = 10037
 
 
 class Conflict(Exception):
@@ -36,36 +33,13 @@ class Entry:
     is_deletion: bool = False
 
 
-async def history(connection: Connection, bucket: str, key: str) -> list[Entry]:
-    """Return the revisions of a key that the bucket still has, oldest first; raises `Rejected`, `ConnectionLost`."""
-    found: list[Entry] = []
-    while True:
-        begin = found[-1].revision + 1 if found else 1
-        try:
-            answer = await connection.api(
-                f"STREAM.MSG.GET.KV_{bucket}",
-                {"seq": begin, "next_by_subj": f"$KV.{bucket}.{key}"},
-            )
-        except Rejected as error:
-            if error.error == _NO_MESSAGE_FOUND:
-                return found
-            raise
-        message = answer["message"]
-        value = base64.b64decode(message.get("data", ""))
-        is_deletion = b"KV-Operation:" in base64.b64decode(message.get("hdrs", ""))
-        found.append(Entry(value, int(message["seq"]), message["time"], is_deletion))
-
-
 async def read(connection: Connection, bucket: str, key: str) -> Entry | None:
     """Return the newest value of a key, None when there is none; of several servers one may answer that lags.
 
     So `write` by the revision, or `confirm`, before anything is concluded that cannot be taken back. Raises `Rejected` when there is no such bucket, `ConnectionLost`.
     """
-    answer = await _newest(connection, bucket, key)
-    if _is_gone(answer):
-        return None
-    time = (answer.headers or {}).get("Nats-Time-Stamp", "")
-    return Entry(answer.data, _revision(answer), time)
+    newest = await _newest(connection, bucket, key)
+    return None if newest.is_deletion else newest
 
 
 async def confirm(connection: Connection, bucket: str, key: str, entry: Entry | None) -> None:
@@ -74,26 +48,19 @@ async def confirm(connection: Connection, bucket: str, key: str, entry: Entry | 
     Asks by a write that is always refused, since a refusal comes from the leader and names the last revision; whoever
     may write the key may ask. Raises `Rejected`, `ConnectionLost`.
     """
-    last = await _last(connection, bucket, key)
-    if entry is not None or not last:
-        is_newest = last == (entry.revision if entry else 0)
-    else:
-        answer = await _newest(connection, bucket, key)
-        is_newest = _is_gone(answer) and _revision(answer) == last
-    if not is_newest:
-        raise Behind(f"a replica lags behind with {bucket}/{key}")
-
-
-async def _last(connection: Connection, bucket: str, key: str) -> int:
+    named = None
     try:
         await _ask(connection, bucket, key, b"", _NEVER)
     except Rejected as error:
-        if found := _LAST.search(error.description):
-            return int(found[1])
-        if error.is_wrong_sequence or error.is_write_under_way:
-            raise Behind(f"{bucket}/{key} is being written") from None
-        raise
-    raise ConnectionLost("a write that cannot be was answered as if it were")
+        if not (error.is_wrong_sequence or error.is_write_under_way):
+            raise
+        named = _LAST.search(error.description)
+    last = int(named[1]) if named else -1
+    if entry is None and last > 0:
+        newest = await _newest(connection, bucket, key)
+        last = 0 if newest.is_deletion and newest.revision == last else last
+    if last != (entry.revision if entry else 0):
+        raise Behind(f"a replica lags behind with {bucket}/{key}, or it is being written")
 
 
 async def write(connection: Connection, bucket: str, key: str, value: bytes, revision: int) -> int:
@@ -104,22 +71,19 @@ async def write(connection: Connection, bucket: str, key: str, value: bytes, rev
     try:
         return await _put(connection, bucket, key, value, revision)
     except Conflict:
-        answer = await _newest(connection, bucket, key)
-        if revision or not _is_gone(answer) or not _revision(answer):
+        newest = await _newest(connection, bucket, key)
+        if revision or not newest.is_deletion or not newest.revision:
             raise
-        return await _put(
-            connection, bucket, key, value, _revision(answer)
-        )  # over the marker of a deletion
+        return await _put(connection, bucket, key, value, newest.revision)  # over the marker
 
 
 async def _put(connection: Connection, bucket: str, key: str, value: bytes, revision: int) -> int:
     try:
-        answer = await _ask(connection, bucket, key, value, revision)
+        return int((await _ask(connection, bucket, key, value, revision))["seq"])
     except Rejected as error:
         if error.is_wrong_sequence or error.is_write_under_way:
             raise Conflict(f"{bucket}/{key} is no longer at revision {revision}") from None
         raise
-    return int(answer["seq"])
 
 
 async def _ask(
@@ -127,7 +91,7 @@ async def _ask(
 ) -> dict[str, Any]:
     """Send a write, and again for a second while another one is under way: then nothing of it was stored."""
     headers = {EXPECTED_SEQUENCE: str(revision)}
-    for _ in range(_TRIES - 1):
+    for _ in range(_TRIES):
         try:
             return await connection.ask(f"$KV.{bucket}.{key}", value, headers)
         except Rejected as error:
@@ -137,14 +101,12 @@ async def _ask(
     return await connection.ask(f"$KV.{bucket}.{key}", value, headers)
 
 
-async def _newest(connection: Connection, bucket: str, key: str) -> Message:
-    return await connection.call(f"DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}")
-
-
-def _is_gone(answer: Message) -> bool:
+async def _newest(connection: Connection, bucket: str, key: str) -> Entry:
+    """Return the newest entry of a key, a deletion among them; one of revision 0 where there is none."""
+    answer: Message = await connection.call(f"DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}")
     headers = answer.headers or {}
-    return headers.get("Status") == _NO_MESSAGE or headers.get("KV-Operation") in {"DEL", "PURGE"}
-
-
-def _revision(answer: Message) -> int:
-    return int((answer.headers or {}).get("Nats-Sequence", 0))
+    if headers.get("Status", _NO_MESSAGE) != _NO_MESSAGE:
+        raise ConnectionLost(f"an answer that is no entry: {headers}")
+    is_gone = "Status" in headers or headers.get("KV-Operation") in {"DEL", "PURGE"}
+    revision, time = int(headers.get("Nats-Sequence", 0)), headers.get("Nats-Time-Stamp", "")
+    return Entry(answer.data, revision, time, is_gone)

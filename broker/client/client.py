@@ -1,130 +1,70 @@
 """One client of nats-py for one connection to one server: made, secured, and never reconnected.
 
-Talks to no server in the clear where TLS is asked for: nats-py itself would, when the server (or somebody between)
-offers none.
-
 What of nats-py's internals (2.16, one minor version at a time) is overridden, by what for:
 
 | names | why, and what was measured |
 |---|---|
-| `_ps` and the parser, `_remove_sub` (receiving.py) | a message costs 1.5 microseconds and two copies of its bytes, not 15 and five |
-| `_send_publish`, `_send_ping` (sending.py) | a round of some MiB costs its size once in memory, not three times, and a fifth less of the shipper's processor time |
-| `_connect_to_server`, `_process_info`, `_connect_command`, `_public_nkey` | nothing is sent in the clear where TLS is wanted; keys that nats-py does not hold; the kernel ends dead connections |
-| `_pings_outstanding`, `_process_pong` | every byte counts as a sign of life; the answer to a flush that was given up |
+| `_ps` and the parser, `_remove_sub` | a message costs 1.5 microseconds and two copies of its bytes, not 15 and five; every byte counts as a sign of life; what cannot be read ends the connection, not the reading alone |
+| `_send_publish`, `_send_ping` | a round of some MiB costs its size once in memory, not three times, and a fifth less of the shipper's processor time |
+| `_process_info`, `_public_nkey`, `_transport` | nothing is sent in the clear where TLS is wanted; keys that nats-py does not hold; the kernel ends dead connections |
+| `_process_pong`, `_pongs` | the answer to a flush that was given up ends no reading |
 | `_process_op_err`, `_pending`, `_pending_data_size` | a dead connection ends without sending first |
-| `_build_message`, `_process_headers` | subjects and headers that are not ASCII |
 """
 
 import asyncio
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any
-from urllib.parse import ParseResult, urlsplit
+from urllib.parse import urlsplit
 
 import nats.aio.client
 import nats.errors
-from nats.aio.msg import Msg
-from nats.aio.transport import TcpTransport
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
+from nats.protocol.parser import Parser
 
 from broker.client.access import Access, public
 from broker.client.credentials import ClientCredentials
-from broker.client.receiving import ReceivingClient
-from broker.client.sending import SendingClient
+from broker.wire.delivery import RawMessage
 
-__all__ = ["CONNECT_TIMEOUT", "BrokerClient", "HungUp", "NoTls"]
+DIRECT_BYTES = 16 * 1024
+"""From this size on a payload goes straight to the socket; what is smaller is better off gathered by nats-py."""
 
-CONNECT_TIMEOUT = 3
-"""Seconds for each step of a connect."""
-
+_CONNECT_TIMEOUT = 3  # seconds for each step
 _PING_EVERY = 5  # seconds
-_MOST_PINGS = 5  # without a byte from the server before the connection is given up, for what a slow line holds
-_MOST_UNACKNOWLEDGED = (
-    15  # seconds without a sign of the server's kernel, which ends the connection
-)
+_MOST_PINGS = 24  # without a byte from the server: a slow line takes a minute for a large round
+_MOST_UNACKNOWLEDGED = 15  # seconds without a sign of the server's kernel: ours ends the connection
 _CLOSE_WITHIN = 1.0  # seconds
+_END = b"\r\n"
 
 # nats-py reads 32 KiB at a time, less than a message; with 256 KiB receiving costs a third less CPU (bench/, 2.16.0)
 nats.aio.client.DEFAULT_BUFFER_SIZE = 256 * 1024
 
-
-class NoTls(nats.errors.Error):
-    """The server would talk in the clear only; nothing was sent to it."""
-
-
-class HungUp(nats.errors.Error):
-    """The server ended the connection after the TLS handshake, without a word."""
+Tap = Callable[[RawMessage], None]
+"""Told of every message at once, in order; it must not raise, and not wait."""
 
 
-class _Socket(TcpTransport):
-    """A connection that the kernel ends when the other machine is gone, also where nothing is to be sent."""
+class BrokerClient(Client):
+    """Sends large messages as they are, hands received ones to taps as they are, and tells when the connection is lost."""
 
-    _io_writer: asyncio.StreamWriter  # None until it is connected
+    _transport: Any
 
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-
-    async def connect(self, uri: ParseResult, buffer_size: int, connect_timeout: int) -> None:
-        await super().connect(uri, buffer_size, connect_timeout)
-        line: socket.socket = self._io_writer.get_extra_info("socket")
-        line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PING_EVERY)
-        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PING_EVERY)
-        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _MOST_UNACKNOWLEDGED * 1000)
-
-    async def connect_tls(
-        self,
-        uri: str | ParseResult,
-        ssl_context: ssl.SSLContext,
-        buffer_size: int,
-        connect_timeout: int,
-    ) -> None:
-        plain = self._io_writer
-        await super().connect_tls(uri, ssl_context, buffer_size, connect_timeout)
-        transport: Any = self._io_writer.transport
-        if transport is None:
-            self._io_writer = plain
-            raise ConnectionResetError("closed during the TLS handshake")
-        # asyncio sets it where TLS comes first, and otherwise logs a warning at the end of the connection
-        if (protocol := transport.get_protocol()) is not None:
-            protocol._over_ssl = True
-
-    def close(self) -> None:
-        super().close()  # type: ignore[no-untyped-call]
-
-    @property
-    def unsent(self) -> int:
-        """How many bytes wait here for the kernel to take them."""
-        return self._io_writer.transport.get_write_buffer_size()
-
-    @property
-    def tls(self) -> ssl.SSLObject | None:
-        """What TLS knows of the connection; None in the clear."""
-        return self._io_writer.get_extra_info("ssl_object") if self else None
-
-
-class BrokerClient(ReceivingClient, SendingClient):
-    """A client that outlives what anybody may publish: nats-py's read loop would end, in silence, at text that is not UTF-8."""
-
-    def __init__(
-        self,
-        server: str,
-        access: Access,
-        credentials: ClientCredentials,
-    ) -> None:
+    def __init__(self, server: str, access: Access, credentials: ClientCredentials) -> None:
         """Remember whom to connect to and how; `credentials` is what the files of `access` hold now."""
         super().__init__()
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Resolved when the connection has ended, or nothing more is to be asked here."""
-        self._socket = _Socket()
         self.is_clustered = False
         """Whether the server says that it is one of a cluster."""
+        self.taps: dict[bytes, Tap] = {}
+        self._ps = _Parser(self)
         self._server = server if "://" in server else f"nats://{server}"
-        self._credentials = credentials
-        self._user, self._password = access.user or None, access.password or None
-        self._tls_first = access.tls_first
-        self._tls_name = access.tls_name or None
+        self._access, self._credentials = access, credentials
         self._wants_tls = access.wants_tls or urlsplit(self._server).scheme == "tls"
+        if credentials.key is not None:
+            self._public_nkey = credentials.key.public
 
     async def open(self, on_error: Callable[[Exception], Awaitable[None]], **options: Any) -> None:
         """Connect, with what else `Client.connect` takes; raises OSError, TimeoutError or nats-py's errors.
@@ -138,21 +78,18 @@ class BrokerClient(ReceivingClient, SendingClient):
             await on_error(error)
 
         try:
-            await self._open(
-                error_cb=note, closed_cb=self._ended, disconnected_cb=self._ended, **options
-            )
+            await self._open(error_cb=note, **options)
         except BaseException as error:
-            secured = self._socket.tls is not None
-            self._socket.close()  # close() of the client would wait for ever where TLS failed
+            self._hang_up()  # close() of the client would wait for ever where TLS failed
             if isinstance(error, nats.errors.NoServersError):
                 raise failed[0] from None  # why, rather than that there is no server left to try
-            if isinstance(error, ConnectionError) and secured:
+            if isinstance(error, ConnectionError | AttributeError) and self._wants_tls:
                 # with TLS 1.3 our certificate is judged after the handshake, and the verdict may go down with the line
-                raise HungUp("hung up") from None
+                raise ssl.SSLError(1, "hung up; it may want another certificate") from None
             raise
 
     async def _open(self, **options: Any) -> None:
-        key = self._credentials.key
+        access, key, token = self._access, self._credentials.key, self._credentials.token
         context = self._credentials.tls
         if context is None and self._wants_tls:
             context = ssl.create_default_context()
@@ -162,19 +99,23 @@ class BrokerClient(ReceivingClient, SendingClient):
             # nats-py holds on to its first connect all the same, 60 attempts of 2 s unless told otherwise
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
-            connect_timeout=CONNECT_TIMEOUT,
+            connect_timeout=_CONNECT_TIMEOUT,
             ping_interval=_PING_EVERY,
             max_outstanding_pings=_MOST_PINGS,
             pending_size=0,
             tls=context,
-            tls_handshake_first=self._tls_first,
-            tls_hostname=self._tls_name,
-            user=self._user,
-            password=self._password,
+            tls_handshake_first=access.tls_first,
+            tls_hostname=access.tls_name or None,
+            user=access.user or None,
+            password=access.password or None,
             signature_cb=key.sign if key else None,
-            user_jwt_cb=self._token if self._credentials.token else None,
+            user_jwt_cb=(lambda: bytearray(token.encode())) if token else None,
+            closed_cb=self._ended,
+            disconnected_cb=self._ended,
             **options,
         )
+        if self._tls is not None:  # else asyncio logs a warning at its end
+            self._transport._io_writer.transport.get_protocol()._over_ssl = True
 
     async def _ended(self) -> None:
         self.leave()
@@ -195,7 +136,11 @@ class BrokerClient(ReceivingClient, SendingClient):
             async with asyncio.timeout(_CLOSE_WITHIN):
                 await self.close()
         finally:
-            self._socket.close()
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._transport is not None and self._transport._bare_io_writer is not None:
+            self._transport._bare_io_writer.close()
 
     @property
     def address(self) -> str:
@@ -205,37 +150,43 @@ class BrokerClient(ReceivingClient, SendingClient):
     @property
     def certificate(self) -> Mapping[str, Any]:
         """What the server's certificate says, as `SSLObject.getpeercert` tells it; empty in the clear."""
-        secured = self._socket.tls
-        return (secured.getpeercert() or {}) if secured is not None else {}
+        return (self._tls.getpeercert() or {}) if self._tls is not None else {}
 
-    def _token(self) -> bytearray:
-        return bytearray(self._credentials.token.encode())
+    @property
+    def _tls(self) -> ssl.SSLObject | None:
+        found: ssl.SSLObject | None = self._transport._io_writer.get_extra_info("ssl_object")
+        return found
 
-    async def _connect_to_server(self, s: Any) -> None:
-        self._transport = self._socket = _Socket()
-        await self._socket.connect(s.uri, nats.aio.client.DEFAULT_BUFFER_SIZE, CONNECT_TIMEOUT)
+    async def tap(self, subject: str, tap: Tap) -> Subscription:
+        """Subscribe; `tap` is told until the end of the subscription. Nothing bounds what is under way but its sender."""
+        subscription = await self.subscribe(subject)
+        self.taps[b"%d" % subscription._id] = tap
+        return subscription
+
+    def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
+        self.taps.pop(b"%d" % sid, None)
+        super()._remove_sub(sid, max_msgs)
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        # a server may take TLS without asking for it; nats-py begins with TLS only where it is asked for
-        if self._wants_tls and info.get("tls_available"):
-            info["tls_required"] = True
+        # the first word of the server, before anything of ours is sent
+        if initial_connection:
+            self._keep_alive(self._transport._bare_io_writer.get_extra_info("socket"))
+        if initial_connection and self._wants_tls and not self._access.tls_first:
+            if not (info.get("tls_required") or info.get("tls_available")):
+                raise nats.errors.Error(
+                    "it offers no TLS, and this end talks in the clear to nobody"
+                )
+            info["tls_required"] = True  # nats-py begins with TLS only where it is asked for
         await super()._process_info(info, initial_connection)
         self.is_clustered = bool(info.get("cluster"))
 
-    def _connect_command(self) -> bytes:
-        # the last moment before anything of ours is sent, on the connection that it will be sent on
-        if self._wants_tls and self._socket.tls is None:
-            raise NoTls("offers no TLS")
-        if self._credentials.key is not None and not self._credentials.token:
-            self._public_nkey = self._credentials.key.public
-        command: bytes = super()._connect_command()
-        return command
-
-    async def _send_ping(self, future: "asyncio.Future[None] | None" = None) -> None:
-        # what is on its way out is far ahead of a PONG; a connection that takes nothing is ended by the kernel
-        if self._socket.unsent:
-            self._pings_outstanding = 0
-        await super()._send_ping(future)
+    @staticmethod
+    def _keep_alive(line: socket.socket) -> None:
+        """Have the kernel end the connection when the other machine is gone, also where nothing is to be sent."""
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PING_EVERY)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PING_EVERY)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _MOST_UNACKNOWLEDGED * 1000)
 
     async def _process_pong(self) -> None:
         # nats-py stops to read, and says nothing of it, over the answer to a `flush` that was given up
@@ -248,22 +199,143 @@ class BrokerClient(ReceivingClient, SendingClient):
         self._pending, self._pending_data_size = [], 0
         await super()._process_op_err(e)
 
-    def _build_message(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
-    ) -> Msg:
-        # the subject of a message may be no UTF-8, at which nats-py's read loop ends
-        message: Msg
-        try:
-            message = super()._build_message(sid, subject, reply, data, headers)
-        except UnicodeDecodeError:
-            message = super()._build_message(sid, b"", reply, data, headers)
-            message.subject = subject.decode(errors="surrogateescape")
-        return message
+    async def _send_publish(
+        self,
+        subject: str,
+        reply: str,
+        payload: bytes,
+        payload_size: int,
+        headers: dict[str, Any] | None,
+    ) -> None:
+        if payload_size < DIRECT_BYTES or headers is None or self._transport is None:
+            await super()._send_publish(subject, reply, payload, payload_size, headers)
+            return
+        block = _header_block(headers)
+        size = len(block) + payload_size
+        command = f"HPUB {subject} {reply} {len(block)} {size}\r\n".encode()
+        # nothing is awaited before all of it is written: another task's message may not come in between
+        self._write_pending(command, block, payload, _END)
+        self.stats["out_msgs"] += 1
+        self.stats["out_bytes"] += payload_size
+        await self._transport.drain()
 
-    async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
-        # so may a status be
+    async def _send_ping(self, future: "asyncio.Future[None] | None" = None) -> None:
+        # nats-py writes it ahead of what waits: whoever flushes would be told of what is still to be sent
+        if self._transport is not None:
+            self._write_pending()
+        await super()._send_ping(future)
+
+    def _write_pending(self, *more: bytes) -> None:
+        waiting, self._pending, self._pending_data_size = self._pending, [], 0
+        self._transport.writelines([*waiting, *more])
+
+
+def why_not(error: Exception, access: Access) -> str:
+    """Return why a server did not let us in, for the person who can mend it."""
+    text = str(error).removeprefix("nats: ").strip("'") or type(error).__name__
+    if isinstance(error, ssl.SSLError):
+        text = getattr(error, "verify_message", "") or getattr(error, "reason", "") or text
+        return f"TLS handshake: {text}; check --server and the certificates (--tls-ca, --tls-cert)"
+    if isinstance(error, TimeoutError) or "empty response" in text:
+        return f"no word within {_CONNECT_TIMEOUT} s (one that begins with TLS takes --tls-first)"
+    if "maximum" in text.lower():
+        return f"connection limit reached: {text}; raise host_connections or receiver_connections"
+    is_refused = any(word in text.lower() for word in ("authorization", "authentication"))
+    return f"it refuses {access}: {text}" if is_refused else text
+
+
+def _header_block(headers: Mapping[str, str]) -> bytes:
+    """Return the headers as they go on the wire (ADR-4); raises ValueError for what would break out of its line."""
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+    if any(line.count("\n") != 1 or line.count("\r") != 1 for line in lines):
+        raise ValueError(f"a line break in a header: {headers!r}")
+    return "".join(["NATS/1.0\r\n", *lines, "\r\n"]).encode()
+
+
+class _Parser(Parser):
+    """Cuts what was read into messages; hands every other operation to nats-py's parser, a whole line at a time."""
+
+    def __init__(self, client: BrokerClient) -> None:
+        super().__init__(client)
+        self._client = client
+
+    def reset(self) -> None:
+        super().reset()
+        self._parts: list[bytes] = []  # of an operation that is not whole, from its first byte on
+        self._missing = 0  # bytes of its payload; 0 where not even its line is whole
+
+    async def parse(self, data: bytes = b"") -> None:
+        self._client._pings_outstanding = 0  # a server that sends is alive, however far its PONG is
         try:
-            found: dict[str, str] | None = await super()._process_headers(headers)
-        except UnicodeDecodeError:
-            return None
-        return found
+            await self._parse(data)
+        except (
+            *(ValueError, LookupError, ArithmeticError, TypeError, AttributeError),
+            asyncio.InvalidStateError,  # the answer to a flush that was given up
+        ) as error:
+            # of a defect nats-py would read no more and tell nobody; of this it ends the connection
+            raise nats.errors.ProtocolError(f"nats: cannot be read: {error}") from error
+
+    async def _parse(self, data: bytes) -> None:
+        at = self._missing
+        if at > len(data):
+            self._parts.append(data)
+            self._missing -= len(data)
+            return
+        if at:
+            whole = b"".join((*self._parts, data[:at]))
+            self._parts, self._missing = [], 0
+            await self._operations(whole, 0)
+        elif self._parts:
+            data = b"".join((*self._parts, data))
+            self._parts = []
+        at = await self._operations(data, at)
+        if at < len(data):
+            self._parts.append(data[at:])
+
+    async def _operations(self, data: bytes, at: int) -> int:
+        """Do every whole operation from `at` on and return where the first begins that is not whole."""
+        find, taps, size = data.find, self._client.taps, len(data)
+        while at < size and (end := find(_END, at)) >= 0:
+            # subjects may hold every white space but these: blank, tab, CR, LF
+            words = data[at:end].split(b" ")
+            head, length = _sizes(words)
+            if length < 0:
+                await super().parse(data[at : end + 2])
+                at = end + 2
+                continue
+            begin, until = end + 2, end + 2 + length
+            if until + 2 > size:
+                self._missing = until + 2 - size
+                return at
+            reply = words[3] if len(words) > (5 if head else 4) else b""
+            payload, headers = data[begin + head : until], data[begin : begin + head]
+            if (tap := taps.get(words[2])) is not None:
+                tap(
+                    RawMessage(
+                        words[1].decode("utf-8", "surrogateescape"),
+                        reply.decode("utf-8", "surrogateescape"),
+                        headers,
+                        payload,
+                    )
+                )
+            else:
+                with suppress(UnicodeDecodeError):  # whose subject is no UTF-8 has nothing for us
+                    await self._client._process_msg(
+                        int(words[2]), words[1], reply, payload, headers
+                    )
+            at = until + 2
+        return at
+
+
+def _sizes(words: list[bytes]) -> tuple[int, int]:
+    """Return the bytes of a message's headers and of the whole of it; a length of -1 for another operation.
+
+    `MSG <subject> <sid> [reply] <size>` and `HMSG <subject> <sid> [reply] <header size> <size>`.
+    """
+    match words:
+        case [b"MSG", _, _, *_, size]:
+            return 0, int(size)
+        case [b"HMSG", _, _, *_, head, size]:
+            return int(head), int(size)
+        case _:
+            return 0, -1

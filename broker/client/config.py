@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from broker.app.exits import ConfigurationError
 from broker.client import bucket
-from broker.client.connection import Connection, Rejected
+from broker.client.answer import Rejected
+from broker.client.connection import Connection
 from broker.wire.streams import (
     CONFIG_BUCKET,
     PARTITIONS_KEY,
@@ -27,24 +28,12 @@ from broker.wire.streams import (
 if TYPE_CHECKING:
     from broker.wire.pause import Pause
 
-__all__ = [
-    "Partitions",
-    "change_pauses",
-    "current_partitions",
-    "current_pauses",
-    "existing_partitions",
-    "read_layout",
-    "read_partitions",
-    "read_streams",
-    "require_layout",
-]
-
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """How many partitions hosts are spread over, and when the broker was told so: no other broker was at the same nanosecond."""
+    """How many partitions hosts are spread over, and when the broker was told so."""
 
     count: int
     time: str
@@ -98,10 +87,16 @@ async def current_partitions(connection: Connection) -> int:
     """Return how many partitions hosts are spread over, 0 where nobody says; raises `Rejected` or `ConnectionLost`."""
     try:
         entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
-    except Rejected as error:
-        if error.is_nobody and await _has_bucket(connection):
-            raise  # its leader is being elected
-        return 0  # a stream without its buckets: of somebody else, or half made
+    except Rejected as refused:
+        if not refused.is_nobody:
+            return 0
+        try:
+            await connection.api(f"STREAM.INFO.KV_{CONFIG_BUCKET}")
+        except Rejected as error:
+            if error.is_leaderless:
+                raise
+            return 0  # a stream without its buckets: of somebody else, or half made
+        raise  # its leader is being elected
     return partitions_in(entry.value if entry else None) or 0
 
 
@@ -117,16 +112,6 @@ async def existing_partitions(connection: Connection) -> int:
         connection.pages(f"CONSUMER.NAMES.{one}", "consumers") for one in stream_names(streams)
     )
     return max(current, *map(existing_in, await asyncio.gather(*calls)))
-
-
-async def _has_bucket(connection: Connection) -> bool:
-    try:
-        await connection.api(f"STREAM.INFO.KV_{CONFIG_BUCKET}")
-    except Rejected as error:
-        if error.is_leaderless:
-            raise
-        return False
-    return True
 
 
 async def current_pauses(connection: Connection) -> "tuple[Pause, ...]":

@@ -3,12 +3,16 @@
 It never sends anything twice and never reconnects under the feet of its user: whatever was under way when a client
 was lost ends in `ConnectionLost`, and only the user can know what to do about it. nats-py's own reconnect is off: its
 buffer reorders what was published meanwhile.
+
+The servers of a cluster are tried in turn, each time with the credential files as they are then, and left again: a server
+that was cut off from the others lets clients in and takes what they send, and nothing comes of it.
 """
 
 import asyncio
 import json
 import logging
 import random
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -18,26 +22,11 @@ import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from broker.app.exits import ConfigurationError
-from broker.client.access import Access
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.client.access import Access, public
 from broker.client.answer import ConnectionLost, Denied, Rejected, answer_of
-from broker.client.client import BrokerClient
-from broker.client.receiving import Tap
-from broker.client.rights import Denials
-from broker.client.server_pool import ANYBODY, BrokerAway, ServerPool, Trust
-from broker.wire.delivery import RawMessage
-
-__all__ = [
-    "ELECTION",
-    "BrokerAway",
-    "Connection",
-    "ConnectionLost",
-    "Denied",
-    "Message",
-    "RawMessage",
-    "Rejected",
-    "until_answered",
-]
+from broker.client.client import BrokerClient, Tap, why_not
+from broker.client.credentials import read_credentials
 
 Message = Msg
 Answer = TypeVar("Answer")
@@ -45,10 +34,17 @@ Answer = TypeVar("Answer")
 ELECTION = 20.0
 """Seconds in which a cluster that lost a leader has another one: four to nine, and more where its machines are busy."""
 
-_AGAIN = 0.5  # seconds
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds between attempts to connect
+_ANYBODY, _API = "_INBOX", "$JS.API"  # prefixes of whoever has none of its own
+_AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
 _PATIENCE, _PATIENCE_AMONG = 5.0, 3.0  # seconds; the second where others could be asked
+_MOST_SILENCE = 4.5  # seconds without an answer; until then a server may not know that another died
+_MOST_REFUSALS = 12.0  # seconds without a leader; elections take four to nine
+_VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 logger = logging.getLogger(__name__)
+
+
+class BrokerAway(OperatorError):
+    """No broker lets us in at the addresses given."""
 
 
 class Connection:
@@ -61,29 +57,29 @@ class Connection:
         access: Access = Access(),  # noqa: B008 - a frozen value
     ) -> None:
         """Remember where to connect to, and how; nothing is sent and no file is read before the first call."""
-        self._pool = ServerPool(servers, name, access)
+        self._servers, self._name, self._access = list(dict.fromkeys(servers)), name, access
+        self._last = ""  # the server that let us in last, and is the last to be asked again
+        self._inbox, self._api = access.inbox_prefix or _ANYBODY, access.api_prefix or _API
         self._client: BrokerClient | None = None
         self._connecting = asyncio.Lock()
-        self._denials = Denials(ANYBODY)
-        self._trust = Trust()
+        self._watched: list[tuple[str, asyncio.Future[Denied]]] = []
+        self._is_deaf = False  # our inbox was denied: no answer is heard on this client
+        self._doubted: float | None = None  # since when no answer has come from somebody who leads
         self.away = ""
-        """Why no broker is there for `client` just now; empty while one is, or nobody asks."""
+        """Why no broker is there for `client` just now; empty while one is."""
 
     @property
     def servers(self) -> str:
-        """The addresses, for messages to a person: without the passwords that may stand in them."""
-        return str(self._pool)
+        """The addresses, for messages to a person: without the passwords that may be in them."""
+        return ", ".join(map(public, self._servers))
 
     @property
     def has_choice(self) -> bool:
         """Whether there is more than one server to connect to."""
-        return self._pool.is_one_of_several
+        return len(self._servers) > 1
 
     async def once(self, patience: float = 0.0) -> BrokerClient:
-        """Return a live client, or raise `BrokerAway` when none answers for `patience` seconds.
-
-        For what a person waits for: commands, and programs that run once.
-        """
+        """Return a live client, or raise `BrokerAway` when none answers for `patience` seconds: for what a person waits for."""
         give_up = asyncio.get_running_loop().time() + patience
         while True:
             try:
@@ -94,10 +90,7 @@ class Connection:
             await asyncio.sleep(_FIRST_PAUSE)
 
     async def client(self) -> BrokerClient:
-        """Return a live client, however long it takes; says once why there is none, and once that there is one again.
-
-        `away` says it as well, as long as it lasts.
-        """
+        """Return a live client, however long it takes; says once why there is none, and once that there is one again."""
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -118,15 +111,39 @@ class Connection:
         async with self._connecting:
             if self._client is not None and self.is_on(self._client):
                 return self._client
-            with _kept_cancellations():
-                await self._drop()
-                self._client = await self._pool.connect(self._on_error)
-            self._denials, self._trust = Denials(self._pool.inbox_prefix), Trust()
+            task = asyncio.current_task()
+            before = task.cancelling() if task else 0
+            try:
+                await self.close()
+                self._client = await self._enter()
+            finally:
+                # wait_for, by which nats-py connects, forgets a cancellation that comes with the result (gh-86296)
+                if task and task.cancelling() > before:
+                    raise asyncio.CancelledError
+            self._is_deaf, self._doubted = False, None
             return self._client
+
+    async def _enter(self) -> BrokerClient:
+        """Return a client of the first server that lets us in; raises `BrokerAway` with what kept us out of each."""
+        credentials = await asyncio.to_thread(read_credentials, self._access)
+        self._inbox = credentials.inbox_prefix or _ANYBODY
+        self._api = credentials.api_prefix or _API
+        reasons: list[str] = []
+        order = random.sample(self._servers, len(self._servers))
+        for server in sorted(order, key=lambda server: server == self._last):
+            client = BrokerClient(server, self._access, credentials)
+            try:
+                await client.open(self._on_error, name=self._name, inbox_prefix=self._inbox)
+            except (OSError, nats.errors.Error, TimeoutError) as error:
+                reasons.append(f"no broker at {public(server)}: {why_not(error, self._access)}")
+            else:
+                self._last = server
+                return client
+        raise BrokerAway(f"{'; '.join(reasons)}; start one with `logbroker run`, or check --server")
 
     def is_on(self, client: BrokerClient) -> bool:
         """Whether this client is the present one and lives: what was subscribed on it is still heard."""
-        return client is self._client and client.is_usable and not self._denials.is_deaf
+        return client is self._client and client.is_usable and not self._is_deaf
 
     def judge(self, seconds: float, error: ConnectionLost | Rejected | None) -> None:
         """Take note of how a question to the stream, or its like, ended after so many seconds.
@@ -134,29 +151,43 @@ class Connection:
         A server that seems cut off from its cluster is left with the next call, where there is another one: what is under way
         there ends in `ConnectionLost`.
         """
-        client, now = self._client, asyncio.get_running_loop().time()
-        if client is None or client.lost.done():
-            return
-        if self._trust.is_lost(error, seconds, now) and self.has_choice:
+        now, most = asyncio.get_running_loop().time(), _MOST_REFUSALS
+        match error:
+            case ConnectionLost():
+                most = _MOST_SILENCE
+            case Rejected() if error.is_leaderless:
+                pass
+            case Rejected() if error.is_wrong_sequence or error.is_write_under_way:
+                return  # says so as well that leads nobody any more, and has our own write in hand
+            case _:
+                self._doubted = None
+                return
+        self._doubted = min(now - seconds, self._doubted or now)
+        client = self._client
+        if client is not None and self.has_choice and now - self._doubted >= most:
             logger.debug("leaving %s: nothing comes of what it is asked", client.address)
             client.leave()
 
     async def _on_error(self, error: Exception) -> None:
+        """Hear what the server denies: a message without the right to its subject is dropped, and its sender would wait in vain."""
         logger.debug("nats: %s", error)
-        self._denials.hear(str(error))
-
-    async def _drop(self) -> None:
-        if self._client is not None:
-            with suppress(nats.errors.Error, OSError, TimeoutError):  # its line may be dead
-                await self._client.end()
-        self._client = None
+        found = _VIOLATION.search(str(error).lower())  # nats-py hands it on in lower case
+        if found is None:
+            return
+        action, subject = found[1], found[2]
+        is_inbox = action == "subscription" and subject.startswith(self._inbox.lower())
+        self._is_deaf |= is_inbox
+        for watched, denied in self._watched:
+            if (is_inbox or watched.lower() == subject) and not denied.done():
+                named = f"{self._inbox}.>" if is_inbox else watched
+                denied.set_result(Denied(f'permissions violation for {action} to "{named}"'))
 
     async def guard(
         self, call: Coroutine[Any, Any, Answer], patience: float, subject: str = ""
     ) -> Answer:
         """Wait for `call`, at most `patience` seconds and no longer than the present client lives.
 
-        Raises `ConnectionLost` when it did not end well; what it sent may have arrived all the same. Raises `Denied` when
+        Raises `ConnectionLost` when it did not end well (what it sent may have arrived all the same), and `Denied` when
         the server says that we may not publish to `subject`, or hear answers.
         """
         client = self._client
@@ -164,25 +195,22 @@ class Connection:
             call.close()
             raise ConnectionLost("not connected")
         work = asyncio.ensure_future(call)
-        work.add_done_callback(_retrieve)
+        # asyncio complains of an error that nobody looked at, also where nobody waits any more
+        work.add_done_callback(lambda work: work.cancelled() or work.exception())
+        denied: asyncio.Future[Denied] = asyncio.get_running_loop().create_future()
+        self._watched.append(watch := (subject, denied))
         try:
-            with self._denials.watch(subject) as denied:
-                either: set[asyncio.Future[Any]] = {work, client.lost, denied}
-                await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {work, client.lost, denied}
+            await asyncio.wait(either, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             if denied.done():
                 raise denied.result()
             if not work.done():
-                raise ConnectionLost(
-                    _why_lost(client) if client.lost.done() else f"no answer in {patience:g} s"
-                )
-            return work.result()
-        except nats.errors.NoRespondersError:
-            raise Rejected(
-                503, 0, "nobody listens there: no JetStream, or no such stream"
-            ) from None
-        except (nats.errors.Error, OSError) as error:
-            raise ConnectionLost(str(error) or type(error).__name__) from error
+                lost = f"connection lost: {client.last_error or 'it was left'}"
+                raise ConnectionLost(lost if client.lost.done() else f"no answer in {patience:g} s")
+            with _translated():
+                return work.result()
         finally:
+            self._watched.remove(watch)
             work.cancel()
 
     async def request(
@@ -198,13 +226,9 @@ class Connection:
         """
         client = await self.client()
         patience = patience or (_PATIENCE_AMONG if self.has_choice else _PATIENCE)
-        return await self.guard(
-            client.request(
-                subject, payload, timeout=patience + 1, headers=dict(headers) if headers else None
-            ),
-            patience,
-            subject,
-        )
+        given = dict(headers) if headers else None
+        call = client.request(subject, payload, timeout=patience + 1, headers=given)
+        return await self.guard(call, patience, subject)
 
     async def ask(
         self,
@@ -221,7 +245,7 @@ class Connection:
         except (ConnectionLost, Rejected) as error:
             self.judge(clock() - began, error)
             raise
-        self.judge(clock() - began, None)
+        self.judge(0.0, None)
         return answer
 
     async def api(
@@ -239,7 +263,7 @@ class Connection:
 
     def api_subject(self, name: str) -> str:
         """Return the subject of a call of the JetStream API for the user that we are, e.g. `STREAM.INFO.LOGS`."""
-        return f"{self._pool.api_prefix}.{name}"
+        return f"{self._api}.{name}"
 
     async def pages(self, call: str, key: str, patience: float | None = None) -> list[Any]:
         """Return all entries of a list that the server gives page by page, e.g. `pages("STREAM.NAMES", "streams")`.
@@ -259,17 +283,15 @@ class Connection:
 
     async def permissions(self) -> Mapping[str, Any] | None:
         """Return what the server says that we may do; None for a user without limits, and where it does not tell."""
-        try:
-            answer = json.loads((await self.request("$SYS.REQ.USER.INFO")).data)
-        except (Rejected, ValueError):
-            return None
-        found = answer.get("data") if isinstance(answer, dict) else None
-        return found.get("permissions") if isinstance(found, dict) else None
+        with suppress(Rejected):
+            found = (await self.ask("$SYS.REQ.USER.INFO")).get("data")
+            return found.get("permissions") if isinstance(found, dict) else None
+        return None
 
     @property
     def own(self) -> str:
         """What our rights name us by in subjects, as our inbox says; empty for a user whose rights are not limited so."""
-        return self._pool.inbox_prefix.partition(f"{ANYBODY}_")[2]
+        return self._inbox.partition(f"{_ANYBODY}_")[2]
 
     def private(self) -> str:
         """Return the end of a new subject: our own name, where our rights are limited to such subjects, and a random token."""
@@ -286,10 +308,9 @@ class Connection:
         client = self._client
         if client is None or not client.is_usable:
             raise ConnectionLost("not connected")
+        given = dict(headers) if headers else None
         with _translated():
-            await client.publish(
-                subject, payload, reply=reply, headers=dict(headers) if headers else None
-            )
+            await client.publish(subject, payload, reply=reply, headers=given)
 
     async def subscribe(
         self,
@@ -303,7 +324,7 @@ class Connection:
         with _translated():
             return await client.subscribe(
                 subject,
-                queue=queue,
+                queue,
                 cb=callback,
                 pending_msgs_limit=-1,
                 pending_bytes_limit=pending_bytes,
@@ -316,14 +337,17 @@ class Connection:
             return await client.tap(subject, tap)
 
     def new_inbox(self) -> str:
-        """Return a subject of our own for answers."""
+        """Return a subject of our own for answers; raises `ConnectionLost` before the first call."""
         if self._client is None:
             raise ConnectionLost("not connected")
         return self._client.new_inbox()
 
     async def close(self) -> None:
         """Send what is still in hand and end; a broker that is away is no error."""
-        await self._drop()
+        if self._client is not None:
+            with suppress(nats.errors.Error, OSError, TimeoutError):  # its line may be dead
+                await self._client.end()
+        self._client = None
 
 
 async def until_answered(
@@ -350,37 +374,12 @@ async def until_answered(
         await asyncio.sleep(_AGAIN)
 
 
-def _why_lost(client: BrokerClient) -> str:
-    words = client.last_error
-    return f"connection lost: {words}" if words else "connection lost"
-
-
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Raise `ConnectionLost` for what nats-py raises of its connection."""
+    """Raise `Rejected` where nobody listens, `ConnectionLost` for what else nats-py raises of its connection."""
     try:
         yield
+    except nats.errors.NoRespondersError:
+        raise Rejected(503, 0, "nobody listens there: no JetStream, or no such stream") from None
     except (nats.errors.Error, OSError) as error:
         raise ConnectionLost(str(error) or type(error).__name__) from error
-
-
-def _retrieve(work: "asyncio.Future[Any]") -> None:
-    """Look at how it ended: asyncio complains of an error that nobody looked at, also where nobody waits any more."""
-    if not work.cancelled():
-        work.exception()
-
-
-@contextmanager
-def _kept_cancellations() -> Iterator[None]:
-    """Raise `CancelledError` at the end when the task was cancelled inside, whatever came of it.
-
-    nats-py connects by `asyncio.wait_for`, which in Python 3.11 forgets a cancellation that comes together with the
-    result (gh-86296).
-    """
-    task = asyncio.current_task()
-    before = task.cancelling() if task is not None else 0
-    try:
-        yield
-    finally:
-        if task is not None and task.cancelling() > before:
-            raise asyncio.CancelledError

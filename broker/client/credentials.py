@@ -4,6 +4,7 @@ Blocks on the disk, and says what is wrong with a file in one line; never shows 
 """
 
 import logging
+import re
 import ssl
 import stat
 from dataclasses import dataclass, field
@@ -11,24 +12,25 @@ from pathlib import Path
 
 from broker.app.exits import ConfigurationError
 from broker.client.access import Access
-from broker.client.nkey import InvalidSeed, UserKey, seed_of, settings_of, token_of, user_key
+from broker.client.nkey import InvalidSeed, UserKey, seed_of, user_key
 
-__all__ = ["ClientCredentials", "read_credentials", "verify"]
-
+_SETTING = re.compile(r"""^\s*(inbox_prefix|api_prefix)\s*=\s*["'](\S+)["']""", re.MULTILINE)
+_TOKEN = re.compile(r"BEGIN NATS USER JWT-+\s+(\S+)\s")
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCredentials:
-    """What a client shows the broker: a key with or without a JWT, and how TLS is done (None: as the system does it)."""
+    """What a client shows the broker: a key with or without a JWT, and how TLS is done (None: as the system does it).
+
+    The prefixes are those that the settings name, or else the credential file.
+    """
 
     key: UserKey | None = None
     token: str = field(default="", repr=False)
     tls: ssl.SSLContext | None = None
     inbox_prefix: str = ""
-    """What the subjects begin with on which answers are heard, as the settings or the credential file say."""
     api_prefix: str = ""
-    """What the subjects of the JetStream API begin with, likewise."""
 
 
 def verify(access: Access) -> None:
@@ -46,32 +48,24 @@ def verify(access: Access) -> None:
 
 def read_credentials(access: Access) -> ClientCredentials:
     """Read the files; raises `ConfigurationError` for one that is missing, unreadable or holds something else."""
-    key, token, settings = _key_of(access)
+    option = "--creds" if access.creds else "--nkey" if access.nkey else "--nkey-seed"
+    path = access.creds or access.nkey
+    text = _bytes(path, option).decode("ascii", "replace") if path else access.nkey_seed
+    try:
+        key = user_key(seed_of(text)) if path or text else None
+    except InvalidSeed as error:
+        raise ConfigurationError(f"{path or 'nkey_seed'} {error}; check {option}") from None
+    token = _TOKEN.search(text) if access.creds else None
+    if access.creds and token is None:
+        raise ConfigurationError(f"{path} holds no user JWT; check --creds")
+    settings = dict(_SETTING.findall(text))
     return ClientCredentials(
         key,
-        token,
+        token[1] if token else "",
         _context(access) if access.wants_tls else None,
         access.inbox_prefix or settings.get("inbox_prefix", ""),
         access.api_prefix or settings.get("api_prefix", ""),
     )
-
-
-def _key_of(access: Access) -> tuple[UserKey | None, str, dict[str, str]]:
-    key, token, settings = None, "", dict[str, str]()
-    if path := access.creds or access.nkey:
-        option = "--creds" if access.creds else "--nkey"
-        text = _bytes(path, option).decode("ascii", "replace")
-        try:
-            key, settings = user_key(seed_of(text)), settings_of(text)
-            token = token_of(text) if access.creds else ""
-        except InvalidSeed as error:
-            raise ConfigurationError(f"{path} {error}; check {option}") from None
-    elif access.nkey_seed:
-        try:
-            key = user_key(access.nkey_seed.strip())
-        except InvalidSeed as error:
-            raise ConfigurationError(f"nkey_seed {error}; check --nkey-seed") from None
-    return key, token, settings
 
 
 def _contradiction(access: Access) -> str:
@@ -103,32 +97,26 @@ def _bytes(path: Path, option: str) -> bytes:
 def _context(access: Access) -> ssl.SSLContext:
     context = ssl.create_default_context()  # checks the chain and the host's name
     if access.tls_ca or access.tls_ca_pem:
-        name = "tls_ca_pem"
+        text = access.tls_ca_pem
         if access.tls_ca:
-            name = f"{access.tls_ca}; check --tls-ca"
-            _bytes(access.tls_ca, "--tls-ca")
-        file, text = str(access.tls_ca) if access.tls_ca else None, access.tls_ca_pem or None
+            text = _bytes(access.tls_ca, "--tls-ca").decode("ascii", "ignore")
         try:
-            context = ssl.create_default_context(cafile=file, cadata=text)
+            context = ssl.create_default_context(cadata=text)
         except (ssl.SSLError, ValueError, TypeError):  # the last two of a text that is not ASCII
+            name = f"{access.tls_ca}; check --tls-ca" if access.tls_ca else "tls_ca_pem"
             raise ConfigurationError(f"no certificate in {name}") from None
         # a certificate that is named is trusted, also where it is not that of an authority
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if access.tls_cert:
-        _load_chain(context, access.tls_cert, access.tls_key)
+        _bytes(access.tls_cert, "--tls-cert")
+        if access.tls_key:
+            _bytes(access.tls_key, "--tls-key")
+        try:
+            # a password is given lest OpenSSL asks for one at the terminal
+            context.load_cert_chain(access.tls_cert, access.tls_key, password=lambda: b"")
+        except (ssl.SSLError, ValueError) as error:
+            reason = getattr(error, "reason", None) or "no certificate with an unlocked key"
+            raise ConfigurationError(
+                f"cannot use {access.tls_cert}: {reason}; check --tls-cert and --tls-key"
+            ) from None
     return context
-
-
-def _load_chain(context: ssl.SSLContext, cert: Path, key: Path | None) -> None:
-    _bytes(cert, "--tls-cert")
-    if key:
-        _bytes(key, "--tls-key")
-    try:
-        # a password is given lest OpenSSL asks for one at the terminal
-        context.load_cert_chain(cert, key, password=lambda: b"")
-    except (ssl.SSLError, ValueError) as error:
-        files = f"{cert} and {key}" if key else f"{cert} (without --tls-key it must hold the key)"
-        reason = getattr(error, "reason", None) or "no certificate, or no key that is not locked"
-        raise ConfigurationError(
-            f"cannot use {files}: {reason}; check --tls-cert and --tls-key"
-        ) from None

@@ -1,7 +1,6 @@
 """`logbroker apply`, `partitions`, `export`, `import` and `promote`: what is declared for a running broker, as a plan that is shown first."""
 
 import json
-import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,24 +17,27 @@ from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, JSON, asking, with_settings
 from broker.provision.apply import (
     carry_out,
-    cautions,
     look,
     look_at_partitions,
-    losses_of,
     refuse_half,
+    with_deletions,
 )
-from broker.provision.exchange import MalformedFile, parse, plan_import
 from broker.provision.exchange import export as export_all
-from broker.provision.plan import COPIED_BUCKETS, plan, plan_partitions, plan_promotion
-from broker.provision.steps import Step, as_json, describe
+from broker.provision.exchange import parse, plan_import
+from broker.provision.plan import (
+    COPIED_BUCKETS,
+    Step,
+    as_json,
+    describe,
+    plan,
+    plan_partitions,
+    plan_promotion,
+)
 from broker.settings import APPLY_FIELDS, BrokerSettings
 from broker.topology import mirrored_site
 from broker.wire.streams import MAX_PARTITIONS
 
-__all__ = ["apply", "export", "import_", "partitions", "promote"]
-
 _STDIN = Path("-")
-logger = logging.getLogger(__name__)
 
 
 @click.command(cls=SectionedCommand)
@@ -45,8 +47,6 @@ logger = logging.getLogger(__name__)
 @with_settings(APPLY_FIELDS)
 def apply(settings: BrokerSettings, dry_run: bool, as_json: bool, yes: bool) -> None:
     """Set up streams, buckets and consumers on a running broker; a second time changes nothing."""
-    for words in cautions(settings.topology()):
-        logger.warning("%s", words)
 
     async def work(connection: Connection) -> None:
         desired = settings.topology()
@@ -60,11 +60,13 @@ async def _propose(
     connection: Connection, made: tuple[Step, ...], dry_run: bool, in_json: bool, yes: bool
 ) -> None:
     """Show a plan, ask where it deletes something, and carry it out."""
-    losses = await losses_of(connection, made)
-    click.echo(json.dumps(as_json(made, losses), indent=2) if in_json else describe(made, losses))
+    made = await with_deletions(connection, made)
+    click.echo(
+        json.dumps(as_json(made), indent=2) if in_json else describe(made) or "nothing to do"
+    )
     if dry_run:
         return
-    if losses and not yes:
+    if any(one.deletes for one in made) and not yes:
         command_line.ask("This deletes what is marked with an exclamation mark. Do it?")
     await carry_out(connection, made)
 
@@ -82,40 +84,26 @@ def partitions(settings: BrokerSettings, number: int, yes: bool) -> None:
         if not made:
             click.echo(f"hosts are spread over {number} partitions already; nothing to do")
             return
-        before = "an unknown number of" if actual.number is None else actual.number
-        click.echo(f"hosts are spread over {before} partitions, and will be over {number}")
+        click.echo(f"hosts are spread over {actual.number or 'unknown'} partitions now")
         click.echo(describe(made))
         if not yes:
             command_line.ask(f"Spread hosts over {number} partitions?")
         await carry_out(connection, made)
-        click.echo(_AFTERWARDS.format(number=number))
-        if actual.existing != number:
-            fewer, more = sorted((actual.existing, number))
-            which = f"partitions {fewer} to {more - 1}"
-            click.echo(
-                f"new are {which}: see that receivers run for them"
-                if actual.existing < number
-                else f"{which} keep what they hold: leave their receivers until `logbroker status` shows nothing behind there"
-            )
+        click.echo(
+            f"hosts are spread over {number} partitions now: shippers go over within 10 seconds of their next lines\n"
+            f"make --partitions {number} in settings of brokers; see that receivers run for new partitions, and "
+            "keep those of old ones until `logbroker status` shows nothing behind there"
+        )
 
     asking(settings, "partitions", work)
 
 
-_AFTERWARDS = (
-    "hosts are spread over {number} partitions now: shippers that run go over within 10 seconds of their next lines\n"
-    "where the settings of this broker or of other sites say --partitions, make it {number}, or leave it out"
-)
-
-
 @click.command()
-@click.option(
-    "--stream", "only", multiple=True, metavar="NAME", help="Only this one; may be repeated."
-)
 @click.argument("folder", type=click.Path(path_type=Path))
 @with_settings()
-def export(settings: BrokerSettings, only: tuple[str, ...], folder: Path) -> None:
+def export(settings: BrokerSettings, folder: Path) -> None:
     """Write the configuration of all streams, buckets and consumers to FOLDER, a file each, as `nats stream add --config` takes it."""
-    files = asking(settings, "export", lambda c: export_all(c, only))
+    files = asking(settings, "export", export_all)
     try:
         make_folder(folder, 0o755).close()
     except OSError as error:
@@ -149,11 +137,9 @@ def import_(
 def _read(path: Path) -> Step:
     try:
         content = sys.stdin.read() if path == _STDIN else path.read_text("utf-8")
-        return parse(path.name, content)
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
-    except (MalformedFile, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read {path}: {error}") from None
+    return parse(path.name, content)
 
 
 @click.command()

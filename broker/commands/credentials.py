@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -14,8 +14,17 @@ from broker.app.files import make_folder
 from broker.app.table import aligned
 from broker.app.units import format_duration
 from broker.auth.certificates import Pki
-from broker.auth.credential_file import CredentialFile, remove_files, write_files
-from broker.auth.listing import HEAD, cells, connections_at, rows
+from broker.auth.files import (
+    HEAD,
+    CredentialFile,
+    cells,
+    connections_at,
+    held_credentials,
+    load_credentials,
+    remove_files,
+    rows,
+    write_files,
+)
 from broker.auth.store import (
     CredentialKind,
     CredentialStore,
@@ -24,46 +33,49 @@ from broker.auth.store import (
     parse_store,
     summary_of,
 )
-from broker.auth.store_file import held_credentials, load_credentials
 from broker.client.nkey import new_seed, user_key
 from broker.commands.shared import (
     JSON,
     LENGTH,
+    now,
+    option,
     partition_list,
     print_json,
     store_of,
-    this_second,
     with_settings,
 )
-from broker.server.state_file import await_credentials, read_state
-from broker.server.tls import TLS_FOLDER
+from broker.server.store import await_credentials, read_state
 from broker.settings import BrokerSettings
-
-__all__ = ["credentials"]
 
 Seeds = dict[Holder, str]
 """The secrets of a change, by who is to have them."""
+Change = Callable[[CredentialStore], tuple[CredentialStore, Seeds]]
+"""What becomes of a store."""
 
 _LOCAL = frozenset({"store_dir", "log_level", "log_format"})
-_FIELDS = _LOCAL | {"server"}
 _STDOUT = "-"
+_OPEN = "everybody on this machine gets in without a credential"
 _KIND = click.argument("kind", type=click.Choice([kind.value for kind in CredentialKind]))
 _NAMES = click.argument("names", nargs=-1, metavar="[NAME]...")
-_PARTITIONS = click.option(
-    "--partition",
-    "partitions",
-    multiple=True,
-    metavar="N",
-    callback=partition_list,
-    help="Of a receiver: its partitions, as 3 or 0,3,5, or all; default of a new one: the one that is its name.",
-)
-_OUTPUT = click.option(
-    "--output",
-    default="",
-    metavar="FILE",
-    help="Where the secret goes: a file, a directory for several, - for standard output; default: KIND-NAME.toml here.",
-)
-_FORCE = click.option("--force", is_flag=True, help="Replace files that are there.")
+
+
+def _issues(command: Any) -> Any:
+    """Return the command of this function, which makes secrets: whose, and where they go."""
+    of_receivers = "Of a receiver: its partitions, as 3 or 0,3,5, or all; default: its name."
+    where = (
+        "File of the secret, a directory, or - for standard output; default: KIND-NAME.toml here."
+    )
+    for decorate in (
+        with_settings(_LOCAL | {"server"}),
+        click.option("--force", is_flag=True, help="Replace files that are there."),
+        option("--output", "FILE", where, default=""),
+        option("--partition", "N", of_receivers, several="partitions", callback=partition_list),
+        _NAMES,
+        _KIND,
+        credentials.command(),
+    ):
+        command = decorate(command)
+    return command
 
 
 @click.group(cls=PlainGroup)
@@ -75,13 +87,7 @@ def credentials() -> None:
     """
 
 
-@credentials.command()
-@_KIND
-@_NAMES
-@_PARTITIONS
-@_OUTPUT
-@_FORCE
-@with_settings(_FIELDS)
+@_issues
 def add(
     settings: BrokerSettings,
     kind: str,
@@ -91,39 +97,24 @@ def add(
     force: bool,
 ) -> None:
     """Give someone new a credential: `add host web01`, `add receiver 3`, `add admin`, `add monitor grafana`."""
-    holders = _holders(kind, names)
-    _check(kind, partitions, output, holders)
+    holders = _holders(kind, names, partitions, output)
     shares = [_share(holder, partitions) for holder in holders]
 
     def added(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
         seeds, keys = _new_keys(holders)
         new = [(one, keys[one], share) for one, share in zip(holders, shares, strict=True)]
-        return store.added(new, this_second()), seeds
+        return store.added(new, now().replace(microsecond=0)), seeds
 
-    before, after = _change(settings, added, output, force=force)
+    before, _ = _change(settings, added, output, force=force)
     if not before.secured:
         click.echo(
             "from now on nobody gets in without a credential; clients that came without one are disconnected",
             err=output == _STDOUT,
         )
-    _tell(settings, after, output)
 
 
-@credentials.command()
-@_KIND
-@_NAMES
-@click.option(
-    "--grace",
-    default="1d",
-    show_default=True,
-    metavar="TIME",
-    type=LENGTH,
-    help="How long the old secret is accepted as well; 0 ends it now.",
-)
-@_PARTITIONS
-@_OUTPUT
-@_FORCE
-@with_settings(_FIELDS)
+@option("--grace", "TIME", "How long the old secret is accepted, too.", default="1d", type=LENGTH)
+@_issues
 def rotate(
     settings: BrokerSettings,
     kind: str,
@@ -133,40 +124,30 @@ def rotate(
     output: str,
     force: bool,
 ) -> None:
-    """Make new secrets; the old ones are accepted for --grace, so that nobody is cut off meanwhile.
+    """Make new secrets; the old ones are accepted for --grace (a day), so that nobody is cut off meanwhile.
 
     --partition gives a receiver other partitions, at once and for the old secret as well.
     """
-    holders = _holders(kind, names)
-    _check(kind, partitions, output, holders)
+    holders = _holders(kind, names, partitions, output)
 
     def rotated(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
         store.found(holders)
         seeds, keys = _new_keys(holders)
-        return store.rotated(keys, this_second(), grace, partitions), seeds
+        return store.rotated(keys, now().replace(microsecond=0), grace, partitions), seeds
 
-    _, after = _change(settings, rotated, output, force=force)
+    _change(settings, rotated, output, force=force)
     left = f"is accepted for {format_duration(grace)} more" if grace else "gets nobody in any more"
     click.echo(f"the old secret {left}", err=output == _STDOUT)
-    _tell(settings, after, output)
 
 
 @credentials.command()
 @_KIND
 @_NAMES
-@click.option(
-    "--open-again",
-    is_flag=True,
-    help="With the last one: let in everybody on this machine without a credential again.",
-)
+@click.option("--open-again", is_flag=True, help="With the last one: let in everybody again.")
 @YES
 @with_settings(_LOCAL)
 def revoke(
-    settings: BrokerSettings,
-    kind: str,
-    names: Sequence[str],
-    open_again: bool,
-    yes: bool,
+    settings: BrokerSettings, kind: str, names: Sequence[str], open_again: bool, yes: bool
 ) -> None:
     """Revoke credentials; whoever uses one is disconnected at once, and nobody else."""
     holders = _holders(kind, names)
@@ -177,15 +158,11 @@ def revoke(
         left = store.revoked(holders)
         return (left.opened() if open_again else left), {}
 
-    before, after = _change(settings, revoked)
-    left = len(after.credentials)
-    gone = len(before.credentials) - left
-    click.echo(f"{gone} credential{'' if gone == 1 else 's'} revoked; {left} left")
-    if not left:
+    _, after = _change(settings, revoked)
+    click.echo(f"{summary_of(holders)} revoked; {len(after.credentials)} left")
+    if not after.credentials:
         nobody = "nobody gets in now; add a credential (or revoke with --open-again)"
-        everyone = "everybody on this machine gets in without a credential"
-        click.echo(everyone if open_again else nobody)
-    _tell(settings, after)
+        click.echo(_OPEN if open_again else nobody)
 
 
 @credentials.command(name="import")
@@ -213,8 +190,7 @@ def import_store(settings: BrokerSettings, file: TextIO, force: bool, yes: bool)
             ask(f"Revoke {summary_of(gone)}?")
         return new, {}
 
-    _, after = _change(settings, taken)
-    _tell(settings, after)
+    _change(settings, taken)
 
 
 @credentials.command(name="list")
@@ -226,41 +202,34 @@ def list_all(settings: BrokerSettings, as_json: bool) -> None:
     if not folder.is_dir():
         raise OperatorError(f"there is no directory {folder}; check --store-dir")
     store = load_credentials(folder)
-    found = rows(store, this_second(), connections_at(read_state(folder).get("http")))
+    found = rows(store, now(), connections_at(read_state(folder).get("http")))
     if as_json:
         print_json({"secured": store.secured, "credentials": found})
-    elif found:
-        click.echo(aligned(HEAD, cells(found), left=range(len(HEAD))))
-    elif store.secured:
-        click.echo("nobody has a credential, and nobody gets in")
-    else:
-        click.echo("no credentials: everybody on this machine gets in")
+        return
+    click.echo(aligned(HEAD, cells(found), left=range(len(HEAD))))
+    if not store.secured:
+        click.echo(_OPEN)
 
 
-def _holders(kind: str, names: Sequence[str]) -> list[Holder]:
-    """Return whom a command concerns; raises click.UsageError."""
+def _holders(
+    kind: str, names: Sequence[str], partitions: tuple[int, ...] | None = None, output: str = ""
+) -> list[Holder]:
+    """Return whom a command concerns; raises click.UsageError also for what does not go together."""
     if not names and kind == CredentialKind.ADMIN.value:
         names = (kind,)  # a lone admin needs no name
     if not names:
         raise click.UsageError(f"say which {kind}: a name, or several")
-    return [Holder(CredentialKind(kind), name) for name in names]
-
-
-def _check(
-    kind: str, partitions: tuple[int, ...] | None, output: str, holders: Sequence[Holder]
-) -> None:
     if partitions is not None and kind != CredentialKind.RECEIVER.value:
         raise click.UsageError(f"--partition is for receivers; a {kind} has none")
-    if output == _STDOUT and len(holders) > 1:
+    if output == _STDOUT and len(set(names)) > 1:
         raise click.UsageError("standard output takes one credential; --output DIR/ takes several")
+    return [Holder(CredentialKind(kind), name) for name in dict.fromkeys(names)]
 
 
 def _share(holder: Holder, partitions: tuple[int, ...] | None) -> tuple[int, ...]:
     """Return the partitions of a new receiver, none for all of them and for what is no receiver."""
-    if holder.kind is not CredentialKind.RECEIVER or partitions is not None:
+    if holder.kind is not CredentialKind.RECEIVER or partitions is not None or holder.name == "all":
         return partitions or ()
-    if holder.name == "all":
-        return ()
     if not (holder.name.isascii() and holder.name.isdigit()):
         raise click.UsageError(
             f"say which partitions {holder} gets: --partition 3, --partition 0,3,5 or --partition all"
@@ -275,18 +244,14 @@ def _new_keys(holders: Sequence[Holder]) -> tuple[Seeds, dict[Holder, str]]:
 
 
 def _change(
-    settings: BrokerSettings,
-    decide: Callable[[CredentialStore], tuple[CredentialStore, Seeds]],
-    output: str = "",
-    *,
-    force: bool = False,
+    settings: BrokerSettings, decide: Change, output: str = "", *, force: bool = False
 ) -> tuple[CredentialStore, CredentialStore]:
-    """Write the credential files, then the changed store; returns it before and after. Raises `OperatorError`.
+    """Write the credential files, then the changed store, and have a running broker take it; raises `OperatorError`.
 
-    If we die in between, a file is there that lets nobody in, and the same command with --force makes it good.
+    Return the store before and after. If we die in between, a file is there that lets nobody in, and the same command
+    with --force makes it good.
     """
-    folder = store_of(settings)
-    with held_credentials(folder) as held:
+    with held_credentials(store_of(settings)) as held:
         before = held.store
         try:
             after, seeds = decide(before)
@@ -303,39 +268,27 @@ def _change(
         click.echo(
             f"{one.credential.holder}: its credential is {path}; carry it there, then {one.hint(path.name)}"
         )
-    if files and all(map(_is_local, files[0].servers)):
-        click.echo(
-            f"it names {', '.join(files[0].servers)}, which is this machine alone; --server says where others reach the broker",
-            err=output == _STDOUT,
-        )
+    click.echo(await_credentials(store_of(settings), after.revision), err=output == _STDOUT)
     return before, after
 
 
 def _files(settings: BrokerSettings, after: CredentialStore, seeds: Seeds) -> list[CredentialFile]:
     """Return the credential files of new secrets: with the address of the broker, and its own authority where it has one."""
     folder = store_of(settings)
-    pki = Pki(folder / TLS_FOLDER)
-    has_own = pki.is_there and pki.authority.exists()
+    pki = Pki(folder)
+    has_own = pki.broker.exists() and pki.authority.exists()
     authority = pki.read_certificate().decode("ascii") if has_own else ""
     running = read_state(folder).get("server")
     is_told = "server" in settings.model_fields_set or not isinstance(running, str)
     servers = settings.server if is_told else (str(running),)
-    return [
-        CredentialFile(one, seeds[one.holder], servers, authority)
-        for one in after.found(list(seeds))
-    ]
-
-
-def _is_local(server: str) -> bool:
-    host = server.rpartition("://")[2].rpartition(":")[0].strip("[]")
-    return host.startswith("127.") or host in {"localhost", "::1"}
+    of_new = after.found(list(seeds))
+    return [CredentialFile(one, seeds[one.holder], servers, authority) for one in of_new]
 
 
 def _write(files: Sequence[CredentialFile], output: str, *, force: bool) -> list[Path]:
     """Write the credential files and return their paths; raises `OperatorError`, and then there are none."""
     if output == _STDOUT:
-        for one in files:
-            click.echo(one.as_toml("FILE"), nl=False)
+        click.echo(files[0].as_toml("FILE"), nl=False)
         sys.stdout.flush()  # whoever reads it may be gone: then nothing is changed
         return []
     folder, name = Path(output), ""
@@ -345,15 +298,8 @@ def _write(files: Sequence[CredentialFile], output: str, *, force: bool) -> list
     try:
         make_folder(folder, 0o700).close()
     except OSError as error:
-        raise OperatorError(
-            f"cannot make the directory {folder}: {error.strerror}; check --output"
-        ) from None
+        reason = f"cannot make the directory {folder}: {error.strerror}; check --output"
+        raise OperatorError(reason) from None
     texts = {folder / (name or one.name): one.as_toml(name or one.name) for one in files}
     write_files(texts, force=force)
     return list(texts)
-
-
-def _tell(settings: BrokerSettings, after: CredentialStore, output: str = "") -> None:
-    """Have a running broker take the change; raises `OperatorError` when it does not."""
-    words = await_credentials(store_of(settings), after.revision)
-    click.echo(words, err=output == _STDOUT)

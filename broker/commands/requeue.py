@@ -13,6 +13,7 @@ person decides.
 import asyncio
 import hashlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -21,14 +22,13 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import open_folder, read_file, reporting, write_atomic
 from broker.app.untrusted import printable
-from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import Connection
 from broker.commands.shared import asking, with_settings
 from broker.inspect.ask import find_message
 from broker.settings import BrokerSettings
 from broker.wire.message import EXPECTED_SEQUENCE, MalformedMessage, decode_payload
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
-
-__all__ = ["requeue"]
 
 _REQUEUED = "Log-Requeued"
 """Header that names a message that was put back: its sequence before, and the hash of its payload."""
@@ -115,25 +115,28 @@ def _read(file: Path) -> Iterator[Quarantined]:
 
 async def _put_back(connection: Connection, file: Path, messages: list[Quarantined]) -> None:
     path = file.with_name(f"{file.name}.progress")
-    try:
-        progress = _Progress.model_validate_json(read_file(path))
-    except FileNotFoundError:
-        progress = None
-    except (OSError, ValidationError) as error:
-        raise ConfigurationError(f"cannot read {path}: {error}") from None
-    for number, message in enumerate(messages):
-        if progress and number < progress.done:
-            continue
-        stream = await _stream_of(connection, message.subject)
-        if progress is None or not await _is_back(connection, stream, message, progress):
-            await _publish(connection, stream, message, path, number)
-        progress = None
+    before = None
+    with suppress(FileNotFoundError):
+        try:
+            before = _Progress.model_validate_json(read_file(path))
+        except ValidationError as error:
+            raise ConfigurationError(f"cannot read {path}: {error}") from None
+    for number in range(before.done if before else 0, len(messages)):
+        message = messages[number]
+        names = await connection.api("STREAM.NAMES", {"subject": message.subject})
+        if not (streams := names.get("streams")):
+            raise OperatorError(f"no stream takes {message.subject}; its partition does not exist")
+        while before is None or not await _is_back(connection, streams[0], message, before):
+            before = await _publish(connection, streams[0], message, path, number)
+            if before is None:
+                break
+        before = None
 
 
 async def _is_back(
     connection: Connection, stream: str, message: Quarantined, before: _Progress
 ) -> bool:
-    """Whether an interrupted run has stored a message; raises `OperatorError` where the stream cannot tell."""
+    """Whether a message was stored; raises `OperatorError` where the stream cannot tell."""
     asked = {"seq": before.last + 1, "next_by_subj": message.subject}
     found = await find_message(connection, stream, asked)
     if found and found.headers.get(_REQUEUED) == message.tag:
@@ -150,31 +153,22 @@ async def _is_back(
 
 async def _publish(
     connection: Connection, stream: str, message: Quarantined, path: Path, done: int
-) -> None:
-    """Publish a message once, whatever is published meanwhile."""
-    while True:
-        info = await connection.api(f"STREAM.INFO.{stream}")
-        found = await find_message(connection, stream, {"last_by_subj": message.subject})
-        expected = found.sequence if found else 0
-        last = max(expected, info["state"]["last_seq"])
-        before = _Progress(done=done, last=last, created=info["created"])
-        write_atomic(path, before.model_dump_json())
-        headers = {**message.new_headers, EXPECTED_SEQUENCE: str(expected)}
-        try:
-            await connection.ask(message.subject, message.payload, headers)
-        except ConnectionLost:
-            await asyncio.sleep(_PAUSE)
-        except Rejected as error:
-            if not (error.is_wrong_sequence or error.is_write_under_way):
-                raise
-        else:
-            return
-        if await _is_back(connection, stream, message, before):  # it may have arrived
-            return
-
-
-async def _stream_of(connection: Connection, subject: str) -> str:
-    names = (await connection.api("STREAM.NAMES", {"subject": subject})).get("streams") or []
-    if not names:
-        raise OperatorError(f"no stream takes {subject} any more; its partition does not exist")
-    return str(names[0])
+) -> _Progress | None:
+    """Publish a message, unless another one comes first; return where to look for one that was not acknowledged."""
+    info = await connection.api(f"STREAM.INFO.{stream}")
+    found = await find_message(connection, stream, {"last_by_subj": message.subject})
+    expected = found.sequence if found else 0
+    last = max(expected, info["state"]["last_seq"])
+    before = _Progress(done=done, last=last, created=info["created"])
+    write_atomic(path, before.model_dump_json())
+    headers = {**message.new_headers, EXPECTED_SEQUENCE: str(expected)}
+    try:
+        await connection.ask(message.subject, message.payload, headers)
+    except ConnectionLost:
+        await asyncio.sleep(_PAUSE)
+    except Rejected as error:
+        if not (error.is_wrong_sequence or error.is_write_under_way):
+            raise
+    else:
+        return None
+    return before

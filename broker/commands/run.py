@@ -1,21 +1,27 @@
 """`logbroker run`."""
 
 import asyncio
+import logging
 import os
 import signal
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 
 from broker.app.command_line import SectionedCommand, given, settings_options
 from broker.app.exits import ConfigurationError
-from broker.app.service import notifier_from
+from broker.app.program import log_to_stderr
+from broker.app.service import Notifier, Service
 from broker.commands.shared import store_of
 from broker.retention.worker import retain
-from broker.server.context import ServerContext, log_as_set, serve
+from broker.server.conf import own_name
+from broker.server.context import ServerContext
+from broker.server.store import check_membership, locked_store, remove_state, store_error
 from broker.settings import RUN_FIELDS, BrokerSettings
 
-__all__ = ["run"]
+logger = logging.getLogger(__name__)
 
 
 @click.command(cls=SectionedCommand)
@@ -29,7 +35,7 @@ def run(**options: Any) -> None:
         options["store_dir"] = folders.split(":")[0]  # systemd's, where nothing else is said
         settings = given(BrokerSettings, options)
     folder = store_of(settings)
-    log_as_set(settings)
+    _log_as_set(settings)
 
     def reread() -> BrokerSettings:
         try:
@@ -37,8 +43,39 @@ def run(**options: Any) -> None:
         except click.UsageError as error:
             raise ConfigurationError(error.format_message()) from None
 
-    background = (retain, _serve_metrics)
-    asyncio.run(serve(settings, folder, notifier_from(os.environ), reread, background=background))
+    asyncio.run(_serve(settings, folder, reread))
+
+
+async def _serve(
+    settings: BrokerSettings, folder: Path, reread: Callable[[], BrokerSettings]
+) -> None:
+    """Run the broker on `folder`, absolute, until SIGTERM or SIGINT; raises `OperatorError` when it cannot start or ends by itself."""
+    try:
+        with locked_store(folder) as lock:
+            remove_state(folder)
+            context = ServerContext(settings, folder, (retain, _serve_metrics))
+            check_membership(folder, settings.cluster, own_name(settings))
+
+            async def change(changed: BrokerSettings) -> None:
+                await context.change(changed)
+                _log_as_set(context.settings)
+
+            service = Service(context, change, _end)
+            await service.run(Notifier(os.environ), reread, context.run(lock))
+    except OSError as error:
+        raise store_error(folder, error) from None
+
+
+def _end() -> float:
+    logger.info("stopping")
+    return 0.0
+
+
+def _log_as_set(settings: BrokerSettings) -> None:
+    """Send our log and nats-server's to stderr: of the latter what is wrong, unless all is wanted."""
+    log_to_stderr(settings)
+    level = logging.DEBUG if settings.log_level == "debug" else logging.WARNING
+    logging.getLogger("nats-server").setLevel(level)
 
 
 async def _serve_metrics(context: ServerContext) -> None:

@@ -13,42 +13,26 @@ import click
 from broker.app import program
 from broker.app.command_line import given, settings_options
 from broker.app.exits import OperatorError
-from broker.app.units import parse_duration, read_moment
-from broker.client.connection import ELECTION, Connection, ConnectionLost, Rejected, until_answered
+from broker.app.units import ACCEPTED, parse_duration, read_moment
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import ELECTION, Connection, until_answered
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from broker.wire.streams import MAX_PARTITIONS
-
-__all__ = [
-    "DRY_RUN",
-    "HOSTS",
-    "JSON",
-    "LENGTH",
-    "MOMENT",
-    "PARTITIONS",
-    "STREAM",
-    "asking",
-    "looking",
-    "now",
-    "partition_list",
-    "print_json",
-    "store_of",
-    "this_second",
-    "with_settings",
-]
 
 Found = TypeVar("Found")
 _NO_STREAM = 10059
 
-JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
-STREAM = click.option("--stream", metavar="NAME", help="The stream, where lines are in several.")
-HOSTS = click.option(
-    "--host",
-    "hosts",
-    multiple=True,
-    metavar="GLOB",
-    help="Only hosts that match; may be given several times.",
-)
+
+def option(name: str, metavar: str, help_text: str, **more: Any) -> Callable[..., Any]:
+    """Return the option of a value; `several` names the parameter of one that may be given several times."""
+    if several := more.pop("several", None):
+        return click.option(name, several, metavar=metavar, help=help_text, multiple=True, **more)
+    return click.option(name, metavar=metavar, help=help_text, **more)
+
+
+def now() -> datetime:
+    """Return this machine's time."""
+    return datetime.now(UTC)  # noqa: TID251 - the clock of the commands
 
 
 def _read_by(read: Callable[[str], Found]) -> Callable[[str], Found]:
@@ -63,20 +47,14 @@ def _read_by(read: Callable[[str], Found]) -> Callable[[str], Found]:
     return convert
 
 
-def now() -> datetime:
-    """Return this machine's time."""
-    return datetime.now(UTC)  # noqa: TID251 - the clock of the commands
-
-
-def this_second() -> datetime:
-    """Return this machine's time in whole seconds, as it is stored."""
-    return now().replace(microsecond=0)
-
-
 LENGTH = _read_by(parse_duration)
 """A length of time, such as `12h`."""
-MOMENT = _read_by(lambda text: read_moment(text, now()))
-"""A time or a sequence."""
+
+
+def moment(name: str, help_text: str) -> Callable[..., Any]:
+    """Return the option of a time or a sequence."""
+    read = _read_by(lambda text: read_moment(text, now()))
+    return option(name, "WHEN", f"{help_text}: {ACCEPTED}.", type=read)
 
 
 def partition_list(
@@ -92,13 +70,16 @@ def partition_list(
     return tuple(sorted(set(map(int, words))))
 
 
-PARTITIONS = click.option(
-    "--partition",
-    "only",
-    multiple=True,
-    metavar="N",
+JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+STREAM = option("--stream", "NAME", "The stream, where lines are in several.")
+HOSTS = option(
+    "--host", "GLOB", "Only hosts that match; may be given several times.", several="hosts"
+)
+PARTITIONS = option(
+    *("--partition", "N", "Only these partitions; also as 0,3,5."),
+    several="only",
     callback=lambda *given: partition_list(*given) or (),
-    help="Only these partitions; also as 0,3,5.",
 )
 
 

@@ -1,10 +1,13 @@
-"""`logbroker status`, `check`, `hosts`, `top` and `get`."""
+"""`logbroker status`, `check`, `hosts`, `top`, `get`, `tail` and `events`: what changes nothing."""
 
 import asyncio
 import json
+import os
 import sys
 from contextlib import aclosing, nullcontext
+from dataclasses import asdict
 from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Any
 
 import click
@@ -13,36 +16,29 @@ from broker.app import program
 from broker.app.command_line import given, settings_options
 from broker.app.exits import OperatorError
 from broker.app.selection import LineSelection
+from broker.app.units import Moment
+from broker.app.untrusted import printable
 from broker.client.connection import Connection
 from broker.commands.shared import (
     HOSTS,
     JSON,
     LENGTH,
+    PARTITIONS,
     STREAM,
     asking,
     looking,
+    moment,
     now,
+    option,
     print_json,
     with_settings,
 )
-from broker.inspect import ask
-from broker.inspect import hosts as hosts_view
-from broker.inspect.checks import (
-    Check,
-    CheckResult,
-    Grade,
-    Observed,
-    check_document,
-    judge,
-    judge_status,
-    overall,
-    to_nagios,
-)
-from broker.inspect.message import StoredMessage, message_document, message_text
-from broker.inspect.status import PARTITION_HEAD, facts, partition_row
+from broker.inspect import ask, checks
+from broker.inspect.events import NOISE, listen
+from broker.inspect.message import StoredMessage, message_document, message_text, rfc3339
+from broker.inspect.status import HOST_HEAD, PARTITION_HEAD, facts, partition_row
+from broker.inspect.tail import TailOptions, TailPiece, as_shown, tail
 from broker.settings import STATUS_FIELDS, BrokerSettings
-
-__all__ = ["check", "get", "hosts", "status", "top"]
 
 _SHORTEST = timedelta(seconds=0.2)
 
@@ -61,36 +57,36 @@ def status(settings: BrokerSettings, as_json: bool) -> None:
     show(*(f"{name:<8}{text}" for name, text in facts(found)), "")
     left = (0, len(PARTITION_HEAD) - 1)
     show(table(PARTITION_HEAD, list(map(partition_row, found.partitions)), left))
-    for finding in judge_status(found):
-        show(plain(f"{finding.grade.name}: {finding.text}", "yellow"))
+    seen = checks.Observed(found.server, now(), 0.0, found)
+    for one in checks.judge(checks.CHECKS, seen):
+        if one.grade is not checks.Grade.OK:
+            show(plain(f"{one.grade.name}: {one.text}", "yellow"))
 
 
 @click.command()
-@click.argument(
-    "checks", nargs=-1, type=click.Choice([one.value for one in Check]), metavar="[CHECK]..."
-)
+@click.argument("names", nargs=-1, type=click.Choice(checks.CHECKS), metavar="[CHECK]...")
 @JSON
 @settings_options(BrokerSettings, STATUS_FIELDS)
-def check(checks: tuple[str, ...], as_json: bool, **options: Any) -> int:
+def check(names: tuple[str, ...], as_json: bool, **options: Any) -> int:
     """Check the broker for a monitoring system: exit code 0 for OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
 
     CHECK is connection, stream, space, receivers or certificates; all of them unless some are named.
     """
-    wanted = [Check(one) for one in dict.fromkeys(checks)] or list(Check)
+    wanted = tuple(dict.fromkeys(names)) or checks.CHECKS
     try:
         settings = given(BrokerSettings, options)
         program.log_to_stderr(settings)
-        findings = judge(wanted, asyncio.run(_observe(settings, wanted)))
+        findings = checks.judge(wanted, asyncio.run(_observe(settings, wanted)))
     except OperatorError as error:  # a monitoring system is told of it as of everything else
-        findings = [CheckResult(wanted[0], Grade.UNKNOWN, str(error))]
+        findings = [checks.CheckResult(wanted[0], checks.Grade.UNKNOWN, str(error))]
     if as_json:
-        print_json(check_document(findings))
+        print_json(checks.check_document(findings))
     else:
-        click.echo(to_nagios(findings))
-    return overall(findings)
+        click.echo(checks.to_nagios(findings))
+    return checks.overall(findings)
 
 
-async def _observe(settings: BrokerSettings, wanted: list[Check]) -> Observed:
+async def _observe(settings: BrokerSettings, wanted: tuple[str, ...]) -> checks.Observed:
     connection = Connection(settings.server, "logbroker check", access=settings.access)
     try:
         return await ask.observe(connection, wanted, now())
@@ -100,58 +96,34 @@ async def _observe(settings: BrokerSettings, wanted: list[Check]) -> Observed:
 
 @click.command()
 @HOSTS
-@click.option(
-    "--silent", metavar="TIME", type=LENGTH, help="Only hosts without a message for so long."
-)
-@click.option(
-    "--sort",
-    type=click.Choice(list(hosts_view.ORDERS)),
-    default="name",
-    show_default=True,
-    help="The largest first, or the longest silent.",
-)
+@option("--silent", "TIME", "Only hosts without a message for so long.", type=LENGTH)
 @JSON
 @with_settings()
 def hosts(
-    settings: BrokerSettings,
-    hosts: tuple[str, ...],
-    silent: timedelta | None,
-    sort: str,
-    as_json: bool,
+    settings: BrokerSettings, hosts: tuple[str, ...], silent: timedelta | None, as_json: bool
 ) -> None:
     """Show the hosts that ship: how many messages the streams hold of each, and when the last one came."""
-    found = looking(settings, "hosts", hosts_view.ask_hosts)
+    found = looking(settings, "hosts", ask.ask_hosts)
     least, wanted = silent.total_seconds() if silent else 0.0, LineSelection(hosts=hosts)
-    chosen = [
-        one
-        for one in sorted(found, key=hosts_view.ORDERS[sort])
-        if wanted.wants_host(one.host) and one.silent_seconds >= least
-    ]
+    chosen = [one for one in found if wanted.wants_host(one.host) and one.silent_seconds >= least]
     if as_json:
         print_json([one.document() for one in chosen])
         return
     from broker.app.table import show, table
 
     rows = [one.row() for one in chosen]
-    show(table(hosts_view.HEAD, rows, left=(0, len(hosts_view.HEAD) - 1)))
+    show(table(HOST_HEAD, rows, left=(0, len(HOST_HEAD) - 1)))
     pauses = dict.fromkeys(one.paused for one in chosen if one.paused)
     show("", f"{len(chosen)} of {len(found)} hosts", *pauses)
 
 
 @click.command()
-@click.option(
-    "--interval",
-    default="2s",
-    type=LENGTH,
-    metavar="TIME",
-    show_default=True,
-    help="How often it is drawn.",
-)
-@click.option("--count", type=click.IntRange(min=1), metavar="N", help="End after so many views.")
+@option("--interval", "TIME", "How often it is drawn.  [default: 2s]", default="2s", type=LENGTH)
+@option("--count", "N", "End after so many views.", type=click.IntRange(min=1))
 @JSON
 @with_settings()
 def top(settings: BrokerSettings, interval: timedelta, count: int | None, as_json: bool) -> None:
-    """Watch what moves: rates in and out, what is behind, how the streams fill, and which hosts send or are silent."""
+    """Watch what moves: rates in and out, what is behind, how the streams fill, and which hosts send most."""
     if interval < _SHORTEST:
         raise click.UsageError(f"--interval is at least {_SHORTEST.total_seconds()}s")
     from rich.live import Live
@@ -168,7 +140,7 @@ def top(settings: BrokerSettings, interval: timedelta, count: int | None, as_jso
         async with aclosing(watch(connection, interval.total_seconds())) as views:
             async for view in views:
                 if live:
-                    live.update(draw(view, live.console.height), refresh=True)
+                    live.update(draw(view), refresh=True)
                 elif as_json:
                     click.echo(json.dumps(view.document()))
                 else:
@@ -182,9 +154,8 @@ def top(settings: BrokerSettings, interval: timedelta, count: int | None, as_jso
 
 @click.command()
 @click.argument("sequence", metavar="[SEQUENCE]", required=False, type=click.IntRange(1, 2**63))
-@click.option("--host", metavar="HOST", help="The last message of this host.")
+@option("--host", "HOST", "The last message of this host.")
 @STREAM
-@click.option("--raw", is_flag=True, help="Only the payload, byte for byte as it is stored.")
 @JSON
 @with_settings()
 def get(
@@ -192,12 +163,11 @@ def get(
     sequence: int | None,
     host: str | None,
     stream: str | None,
-    raw: bool,
     as_json: bool,
 ) -> None:
     """Show one message of a stream, or the last one: where its lines came from, its headers, and the lines."""
-    if (raw and as_json) or (host and sequence):
-        raise click.UsageError("give one of --raw and --json, and one of SEQUENCE and --host")
+    if host and sequence:
+        raise click.UsageError("SEQUENCE and --host both say which message; give one of them")
 
     async def one(connection: Connection) -> StoredMessage:
         if host:
@@ -210,4 +180,86 @@ def get(
     if as_json:
         print_json(message_document(found))
     else:
-        sys.stdout.buffer.write(found.payload if raw else message_text(found))
+        sys.stdout.buffer.write(message_text(found))
+
+
+_COUNT = click.IntRange(min=0)
+
+
+@click.command("tail")
+@HOSTS
+@PARTITIONS
+@option("--file", "GLOB", "Only source files that match, by path or by name.", several="files")
+@moment("--since", "Begin there instead of with the last lines")
+@click.option(
+    "--lines", "-n", type=_COUNT, default=10, show_default=True, help="Begin with the last N."
+)
+@click.option("--follow/--no-follow", "-f", default=True, help="Go on with lines as they come.")
+@JSON
+@with_settings()
+def tail_(
+    settings: BrokerSettings,
+    hosts: tuple[str, ...],
+    only: tuple[int, ...],
+    files: tuple[str, ...],
+    since: Moment | None,
+    lines: int,
+    follow: bool,
+    as_json: bool,
+) -> None:
+    """Show lines as they arrive at the broker, of all hosts or of some, like `tail -f`; hosts are named unless one is."""
+    wanted = TailOptions(LineSelection(hosts, files), only, since, lines, follow)
+    form = {"prefixed": wanted.only_host is None, "for_terminal": sys.stdout.isatty()}
+
+    async def shown(connection: Connection) -> None:
+        async with aclosing(tail(connection, wanted)) as pieces:
+            async for one in pieces:
+                await _write(_objects(one) if as_json else as_shown(one.host, one.lines, **form))
+
+    asking(settings, "tail", shown)
+
+
+def _objects(piece: TailPiece) -> bytes:
+    known = piece._asdict()
+    known["time"] = rfc3339(known.pop("stored_at"))
+    lines = known.pop("lines").removesuffix(b"\n").split(b"\n")
+    texts = (line.decode("utf-8", "surrogateescape") for line in lines)
+    return "".join(f"{json.dumps(known | {'line': text})}\n" for text in texts).encode()
+
+
+@click.command()
+@JSON
+@option("--kind", "GLOB", "Only kinds that match, as 'client_*'; several times.", several="kinds")
+@option("--count", "N", "End after so many.", type=click.IntRange(min=1))
+@with_settings()
+def events(
+    settings: BrokerSettings, as_json: bool, kinds: tuple[str, ...], count: int | None
+) -> None:
+    """Show what happens at the broker as it happens: who comes and goes, who is refused, what changes and fails."""
+    left = count or sys.maxsize
+
+    async def shown(connection: Connection) -> None:
+        nonlocal left
+        async with aclosing(listen(connection)) as heard:
+            async for event in heard:
+                if any(fnmatchcase(event.kind, glob) for glob in kinds) or (
+                    not kinds and event.kind not in NOISE
+                ):
+                    line = printable(f"{event.time[:19]}Z {event.kind}: {event.text}")
+                    text = json.dumps(asdict(event)) if as_json else line
+                    await _write(f"{text}\n".encode("utf-8", "backslashreplace"))
+                    if not (left := left - 1):
+                        return
+
+    asking(settings, "events", shown)
+
+
+async def _write(data: bytes) -> None:
+    """Write in a thread: a reader that takes its time does not hold up the connection."""
+
+    def write() -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(sys.stdout.fileno(), rest) :]
+
+    await asyncio.to_thread(write)

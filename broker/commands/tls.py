@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -10,25 +11,18 @@ import click
 
 from broker.app.command_line import PlainGroup
 from broker.app.exits import OperatorError
+from broker.app.files import reporting
 from broker.auth.certificates import Pki, ends_of, read_authority
-from broker.commands.shared import LENGTH, store_of, this_second, with_settings
-from broker.server.tls import TLS_FOLDER
+from broker.commands.shared import LENGTH, now, option, store_of, with_settings
 from broker.settings import BrokerSettings
 
-__all__ = ["tls"]
-
 _FIELDS = frozenset({"store_dir", "log_level", "log_format"})
-_AUTHORITY_KEY = click.option(
-    "--authority-key",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Key of the authority, where it is not kept in DIR/tls; it is used and not kept here.",
+_FILE = click.Path(path_type=Path)
+_NAMES = option(
+    "--name", "NAME", "By what clients reach the broker; several times.", several="names"
 )
-_ELSEWHERE = click.option(
-    "--elsewhere",
-    is_flag=True,
-    help="For a broker on another machine: this one's own names are left out.",
-)
+_KEY = option("--authority-key", "FILE", "Key of the authority, which is not kept.", type=_FILE)
+_ELSEWHERE = click.option("--elsewhere", is_flag=True, help="Leave out this machine's names.")
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
@@ -42,20 +36,9 @@ def tls() -> None:
 
 
 @tls.command()
-@click.option(
-    "--name",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="Name or address by which clients reach this broker; this machine's own are added.",
-)
-@click.option(
-    "--authority",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Authority that another broker made (its DIR/tls/authority.pem), for a cluster.",
-)
-@_AUTHORITY_KEY
+@_NAMES
+@option("--authority", "FILE", "Authority of another broker of the cluster.", type=_FILE)
+@_KEY
 @_ELSEWHERE
 @with_settings(_FIELDS)
 def init(
@@ -67,12 +50,11 @@ def init(
 ) -> None:
     """Make an authority (or take --authority), and a certificate for this broker."""
     pki = _pki(settings)
-    if pki.is_there:
+    if pki.broker.exists():
         raise OperatorError(f"{pki.broker} is there already; `logbroker tls renew` makes a new one")
     if elsewhere and not names:
         raise click.UsageError("--elsewhere goes with --name: how clients reach that broker")
     wanted = _all_names(names, elsewhere=elsewhere)
-    today = this_second()
     if authority and authority_key:
         signer = read_authority(authority, authority_key)
         pki.adopt(signer)
@@ -81,24 +63,17 @@ def init(
     elif pki.authority.exists() and pki.authority_key.exists():
         signer = pki.read_authority()  # made by an init that came no further
     else:
-        signer = pki.found(f"logship authority of {socket.gethostname()}", today)
-    pki.sign(signer, wanted, today)
+        signer = pki.found(f"logship authority of {socket.gethostname()}", now())
+    pki.sign(signer, wanted, now())
     click.echo(f"TLS is on from the next start; the certificate is for {', '.join(wanted)}")
     click.echo(f"clients get {pki.authority} and name it with --tls-ca")
 
 
 @tls.command()
-@click.option(
-    "--name", "names", multiple=True, metavar="NAME", help="New names in place of those before."
-)
-@_AUTHORITY_KEY
+@_NAMES
+@_KEY
 @_ELSEWHERE
-@click.option(
-    "--within",
-    metavar="TIME",
-    type=LENGTH,
-    help="Only where the certificate ends within that time, or lacks a --name.",
-)
+@option("--within", "TIME", "Only if it ends within that, or lacks a --name.", type=LENGTH)
 @with_settings(_FIELDS)
 def renew(
     settings: BrokerSettings,
@@ -107,29 +82,23 @@ def renew(
     elsewhere: bool,
     within: timedelta | None,
 ) -> None:
-    """Sign this broker's certificate anew; one that runs takes it over by itself."""
+    """Sign this broker's certificate anew; one that runs takes it over by itself. New names replace those before."""
     pki = _pki(settings)
     present = pki.names()
     wanted = _all_names(names, elsewhere=elsewhere) if names else present
     (end,) = ends_of([pki.broker])
-    is_due = within is None or end.not_after - this_second() < within
+    is_due = within is None or end.not_after - now() < within
     if is_new := is_due or not set(names) <= set(present):
-        pki.sign(pki.read_authority(authority_key), wanted, this_second())
+        pki.sign(pki.read_authority(authority_key), wanted, now())
         (end,) = ends_of([pki.broker])
     done = "signed anew" if is_new else "not renewed"
-    click.echo(f"{done}: {end.path} is for {', '.join(end.names)} until {end.not_after:%Y-%m-%d}")
+    click.echo(f"{done}: {end.path} is for {', '.join(pki.names())} until {end.not_after:%Y-%m-%d}")
 
 
 def _pki(settings: BrokerSettings) -> Pki:
-    pki = Pki(store_of(settings) / TLS_FOLDER)
-    try:
+    pki = Pki(store_of(settings))
+    with reporting(pki.folder), suppress(FileNotFoundError):  # not there: none was made yet
         next(pki.folder.iterdir(), None)
-    except FileNotFoundError:
-        pass  # that's fine: none was made yet
-    except OSError as error:
-        raise OperatorError(
-            f"cannot read {pki.folder}: {error.strerror}; run this as the broker's user, or check --store-dir"
-        ) from None
     return pki
 
 

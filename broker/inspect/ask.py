@@ -2,52 +2,38 @@
 
 import asyncio
 import base64
-import ssl
-from collections.abc import Collection, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.client import bucket
+from broker.client.answer import ConnectionLost, Rejected
 from broker.client.config import (
     current_partitions,
     current_pauses,
     existing_partitions,
     read_streams,
 )
-from broker.client.connection import (
-    Connection,
-    ConnectionLost,
-    RawMessage,
-    Rejected,
-    until_answered,
-)
-from broker.inspect.checks import Check, Observed
-from broker.inspect.message import StoredMessage, nanoseconds, read_message
-from broker.inspect.status import BrokerStatus, PartitionStatus, StreamStatus, hosts_in, unread_in
+from broker.client.connection import Connection, until_answered
+from broker.inspect.checks import Observed
+from broker.inspect.message import StoredMessage, nanoseconds, read_message, subject_of
+from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader
+from broker.inspect.status import BrokerStatus, HostStatus, PartitionStatus, StreamStatus
 from broker.report import SUBJECT, NodeReport
+from broker.topology import mirrored_site
+from broker.wire.delivery import RawMessage
 from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.pause import longest
 from broker.wire.streams import OFFSETS_BUCKET, offset_key, stream_names, stream_of
 from broker.wire.subjects import consumer_name, host_filter, partition_filter
 
-__all__ = [
-    "brief_status",
-    "find_message",
-    "full_status",
-    "get_message",
-    "last_of_host",
-    "node_reports",
-    "observe",
-    "stream_named",
-    "streams_of",
-    "subjects_in",
-]
-
-_AT_ONCE = 64  # partitions that are asked for at a time
+Found = TypeVar("Found")
 _FIRST_REPORT, _NEXT_REPORT = 2.0, 0.3  # seconds
 _NOBODY = "503"
 _NO_MESSAGE_FOUND = 10037
@@ -79,13 +65,19 @@ async def full_status(connection: Connection) -> BrokerStatus:
     found, subjects, pauses = await asyncio.gather(
         brief_status(connection), subjects_in(connection, streams), current_pauses(connection)
     )
-    return replace(
-        found,
-        hosts=hosts_in(subjects),
-        unread=unread_in(subjects, len(found.partitions)) if found.partitions else None,
-        nodes=await node_reports(connection, expected),
-        pauses=pauses,
-    )
+    known, count = {name: subject_of(name) for name in sorted(subjects)}, len(found.partitions)
+    unread = {
+        name: subjects[name]
+        for name, subject in known.items()
+        if subject is None or subject.partition >= count
+    }
+    learnt = {
+        "hosts": len({subject.host for subject in known.values() if subject}),
+        "unread": unread if count else None,
+        "nodes": await node_reports(connection, expected),
+        "pauses": pauses,
+    }
+    return found.model_copy(update=learnt)
 
 
 async def brief_status(connection: Connection) -> BrokerStatus:
@@ -98,48 +90,56 @@ async def brief_status(connection: Connection) -> BrokerStatus:
         current_partitions(connection),
         existing_partitions(connection),
     )
-    limit = account.get("limits", {}).get("max_storage", -1)
-    now, gate = infos[0].get("ts", ""), asyncio.Semaphore(_AT_ONCE)
-
-    async def partition(number: int) -> PartitionStatus:
-        async with gate:
-            return await _partition(connection, number, stream_of(number, len(names)), now)
-
+    now = infos[0].get("ts", "")
+    partitions = (_partition(connection, n, stream_of(n, len(names)), now) for n in range(count))
     return BrokerStatus(
         server=connection.servers,
         version=f"{version.major}.{version.minor}.{version.patch}",
         now=now,
         store_used=account.get("storage", 0),
-        store_limit=limit if limit >= 0 else None,
+        store_limit=account.get("limits", {}).get("max_storage", -1),
         current_partitions=current,
-        streams=tuple(map(StreamStatus.of, infos)),
-        partitions=tuple(await asyncio.gather(*map(partition, range(count)))),
+        streams=tuple(map(_stream, infos)),
+        partitions=tuple(await asyncio.gather(*partitions)),
     )
+
+
+def _stream(info: Mapping[str, Any]) -> StreamStatus:
+    told = filter(None, [info.get("mirror"), *(info.get("sources") or ())])
+    sites = [{**one, "name": mirrored_site({"mirror": one}) or one["name"]} for one in told]
+    return StreamStatus.model_validate({**info, "sites": sites})
 
 
 async def _partition(connection: Connection, number: int, stream: str, now: str) -> PartitionStatus:
     """Return a partition's status; its consumer is asked for alone: a list would wait for others' whose server is away."""
-    consumer = None
+    known: dict[str, Any] = {"partition": number, "stream": stream}
+    first = 1
     with suppress(Rejected, ConnectionLost):
         consumer = await connection.api(f"CONSUMER.INFO.{stream}.{consumer_name(number)}")
-    entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(number))
-    offset: Offset | UnreadableOffset | None
+        known["behind"] = consumer["num_pending"] + consumer["num_ack_pending"]
+        first = consumer["ack_floor"]["stream_seq"] + 1
     try:
-        offset = Offset.decode(entry.value) if entry else None
-    except UnreadableOffset as error:
-        offset = error  # of one partition: the others are shown as usual
-    found = PartitionStatus.of(number, stream, consumer, offset)
-    if found.first_behind is None:
-        return replace(found, behind_seconds=0.0 if found.behind == 0 else None)
-    return replace(found, behind_seconds=await _age(connection, found, now))
+        if entry := await bucket.read(connection, OFFSETS_BUCKET, offset_key(number)):
+            offset = Offset.decode(entry.value)
+            known |= {name: getattr(offset, name) for name in ("next", "epoch", "owner", "lines")}
+            known |= {"bytes": offset.size, "committed_at": offset.committed_at or None}
+            first = offset.next
+    except UnreadableOffset as error:  # of one partition: the others are shown as usual
+        known["error"] = str(error)
+    if behind := known.get("behind"):
+        known["behind_seconds"] = await _age(connection, stream, number, first, now)
+    elif behind == 0:
+        known["behind_seconds"] = 0.0
+    return PartitionStatus(**known)
 
 
-async def _age(connection: Connection, partition: PartitionStatus, now: str) -> float | None:
+async def _age(
+    connection: Connection, stream: str, partition: int, first: int, now: str
+) -> float | None:
     """Return the age of the oldest message that is not committed; a replica that lags may answer."""
-    filter_ = partition_filter(partition.partition)
-    body = f'{{"seq": {max(1, partition.first_behind or 0)}, "next_by_subj": "{filter_}"}}'
+    body = f'{{"seq": {max(1, first)}, "next_by_subj": "{partition_filter(partition)}"}}'
     try:
-        answer = await connection.call(f"DIRECT.GET.{partition.stream}", body.encode())
+        answer = await connection.call(f"DIRECT.GET.{stream}", body.encode())
         stored = nanoseconds((answer.headers or {}).get("Nats-Time-Stamp", ""))
     except (Rejected, ValueError):
         return None  # a stream without allow_direct, or no such message any more
@@ -151,16 +151,53 @@ async def subjects_in(connection: Connection, streams: Sequence[str]) -> dict[st
     found: dict[str, int] = {}
     for stream in streams:
         own: dict[str, int] = {}
-        while True:
+        total = 1
+        while len(own) < total:
             body = {"subjects_filter": ">", "offset": len(own)}
             info = await connection.api(f"STREAM.INFO.{stream}", body, patience=30)
-            before = len(own)
-            own.update(info["state"].get("subjects") or {})
+            page, total = info["state"].get("subjects") or {}, info.get("total", 0)
             # a page may bring nothing new: subjects that come and go meanwhile move the others
-            if len(own) == before or len(own) >= info.get("total", 0):
+            if page.keys() <= own.keys():
                 break
+            own |= page
         found |= own
     return found
+
+
+async def ask_hosts(connection: Connection) -> list[HostStatus]:
+    """Return the hosts by name, as subjects and the headers of the last message of each say; raises `Rejected`, `ConnectionLost`.
+
+    For 100,000 hosts the subjects are 3.5 MB, and the headers are 100,000 small messages.
+    """
+    streams = await streams_of(connection)
+    subjects, pauses = await asyncio.gather(
+        subjects_in(connection, streams), current_pauses(connection)
+    )
+    found: dict[str, HostStatus] = {}
+    now = 0
+    for stream in streams:
+        reader = MessageReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
+        last: dict[str, StoredMessage] = {}
+        try:
+            some = await reader.read_until(sys.maxsize)
+            # asked for behind the beginning: who sends meanwhile has a last message that no earlier end would include
+            info = await connection.api(f"STREAM.INFO.{stream}")
+            while some:
+                last |= {one.name: one for one in some}
+                some = await reader.read_until(info["state"]["last_seq"])
+        finally:
+            await reader.close()
+        now = nanoseconds(info["ts"])
+        for one in last.values():
+            if one.subject is not None:  # `status` shows messages of no host
+                host = found.setdefault(one.host, HostStatus(one.host))
+                host.add(one, one.subject.partition, subjects.get(one.name, 0))
+    moment = datetime.fromtimestamp(now / _SECOND, UTC)
+    for host in found.values():
+        host.silent_seconds = round(max(0.0, (now - host.last_seen) / _SECOND), 3)
+        if pause := longest(pauses, host.host, moment):
+            host.paused = str(pause)
+    return [found[name] for name in sorted(found)]
 
 
 async def node_reports(connection: Connection, expected: int = 0) -> tuple[NodeReport, ...]:
@@ -190,38 +227,42 @@ async def node_reports(connection: Connection, expected: int = 0) -> tuple[NodeR
     return tuple(sorted(found, key=lambda report: report.name))
 
 
-async def observe(connection: Connection, checks: Collection[Check], now: datetime) -> Observed:
-    """Return what was learnt within ten seconds; a broker that is away, or refuses, is no error.
+async def attempt(
+    connection: Connection, asked: Awaitable[Found], seconds: float
+) -> tuple[Found | None, str]:
+    """Return what was asked for, or None and why: a broker that is away, or refuses, is no error.
 
-    Raises `ConfigurationError` for a setting of our own.
+    Raises `ConfigurationError`, which says nothing of the broker.
     """
-    seen = Observed(connection.servers, now)
     try:
-        async with asyncio.timeout(_PATIENCE):
-            seen = await _reach(connection, seen)
-            if set(checks) <= {Check.CONNECTION}:
-                return seen
-            return replace(seen, status=await until_answered(connection, full_status, _ASK_AGAIN))
+        async with asyncio.timeout(seconds):
+            return await asked, ""
     except ConfigurationError:
-        raise  # it says nothing of the broker
+        raise
     except TimeoutError:
-        return replace(seen, trouble=f"no answer within {_PATIENCE:g} s")
+        return None, connection.away or f"no answer within {seconds:g} s"
     except Rejected as error:
-        return replace(seen, trouble=f"the broker refuses: {error.description}")
+        return None, f"the broker refuses: {error.description}"
     except (OperatorError, ConnectionLost) as error:
-        return replace(seen, trouble=str(error))
+        return None, str(error)
 
 
-async def _reach(connection: Connection, seen: Observed) -> Observed:
-    clock = asyncio.get_running_loop().time
-    began = clock()
-    client = await connection.once()
-    await connection.guard(client.flush(), 5.0)
-    end = client.certificate.get("notAfter")
-    ends = datetime.fromtimestamp(ssl.cert_time_to_seconds(end), UTC) if end else None
-    return replace(
-        seen, server=client.address, connect_seconds=clock() - began, certificate_end=ends
-    )
+async def observe(connection: Connection, checks: Collection[str], now: datetime) -> Observed:
+    """Return what was learnt within ten seconds; raises `ConfigurationError` for a setting of our own."""
+    seen, clock = Observed(connection.servers, now), asyncio.get_running_loop().time
+
+    async def learn() -> BrokerStatus | None:
+        nonlocal seen
+        began = clock()
+        client = await connection.once()
+        await connection.guard(client.flush(), 5.0)
+        seen = Observed(client.address, now, clock() - began)
+        if set(checks) <= {"connection"}:
+            return None
+        return await until_answered(connection, full_status, _ASK_AGAIN)
+
+    status, trouble = await attempt(connection, learn(), _PATIENCE)
+    return replace(seen, status=status, trouble=trouble)
 
 
 async def get_message(connection: Connection, stream: str, sequence: int | None) -> StoredMessage:
@@ -237,10 +278,10 @@ async def get_message(connection: Connection, stream: str, sequence: int | None)
 async def last_of_host(connection: Connection, streams: Sequence[str], host: str) -> StoredMessage:
     """Return the message of a host that was stored last, in whichever stream and partition; raises `OperatorError`."""
     asked = {"last_by_subj": host_filter(host)}
-    found = [await find_message(connection, stream, asked) for stream in streams]
-    if not any(found):
+    found = [one for name in streams if (one := await find_message(connection, name, asked))]
+    if not found:
         raise OperatorError(f"no message of host {host} is in {', '.join(streams)}")
-    return max(filter(None, found), key=lambda message: message.stored_at)
+    return max(found, key=lambda message: message.stored_at)
 
 
 async def find_message(
@@ -256,8 +297,7 @@ async def find_message(
         if error.error == _NO_MESSAGE_FOUND:
             return None
         raise
-    head = base64.b64decode(message.get("hdrs", ""))
+    head, payload = (base64.b64decode(message.get(part, "")) for part in ("hdrs", "data"))
     headers = RawMessage("", "", head, b"").headers or {}
-    payload = base64.b64decode(message.get("data", ""))
     stored = nanoseconds(message["time"])
     return read_message(message["subject"], message["seq"], stored, headers, payload)

@@ -1,10 +1,11 @@
 """A message of a stream: whose lines it holds, where they came from, the lines themselves, and how it is shown. Decides only."""
 
 import base64
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -21,20 +22,9 @@ from broker.wire.message import (
 )
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 
-__all__ = [
-    "StoredMessage",
-    "message_document",
-    "message_text",
-    "nanoseconds",
-    "read_message",
-    "rfc3339",
-    "safe",
-    "subject_of",
-]
-
 _MICROSECOND = 1000
 _SECOND = 1_000_000_000
-_TIME = re.compile(r"(.{19})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2})")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ENCODINGS = frozenset({"", "zstd"})
 _SPANS = "Log-Spans"
 # what a terminal acts on, and marks that write a line backwards; a lone surrogate can be printed by nobody
@@ -54,13 +44,12 @@ def rfc3339(nanoseconds: int) -> str:
 
 
 def nanoseconds(time: str) -> int:
-    """Return a time of the server, RFC 3339 with up to nine decimals, as nanoseconds since the epoch; raises ValueError."""
-    found = _TIME.fullmatch(time)
-    if found is None:
-        raise ValueError(f"{time!r} is no time")
-    whole, digits, zone = found.groups()
-    seconds = int(datetime.fromisoformat(f"{whole}{zone.replace('Z', '+00:00')}").timestamp())
-    return seconds * _SECOND + int((digits or "0").ljust(9, "0"))
+    """Return a time of the server, RFC 3339, as nanoseconds since the epoch, to the microsecond; raises ValueError."""
+    try:
+        moment = datetime.fromisoformat(time).astimezone(UTC)
+    except OverflowError:
+        raise ValueError(f"{time!r} is no time") from None
+    return (moment - _EPOCH) // timedelta(microseconds=1) * _MICROSECOND
 
 
 @lru_cache(100_000)
@@ -152,17 +141,13 @@ def read_message(
 
 def message_document(message: StoredMessage) -> dict[str, Any]:
     """Return a message as plain values: the lines as `text`, or as `base64` where they are not UTF-8 or cannot be read."""
-    lines, trouble = _readable(message)
-    document = {**_facts(message), "headers": dict(message.headers), "trouble": trouble or None}
+    subject, origin, trouble = message.subject, message.origin, message.trouble
+    lines = message.payload
     try:
-        return document | {"text": lines.decode()}
-    except UnicodeDecodeError:
-        return document | {"base64": base64.b64encode(lines).decode("ascii")}
-
-
-def _facts(message: StoredMessage) -> dict[str, Any]:
-    subject, origin = message.subject, message.origin
-    return {
+        lines = b"".join(part for _, part in message.parts())
+    except MalformedMessage as error:
+        trouble = trouble or str(error)
+    document = {
         "subject": message.name,
         "sequence": message.sequence,
         "time": rfc3339(message.stored_at),
@@ -171,39 +156,25 @@ def _facts(message: StoredMessage) -> dict[str, Any]:
         "agent": message.agent or None,
         "read_at": rfc3339(origin.read_at) if origin else None,
         "stored_bytes": message.size,
-        "spans": [_span(section) for section in message.sections],
+        "spans": json.loads(message.headers[_SPANS]) if message.sections else [],
+        "headers": dict(message.headers),
+        "trouble": trouble or None,
     }
-
-
-def _span(section: Section) -> dict[str, Any]:
-    span = section.span
-    return {
-        **{"file": section.path, "id": span.file, "start": span.start, "end": span.end},
-        **{"size": section.size, "lines": section.lines, "filtered": section.filtered},
-    }
-
-
-def _readable(message: StoredMessage) -> tuple[bytes, str]:
-    """Return the lines of a message, or its payload as it is and why it cannot be read."""
     try:
-        lines = b"".join(lines for _, lines in message.parts())
-    except MalformedMessage as error:
-        return message.payload, message.trouble or str(error)
-    return lines, message.trouble
+        return document | {"text": lines.decode()}
+    except UnicodeDecodeError:
+        return document | {"base64": base64.b64encode(lines).decode("ascii")}
 
 
 def message_text(message: StoredMessage) -> bytes:
     """Return a message for people: what is known of it, its headers, and its lines, safe for a terminal."""
-    lines, trouble = _readable(message)
-    facts = _facts(message)
-    spans = [" ".join(f"{key}={value}" for key, value in one.items()) for one in facts.pop("spans")]
-    shown = [
-        *((name, value) for name, value in facts.items() if value is not None),
-        *(("span", span) for span in spans),
-        *([("TROUBLE", f"a receiver quarantines it: {trouble}")] if trouble else []),
-        # each span has a line of its own
-        *(one for one in message.headers.items() if one[0] != _SPANS or not spans),
-    ]
+    facts = message_document(message)
+    spans, headers, trouble = (facts.pop(key) for key in ("spans", "headers", "trouble"))
+    lines = facts.pop("text", "").encode() or base64.b64decode(facts.pop("base64", ""))
+    shown = [item for item in facts.items() if item[1]]
+    shown += [("span", " ".join(f"{key}={value}" for key, value in one.items())) for one in spans]
+    shown += [("TROUBLE", f"a receiver quarantines it: {trouble}")] if trouble else []
+    shown += [item for item in headers.items() if item[0] != _SPANS or not spans]
     text = "\n".join(f"{printable(name):<15} {printable(str(value))}" for name, value in shown)
     return f"{text}\n\n".encode("utf-8", "backslashreplace") + safe(lines)
 

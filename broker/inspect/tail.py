@@ -20,14 +20,10 @@ from broker.inspect.reader import MessageReader, Start, at_sequence, at_time, fo
 from broker.wire.message import MalformedMessage
 from broker.wire.subjects import host_filter, partition_filter
 
-__all__ = ["TailOptions", "TailPiece", "as_shown", "last_lines", "tail"]
-
 _FIRST_WINDOW = 32  # messages that are searched for the last lines, and
 _WIDER = 8  # times as many next
 _MOST_SEARCHED = 100_000  # messages, unless the broker selects one host's
-_AT_A_TIME = 4 * 1024 * 1024  # bytes of lines
 _DECOMPRESSOR = zstandard.ZstdDecompressor()
-Batch = list[StoredMessage]
 logger = logging.getLogger(__name__)
 
 
@@ -40,6 +36,14 @@ class TailPiece(NamedTuple):
     stored_at: int
     file: str
     lines: bytes
+
+    def last(self, most: int) -> "TailPiece":
+        """Return the piece with the last lines alone; a last one without a newline counts."""
+        at = len(self.lines) - self.lines.endswith(b"\n")
+        for _ in range(most):
+            if (at := self.lines.rfind(b"\n", 0, at)) < 0:
+                return self
+        return self._replace(lines=self.lines[at + 1 :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,16 @@ class TailOptions:
             return [f"logs.p{n}.{host}" for n in self.partitions] or [host_filter(host)]
         return list(map(partition_filter, self.partitions))
 
+    def start(self, last: int) -> Start:
+        """Return where to begin in a stream, of which `last` is the last sequence."""
+        match self.since:
+            case datetime() as time:
+                return at_time(time)
+            case int(sequence):
+                return at_sequence(sequence)
+            case None:
+                return at_sequence(last + 1)
+
     def pieces(self, messages: Iterable[StoredMessage]) -> Iterator[TailPiece]:
         """Yield the wanted lines of messages, section by section."""
         wants_file = self.selection.wants_file
@@ -90,50 +104,46 @@ def _parts(message: StoredMessage) -> list[tuple[str, bytes]]:
     return []
 
 
-async def tail(
-    connection: Connection, wanted: TailOptions
-) -> AsyncGenerator[list[TailPiece], None]:
-    """Yield the lines to be shown, some MiB at a time; raises `OperatorError`, `ConnectionLost` or `Rejected`.
+async def tail(connection: Connection, wanted: TailOptions) -> AsyncGenerator[TailPiece, None]:
+    """Yield the lines to be shown; raises `OperatorError`, `ConnectionLost` or `Rejected`.
 
     A broker that goes away later is waited for: no line is shown twice, none is left out. The last lines come in the order
     of their storage; from a sequence or time on, lines of a host are in their order, and streams are shown as they come.
     """
-    readers: list[MessageReader] = []
-    ends: list[int] = []
+    readers: dict[MessageReader, int] = {}
     newest: list[TailPiece] = []
     for name in await until_answered(connection, streams_of, ELECTION):
-        ask = partial(_begin, stream=name, wanted=wanted)
-        start, last, pieces = await until_answered(connection, ask, ELECTION)
-        readers.append(MessageReader(connection, name, start, wanted.filters()))
-        ends.append(last)
-        newest += pieces
+        ask = partial(Connection.api, name=f"STREAM.INFO.{name}")
+        state = (await until_answered(connection, ask, ELECTION))["state"]
+        last = state["last_seq"]
+        newest += await _newest(connection, name, wanted, state)
+        start = wanted.start(last)
+        readers[MessageReader(connection, name, start, wanted.filters())] = last
+    for piece in _last(newest, wanted.lines):
+        yield piece
+    coming = follow(list(readers)) if wanted.follow else _stored(readers)
     try:
-        if newest:
-            newest.sort(key=lambda piece: piece.stored_at)
-            yield list(_last(newest, wanted.lines))
-        batches = follow(readers) if wanted.follow else _stored(connection, readers, ends)
-        async for batch in batches:
-            for some in _chunks(wanted.pieces(batch)):
-                yield some
+        async for some in coming:
+            for piece in wanted.pieces(some):
+                yield piece
     finally:
         for reader in readers:
             await reader.close()
 
 
-async def _begin(
-    connection: Connection, *, stream: str, wanted: TailOptions
-) -> tuple[Start, int, list[TailPiece]]:
-    """Return where to begin in a stream, its last sequence, and what is to be shown before, of the last lines."""
-    state = (await connection.api(f"STREAM.INFO.{stream}"))["state"]
-    last = state["last_seq"]
-    match wanted.since:
-        case datetime() as time:
-            return at_time(time), last, []
-        case int(sequence):
-            return at_sequence(sequence), last, []
-        case None:
-            newest = await _newest(connection, stream, wanted, state)
-            return at_sequence(last + 1), last, newest
+def _last(pieces: list[TailPiece], most: int) -> Iterator[TailPiece]:
+    """Yield the last lines of pieces, in the order of their storage."""
+    left = _lines_in(pieces)
+    for piece in sorted(pieces, key=lambda piece: piece.stored_at):
+        if (left := left - _lines_in([piece])) < most:
+            yield piece.last(most - left)
+
+
+async def _stored(readers: dict[MessageReader, int]) -> AsyncGenerator[list[StoredMessage], None]:
+    """Yield what streams hold up to their ends."""
+    for reader, last in readers.items():
+        async for message in reader.read_all(last):
+            yield [message]
 
 
 async def _newest(
@@ -141,61 +151,23 @@ async def _newest(
 ) -> list[TailPiece]:
     """Return the last pieces of a stream that hold so many lines, searching ever more of its end."""
     first, last, window = state["first_seq"], state["last_seq"], _FIRST_WINDOW
-    while wanted.lines and state["messages"]:
+    while wanted.since is None and wanted.lines and state["messages"]:
         begin = max(first, last + 1 - window)
         reader = MessageReader(connection, stream, at_sequence(begin), wanted.filters())
-        kept: deque[tuple[TailPiece, int]] = deque()
-        lines = 0
+        kept: deque[TailPiece] = deque(maxlen=wanted.lines)  # each has a line at least
         async for message in reader.read_all(last):
-            for piece in wanted.pieces([message]):
-                cut = piece._replace(lines=last_lines(piece.lines, wanted.lines))
-                kept.append((cut, cut.lines.count(b"\n")))
-                lines += kept[-1][1]
-                while lines - kept[0][1] >= wanted.lines or len(kept) > wanted.lines:
-                    lines -= kept.popleft()[1]
+            kept += (piece.last(wanted.lines) for piece in wanted.pieces([message]))
         is_limited = window > _MOST_SEARCHED and not wanted.only_host
         if is_limited:
             logger.warning("only the last %d messages were searched; see --since", window)
-        if begin == first or lines >= wanted.lines or is_limited:
-            return [piece for piece, _ in kept]
+        if begin == first or is_limited or _lines_in(kept) >= wanted.lines:
+            return list(kept)
         window *= _WIDER
     return []
 
 
-async def _stored(
-    connection: Connection, readers: list[MessageReader], ends: list[int]
-) -> AsyncGenerator[Batch, None]:
-    """Yield what streams hold up to their ends, and perhaps a little more."""
-    for reader, last in zip(readers, ends, strict=True):
-
-        async def more(_: Connection, reader: MessageReader = reader, last: int = last) -> Batch:
-            return await reader.read_until(last)
-
-        while batch := await until_answered(connection, more, ELECTION):
-            yield batch
-
-
-def _last(pieces: list[TailPiece], most: int) -> Iterator[TailPiece]:
-    """Yield the last lines of pieces."""
-    left = sum(piece.lines.count(b"\n") for piece in pieces)
-    for piece in pieces:
-        count = piece.lines.count(b"\n")
-        if left - count < most:
-            yield piece._replace(lines=last_lines(piece.lines, most - (left - count)))
-        left -= count
-
-
-def _chunks(pieces: Iterable[TailPiece]) -> Iterator[list[TailPiece]]:
-    """Yield pieces some MiB at a time: lines take much more than they did compressed."""
-    chunk: list[TailPiece] = []
-    size = 0
-    for piece in pieces:
-        chunk.append(piece)
-        size += len(piece.lines)
-        if size >= _AT_A_TIME:
-            yield chunk
-            chunk, size = [], 0
-    yield chunk
+def _lines_in(pieces: Iterable[TailPiece]) -> int:
+    return sum(piece.lines.count(b"\n") for piece in pieces)
 
 
 def as_shown(host: str, lines: bytes, *, prefixed: bool, for_terminal: bool) -> bytes:
@@ -208,15 +180,3 @@ def as_shown(host: str, lines: bytes, *, prefixed: bool, for_terminal: bool) -> 
     prefix = f"{host}: ".encode("utf-8", "surrogateescape")
     prefix = safe(prefix) if for_terminal else prefix
     return b"".join(prefix + line + b"\n" for line in lines.removesuffix(b"\n").split(b"\n"))
-
-
-def last_lines(lines: bytes, most: int) -> bytes:
-    """Return the last `most` lines, or all where they are fewer; a last one without a newline counts."""
-    if most <= 0:
-        return b""
-    at = len(lines) - lines.endswith(b"\n")
-    for _ in range(most):
-        at = lines.rfind(b"\n", 0, at)
-        if at < 0:
-            return lines
-    return lines[at + 1 :]

@@ -1,8 +1,12 @@
-"""Brings a broker to what is declared: asks what is there, has it planned, and carries the plan out."""
+"""Brings a broker to what is declared: asks what is there, has it planned, and carries the plan out.
+
+In a cluster all brokers try, and may at once. A stream that all servers hold is limited by the smallest of them: each server
+keeps a KV entry with how much it can hold.
+"""
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
@@ -11,10 +15,10 @@ from typing import Any
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.untrusted import printable
 from broker.client import bucket
-from broker.client.answer import is_certain
-from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.provision.plan import Actual, plan
-from broker.provision.steps import Loss, ResourceKind, Step, losses_in, without
+from broker.client.answer import ConnectionLost, Rejected, is_certain
+from broker.client.config import read_streams
+from broker.client.connection import Connection
+from broker.provision.plan import Actual, Step, deleted_by, describe, plan
 from broker.topology import Topology, mirrored_site
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import (
@@ -22,34 +26,18 @@ from broker.wire.streams import (
     OFFSETS_BUCKET,
     PARTITIONS_KEY,
     STREAMS_KEY,
+    stream_names,
     streams_among,
     streams_in,
 )
 
-__all__ = [
-    "STREAM_NOT_FOUND",
-    "Refused",
-    "apply",
-    "carry_out",
-    "cautions",
-    "consumers_of",
-    "look",
-    "look_at_partitions",
-    "losses_of",
-    "refuse_half",
-]
-
 STREAM_NOT_FOUND = 10059
-"""The error of JetStream for a stream that is not there."""
-_WAYS = {  # what to do about an answer that does not say it
-    10074: "; run three servers as a cluster (--cluster), or keep --replicas 1",
-    10005: "; fewer servers than --replicas are there",
-    10047: "; the store has no room for so much: lower --max-bytes, or raise --max-store",
-    10055: "; leave --mirror out where it was promoted",
-    10026: "; raise max_consumers of the stream (nats stream edit): each partition needs a consumer",
-}
+"""JetStream's error for a stream that is not there."""
 _AT_ONCE = 64  # requests under way; thousands of partitions would otherwise wait for thousands of round trips
 _PATIENCE = 60.0  # seconds for a step: nats-server takes those under way one by one, and syncs each to a disk that may be slow
+_CAPACITY = "capacity"  # with the server's name: the key of what it can hold
+_PAUSE, _SHORT = 0.5, 1.0  # seconds between attempts in a cluster, and for an answer
+_STEP = 5.0  # seconds for a change: without a leader nobody answers, and what was done meanwhile is there at the next attempt
 logger = logging.getLogger(__name__)
 
 
@@ -65,46 +53,34 @@ async def apply(
     Raises `ConfigurationError` for a refusal, and `OperatorError` where the server failed, by its disk or for a while.
     Nobody can be asked here, so whatever deletes stored lines is held back and said. Each step may take `patience` seconds.
     """
-    for words in cautions(desired):
-        logger.warning("%s", words)
     actual = await look(connection, desired)
     if half := sorted(n for n, config in actual.streams.items() if is_being_restored(config)):
         logger.warning(
             "%s: a part of a backup, closed to everybody: wait for `logbroker restore`, or run it again",
             ", ".join(half),
         )
-    made = plan(desired, actual)
-    losses = await losses_of(connection, made)
-    for loss in losses:
-        logger.warning(
-            "%s keeps its %s, since the change %s; `logbroker apply` with the same settings asks, and does it",
-            *(loss.step.name, " and ".join(loss.fields), loss.reason),
-        )
-    safe = without(made, losses)
+    made = await with_deletions(connection, plan(desired, actual))
+    for step in made:
+        if step.deletes:
+            logger.warning(
+                "%s stays as it is, since the change %s; `logbroker apply` with the same settings asks, and does it",
+                *(step.name, step.deletes),
+            )
+    safe = tuple(step for step in made if not step.deletes)
     await carry_out(connection, safe, patience)
     return safe
 
 
-def cautions(topology: Topology) -> list[str]:
-    """Return which promises a declaration breaks that we keep otherwise: allowed, and logged."""
-    found = []
-    if topology.discard == "old":
-        found.append(
-            "discard = old: a full stream lets its oldest lines go, received or not; receivers report the gaps"
-        )
-    if topology.replicas in (2, 4):
-        fewer = topology.replicas - 1
-        found.append(f"replicas = {fewer + 1}: no more servers may fail than with {fewer}")
-    return found
-
-
-async def losses_of(connection: Connection, steps: Iterable[Step]) -> list[Loss]:
-    """Return what the steps of a plan would delete now; raises `Rejected`, `ConnectionLost`."""
-    found: list[Loss] = []
-    for step in steps:
-        if step.kind is ResourceKind.STREAM and step.changes:
-            found += losses_in(step, await connection.api(f"STREAM.INFO.{step.name}"))
-    return found
+async def with_deletions(connection: Connection, steps: Iterable[Step]) -> tuple[Step, ...]:
+    """Return the steps of a plan with what they would delete now; raises `Rejected`, `ConnectionLost`."""
+    return tuple(
+        [
+            replace(one, deletes=deleted_by(one, await connection.api(f"STREAM.INFO.{one.name}")))
+            if one.kind == "stream" and one.changes
+            else one
+            for one in steps
+        ]
+    )
 
 
 def refuse_half(streams: Mapping[str, Mapping[str, Any]]) -> None:
@@ -116,10 +92,7 @@ def refuse_half(streams: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 async def look(connection: Connection, desired: Topology) -> Actual:
-    """Return what is there of that which is declared, and what the partitions' number would touch.
-
-    Where there are streams already, their number counts, and not the one that is declared. Raises `Rejected`, `ConnectionLost`.
-    """
+    """Return what is there of what is declared, whatever number of streams that is, and what the number of partitions would touch."""
     entry, count = await _stream_count(connection)
     if count is not None:
         desired = replace(desired, stream_count=count)
@@ -133,7 +106,7 @@ async def look(connection: Connection, desired: Topology) -> Actual:
     return Actual(
         streams={name: info["config"] for name, info in streams.items()},
         consumers={info["name"]: info["config"] for infos in consumers for info in infos},
-        partitions=await _entry(connection, PARTITIONS_KEY) if has_config else None,
+        partitions=(await _entry(connection, PARTITIONS_KEY))[0] if has_config else None,
         messages=sum(streams[name]["state"]["messages"] for name in there),
         offsets=offsets["state"].get("num_subjects", 0) if offsets else 0,
         streams_entry=entry,
@@ -146,14 +119,11 @@ async def look_at_partitions(connection: Connection) -> Actual:
     actual = await look(connection, Topology())
     refuse_half(actual.streams)
     expected = Topology(stream_count=len(actual.names)).streams()
-    if missing := {config["name"] for config in expected} - actual.streams.keys():
+    missing = sorted({config["name"] for config in expected} - actual.streams.keys())
+    if missing or mirrored_site(actual.streams[actual.names[0]]):
         raise OperatorError(
-            f"{', '.join(sorted(missing))} is not there; set it up with `logbroker apply`"
-        )
-    name = actual.names[0]
-    if site := mirrored_site(actual.streams[name]):
-        raise OperatorError(
-            f"{name} here is a copy of site {site}'s, and so is the number of partitions: run `logbroker partitions` there"
+            f"{', '.join(missing) or actual.names[0]} is not there, or a copy of another site's: set it up with `logbroker "
+            "apply`, or run `logbroker partitions` at that site"
         )
     return actual
 
@@ -162,7 +132,7 @@ async def _stream_count(connection: Connection) -> tuple[str | None, int | None]
     """Return the entry of the number of streams, and that number: by the entry, or else by the streams that are there."""
     names = frozenset(await connection.pages("STREAM.NAMES", "streams"))
     has_config = f"KV_{CONFIG_BUCKET}" in names
-    entry = await _entry(connection, STREAMS_KEY) if has_config else None
+    entry = (await _entry(connection, STREAMS_KEY))[0] if has_config else None
     if (number := streams_in(entry)) is not None:
         return entry, number
     count = streams_among(names)
@@ -177,21 +147,32 @@ async def consumers_of(connection: Connection, stream: str) -> list[dict[str, An
     return await connection.pages(f"CONSUMER.LIST.{stream}", "consumers")
 
 
-async def _stream(connection: Connection, name: str) -> dict[str, Any] | None:
+async def described(
+    connection: Connection, name: str, asked: Mapping[str, Any] | None = None
+) -> Mapping[str, Any] | None:
+    """Return the answer to STREAM.INFO, None where there is no such stream; raises `Rejected`, `ConnectionLost`."""
     try:
-        info = await connection.api(f"STREAM.INFO.{name}")
+        return await connection.api(f"STREAM.INFO.{name}", asked)
     except Rejected as error:
-        if error.error == STREAM_NOT_FOUND:
-            return None
-        raise
-    if not is_certain(info):  # a stream that seems empty would let the number of partitions change
+        if error.error != STREAM_NOT_FOUND:
+            raise
+        return None
+
+
+async def _stream(connection: Connection, name: str) -> Mapping[str, Any] | None:
+    info = await described(connection, name)
+    # a stream that seems empty would let the number of partitions change
+    if info and not is_certain(info):
         raise ConnectionLost(f"stream {name} has no leader that is sure of it")
     return info
 
 
-async def _entry(connection: Connection, key: str) -> str | None:
+async def _entry(connection: Connection, key: str) -> tuple[str | None, int]:
+    """Return the value of an entry and its revision; None and 0 where there is none."""
     entry = await bucket.read(connection, CONFIG_BUCKET, key)
-    return None if entry is None else entry.value.decode("utf-8", "replace")
+    if entry is None:
+        return None, 0
+    return printable(entry.value.decode("utf-8", "replace")), entry.revision
 
 
 async def carry_out(
@@ -214,29 +195,23 @@ def _stage(step: Step) -> int:
     So a start that dies among them is completed by the next one, with the same number. The number of partitions comes last:
     shippers and receivers wait for that entry and then rely on the rest.
     """
-    match step.kind, step.name:
-        case ResourceKind.STREAM, name if name == f"KV_{CONFIG_BUCKET}":
-            return 0
-        case ResourceKind.ENTRY, name if name.endswith(f"/{STREAMS_KEY}"):
-            return 1
-        case ResourceKind.STREAM, _:
-            return 2
-        case ResourceKind.CONSUMER, _:
-            return 3
-        case _:
-            return 4
+    if step.kind == "entry":
+        return 1 if step.name.endswith(f"/{STREAMS_KEY}") else 4
+    if step.kind == "consumer":
+        return 3
+    return 0 if step.name == f"KV_{CONFIG_BUCKET}" else 2
 
 
 async def _take(step: Step, connection: Connection, patience: float) -> None:
-    what = f"{step.action} {step.kind.value} {step.name}"
+    what = f"{step.action} {step.kind} {step.name}"
     try:
         match step.kind:
-            case ResourceKind.ENTRY:
+            case "entry":
                 await _write_entry(connection, step)
-            case ResourceKind.STREAM:
+            case "stream":
                 call = f"STREAM.{step.action.upper()}.{step.name}"
                 await connection.api(call, step.config, patience)
-            case ResourceKind.CONSUMER:
+            case "consumer":
                 body = {"stream_name": step.stream, "config": step.config, "action": step.action}
                 call = f"CONSUMER.CREATE.{step.stream}.{step.name}"
                 await connection.api(call, body, patience)
@@ -251,16 +226,103 @@ async def _take(step: Step, connection: Connection, patience: float) -> None:
                 "then try again"
             ) from None
         raise Refused(
-            f"{connection.servers} refuses to {what}: {error.description}{_WAYS.get(error.error, '')}"
+            f"{connection.servers} refuses to {what}: {error.description}; see --replicas (of a cluster), --max-bytes, "
+            "--max-store and --mirror"
         ) from None
 
 
 async def _write_entry(connection: Connection, step: Step) -> None:
     """Write the entry, if it is still as the plan found it."""
     key = step.name.rpartition("/")[2]
-    entry = await bucket.read(connection, CONFIG_BUCKET, key)
-    found = None if entry is None else printable(entry.value.decode("utf-8", "replace"))
+    found, revision = await _entry(connection, key)
     if found != (step.changes[0].before if step.changes else None):
         raise bucket.Conflict(f"{step.name} is no longer as it was")
-    revision = entry.revision if entry else 0
     await bucket.write(connection, CONFIG_BUCKET, key, step.config["value"].encode(), revision)
+
+
+async def provision(
+    connection: Connection,
+    desired: Topology,
+    member: str | None,
+    stored: frozenset[str],
+    tell: Callable[[str], None],
+) -> list[dict[str, Any]]:
+    """Bring the server to what is declared, log what that changed, and return what it tells of the streams (STREAM.INFO).
+
+    `member` is its name in a cluster, which is waited for and told of by `tell`. A server that is alone, and does not know a
+    stream that is `stored`, would begin it anew: then nothing is done. Raises `OperatorError`, also where it does not answer.
+    """
+    try:
+        if member is not None:
+            done = await join(connection, member, desired, tell)
+        else:
+            known = await connection.pages("STREAM.NAMES", "streams")
+            if lost := sorted(stored.difference(known)):
+                raise OperatorError(
+                    f"nats-server could not recover {', '.join(lost)}, see its log above; nothing was changed: mend the "
+                    "store, or start with an empty one and `logbroker restore` a backup"
+                )
+            done = await apply(connection, desired)
+        names = stream_names(await read_streams(connection))
+        infos = [await connection.api(f"STREAM.INFO.{name}") for name in names]
+    except (ConnectionLost, Rejected) as error:
+        raise OperatorError(
+            f"nats-server at {connection.servers} does not answer as it should: {error}"
+        ) from None
+    # the rights of receivers are made for the declared number
+    if (count := len(names)) != desired.stream_count:
+        raise ConfigurationError(f"the broker has {count} streams; give --streams {count}")
+    for line in describe(step for step in done if step.changes).splitlines():
+        logger.info("%s", line)
+    return infos
+
+
+async def join(
+    connection: Connection, server: str, desired: Topology, tell: Callable[[str], None]
+) -> tuple[Step, ...]:
+    """Return what was done, once the cluster is as declared, however long that takes; `tell` hears what is waited for, and then an empty text."""
+    while True:
+        try:
+            done = await _attempt(connection, server, desired)
+        # another one was quicker, nobody leads, or a disk fails
+        except (ConnectionLost, Rejected, bucket.Conflict, OperatorError) as error:
+            if isinstance(error, ConfigurationError) and not isinstance(error, Refused):
+                raise
+            tell(str(error))
+        else:
+            tell("")
+            return done
+        await asyncio.sleep(_PAUSE)
+
+
+async def _attempt(connection: Connection, server: str, desired: Topology) -> tuple[Step, ...]:
+    # nobody answers while there is no leader, so that is asked often rather than for long
+    await connection.api("STREAM.NAMES", patience=_SHORT)
+    own = desired.bound
+    if own is None or own <= 0:
+        return await apply(connection, desired, _STEP)
+    room: int = 0
+    done: tuple[Step, ...] = ()
+    while room != (room := min([own, *(await _of_others(connection, server))])):
+        done = await apply(connection, replace(desired, room=room), _STEP)
+        # told only now, where there was no bucket before; whoever was smaller meanwhile is seen by the next look
+        key = f"{_CAPACITY}.{server}"
+        told, revision = await _entry(connection, key)
+        if told != str(own):
+            # a bucket that is the copy of another site's takes no entries of ours, and needs none
+            with suppress(Rejected):
+                await bucket.write(connection, CONFIG_BUCKET, key, b"%d" % own, revision)
+    return done
+
+
+async def _of_others(connection: Connection, server: str) -> list[int]:
+    """Return the bytes that the stream may have on each other server that has told; raises `Rejected`, `ConnectionLost`."""
+    prefix = f"$KV.{CONFIG_BUCKET}.{_CAPACITY}."
+    asked = {"subjects_filter": f"{prefix}>"}
+    info = await described(connection, f"KV_{CONFIG_BUCKET}", asked)
+    if info is None or info["config"].get("mirror"):
+        return []  # we are the first of all, or these are another site's
+    others = {subject.removeprefix(prefix) for subject in info["state"].get("subjects") or ()}
+    names = sorted(others - {server})
+    told = [(await _entry(connection, f"{_CAPACITY}.{one}"))[0] or "" for one in names]
+    return [int(one) for one in told if one.isdecimal() and len(one) < 20]

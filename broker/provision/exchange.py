@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -10,70 +10,51 @@ from typing import Any
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.provision.apply import consumers_of, refuse_half
-from broker.provision.steps import ResourceKind, Step, compare
+from broker.provision.plan import Step, compare
 from broker.topology import is_computed
 from broker.wire.streams import existing_in
-
-__all__ = ["MalformedFile", "export", "parse", "plan_import"]
 
 _NOT_OURS = ("_nats.", "logship.")  # metadata that tells of a server, or of a stream's own past
 _OF_CONSUMERS = frozenset({"ack_policy", "deliver_policy", "durable_name", "filter_subject"})
 _NO_NAME = frozenset(" .*>/\\\t\r\n")
 
 
-class MalformedFile(ValueError):
-    """A text that is no configuration of a stream or consumer."""
-
-
-async def export(connection: Connection, only: Collection[str] = ()) -> dict[str, str]:
-    """Return the texts by file name of all streams and their durable consumers, or of the streams in `only`.
-
-    Each is what `nats stream add` or `nats consumer add` take with --config, without a limit that nobody asked for.
-    Raises `ConfigurationError` for a stream that is not there, `Rejected`, `ConnectionLost`.
-    """
+async def export(connection: Connection) -> dict[str, str]:
+    """Return the texts by file name of all streams and their durable consumers, without computed limits."""
     streams = await _streams(connection)
-    if missing := sorted(set(only) - streams.keys()):
-        raise ConfigurationError(f"no such stream: {', '.join(missing)}")
-    names = [name for name in sorted(streams) if name in only or not only]
-    files = {f"{name}.json": _asked_for(streams[name]) for name in names}
-    of_each = await asyncio.gather(*(consumers_of(connection, name) for name in names))
-    for stream, consumers in zip(names, of_each, strict=True):
-        for config in (info["config"] for info in consumers):
-            if config.get("durable_name"):
-                files[f"{stream}.{config['durable_name']}.json"] = config
-    return {name: json.dumps(_cleaned(config), indent=2) + "\n" for name, config in files.items()}
-
-
-def _asked_for(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    computed = {"max_bytes"} if is_computed(config) else set()
-    return {field: value for field, value in config.items() if field not in computed}
+    files = {}
+    for stream in sorted(streams):
+        hidden = {"max_bytes"} if is_computed(streams[stream]) else set()
+        files[stream] = {name: one for name, one in streams[stream].items() if name not in hidden}
+        for info in await consumers_of(connection, stream):
+            if durable := info["config"].get("durable_name"):
+                files[f"{stream}.{durable}"] = info["config"]
+    return {
+        f"{name}.json": json.dumps(_cleaned(one), indent=2) + "\n" for name, one in files.items()
+    }
 
 
 def parse(name: str, text: str) -> Step:
-    """Read a file by its name and text: of `export`, or what `nats stream info --json` or `nats consumer info --json` show.
-
-    The server itself refuses fields that it does not know. Raises `MalformedFile`.
-    """
+    """Read a file by its name and text: of `export`, or what `nats stream info --json` or `nats consumer info --json` show."""
     try:
         found = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MalformedFile(f"not JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise MalformedFile("not a JSON object")
-    config = found["config"] if isinstance(found.get("config"), dict) else found
-    for field, kind in (("metadata", dict), ("subjects", list)):
-        if not isinstance(config.get(field) or kind(), kind):
-            raise MalformedFile(f"{field} is no {'list' if kind is list else 'JSON object'}")
+        config = found["config"] if isinstance(found.get("config"), dict) else found
+        is_fit = isinstance(config.get("metadata") or {}, dict)
+        is_fit &= isinstance(config.get("subjects") or [], list)
+    except (ValueError, RecursionError, AttributeError):
+        is_fit = False
+    if not is_fit:
+        raise ConfigurationError(f"{name} is not the JSON of a stream or of a consumer")
     if not _OF_CONSUMERS & config.keys():
-        return Step(ResourceKind.STREAM, _name(config.get("name"), "stream"), _cleaned(config))
-    consumer = _name(config.get("durable_name") or config.get("name"), "consumer")
+        return Step("stream", _named(name, config.get("name")), _cleaned(config))
+    consumer = _named(name, config.get("durable_name") or config.get("name"))
     stream = found.get("stream_name") or name.removesuffix(".json").removesuffix(f".{consumer}")
-    return Step(ResourceKind.CONSUMER, consumer, _cleaned(config), _name(stream, "stream"))
+    return Step("consumer", consumer, _cleaned(config), _named(name, stream))
 
 
-def _name(value: Any, kind: str) -> str:
+def _named(file: str, value: Any) -> str:
     if not isinstance(value, str) or not value or _NO_NAME & set(value):
-        raise MalformedFile(f"{value!r} is no name of a {kind}")
+        raise ConfigurationError(f"{file}: {value!r} is no name of a stream or of a consumer")
     return value
 
 
@@ -89,25 +70,24 @@ def _cleaned(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def plan_import(connection: Connection, wanted: Iterable[Step]) -> tuple[Step, ...]:
-    """Return what makes streams and consumers as wanted; all others stay.
-
-    Raises `ConfigurationError` while a backup is restored, `Rejected`, `ConnectionLost`.
-    """
-    everything = sorted(wanted, key=lambda one: one.kind is ResourceKind.CONSUMER)
+    """Return what makes streams and consumers as wanted; all others stay."""
+    everything = sorted(wanted, key=lambda one: one.kind == "consumer")
     streams = await _streams(connection)
     refuse_half(streams)
-    consumers = {
+    names = sorted({one.stream for one in everything} & streams.keys())
+    of_each = await asyncio.gather(*(consumers_of(connection, name) for name in names))
+    there = {
         (name, info["name"]): info["config"]
-        for name in {one.stream for one in everything if one.stream} & streams.keys()
-        for info in await consumers_of(connection, name)
-    }
-    found = (
-        compare(one, consumers.get((one.stream, one.name)))
-        if one.stream
-        else compare(_with_partitions(one, streams.get(one.name)), streams.get(one.name))
-        for one in everything
+        for name, infos in zip(names, of_each, strict=True)
+        for info in infos
+    } | {("", name): config for name, config in streams.items()}
+    return tuple(
+        chain.from_iterable(
+            compare(_with_partitions(one, found), found)
+            for one in everything
+            for found in [there.get((one.stream, one.name))]
+        )
     )
-    return tuple(chain(*found))
 
 
 async def _streams(connection: Connection) -> dict[str, Mapping[str, Any]]:

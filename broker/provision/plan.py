@@ -1,16 +1,19 @@
-"""What has to change on a broker so that it is as declared: compares, and decides. Never talks to a server.
+"""What has to change on a broker so that it is as declared: steps, what they would delete, and how people read them.
 
-Only fields that we declare are compared; a server adds defaults of its own.
+Compares and decides, and never talks to a server. Only fields that we declare are compared; a server adds defaults of its own.
+What nats-server (2.15.1) deletes when a limit is lowered was tried: what is too old and what a host has too much in any case,
+messages and bytes beyond a limit only where the stream discards old ones. What it cannot change in place it refuses itself.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 from broker.app.exits import ConfigurationError
+from broker.app.units import format_duration, format_size
 from broker.app.untrusted import printable
-from broker.provision.steps import Change, ResourceKind, Step, compare
 from broker.topology import Topology, mirrored_site
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import (
@@ -27,11 +30,128 @@ from broker.wire.streams import (
 )
 from broker.wire.subjects import consumer_name
 
-__all__ = ["COPIED_BUCKETS", "Actual", "plan", "plan_partitions", "plan_promotion"]
-
 COPIED_BUCKETS = {f"KV_{name}": f"$KV.{name}.>" for name in (CONFIG_BUCKET, POSITIONS_BUCKET)}
 """The buckets that a site copies from another one besides the streams, each with its subject."""
-Steps = tuple[Step, ...]
+_UNBOUNDED = frozenset(
+    {"max_age", "max_bytes", "max_msgs", "max_msg_size", "max_msgs_per_subject", "max_consumers"}
+    | {"max_deliver", "max_ack_pending"}
+)
+_LENGTHS = frozenset({"max_age", "duplicate_window", "ack_wait", "inactive_threshold"})
+_SIZES = frozenset({"max_bytes", "max_msg_size"})
+_SHOWN = 10  # of a list, such as the subjects of all partitions
+
+
+ResourceKind = Literal["stream", "consumer", "entry"]
+"""What a step is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One field that differs."""
+
+    field: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to create, or, where `changes` say how, to update; `config` is whole, as the server takes it.
+
+    `stream` is the one that a consumer belongs to; `deletes` says for a person which messages the step would delete.
+    """
+
+    kind: ResourceKind
+    name: str
+    config: Mapping[str, Any]
+    stream: str = ""
+    changes: tuple[Change, ...] = ()
+    deletes: str = ""
+
+    @property
+    def action(self) -> str:
+        """What the step does: `create` or `update`."""
+        return "update" if self.changes else "create"
+
+
+def compare(wanted: Step, found: Mapping[str, Any] | None) -> tuple[Step, ...]:
+    """Return what makes `found` as wanted; only fields that are wanted are compared, all others stay."""
+    if found is None:
+        return (wanted,)
+    changes = []
+    for field, value in wanted.config.items():
+        before = found.get(field)
+        # of metadata, which several may write to, only the names that are given are ours
+        after = {**(before or {}), **(value or {})} if field == "metadata" else value
+        if _normal(field, before) != _normal(field, after):
+            changes.append(Change(field, before, after))
+    if not changes:
+        return ()
+    config = {**found, **{change.field: change.after for change in changes}}
+    kept = {field: value for field, value in config.items() if value not in (None, {})}
+    return (replace(wanted, config=kept, changes=tuple(changes)),)
+
+
+def _normal(field: str, value: Any) -> Any:
+    is_default = field == "persist_mode" and value == "default"
+    is_unbounded = field in _UNBOUNDED and isinstance(value, int) and value <= 0
+    # a server leaves out what is false, empty or nothing
+    return None if is_default or is_unbounded else value or None
+
+
+def deleted_by(step: Step, info: Mapping[str, Any]) -> str:
+    """Return which messages the update of a stream would delete now, empty for none; `info` is the answer to STREAM.INFO."""
+    state, changed = info["state"], {change.field for change in step.changes}
+    if not state["messages"]:
+        return ""
+    if "max_age" in changed and (age := int(step.config.get("max_age") or 0)) > 0:
+        # the server's own clock decides what expires
+        begin = datetime.fromisoformat(info["ts"]) - timedelta(microseconds=age // 1000)
+        if datetime.fromisoformat(state["first_ts"]) < begin:
+            return f"deletes what is from before {begin:%Y-%m-%dT%H:%M:%SZ}"
+    limits = [("max_msgs_per_subject", state["messages"])]
+    if step.config.get("discard", "old") == "old":
+        limits += [("max_msgs", state["messages"]), ("max_bytes", state["bytes"])]
+    for field, held in limits:
+        limit = int(step.config.get(field) or 0)
+        if changed & {field, "discard"} and 0 < limit < held:
+            there, most = shown(field, held), shown(field, limit)
+            return f"deletes the oldest beyond {field} {most}: {there} are there"
+    return ""
+
+
+def describe(steps: Iterable[Step]) -> str:
+    """Return a plan as text: a line for each step, and what differs and what it would delete below it."""
+    lines = []
+    for step in steps:
+        sign = "~" if step.changes else "+"
+        lines.append(f"{sign} {step.action} {step.kind} {step.name}")
+        for one in step.changes:
+            before, after = shown(one.field, one.before), shown(one.field, one.after)
+            if before != after:  # not metadata that logbroker keeps for itself
+                lines.append(f"    - {one.field}: {before}  + {one.field}: {after}")
+        lines += [f"    ! {step.deletes}"] if step.deletes else []
+    return "\n".join(map(printable, lines))
+
+
+def as_json(steps: Iterable[Step]) -> list[dict[str, Any]]:
+    """Return a plan for programs."""
+    return [{**asdict(one), "action": one.action} for one in steps]
+
+
+def shown(field: str, value: Any) -> str:
+    """Return the value of a field in people's units."""
+    if field in _LENGTHS and isinstance(value, int):
+        return format_duration(timedelta(microseconds=value // 1000))
+    if field in _SIZES and isinstance(value, int) and value > 0:
+        return format_size(value)
+    if isinstance(value, dict):
+        own = (name for name in value if not name.startswith(("_nats.", "logship.")))
+        value = ", ".join(f"{name}={shown(name, value[name])}" for name in own)
+    if isinstance(value, list):
+        more = len(value) - _SHOWN
+        value = ",".join(map(str, value[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
+    return "not set" if value in (None, "") else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +187,7 @@ class Actual:
         return existing_in([*self.consumers, *chain(*subjects)])
 
 
-def plan(desired: Topology, actual: Actual) -> Steps:
+def plan(desired: Topology, actual: Actual) -> tuple[Step, ...]:
     """Return what to create and update; raises `ConfigurationError` for what cannot be changed under stored lines.
 
     Partitions that hosts have left stay. While something is being restored nothing is to be done: to give a stream its subjects
@@ -87,69 +207,56 @@ def plan(desired: Topology, actual: Actual) -> Steps:
     if desired.mirror is None:  # only who says so ends a copy
         there = [actual.streams[name] for name in actual.names if name in actual.streams]
         desired = replace(desired, mirror=mirrored_site(there[0]) if there else None)
-    streams = (
-        compare(Step(ResourceKind.STREAM, name, config), actual.streams.get(name))
-        for config in desired.streams()
-        for name in [config["name"]]
+    streams = (_stream(config, actual.streams.get(config["name"])) for config in desired.streams())
+    of_site = (
+        () if desired.mirror else _entry(STREAMS_KEY, actual.streams_entry, desired.stream_count)
     )
     return (
-        *_streams_entry(desired, actual),
+        *of_site,
         *chain(*streams),
         *_consumers(StreamLayout(desired.all_partitions, desired.stream_count), actual),
         *_partitions_entry(desired, actual),
     )
 
 
-def plan_partitions(partitions: int, actual: Actual) -> Steps:
-    """Return what spreads hosts over another number of partitions, whatever the stream holds: nothing is removed.
-
-    The entry comes last: from then on shippers go over to their host's new subject, and say on the old one that they did.
-    """
+def plan_partitions(partitions: int, actual: Actual) -> tuple[Step, ...]:
+    """Return what spreads hosts over another number of partitions and removes nothing; its entry, by which shippers go, comes last."""
     layout = StreamLayout(max(partitions, actual.existing), len(actual.names))
-    return (
-        *chain(*(_with_subjects(actual.streams[name], layout) for name in actual.names)),
-        *_consumers(layout, actual),
-        *_entry(PARTITIONS_KEY, actual.partitions, str(partitions)),
-    )
+    steps: list[Step] = []
+    for name in actual.names:
+        taken = actual.streams[name].get("subjects") or ()
+        subjects = list(dict.fromkeys((*taken, *subjects_in(name, layout))))
+        steps += _stream({"name": name, "subjects": subjects}, actual.streams[name])
+    entry = _entry(PARTITIONS_KEY, actual.partitions, partitions)
+    return (*steps, *_consumers(layout, actual), *entry)
 
 
-def _with_subjects(config: Mapping[str, Any], layout: StreamLayout) -> Steps:
-    name, taken = config["name"], config.get("subjects") or ()
-    subjects = list(dict.fromkeys((*taken, *subjects_in(name, layout))))
-    return compare(Step(ResourceKind.STREAM, name, {"subjects": subjects}), config)
-
-
-def plan_promotion(configs: Mapping[str, Mapping[str, Any]], layout: StreamLayout) -> Steps:
-    """Return what makes streams of the copies of another site's among `configs`; what is no copy stays.
-
-    The sequences go on where the copy ended, so that shippers and receivers that come over go on by compare-and-set as if
-    nothing had happened: a shipper whose last lines the copy lacks is told so by the sequence that it expects. The layout is
-    that of all partitions that exist.
-    """
+def plan_promotion(
+    configs: Mapping[str, Mapping[str, Any]], layout: StreamLayout
+) -> tuple[Step, ...]:
+    """Return what makes streams of the copies of another site's among `configs`, for a layout of all partitions that exist."""
+    # sequences go on where the copy ended: whoever comes over goes on by compare-and-set as if nothing had happened
     subjects = {name: list(subjects_in(name, layout)) for name in layout.names}
     subjects |= {name: [subject] for name, subject in COPIED_BUCKETS.items()}
     own = {"mirror": None, "mirror_direct": False}
-    wanted = (
-        Step(ResourceKind.STREAM, name, {"subjects": subjects[name], **own}) for name in subjects
-    )
-    return tuple(chain(*(compare(one, configs[one.name]) for one in wanted if one.name in configs)))
+    there = [name for name in subjects if name in configs]
+    steps = (_stream({"name": n, "subjects": subjects[n], **own}, configs[n]) for n in there)
+    return tuple(chain(*steps))
 
 
-def _consumers(layout: StreamLayout, actual: Actual) -> Steps:
+def _stream(config: Mapping[str, Any], found: Mapping[str, Any] | None) -> tuple[Step, ...]:
+    return compare(Step("stream", config["name"], config), found)
+
+
+def _consumers(layout: StreamLayout, actual: Actual) -> tuple[Step, ...]:
     wanted = (
-        Step(ResourceKind.CONSUMER, consumer_name(n), consumer_config(n), layout.stream_of(n))
+        Step("consumer", consumer_name(n), consumer_config(n), layout.stream_of(n))
         for n in range(layout.partitions)
     )
     return tuple(chain(*(compare(one, actual.consumers.get(one.name)) for one in wanted)))
 
 
-def _streams_entry(desired: Topology, actual: Actual) -> Steps:
-    if desired.mirror:
-        return ()  # it comes from the other site
-    return _entry(STREAMS_KEY, actual.streams_entry, str(desired.stream_count))
-
-
-def _partitions_entry(desired: Topology, actual: Actual) -> Steps:
+def _partitions_entry(desired: Topology, actual: Actual) -> tuple[Step, ...]:
     """Return what to do about the number of partitions: under stored lines or offsets only a command of its own changes it."""
     said, after = partitions_in(actual.partitions), desired.partitions
     if desired.mirror:
@@ -166,11 +273,12 @@ def _partitions_entry(desired: Topology, actual: Actual) -> Steps:
             f"messages and {actual.offsets} partitions have offsets, so only `logbroker partitions {after}` changes it, while "
             f"the broker runs; else leave --partitions out, or make it {actual.number}"
         )
-    return _entry(PARTITIONS_KEY, actual.partitions, str(after))
+    return _entry(PARTITIONS_KEY, actual.partitions, after)
 
 
-def _entry(key: str, before: str | None, after: str) -> Steps:
+def _entry(key: str, before: str | None, number: int) -> tuple[Step, ...]:
+    after = str(number)
     if before == after:
         return ()
-    changes = () if before is None else (Change("value", printable(before), after),)
-    return (Step(ResourceKind.ENTRY, f"{CONFIG_BUCKET}/{key}", {"value": after}, changes=changes),)
+    changes = () if before is None else (Change("value", before, after),)
+    return (Step("entry", f"{CONFIG_BUCKET}/{key}", {"value": after}, changes=changes),)

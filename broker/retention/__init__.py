@@ -1,1 +1,1 @@
-"""Retention while space is short: purges what every receiver has committed, oldest first. Front door: `worker`, `committed`."""
+"""Retention while space is short: purges what every receiver has committed, oldest first. Front door: `worker`, `purging`."""

@@ -1,26 +1,170 @@
-"""Purges what a person has chosen, and erases single messages; tells before what that means.
+"""Purges what a person or the retention worker has chosen, and erases single messages; tells before what that means.
 
-Killed in the middle, some of it is gone and some is not: the same command again takes the rest.
+Killed in the middle, some of it is gone and some is not: the same command again takes the rest. How far a stream is received
+leaders answer alone: a replica that lags may not know yet that a person has moved an offset back.
+
+Before messages go, the snapshots of their hosts are completed with what their headers say: that of a shipper that was killed
+stays up to a minute old, and without its headers the lines of that minute would be shipped again. Snapshots are written by
+compare-and-set: whoever dies here leaves the old one or the completed one, and the messages are still there.
 """
 
+import asyncio
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from broker.app.exits import OperatorError
 from broker.app.selection import LineSelection
+from broker.client import bucket
+from broker.client.answer import Rejected
 from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection
-from broker.inspect.ask import find_message, get_message, subjects_in
-from broker.inspect.message import StoredMessage, subject_of
-from broker.retention.committed import committed_until, needed
-from broker.retention.completing import complete_snapshots
-from broker.wire.streams import stream_of
-from broker.wire.subjects import partition_filter
+from broker.inspect.ask import find_message, subjects_in
+from broker.inspect.message import StoredMessage, nanoseconds, subject_of
+from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence
+from broker.provision.apply import consumers_of
+from broker.wire.descent import ancestors
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.positions import Positions, PositionsUnreadable
+from broker.wire.streams import (
+    OFFSETS_BUCKET,
+    POSITIONS_BUCKET,
+    offset_key,
+    positions_key,
+    stream_of,
+)
+from broker.wire.subjects import host_filter, partition_filter
 
-__all__ = ["Choice", "Purge", "PurgePart", "choose", "consequences", "erase", "purge"]
-
+_ALL = ">"
 _PATIENCE = 600.0  # seconds; nats-server reads the whole stream to purge a subject
+_OURS = re.compile(r"receiver-p\d+|shipper-.+|wake-p\d+-.+")
+_ROUNDED = timedelta(milliseconds=5)  # offsets hold times to the millisecond
+_AT_ONCE = 200  # snapshots that are read, and completed by one reader
+_TRIES = 3
+logger = logging.getLogger(__name__)
+
+
+async def needed(
+    connection: Connection, info: Mapping[str, Any], partitions: Iterable[int]
+) -> dict[str, int]:
+    """Return the first sequence that is still needed, by who needs it: `partition 3`, or `consumer audit`; `info` is STREAM.INFO's."""
+    stream, gate = info["config"]["name"], asyncio.Semaphore(32)
+    found: dict[str, int] = {}
+
+    async def ask(partition: int) -> None:
+        async with gate:
+            until = await committed_until(connection, info, partition)
+            asked = {"seq": max(until, 1), "next_by_subj": partition_filter(partition)}
+            if message := await find_message(connection, stream, asked):
+                found[f"partition {partition}"] = message.sequence
+
+    await asyncio.gather(*map(ask, partitions))
+    for consumer in await consumers_of(connection, stream):
+        name, config = consumer["name"], consumer["config"]
+        acknowledges = config.get("durable_name") and config.get("ack_policy", "none") != "none"
+        is_behind = consumer.get("num_pending") or consumer.get("num_ack_pending")
+        # a host could make one that bears a name of ours
+        if acknowledges and is_behind and not _OURS.fullmatch(name):
+            found[f"consumer {name}"] = int(consumer["ack_floor"]["stream_seq"]) + 1
+    return found
+
+
+async def committed_until(connection: Connection, info: Mapping[str, Any], partition: int) -> int:
+    """Return the sequence below which a partition is committed, 0 where an offset of another stream, or one not used yet, cannot tell."""
+    key = f"$KV.{OFFSETS_BUCKET}.{offset_key(partition)}"
+    entry = await find_message(connection, f"KV_{OFFSETS_BUCKET}", {"last_by_subj": key})
+    try:
+        offset = Offset.decode(entry.payload) if entry else None
+    except UnreadableOffset:
+        return 0
+    if offset is None or offset.moved_in or not offset.last_time:
+        return 0
+    is_current = offset.stream_created == info["created"]
+    ends = {one.created: one.until for one in ancestors(info["config"])}
+    end = int(info["state"]["last_seq"]) + 1 if is_current else ends.get(offset.stream_created, 0)
+    if offset.next > end:
+        return 0 if is_current else end
+    # a stream that lost its end gives numbers again: the last committed message must be the one with that number
+    last = await find_message(connection, info["config"]["name"], {"seq": offset.next - 1})
+    if last is None:
+        return offset.next  # purged, as most that is committed
+    apart = timedelta(microseconds=(last.stored_at - nanoseconds(offset.last_time)) // 1000)
+    return offset.next if abs(apart) < _ROUNDED else 0
+
+
+async def complete_snapshots(connection: Connection, stream: str, until: int) -> None:
+    """Return once the snapshots cover all messages of shippers below sequence `until`; raises `Rejected`, `ConnectionLost`."""
+    info = await connection.api(f"STREAM.INFO.{stream}")
+    if info["config"].get("mirror"):
+        return  # the snapshots there are another site's
+    hosts: dict[str, int] = {}
+    reader = MessageReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
+    async with aclosing(reader.read_all(int(info["state"]["last_seq"]))) as messages:
+        async for one in messages:
+            if one.origin and one.subject:
+                hosts[one.host] = min(max(one.sequence, hosts.get(one.host, 0)), until - 1)
+    names = sorted(hosts)
+    for begin in range(0, len(names), _AT_ONCE):
+        left = {name: hosts[name] for name in names[begin : begin + _AT_ONCE]}
+        for _ in range(_TRIES):
+            left = {host: hosts[host] for host in await _complete(connection, stream, left, until)}
+        for host in left:  # such a host must not keep the streams of all hosts full
+            logger.warning("the snapshot of %s is written again and again: not completed", host)
+
+
+async def _complete(
+    connection: Connection, stream: str, hosts: dict[str, int], until: int
+) -> list[str]:
+    """Complete snapshots up to a sequence for each host; return the hosts whose snapshots were written meanwhile."""
+    found = await asyncio.gather(*(_read(connection, host) for host in hosts))
+    read = dict(zip(hosts, found, strict=True))
+    behind = {host: one for host, (one, _) in read.items() if _covered(one, stream) < hosts[host]}
+    if not behind:
+        return []
+    start = at_sequence(min(_covered(one, stream) for one in behind.values()) + 1)
+    filters = [host_filter(host) for host in behind]
+    reader = MessageReader(connection, stream, start, filters, headers_only=True)
+    changed: dict[str, Positions] = {}
+    async with aclosing(reader.read_all(until - 1)) as messages:
+        async for one in messages:
+            known = changed.get(one.host) or behind.get(one.host)
+            if known and one.origin and one.sequence > _covered(known, stream):
+                changed[one.host] = known.advance([one.origin], one.sequence, stream)
+    written = await asyncio.gather(
+        *(_write(connection, host, one, read[host][1]) for host, one in changed.items())
+    )
+    return [host for host, is_done in zip(changed, written, strict=True) if not is_done]
+
+
+def _covered(positions: Positions, stream: str) -> int:
+    covered = positions.covered.get(stream)
+    return covered.sequence if covered else 0
+
+
+async def _read(connection: Connection, host: str) -> tuple[Positions, int]:
+    """Return the snapshot of a host and its revision; an empty one where there is none, or none that can be read."""
+    entry = await bucket.read(connection, POSITIONS_BUCKET, positions_key(host))
+    try:
+        positions = Positions.decode(entry.value) if entry else Positions()
+    except PositionsUnreadable:
+        positions = Positions()
+    return positions, entry.revision if entry else 0
+
+
+async def _write(connection: Connection, host: str, positions: Positions, revision: int) -> bool:
+    """Write a completed snapshot; return whether nobody wrote it meanwhile."""
+    try:
+        value = positions.encode()
+        await bucket.write(connection, POSITIONS_BUCKET, positions_key(host), value, revision)
+    except bucket.Conflict:
+        return False
+    except Rejected as error:  # too large, as it is for the shipper itself
+        logger.warning("cannot complete the snapshot of %s: %s", host, error)
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,74 +179,68 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class PurgePart:
-    """The messages of a subject filter below sequence `until`; of so many `messages`, no receiver has `unreceived`."""
-
-    filter: str
-    until: int
-    messages: int
-    unreceived: int
-
-
-@dataclass(frozen=True, slots=True)
 class Purge:
-    """What would go of the stream that was made at `created`: all below `until`, or, where that is None, the parts."""
+    """What would go of the stream made at `created`: below `until`, of a subject filter; no receiver has `unreceived` of `messages`."""
 
     stream: str
     created: str
-    parts: tuple[PurgePart, ...]
-    until: int | None
+    until: int
+    filter: str = _ALL
+    messages: int = 0
+    unreceived: int = 0
 
 
 async def choose(connection: Connection, choice: Choice) -> list[Purge]:
-    """Return what would go, by stream; what comes from now on is not among it. Raises `Rejected`, `ConnectionLost`."""
+    """Return what would go; what comes from now on is not among it. Raises `Rejected`, `ConnectionLost`."""
     layout = await require_layout(connection)
     existing = await existing_partitions(connection)
-    found = []
+    found: list[Purge] = []
     for stream in layout.names:
         partitions = [n for n in range(existing) if stream_of(n, layout.streams) == stream]
-        found.append(await _choose(connection, stream, choice, partitions))
-    return [one for one in found if one.parts]
+        found += await _choose(connection, stream, choice, partitions)
+    return [one for one in found if one.messages]
 
 
 async def _choose(
     connection: Connection, stream: str, choice: Choice, partitions: list[int]
-) -> Purge:
+) -> list[Purge]:
     info = await connection.api(f"STREAM.INFO.{stream}")
-    last = int(info["state"]["last_seq"])
-    end = min(last + 1, last + 1 if choice.until is None else choice.until)
+    end = int(info["state"]["last_seq"]) + 1
+    if choice.until is not None:
+        end = min(end, choice.until)
     if choice.before is not None:
         since = choice.before.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        first = await find_message(connection, stream, {"start_time": since, "next_by_subj": ">"})
+        first = await find_message(connection, stream, {"start_time": since, "next_by_subj": _ALL})
         end = min(end, first.sequence) if first else end
     wants = await needed(connection, info, partitions)
-    is_all = not (choice.hosts or choice.partitions)
-    if choice.received and is_all:
-        end = min([end, *wants.values()])
-    parts = []
-    for subject_filter, partition in await _filters(connection, stream, choice, partitions):
-        unreceived_from = wants.get(f"partition {partition}", end)
-        until = min(end, unreceived_from) if choice.received else end
-        kept = await _count(connection, stream, subject_filter, until)
-        messages = await _count(connection, stream, subject_filter, 1) - kept
-        unreceived = 0
-        if unreceived_from < until:
-            unreceived = await _count(connection, stream, subject_filter, unreceived_from) - kept
-        if messages:
-            parts.append(PurgePart(subject_filter, until, messages, unreceived))
-    return Purge(stream, info["created"], tuple(parts), end if is_all else None)
+    found = []
+    for chosen, of in await _filters(connection, stream, choice, partitions):
+        first_wanted = {n: wants.get(f"partition {n}", end) for n in of}
+        keeps = wants if chosen == _ALL else first_wanted
+        until = min([end, *keeps.values()]) if choice.received else end
+        messages = await _count(connection, stream, chosen, 1, until)
+        unreceived = [
+            await _count(
+                connection, stream, partition_filter(n) if chosen == _ALL else chosen, first, until
+            )
+            for n, first in first_wanted.items()
+        ]
+        found.append(Purge(stream, info["created"], until, chosen, messages, sum(unreceived)))
+    return found
 
 
 async def _filters(
     connection: Connection, stream: str, choice: Choice, partitions: list[int]
-) -> list[tuple[str, int]]:
-    """Return the subject filters that take in what is chosen of a stream, each with its partition."""
+) -> list[tuple[str, list[int]]]:
+    """Return the subject filters that take in what is chosen of a stream, each with the partitions that it is of."""
+    if not (choice.hosts or choice.partitions):
+        return [(_ALL, partitions)]
     chosen = [n for n in partitions if not choice.partitions or n in choice.partitions]
     if not choice.hosts:
-        return [(partition_filter(n), n) for n in chosen]
+        return [(partition_filter(n), [n]) for n in chosen]
     wanted = LineSelection(choice.hosts)
     return sorted(
-        (name, subject.partition)
+        (name, [subject.partition])
         for name in await subjects_in(connection, [stream])
         if (subject := subject_of(name))  # of no host that a glob could mean
         and subject.partition in chosen
@@ -110,59 +248,52 @@ async def _filters(
     )
 
 
-async def _count(connection: Connection, stream: str, subject_filter: str, first: int) -> int:
-    """Return how many messages there are from a sequence on."""
-    config = {
-        "deliver_policy": "by_start_sequence",
-        "opt_start_seq": max(first, 1),
-        "filter_subject": subject_filter,
-        "ack_policy": "none",
-        "mem_storage": True,
-        "num_replicas": 1,
-        "inactive_threshold": 5_000_000_000,
+async def _count(
+    connection: Connection, stream: str, subject_filter: str, first: int, until: int
+) -> int:
+    """Return how many messages there are from a sequence on, below another."""
+    counts = []
+    for begin in (first, until) if first < until else ():
+        config = {
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": max(begin, 1),
+            "filter_subject": subject_filter,
+            "ack_policy": "none",
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": 5_000_000_000,
+        }
+        body = {"stream_name": stream, "config": config}
+        made = await connection.api(f"CONSUMER.CREATE.{stream}", body)
+        await connection.api(f"CONSUMER.DELETE.{stream}.{made['name']}")
+        counts.append(int(made["num_pending"]))
+    return counts[0] - counts[1] if counts else 0
+
+
+async def purge(
+    connection: Connection, chosen: Sequence[Purge], patience: float = _PATIENCE
+) -> int:
+    """Purge what was chosen, its hosts' snapshots completed, and return how many messages went; raises `OperatorError`, `Rejected`, `ConnectionLost`."""
+    ends = {
+        one.stream: max(each.until for each in chosen if each.stream == one.stream)
+        for one in chosen
     }
-    body = {"stream_name": stream, "config": config}
-    made = await connection.api(f"CONSUMER.CREATE.{stream}", body)
-    await connection.api(f"CONSUMER.DELETE.{stream}.{made['name']}")
-    return int(made["num_pending"])
-
-
-async def purge(connection: Connection, chosen: Purge) -> int:
-    """Purge what was chosen and return how many messages went; raises `OperatorError`, `Rejected`, `ConnectionLost`.
-
-    The snapshots of the hosts are completed first: a shipper that is killed then does not ship these lines again.
-    """
-    stream = chosen.stream
-    await complete_snapshots(connection, stream, max(part.until for part in chosen.parts))
-    if (await connection.api(f"STREAM.INFO.{stream}"))["created"] != chosen.created:
-        raise OperatorError(f"stream {stream} was made anew meanwhile; nothing was removed of it")
-    bodies: list[dict[str, Any]] = [{"seq": chosen.until}]
-    if chosen.until is None:
-        bodies = [{"filter": part.filter, "seq": part.until} for part in chosen.parts]
-    call = f"STREAM.PURGE.{stream}"
-    gone = [await connection.api(call, body, patience=_PATIENCE) for body in bodies]
-    return sum(int(answer["purged"]) for answer in gone)
-
-
-async def consequences(connection: Connection, stream: str, message: StoredMessage) -> str:
-    """Return what is to be known before a message is erased; raises `Rejected`, `ConnectionLost`."""
-    info = await connection.api(f"STREAM.INFO.{stream}")
-    partition = message.subject.partition if message.subject else None
-    until = 0 if partition is None else await committed_until(connection, info, partition)
-    if message.sequence < until:
-        return "receivers have it: their files, and what was made of them, are not touched"
-    return "no receiver has it yet: they will name its lines as missing"
+    for stream, until in ends.items():
+        await complete_snapshots(connection, stream, until)
+    gone = 0
+    for one in chosen:
+        if (await connection.api(f"STREAM.INFO.{one.stream}"))["created"] != one.created:
+            raise OperatorError(
+                f"stream {one.stream} was made anew meanwhile; nothing was removed of it"
+            )
+        # without a filter nothing is searched
+        body = {"seq": one.until} | ({} if one.filter == _ALL else {"filter": one.filter})
+        answer = await connection.api(f"STREAM.PURGE.{one.stream}", body, patience=patience)
+        gone += int(answer["purged"])
+    return gone
 
 
 async def erase(connection: Connection, stream: str, message: StoredMessage) -> None:
-    """Take a message out of a stream and overwrite it in the store.
-
-    Raises `OperatorError` where another one is there by now, `Rejected`, `ConnectionLost`.
-    """
-    found = await get_message(connection, stream, message.sequence)
-    if (found.name, found.stored_at) != (message.name, message.stored_at):
-        raise OperatorError(
-            f"message {message.sequence} is another one by now; nothing was removed"
-        )
+    """Take a message out of a stream and overwrite it in the store."""
     body = {"seq": message.sequence, "no_erase": False}
     await connection.api(f"STREAM.MSG.DELETE.{stream}", body, patience=60)

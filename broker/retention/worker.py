@@ -1,35 +1,30 @@
-"""The retention worker: looks how full each stream is, and purges what every receiver has committed, oldest first.
+"""The retention worker of a stream: looks how full it is, and purges what every receiver has committed, oldest first.
 
 From the high-water mark on, down to the low-water mark, a stream is purged by sequence: that costs nats-server next to
 nothing, while a purge of a subject reads the whole stream. So the first message that a receiver still needs ends it; what
-is to be done then is the stream's discard policy: hosts wait (new), or the oldest lines go (old). Several streams keep
-partitions from waiting for each other.
-
-Before messages go, the snapshots of their hosts are completed (`completing`). A purge that was done is done again without
-harm, so whoever dies here leaves nothing to be mended. In a cluster only the broker beside the stream's leader acts.
+is to be done then is the stream's discard policy: hosts wait (new), or the oldest lines go (old). Whoever dies here leaves
+nothing to be mended. In a cluster only the broker beside the stream's leader acts.
 """
 
 import asyncio
 import logging
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from broker.app.exits import OperatorError
 from broker.app.units import format_size
+from broker.client.answer import ConnectionLost, Rejected
 from broker.client.config import existing_partitions
-from broker.client.connection import ConnectionLost, Rejected
 from broker.report import SpaceReport
-from broker.retention.committed import needed
-from broker.retention.completing import complete_snapshots
+from broker.retention.purging import Purge, needed, purge
+from broker.server.conf import own_name
 from broker.server.context import ServerContext
-from broker.server.resolve import own_name, space_kept_free
+from broker.server.resolve import space_kept_free
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import MAX_PAYLOAD, stream_of
-
-__all__ = ["excess", "retain"]
 
 _OFTEN, _SELDOM = 0.1, 0.5  # seconds between looks, the first while something is purged
 _SHARE = 3  # how many times as long as a purge the pause behind it is
@@ -45,43 +40,59 @@ logger = logging.getLogger(__name__)
 def excess(info: Mapping[str, Any], missing: int = 0) -> float:
     """Return the share of a stream that has to go, from 0 to 1: 0 below the high-water mark, else down to the low-water mark.
 
-    `info` is the answer to STREAM.INFO; `missing` is how many bytes the disk has less than it should.
+    `info` is the answer to STREAM.INFO; `missing` is how many bytes the disk has less than it should. Below a small limit the mark
+    leaves space for a round: a round that is refused whole would wait for ever.
     """
     state, config = info["state"], info["config"]
     size = int(state["bytes"])
-    return min(
-        max(
-            _above(size, int(config.get("max_bytes", -1)), _ROUND_BYTES),
-            _above(int(state["messages"]), int(config.get("max_msgs", -1)), _ROUND_MESSAGES),
-            missing / size if size else 0.0,
-        ),
-        1.0,
-    )
-
-
-def _above(held: int, limit: int, round_: int) -> float:
-    """Return the share of `held` to remove, where it is above the high-water mark.
-
-    Below a small limit the mark leaves space for a round: a round that is refused whole would wait for ever.
-    """
-    if limit <= 0 or held <= 0:
-        return 0.0
-    high = min(limit * _HIGH // 100, limit - min(round_, limit // 2))
-    return (held - high * _LOW // _HIGH) / held if held >= high else 0.0
+    found = missing / size if size else 0.0
+    for held, limit, round_ in (
+        (size, int(config.get("max_bytes", -1)), _ROUND_BYTES),
+        (int(state["messages"]), int(config.get("max_msgs", -1)), _ROUND_MESSAGES),
+    ):
+        high = min(limit * _HIGH // 100, limit - min(round_, limit // 2))
+        if limit > 0 and held > 0 and held >= high:
+            found = max(found, (held - high * _LOW // _HIGH) / held)
+    return min(max(found, 0.0), 1.0)
 
 
 class StreamRetention:
-    """The worker of one broker."""
+    """The worker of one stream; `space` is what it reports."""
 
-    def __init__(self, context: ServerContext) -> None:
+    def __init__(self, context: ServerContext, stream: str) -> None:
         """Do nothing yet."""
+        self.space = SpaceReport(state=_OK)
         self._context, self._connection = context, context.connection
-        self._spaces: dict[str, SpaceReport] = {}
-        self._troubles: dict[str, str] = {}
+        self._stream = stream
 
-    @property
-    def _streams(self) -> Sequence[str]:
-        return self._context.resolved.topology.names
+    async def run(self) -> None:
+        """Look again and again until cancelled; a broker that is away is no error."""
+        failures = 0
+        while True:
+            pause = _SELDOM
+            try:
+                pause = await self._look()
+                failures = 0
+            except (ConnectionLost, Rejected, OperatorError, OSError) as error:
+                failures += 1
+                # once is no news: so it is while nats-server reads its accounts again, and when it ends
+                if failures == 2:
+                    logger.warning("retention cannot look at %s: %s", self._stream, error)
+            await asyncio.sleep(pause)
+
+    async def _look(self) -> float:
+        """Look once, and return the seconds until the next look."""
+        began = asyncio.get_running_loop().time()
+        info = await self._connection.api(f"STREAM.INFO.{self._stream}")
+        cluster = info.get("cluster") or {}
+        # a server on its own has no name of a cluster, and is the leader of all that it holds
+        leads = not cluster.get("name") or cluster.get("leader") == own_name(self._context.settings)
+        share = excess(info, self._missing())
+        if not leads or is_being_restored(info["config"]) or not share:
+            self._enter(_OK)
+            return _SELDOM
+        await self._purge(info, share)
+        return max(_OFTEN, _SHARE * (asyncio.get_running_loop().time() - began))
 
     def _missing(self) -> int:
         """Return how many bytes the disk has less than should stay free, once half of that is used up."""
@@ -92,101 +103,56 @@ class StreamRetention:
         reserve = space_kept_free(settings, disk.total)
         return reserve - disk.free if disk.free < reserve // 2 else 0
 
-    def as_json(self) -> dict[str, Any]:
-        """Return what is reported, by stream; the keys stay."""
-        return {name: space.model_dump(mode="json") for name, space in self._spaces.items()}
-
-    async def look(self) -> float:
-        """Look at each stream once, and return the seconds until the next look; a broker that is away is no error."""
-        return min([await self._try(stream) for stream in self._streams])
-
-    async def _try(self, stream: str) -> float:
-        """Look at a stream; one that has no leader, for example, keeps no other one waiting."""
-        before = self._troubles.pop(stream, "")
-        try:
-            return await self._look(stream)
-        except (ConnectionLost, Rejected, OperatorError, OSError) as error:
-            # once is no news: so it is while nats-server reads its accounts again, and when it ends
-            if before and before != str(error):
-                logger.warning("retention cannot look at stream %s: %s", stream, error)
-            self._troubles[stream] = str(error)
-            return _SELDOM
-
-    async def _look(self, stream: str) -> float:
-        began = asyncio.get_running_loop().time()
-        info = await self._connection.api(f"STREAM.INFO.{stream}")
-        cluster = info.get("cluster") or {}
-        # a server on its own has no name of a cluster, and is the leader of all that it holds
-        leads = not cluster.get("name") or cluster.get("leader") == own_name(self._context.settings)
-        if not leads or is_being_restored(info["config"]):
-            self._enter(stream, _OK)
-            return _SELDOM
-        share = excess(info, self._missing())
-        if not share:
-            self._enter(stream, _OK)
-            return _SELDOM
-        await self._purge(info, share)
-        return max(_OFTEN, _SHARE * (asyncio.get_running_loop().time() - began))
-
     async def _purge(self, info: Mapping[str, Any], share: float) -> None:
-        """Purge about a share of a stream, as far as receivers have it."""
-        state, stream = info["state"], info["config"]["name"]
+        """Purge about a share of the stream, as far as receivers have it."""
+        state, stream = info["state"], self._stream
         first, end = int(state["first_seq"]), int(state["last_seq"]) + 1
-        count = len(self._streams)
+        count = len(self._context.resolved.topology.names)
         existing = range(await existing_partitions(self._connection))
         partitions = [n for n in existing if stream_of(n, count) == stream]
         wants = await needed(self._connection, info, partitions)
         until = min([first + math.ceil(share * (end - first)), *wants.values()])
         if until <= first:
-            self._blocked(info, wants)
+            self._blocked(_FULL[info["config"].get("discard", "old")], wants)
             return
-        if not info["config"].get("mirror"):  # the snapshots there are another site's
-            await complete_snapshots(self._connection, stream, until)
-        now = await self._connection.api(f"STREAM.INFO.{stream}")
-        if now["created"] != info["created"]:
-            return  # it was made anew, and the same numbers are other messages
-        answer = await self._connection.api(
-            f"STREAM.PURGE.{stream}", {"seq": until}, patience=_PATIENCE
-        )
-        left = await self._connection.api(f"STREAM.INFO.{stream}")
-        if self._spaces.get(stream, SpaceReport(state=_OK)).state == _OK:
+        chosen = Purge(stream, info["created"], until)
+        gone = await purge(self._connection, [chosen], _PATIENCE)
+        if self.space.state == _OK:
             logger.info(
                 "stream %s holds %s in %d messages: purging what every receiver has committed, oldest first",
                 *(stream, format_size(int(state["bytes"])), state["messages"]),
             )
-        self._enter(stream, _PURGING)
-        space = self._spaces[stream]
-        space.purged_messages += int(answer["purged"])
-        space.purged_bytes += max(int(now["state"]["bytes"]) - int(left["state"]["bytes"]), 0)
+        self._enter(_PURGING)
+        self.space.purged_messages += gone
 
-    def _blocked(self, info: Mapping[str, Any], wants: Mapping[str, int]) -> None:
-        stream, first = info["config"]["name"], min(wants.values(), default=0)
+    def _blocked(self, state: str, wants: Mapping[str, int]) -> None:
+        first = min(wants.values(), default=0)
         needed_by = tuple(sorted(name for name, sequence in wants.items() if sequence == first))
-        state = _FULL[info["config"].get("discard", "old")]
-        if self._enter(stream, state, needed_by):
+        if (self.space.state, self.space.needed_by) != (state, needed_by):
             logger.warning(
                 "stream %s is full, and %s: %s still needs its oldest message, %d; start that receiver, or give the "
                 "stream more space (--max-bytes)",
-                *(stream, state, " and ".join(needed_by) or "nobody", first),
+                *(self._stream, state, " and ".join(needed_by) or "nobody", first),
             )
+        self._enter(state, needed_by)
 
-    def _enter(self, stream: str, state: str, needed_by: tuple[str, ...] = ()) -> bool:
-        """Note a stream's state; return whether that is news."""
-        space = self._spaces.setdefault(stream, SpaceReport(state=_OK))
-        before = space.state, space.needed_by
+    def _enter(self, state: str, needed_by: tuple[str, ...] = ()) -> None:
+        """Note the stream's state, and since when it is so."""
+        space = self.space
         if state == _OK and space.state in _FULL.values():
-            logger.info("stream %s has space again", stream)
+            logger.info("stream %s has space again", self._stream)
         if space.state != state:
             now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
             space.since = None if state == _OK else now.isoformat("T", "seconds")
         space.state, space.needed_by = state, needed_by
-        return before != (state, needed_by)
 
 
 async def retain(context: ServerContext) -> None:
     """Keep space in the streams of a broker that is ready, until cancelled."""
-    worker = StreamRetention(context)
-    context.report_parts["retention"] = worker.as_json
-    while True:
-        pause = await worker.look()
-        await asyncio.sleep(pause)
+    workers = {one: StreamRetention(context, one) for one in context.resolved.topology.names}
+    context.report_parts["retention"] = lambda: {
+        name: one.space.model_dump(mode="json") for name, one in workers.items()
+    }
+    async with asyncio.TaskGroup() as group:
+        for one in workers.values():
+            group.create_task(one.run())

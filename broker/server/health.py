@@ -15,19 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from broker.app.units import format_size
-from broker.client.connection import Connection, ConnectionLost, Rejected
-
-__all__ = ["HealthWatch", "failed_write"]
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import Connection
 
 _SUBJECT = "$SYS.REQ.SERVER.PING.HEALTHZ"
 _LOOK_EVERY = 2.0  # seconds
 _PATIENCE = 3.0  # seconds for an answer
 _HANGS = 50.0  # seconds without one; a watchdog would end all of the broker after 60
+_PAUSE = 20.0  # seconds between restarts, while these do not help
 _FAILED_WRITE = re.compile(
     r"write error: ?(?P<reason>.*)|JetStream (not enabled|out of (\w+ )?resources)", re.IGNORECASE
 )
 _LEAST_SPACE = 8 * 1024**2  # bytes: files of the server grow by as much
-_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0  # seconds between restarts, while these do not help
 logger = logging.getLogger(__name__)
 
 
@@ -51,34 +50,29 @@ class HealthWatch:
         """The write that failed, for which nothing more is stored."""
         self.answered = time.monotonic()
         self._question = json.dumps({"server_name": name, "exact_match": True}).encode()
-        self._folder = folder
-        self._reserve = reserve
-        self._pause, self._restarted = _FIRST_PAUSE, -_LONGEST_PAUSE
+        self._folder, self._reserve = folder, reserve
+        self._restarted = -_PAUSE
 
     async def run(self, connection: Connection, restart: Callable[[], Any]) -> None:
         """Watch until cancelled; `restart` is called when that heals."""
         self.frozen, self.answered = "", time.monotonic()
         while True:
             try:
-                await self._look(connection)
+                async with asyncio.timeout(2 * _PATIENCE):  # also where it does not let us in
+                    answer = await connection.request(_SUBJECT, self._question, patience=_PATIENCE)
+                if (frozen := failed_write(answer.data)) and not self.frozen:
+                    logger.error(
+                        "nats-server stores nothing more, since a write failed: %s", frozen
+                    )
+                self.frozen, self.answered = frozen, time.monotonic()
             except (ConnectionLost, Rejected, TimeoutError) as error:
                 logger.debug("nats-server does not answer about its health: %s", error)
-            since = time.monotonic() - self._restarted
-            if (reason := self._reason_to_restart()) and since >= self._pause:
-                has_helped = since > 2 * _LONGEST_PAUSE
-                self._pause = _FIRST_PAUSE if has_helped else min(2 * self._pause, _LONGEST_PAUSE)
+            reason = self._reason_to_restart()
+            if reason and time.monotonic() - self._restarted >= _PAUSE:
                 self._restarted = time.monotonic()
                 logger.warning("restarting nats-server: %s", reason)
                 restart()
             await asyncio.sleep(_LOOK_EVERY)
-
-    async def _look(self, connection: Connection) -> None:
-        async with asyncio.timeout(2 * _PATIENCE):  # also where it does not let us in
-            answer = await connection.request(_SUBJECT, self._question, patience=_PATIENCE)
-        self.answered, frozen = time.monotonic(), failed_write(answer.data)
-        if frozen and not self.frozen:
-            logger.error("nats-server stores nothing more, since a write failed: %s", frozen)
-        self.frozen = frozen
 
     def _reason_to_restart(self) -> str:
         if self.frozen:

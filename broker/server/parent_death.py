@@ -18,9 +18,7 @@ def main() -> None:
     parent, program = int(sys.argv[1]), sys.argv[2]
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if (
-        os.getppid() != parent
-    ):  # it died before the signal was asked for, which will not come any more
+    if os.getppid() != parent:  # it died before the signal was asked for, which will not come
         sys.exit(1)
     os.execv(program, sys.argv[2:])
 

@@ -1,8 +1,13 @@
-"""nats-server as a child process: found, checked, started, waited for and ended. Knows no stream and no policy."""
+"""nats-server as a child process: found, checked, started, waited for and ended. Knows no stream and no policy.
+
+It writes what clients send into its log: an nkey, a user, a name, an unknown field of a request. So a phrase of the server's
+counts only at the beginning of a line that is about no connection, at the level at which the server says it.
+"""
 
 import asyncio
 import logging
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -10,15 +15,15 @@ import sys
 import sysconfig
 from asyncio.subprocess import Process
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from enum import Enum
+from logging import DEBUG, ERROR, FATAL, INFO, WARNING
 from pathlib import Path
 from typing import NamedTuple
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.server.serverlog import FATAL, LogLine, ServerNotice, explain, notice_in, read_line
-
-__all__ = ["NatsServer", "Ports", "find", "started"]
+from broker.app.untrusted import printable
 
 _PROGRAM = "nats-server"
 _PARENT_DEATH = Path(__file__).with_name("parent_death.py")
@@ -28,6 +33,12 @@ _GARBAGE = "400"  # percent: little of what it holds lives on, so twice collecti
 _RELOAD = 30.0  # seconds
 _LAME_DUCK = 3.5  # seconds for leaders to move away and clients to be told
 _CLEAN_STOP = 7.0  # seconds for that and the stop itself; the whole program has ten
+_LINE = re.compile(r"\[\d+\] (?:\S+ \S+ )?\[(?P<level>[A-Z]{3})\] ?(?P<text>.*)")
+_LEVELS = {"TRC": DEBUG, "DBG": DEBUG, "INF": INFO, "WRN": WARNING, "ERR": ERROR, "FTL": FATAL}
+# "127.0.0.1:1234 - cid:5 - …" of a client; by letter: websocket, MQTT, route, gateway, leaf node
+_OF_CONNECTION = re.compile(r"\S+ - [cwmrgl]id(?:_ws)?:\d+ - ")
+_NOT_LISTENING = re.compile(r"listen tcp (?P<address>\S+): (?:bind: )?(?P<reason>.+?)\"?$")
+_TROUBLE = re.compile(r"^(panic|fatal error|nats-server): ")
 logger = logging.getLogger("nats-server")
 
 
@@ -47,6 +58,46 @@ def find(named: Path | None) -> Path:
     return Path(found).absolute()
 
 
+class LogLine(NamedTuple):
+    """A log line of nats-server."""
+
+    level: int
+    text: str
+
+
+def read_line(line: str) -> LogLine:
+    """Take a line apart, safe to be shown; one in no known form is an error when it begins like one (a Go panic)."""
+    line = printable(line)
+    found = _LINE.match(line)
+    if found is None:
+        return LogLine(ERROR if _TROUBLE.match(line) else DEBUG, line)
+    return LogLine(_LEVELS.get(found["level"], INFO), found["text"])
+
+
+class ServerNotice(Enum):
+    """What logbroker waits for in the log: at which level nats-server (2.15) logs it, and how the line begins."""
+
+    MONITORS = (INFO, "Starting http monitor on ")
+    LISTENS = (INFO, "Listening for client connections on ")
+    READY = (INFO, "Server is ready")
+    RELOADED = (INFO, "Reloaded server configuration")
+    NOT_RELOADED = (ERROR, "Failed to reload server configuration: ")
+    CANNOT_DECRYPT = (WARNING, "  Error decrypting our stream metafile: ")
+    CLOSING = (INFO, "Closing existing clients")
+
+
+def explain(lines: Iterable[LogLine]) -> str:
+    """Return, in one line, why nats-server ended, from its last log lines about no connection; empty when they hold no error."""
+    reason = ""
+    for one in lines:
+        if one.level < ERROR:
+            continue
+        reason = one.text
+        if one.level == FATAL and (found := _NOT_LISTENING.search(reason)):
+            return f"cannot listen on {found['address']}: {found['reason']}; choose another --listen or --http"
+    return reason
+
+
 class Ports(NamedTuple):
     """Where the server listens; `http` is None without monitoring."""
 
@@ -62,9 +113,8 @@ class NatsServer:
         self.pid = process.pid
         self._process = process
         self._last_lines: deque[LogLine] = deque(maxlen=_REMEMBERED_LINES)
-        self._reloaded: asyncio.Future[str] | None = None
-        self._said: dict[ServerNotice, str] = {}  # the rest of the line, when it was first said
-        self._ready, self._closing = asyncio.Event(), asyncio.Event()
+        self._said: dict[ServerNotice, str] = {}  # the line, when it was first said
+        self._news = asyncio.Event()
         self._rest = b""
 
     @property
@@ -74,23 +124,20 @@ class NatsServer:
 
     async def ports(self) -> Ports:
         """Wait until the server listens, however long it takes to recover its store, and return where."""
-        await self._ready.wait()
+        await self._hear(ServerNotice.READY)
         client, http = (
-            int(self._said[notice].rpartition(":")[2]) if notice in self._said else None
-            for notice in (ServerNotice.LISTENS, ServerNotice.MONITORS)
+            int(self._said[one].rpartition(":")[2]) if one in self._said else None
+            for one in (ServerNotice.LISTENS, ServerNotice.MONITORS)
         )
         if client is None:
             raise OperatorError("nats-server does not say where it listens")
         return Ports(client, http)
 
     async def attend(self) -> None:
-        """Pass on what the server logs until it ends; then raise `OperatorError` with the reason, or `ConfigurationError`.
-
-        Must run as long as the server does: a child whose pipe nobody reads stands still.
-        """
+        """Pass on what the server logs, whose pipe must be read all the time, until it ends; then raise `OperatorError` kinds with the reason."""
         code = await self._drained()
         reason = explain(self._last_lines)
-        if reason.startswith(f"{_PROGRAM}: ") and not self._ready.is_set():
+        if reason.startswith(f"{_PROGRAM}: ") and ServerNotice.READY not in self._said:
             raise ConfigurationError(reason)
         ended = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
         raise OperatorError(f"nats-server ended ({ended}){': ' if reason else ''}{reason}")
@@ -108,63 +155,53 @@ class NatsServer:
     def _take_line(self, line: LogLine) -> None:
         if line.level < FATAL:  # a fatal line becomes the reason of the end
             logger.log(line.level, "%s", line.text)
-        if not line.is_of_connection:
-            self._last_lines.append(line)
-            self._take_notice(line)
-
-    def _take_notice(self, line: LogLine) -> None:
-        match notice_in(line):
-            case ServerNotice.RELOADED | ServerNotice.NOT_RELOADED as notice:
-                if self._reloaded is not None and not self._reloaded.done():
-                    self._reloaded.set_result("" if notice is ServerNotice.RELOADED else line.text)
-            case ServerNotice.READY:
-                self._ready.set()
-            case ServerNotice.CLOSING:
-                self._closing.set()
-            case ServerNotice() as notice:
+        if _OF_CONNECTION.match(line.text):
+            return  # a client or another server may have chosen the words
+        self._last_lines.append(line)
+        for notice in ServerNotice:
+            level, beginning = notice.value
+            if line.level == level and line.text.startswith(beginning):
                 self._said.setdefault(notice, line.text)
-            case None:
-                pass
+                self._news.set()
+
+    async def _hear(self, *notices: ServerNotice) -> None:
+        """Wait until one of the notices is logged."""
+        while not self._said.keys() & notices:
+            self._news.clear()
+            await self._news.wait()
 
     async def reload(self) -> None:
-        """Make the server read its configuration again; returns when it has.
-
-        Raises `OperatorError` when it keeps the old one, or does not answer.
-        """
-        self._reloaded = asyncio.get_running_loop().create_future()
+        """Make the server read its configuration again; returns when it has."""
+        for notice in (done := (ServerNotice.RELOADED, ServerNotice.NOT_RELOADED)):
+            self._said.pop(notice, None)
         self._signal(signal.SIGHUP)
         try:
             async with asyncio.timeout(_RELOAD):
-                refusal = await self._reloaded
+                await self._hear(*done)
         except TimeoutError:
             raise OperatorError(f"nats-server did not reload within {_RELOAD:g} s") from None
-        if refusal:
+        if refusal := self._said.get(ServerNotice.NOT_RELOADED):
             raise OperatorError(f"nats-server keeps its old configuration: {refusal}")
 
     async def end(self) -> None:
-        """End the server: in order when it can within 7 s, at once otherwise.
-
-        In order is as a lame duck first: what it leads in a cluster goes to others, clients are told, nobody new is let in.
-        """
+        """End the server: as a lame duck first, so that leaders move and clients are told; at once after 7 s."""
+        ended = asyncio.ensure_future(self._drained())
+        closing = asyncio.ensure_future(self._hear(ServerNotice.CLOSING))
         try:
             async with asyncio.timeout(_CLEAN_STOP):
-                await self._end_in_order()
+                if (
+                    ServerNotice.READY in self._said
+                ):  # a duck without clients would not even log that it is one
+                    self._signal(signal.SIGUSR2)
+                    first = asyncio.FIRST_COMPLETED
+                    await asyncio.wait({ended, closing}, timeout=_LAME_DUCK, return_when=first)
+                # by itself a duck would now close one client after the other, over half a minute; SIGTERM does nothing to it
+                self._signal(signal.SIGINT)
+                await ended
         except TimeoutError:
             logger.warning("nats-server does not stop; killing it")
             self._signal(signal.SIGKILL)
             await self._process.wait()
-
-    async def _end_in_order(self) -> None:
-        ended = asyncio.ensure_future(self._drained())
-        closing = asyncio.ensure_future(self._closing.wait())
-        try:
-            if self._ready.is_set():  # a duck without clients would not even log that it is one
-                self._signal(signal.SIGUSR2)
-                first = asyncio.FIRST_COMPLETED
-                await asyncio.wait({ended, closing}, timeout=_LAME_DUCK, return_when=first)
-            # by itself a duck would now close one client after the other, over half a minute; SIGTERM does nothing to it
-            self._signal(signal.SIGINT)
-            await ended
         finally:
             closing.cancel()
             ended.cancel()

@@ -16,10 +16,9 @@ from typing import Any
 
 from broker.app.untrusted import printable
 from broker.auth.accounts import CONSUMER_REQUESTS
-from broker.client.connection import Connection, ConnectionLost, Message, Rejected
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import Connection, Message
 from broker.provision.apply import consumers_of
-
-__all__ = ["ConsumerRequests", "Listening", "pulled_only", "refuse_pushes"]
 
 _AWAY = 0.5  # seconds until it listens again
 _FLUSH = 3600  # seconds; a client that hears nothing is lost long before
@@ -29,7 +28,6 @@ _LONGEST_SUBJECT = 1024  # characters; two names of at most 255 bytes, and a hos
 _WAITING = 8 * 1024**2  # bytes of messages that may wait; thousands of shippers may start at once
 _AT_ONCE = 64  # requests that JetStream is asked at a time
 _REFUSED = 10012  # JetStream's error for a consumer that cannot be made
-_LOGGED = 1000  # consumers of which a refusal is logged once
 _REQUEST = frozenset({"stream_name", "config", "action"})
 _CONFIG = frozenset(
     {
@@ -45,43 +43,31 @@ _LOOK = 600.0  # seconds between looks at all consumers, should news of one have
 logger = logging.getLogger(__name__)
 
 
-class Listening:
-    """Listens on a subject; in a `queue`, one of all who do hears each message."""
+async def listen(
+    connection: Connection,
+    subject: str,
+    handle: Callable[[Message], Awaitable[None]],
+    listens: asyncio.Event,
+    queue: str = "",
+) -> None:
+    """Listen on a subject until cancelled, as one of a `queue`, through lost connections; `listens` is set once it is heard."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        subject: str,
-        handle: Callable[[Message], Awaitable[None]],
-        queue: str = "",
-    ) -> None:
-        """Remember who takes what is heard."""
-        self._connection, self._subject, self._queue = connection, subject, queue
-        self._handle = handle
-        self.listens = asyncio.Event()
-        """Set from when it hears for the first time."""
-
-    async def run(self) -> None:
-        """Listen until cancelled; a connection that is lost is made again."""
-        while True:
-            client = await self._connection.client()
-            with suppress(ConnectionLost):
-                await self._connection.subscribe(self._subject, self._take, _WAITING, self._queue)
-                await self._connection.guard(client.flush(_FLUSH), _FLUSH)
-                self.listens.set()
-                await asyncio.wait([client.lost])
-            await asyncio.sleep(_AWAY)
-
-    async def _take(self, message: Message) -> None:
+    async def take(message: Message) -> None:
         with suppress(ConnectionLost):
-            await self._handle(message)
+            await handle(message)
+
+    while True:
+        client = await connection.client()
+        with suppress(ConnectionLost):
+            await connection.subscribe(subject, take, _WAITING, queue)
+            await connection.guard(client.flush(_FLUSH), _FLUSH)
+            listens.set()
+            await asyncio.wait([client.lost])
+        await asyncio.sleep(_AWAY)
 
 
 def pulled_only(request: bytes) -> bytes | str:
-    """Return a request as it may be passed on, or why not.
-
-    It is written anew from known names: nats-server takes names in any case, and the last of those that are there twice.
-    """
+    """Return a request as it may be passed on, written anew from known names (nats-server takes any case, and doubles), or why not."""
     try:
         body = json.loads(request) if len(request) <= _LARGEST else None
         written = json.dumps(body).encode()
@@ -99,25 +85,21 @@ def pulled_only(request: bytes) -> bytes | str:
 
 
 class ConsumerRequests:
-    """Takes the requests; of several brokers of a cluster, one takes each.
-
-    While one for a consumer is under way others for it are passed over: who sends thousands holds up nobody else.
-    """
+    """Takes the requests, each by one broker of a cluster, and passes over others for a consumer while one is under way."""
 
     def __init__(self, connection: Connection) -> None:
         """Take none yet."""
         self._connection = connection
-        self._listening = Listening(connection, f"{CONSUMER_REQUESTS}.>", self._take, "logbroker")
-        self.listens = self._listening.listens
+        self.listens = asyncio.Event()
         """Set from when requests are heard for the first time."""
         self._gate = asyncio.Semaphore(_AT_ONCE)
         self._passing: dict[str, asyncio.Task[None]] = {}
-        self._refused: set[str] = set()
 
     async def run(self) -> None:
         """Take requests until cancelled, and leave none under way."""
+        subject = f"{CONSUMER_REQUESTS}.>"
         try:
-            await self._listening.run()
+            await listen(self._connection, subject, self._take, self.listens, "logbroker")
         finally:
             for task in self._passing.values():
                 task.cancel()
@@ -132,39 +114,28 @@ class ConsumerRequests:
         is_fit = len(asked) <= _LONGEST_SUBJECT and asked.isprintable()
         taken = pulled_only(message.data) if is_fit else "the name of the consumer is none"
         if isinstance(taken, str):
-            await self._refuse(asked, taken, message.reply)
+            answer = {
+                "type": "io.nats.jetstream.api.v1.consumer_create_response",
+                "error": {"code": 400, "err_code": _REFUSED, "description": taken},
+            }
+            await self._connection.publish(message.reply, json.dumps(answer).encode())
             return
         await self._gate.acquire()
-        task = asyncio.ensure_future(self._pass_on(asked, taken, message.reply))
-        self._passing[key] = task
-        task.add_done_callback(lambda _: self._passed(key))
+        self._passing[key] = asyncio.ensure_future(self._pass_on(key, asked, taken, message.reply))
 
-    async def _pass_on(self, asked: str, request: bytes, reply: str) -> None:
-        # where JetStream does not answer nobody does, and the asker asks again
-        with suppress(ConnectionLost, Rejected):
-            answer = await self._connection.request(f"{_CREATE}.{asked}", request)
-            await self._connection.publish(reply, answer.data)
-
-    def _passed(self, key: str) -> None:
-        self._passing.pop(key, None)
-        self._gate.release()
-
-    async def _refuse(self, asked: str, reason: str, reply: str) -> None:
-        if asked not in self._refused and len(self._refused) < _LOGGED:
-            self._refused.add(asked)
-            logger.warning("refused to make the consumer %r: %s", asked[:_LONGEST_SUBJECT], reason)
-        answer = {
-            "type": "io.nats.jetstream.api.v1.consumer_create_response",
-            "error": {"code": 400, "err_code": _REFUSED, "description": reason},
-        }
-        await self._connection.publish(reply, json.dumps(answer).encode())
+    async def _pass_on(self, key: str, asked: str, request: bytes, reply: str) -> None:
+        try:
+            # where JetStream does not answer nobody does, and the asker asks again
+            with suppress(ConnectionLost, Rejected):
+                answer = await self._connection.request(f"{_CREATE}.{asked}", request)
+                await self._connection.publish(reply, answer.data)
+        finally:
+            del self._passing[key]
+            self._gate.release()
 
 
 async def refuse_pushes(connection: Connection, streams: Callable[[], Sequence[str]]) -> None:
-    """Remove consumers of some streams that push to where lines act as what they say, until cancelled.
-
-    nats-server (2.15.1) has one begin at once where somebody listens to that very subject, else at its next start.
-    """
+    """Remove consumers of some streams that push to where lines act as what they say, until cancelled."""
 
     async def judge(message: Message) -> None:
         stream, name = message.subject.rsplit(".", 2)[1:]
@@ -173,10 +144,10 @@ async def refuse_pushes(connection: Connection, streams: Callable[[], Sequence[s
                 info = await connection.api(f"CONSUMER.INFO.{stream}.{name}")
                 await _remove_push(connection, stream, info)
 
-    listening = Listening(connection, _MADE, judge)
+    listens = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        group.create_task(listening.run())
-        await listening.listens.wait()
+        group.create_task(listen(connection, _MADE, judge, listens))
+        await listens.wait()
         while True:
             pause = _AWAY
             with suppress(ConnectionLost, Rejected):

@@ -1,129 +1,131 @@
 """The resolved configuration: what nats-server is to be, from settings, credentials, certificates and disk at one moment.
 
-Reads; changes nothing.
+Reads; changes nothing but a certificate of ours that ends.
 """
 
 import logging
-import platform
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from broker.app.exits import ConfigurationError
+from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.units import format_size
-from broker.auth.accounts import MONITOR, RECEIVE, SHIP, Admission, admit
-from broker.auth.store_file import CREDENTIALS, load_credentials
+from broker.auth.accounts import MONITOR, RECEIVE, SHIP, Section, accounts_of
+from broker.auth.certificates import Pki, ends_of, names_in
+from broker.auth.files import CREDENTIALS, load_credentials
+from broker.auth.store import CredentialStore
 from broker.client.access import Access
 from broker.client.nkey import InvalidSeed, new_seed, seed_of, user_key
-from broker.server.conf import ClusterConf, ServerConf, SitesConf, decided_here
-from broker.server.store import Space, count_streams
-from broker.server.tls import Security, security_of
-from broker.settings import SITE_SCHEME, BrokerSettings, SecuritySettings, parse_route
+from broker.server.conf import ServerConf, TlsConf, decided_here
+from broker.server.store import Space, check_encryption, streams_in
+from broker.settings import BrokerSettings, SecuritySettings
 from broker.topology import Topology
+from broker.wire.streams import streams_among
 
-__all__ = ["Resolved", "ServerAccess", "own_name", "resolve", "space_kept_free"]
-
-_LEAST_SECRET = 16  # characters
+_LEAST_SECRET = 16  # bytes
 _LARGEST_RESERVE = 20 * 1024**3
 _BUCKETS_SHARE = 32 * 1024**2  # of the store, and 16 KiB for each partition's history
 _PARTITION_SHARE = 16 * 1024
-_LARGEST_POSITIONS_SHARE = (
-    1024**3
-)  # a host takes some KB, some MB where it follows thousands of files
+_LARGEST_POSITIONS_SHARE = 1024**3  # a host takes some KB, or MB with thousands of files
+_NEAR = timedelta(days=30)  # before its end a certificate is renewed
 logger = logging.getLogger(__name__)
 
 
 class ServerAccess:
-    """Holds the key of this process, which nobody else knows, and reads the credential store when asked to."""
+    """Holds the keys of this process, which nobody else knows, and reads the credential store when asked to."""
 
     def __init__(self, folder: Path) -> None:
-        """Make the keys of this process; reads nothing yet."""
+        """Make the keys; `folder` is the broker's directory, absolute. Reads nothing yet."""
         seed = new_seed()
         self.own = Access(nkey_seed=seed)
         """How logbroker itself gets in."""
-        self._own, self._anybody = user_key(seed).public, user_key(new_seed()).public
+        self.key, self.anybody = user_key(seed).public, user_key(new_seed()).public
         self.folder = folder
-        """The broker's directory, absolute."""
         self.monitoring = f"/{secrets.token_urlsafe(24)}"
         """The path of a secured server's monitoring, which asks for no credential and tells everybody's inboxes."""
         self._was_secured = False
 
-    def look(self, settings: SecuritySettings, now: datetime, streams: int) -> Admission:
-        """Return who gets in at `now`, where partitions are spread over so many streams.
-
-        Raises `ConfigurationError` for a credential store that will not do. So does one that is gone while this broker runs: whoever opens a broker says so (`revoke --open-again`).
-        """
+    def credentials(self) -> CredentialStore:
+        """Return the credential store; raises `ConfigurationError`, also for one that is gone: only `revoke` opens a broker."""
         store = load_credentials(self.folder)
         if self._was_secured and store.revision == 0:
             raise ConfigurationError(
                 f"{self.folder / CREDENTIALS} is gone; put back a copy of it, or add the credentials again"
             )
         self._was_secured = store.secured
-        limits = {
-            SHIP: settings.host_limits,
-            RECEIVE: settings.receiver_limits,
-            MONITOR: settings.monitor_limits,
-        }
-        return admit(store, self._own, self._anybody, now, limits, streams=streams)
+        return store
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The settings that count, and what follows from them; `own` is how logbroker itself connects."""
+    """The settings that count, and what follows: `own` is how logbroker itself connects, at `until` the next former key ends."""
 
     settings: BrokerSettings
     conf: ServerConf
     topology: Topology
-    admission: Admission
-    security: Security
+    credentials: CredentialStore
+    until: datetime | None
     own: Access
 
     def takes_restart_after(self, before: "Resolved") -> bool:
         """Whether a nats-server that is `before` must be restarted to be this: some things count at its start only."""
-        is_opened = bool(self.admission.accounts.anybody and not before.admission.accounts.anybody)
-        return (
-            is_opened
-            or self.own != before.own
-            or (self.conf.http is not None and self.conf.http_path != before.conf.http_path)
-        )
+        is_opened = before.credentials.secured and not self.credentials.secured
+        path_changed = self.conf.http_path != before.conf.http_path
+        return is_opened or self.own != before.own or (bool(self.settings.http) and path_changed)
 
 
 def resolve(
     settings: BrokerSettings, access: ServerAccess, space: Space, now: datetime
 ) -> Resolved:
     """Return what the server is to be; raises `ConfigurationError` for what does not go together."""
-    streams = settings.streams or count_streams(access.folder) or 1
-    admission = access.look(settings, now, streams)
-    _refuse_open_network(settings, admission)
-    security = security_of(settings, access.folder)
+    streams = settings.streams or streams_among(streams_in(access.folder)) or 1
+    store = access.credentials()
+    if contradiction := next(_contradictions(settings, secured=store.secured), ""):
+        raise ConfigurationError(contradiction)
+    check_encryption(access.folder, has_key=settings.encryption_key_file is not None)
+    tls = tls_of(settings, access.folder)
     conf = ServerConf(
-        name=own_name(settings),
-        listen=settings.listen,
-        http=settings.http,
-        folder=str(access.folder),
+        settings=settings,
+        folder=access.folder,
         # the stream's own limit keeps to the space there is: a server whose limit is below what its streams were promised
         # earlier refuses every change of them, to a smaller promise included
         max_store=max(space.total, int(settings.max_store or 0)),
-        cluster=_cluster(settings),
-        accounts=admission.accounts,
-        tls=security.tls,
-        own=settings.nats,
-        sites=_sites(settings, is_open=bool(admission.accounts.anybody)),
-        http_path=access.monitoring if admission.secured else "",
+        accounts=_accounts(settings, access, store, now, streams),
+        tls=tls,
+        is_open=not store.secured,
+        http_path=access.monitoring if store.secured else "",
+        cluster_secret=_cluster_secret(settings),
+        site_seed=_site_seed(settings),
     )
     if decided := decided_here(conf):
         raise ConfigurationError(
             f"[nats] {', '.join(decided)}: logbroker sets this itself; see `logbroker run --help` for its options"
         )
-    own = replace(security.own, nkey_seed=access.own.nkey_seed)
+    own = replace(tls.access if tls else Access(), nkey_seed=access.own.nkey_seed)
     topology = replace(settings.topology(), room=_limit_of(settings, space), stream_count=streams)
-    return Resolved(settings, conf, topology, admission, security, own)
+    return Resolved(settings, conf, topology, store, store.next_end(now), own)
 
 
-def own_name(settings: BrokerSettings) -> str:
-    """Return the name of the server."""
-    return settings.server_name or platform.node().replace(".", "-") or "logbroker"
+def _accounts(
+    settings: BrokerSettings,
+    access: ServerAccess,
+    store: CredentialStore,
+    now: datetime,
+    streams: int,
+) -> Section:
+    most = {
+        SHIP: (settings.host_connections, 100),
+        RECEIVE: (settings.receiver_connections, 10_000),
+        MONITOR: (1000, 1000),
+    }
+    limits = {
+        name: {"max_connections": connections, "max_subscriptions": subscriptions}
+        for name, (connections, subscriptions) in most.items()
+    }
+    anybody = "" if store.secured else access.anybody
+    return accounts_of(store.credentials, access.key, now, limits, anybody, streams=streams)
 
 
 def space_kept_free(settings: BrokerSettings, total: int) -> int:
@@ -133,20 +135,29 @@ def space_kept_free(settings: BrokerSettings, total: int) -> int:
     return min(total // 20, _LARGEST_RESERVE)
 
 
-def _refuse_open_network(settings: BrokerSettings, admission: Admission) -> None:
-    """Let nobody in from other machines by accident: that takes credentials, or an option."""
-    if settings.allow_anonymous:
-        return
-    if not admission.secured and not settings.listen.is_loopback:
-        raise ConfigurationError(
-            f"--listen {settings.listen} reaches beyond this machine, and there are no credentials; add some with "
-            f"`logbroker credentials add admin NAME --store-dir {settings.store_dir}`, "
-            "or give --allow-anonymous in a closed network"
-        )
-    if settings.http is not None and not settings.http.is_loopback:
-        raise ConfigurationError(
-            f"--http {settings.http} shows names of hosts to everybody, as it knows no credentials; keep it on "
-            "127.0.0.1, or give --allow-anonymous in a closed network"
+def _contradictions(settings: BrokerSettings, *, secured: bool) -> Iterator[str]:
+    """Yield what does not go together, or would let somebody in from other machines by accident."""
+    if reason := settings.contradiction():
+        yield reason
+    is_fit = {
+        "listen": secured or settings.allow_anonymous,
+        "http": settings.allow_anonymous,  # which knows no credentials
+        "site_listen": secured,
+    }
+    for field, reached_by_others in is_fit.items():
+        if (address := getattr(settings, field)) and not (reached_by_others or address.is_loopback):
+            yield (
+                f"--{field.replace('_', '-')} {address} is open to the network, and whoever connects there gets in: keep it on "
+                "127.0.0.1, or add credentials with `logbroker credentials add admin NAME` (`add site NAME`) for --listen and "
+                "--site-listen; --allow-anonymous is for --listen and --http in a closed network"
+            )
+    if bool(settings.cluster) != bool(settings.route):
+        yield "--cluster and --route go together: the cluster's name, and its other servers, e.g. nats-route://broker2:6222"
+    is_local = settings.cluster_listen.is_loopback
+    if settings.cluster and not (settings.cluster_secret_file or is_local):
+        yield (
+            f"--cluster-listen {settings.cluster_listen} is open to the network, and whoever connects there reads and writes "
+            "all lines: give all servers the same --cluster-secret-file, e.g. made by `openssl rand -hex 32`"
         )
 
 
@@ -161,67 +172,43 @@ def _limit_of(settings: BrokerSettings, space: Space) -> int:
     positions = min(store // 16, _LARGEST_POSITIONS_SHARE)
     share = _BUCKETS_SHARE + settings.partitions * _PARTITION_SHARE + positions
     limit, asked = max(store - min(share, store // 4), 1), settings.max_bytes
-    if asked is None:
-        return limit
-    if limit < asked:
+    if asked is not None and limit < asked:
         logger.warning(
             "the streams get %s instead of --max-bytes %s: the store has no space for more",
             *(format_size(limit), format_size(asked)),
         )
-    return min(int(asked), limit)
+    return limit if asked is None else min(int(asked), limit)
 
 
-def _cluster(settings: BrokerSettings) -> ClusterConf | None:
-    """Return what nats-server needs to know of its cluster, None for a broker that is alone.
-
-    Raises `ConfigurationError` for what would leave the cluster open to everybody, or the broker alone in it.
-    """
-    if bool(settings.cluster) != bool(settings.route):
-        raise ConfigurationError(
-            "--cluster and --route go together: the cluster's name, and its other servers, e.g. nats-route://broker2:6222"
-        )
-    if not settings.cluster:
-        return None
+def _cluster_secret(settings: BrokerSettings) -> str:
     path = settings.cluster_secret_file
-    secret = _cluster_secret(path) if path else ""
-    if not secret and not settings.cluster_listen.is_loopback:
+    if path is None or not settings.cluster:
+        return ""
+    secret = secret_in(path, "--cluster-secret-file")
+    if path.stat().st_mode & 0o007:
         raise ConfigurationError(
-            f"--cluster-listen {settings.cluster_listen} is open to the network, and whoever connects there reads and writes "
-            "all lines: give all servers the same --cluster-secret-file, e.g. made by `openssl rand -hex 32`"
-        )
-    routes = tuple(map(parse_route, settings.route))
-    return ClusterConf(settings.cluster, settings.cluster_listen, routes, secret)
-
-
-def _cluster_secret(path: Path) -> str:
-    secret = _text_in(path, "--cluster-secret-file").strip()
-    if len(secret) < _LEAST_SECRET or not secret.isprintable() or path.stat().st_mode & 0o007:
-        raise ConfigurationError(
-            f"--cluster-secret-file {path}: should hold {_LEAST_SECRET} or more characters on one line, as from "
-            "`openssl rand -hex 32`, and be readable by its owner alone (`chmod 600`)"
+            f"--cluster-secret-file {path}: should be readable by its owner alone (`chmod 600`)"
         )
     return secret
 
 
-def _sites(settings: BrokerSettings, *, is_open: bool) -> SitesConf | None:
-    """Return what nats-server needs to know of other sites, None where there are none; `is_open` without credentials."""
-    if reason := settings.contradiction():
-        raise ConfigurationError(reason)
-    if not settings.site:
-        return None
-    if settings.site_listen and is_open and not settings.site_listen.is_loopback:
+def _site_seed(settings: BrokerSettings) -> str:
+    if settings.site_nkey is None:
+        return ""
+    try:
+        return seed_of(_text_in(settings.site_nkey, "--site-nkey"))
+    except InvalidSeed as error:
+        raise ConfigurationError(f"--site-nkey {settings.site_nkey}: {error}") from None
+
+
+def secret_in(path: Path, option: str) -> str:
+    """Return the line that is in the file of an option; raises `ConfigurationError` for one that is short, or no text."""
+    text = _text_in(path, option).removesuffix("\n")
+    if len(text.encode()) < _LEAST_SECRET or not text.isprintable():
         raise ConfigurationError(
-            f"--site-listen {settings.site_listen} would let any site in: add a credential for each first, "
-            "with `logbroker credentials add site NAME`"
+            f"{option} {path}: should hold a line of at least {_LEAST_SECRET} bytes, as from `openssl rand -hex 32`"
         )
-    remotes = (parse_route(remote.removeprefix(SITE_SCHEME)) for remote in settings.site_remote)
-    seed = ""
-    if settings.site_nkey:
-        try:
-            seed = seed_of(_text_in(settings.site_nkey, "--site-nkey"))
-        except InvalidSeed as error:
-            raise ConfigurationError(f"--site-nkey {settings.site_nkey}: {error}") from None
-    return SitesConf(settings.site, settings.site_listen, tuple(remotes), seed, is_open)
+    return text
 
 
 def _text_in(path: Path, option: str) -> str:
@@ -230,3 +217,52 @@ def _text_in(path: Path, option: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "is no text"
         raise ConfigurationError(f"{option} {path}: {reason}") from None
+
+
+def tls_of(settings: SecuritySettings, folder: Path) -> TlsConf | None:
+    """Return what the settings and the store say, None for the clear; that a key is of another certificate nats-server says."""
+    pki = Pki(folder)
+    certificate = settings.server_cert or (pki.broker if pki.broker.exists() else None)
+    if certificate is None:
+        if settings.server_key or settings.client_ca or settings.require_certificates:
+            raise ConfigurationError(
+                "--server-key, --client-ca and --require-certificates take a broker with a certificate; make one with "
+                "`logbroker tls init`, or give --server-cert"
+            )
+        return None
+    certificate = certificate.absolute()
+    key = (settings.server_key or certificate).absolute()
+    authorities = settings.client_ca or (pki.authority if pki.authority.exists() else None)
+    own = pki.own if pki.own.exists() else None
+    is_known = own or settings.server_cert or not settings.client_ca
+    if settings.require_certificates and not (authorities and is_known):
+        raise ConfigurationError(
+            "--require-certificates takes --client-ca, and for logbroker itself a certificate, with its key, that "
+            f"--client-ca has signed, in {pki.own}"
+        )
+    try:
+        name = next(iter(names_in(certificate.read_bytes())), "")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError(f"cannot use certificate {certificate}: {reason}") from None
+    access = Access(
+        tls_ca=certificate,
+        tls_cert=own or certificate,
+        tls_key=None if own or key == certificate else key,
+        tls_name=name,
+    )
+    known = authorities and authorities.absolute()
+    return TlsConf(certificate, key, known, settings.require_certificates, access)
+
+
+def renew_certificate(folder: Path, now: datetime) -> None:
+    """Renew a broker's own certificate where it ends within a month; what ends besides `logbroker check` says."""
+    pki = Pki(folder)
+    if not pki.authority_key.exists():
+        return
+    if any(end.not_after - now < _NEAR for end in ends_of([pki.broker])):
+        try:
+            pki.sign(pki.read_authority(), pki.names(), now)
+            logger.info("renewed %s", pki.broker)
+        except OperatorError as error:
+            logger.warning("cannot renew %s: %s", pki.broker, error)

@@ -1,51 +1,35 @@
 """The broker's folder on disk: made, locked and measured; whether it may be run in a cluster, or alone, and with which key.
 
+`broker.json` there says where the broker that runs is reached, and which credentials it has taken over.
+
 Keys and ciphers are never changed in place, though nats-server (2.15.1) offers to: it loses consumers and empty streams by that,
 with their sequences. And with a wrong key, or none, it takes a store for empty.
 """
 
 import fcntl
+import json
 import os
 import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import make_folder, open_folder, read_file, write_atomic
 from broker.auth.accounts import LOGS
-from broker.server.conf import KEY_VARIABLE, quoted
-from broker.settings import SecuritySettings
-from broker.wire.streams import streams_among
-
-__all__ = [
-    "Encryption",
-    "Space",
-    "check_membership",
-    "clear_half_made",
-    "count_streams",
-    "encryption_of",
-    "is_locked",
-    "locked_store",
-    "measure",
-    "remember_membership",
-    "store_error",
-    "streams_in",
-]
 
 _LOCK = "logbroker.lock"
 _PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to release its lock
 _DATA = "jetstream"
 _MEMBER = "cluster-member"
-_SHORTEST_KEY = 16  # bytes
-_CIPHERS = {"chacha20": "chachapoly", "aes": "aes"}  # as settings and as nats-server call them
-_KEY_SIZES = {"chacha20": 72, "aes": 64}  # bytes of a stream's own key: seed, nonce and tag
+_STATE = "broker.json"
+_CREDENTIALS_PATIENCE = 60.0  # seconds; a running broker may have to read thousands
+_BEGINS = 10.0  # seconds until a broker is ready; one that takes longer waits for others, or recovers a large store
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(NamedTuple):
     """Space on the disk of a store, in bytes: left free, used by the store already, and the disk's size."""
 
     free: int
@@ -65,8 +49,14 @@ def locked_store(folder: Path) -> Iterator[int]:
             descriptor = opened.open(_LOCK, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise store_error(folder, error) from None
+    deadline = time.monotonic() + _PATIENCE
     try:
-        _lock(descriptor, folder)
+        while not _has_locked(descriptor, fcntl.LOCK_EX):
+            if time.monotonic() >= deadline:
+                raise OperatorError(
+                    f"another broker has the store {folder}; stop it, or choose another --store-dir"
+                )
+            time.sleep(0.02)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -75,18 +65,18 @@ def locked_store(folder: Path) -> Iterator[int]:
 def is_locked(folder: Path) -> bool:
     """Whether a broker has this folder just now."""
     try:
-        with open_folder(folder) as opened:
-            descriptor = opened.open(_LOCK, os.O_RDONLY)
+        with open_folder(folder) as opened, os.fdopen(opened.open(_LOCK, os.O_RDONLY)) as lock:
+            return not _has_locked(lock.fileno(), fcntl.LOCK_SH)
     except OSError:
         return False
+
+
+def _has_locked(descriptor: int, how: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
-    else:
         return False
-    finally:
-        os.close(descriptor)
+    return True
 
 
 def store_error(folder: Path, error: OSError) -> Exception:
@@ -96,28 +86,6 @@ def store_error(folder: Path, error: OSError) -> Exception:
     return OperatorError(
         f"cannot use the store {folder}: {error.strerror}; check --store-dir and its owner"
     )
-
-
-def _lock(descriptor: int, folder: Path) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-                raise OperatorError(
-                    f"another broker (process {owner or 'unknown'}) has the store {folder}; "
-                    "stop it, or choose another --store-dir"
-                ) from None
-        time.sleep(0.02)
-    try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-    except OSError as error:
-        error.filename = str(folder / _LOCK)
-        raise store_error(folder, error) from None
 
 
 def measure(folder: Path) -> Space:
@@ -151,94 +119,80 @@ def clear_half_made(folder: Path) -> None:
             path.unlink()
 
 
-def count_streams(folder: Path) -> int:
-    """Return how many streams of partitions a store has on disk, 0 where it has none."""
-    return streams_among(streams_in(folder))
-
-
 def check_membership(folder: Path, cluster: str, name: str) -> None:
-    """Return when the store in `folder` may be run in `cluster` (empty: alone) by a server called `name`.
+    """Return when the store may be run in `cluster` (empty: alone) by a server called `name`, which is kept for the next start.
 
     A server of a cluster removes, after half a minute, every stream of its store that the cluster has not made (2.15.1); a
     server alone would let its copy diverge; and a server that returns under another name is a fourth one, with the third
-    missing for ever. Raises `ConfigurationError` with the way round; nothing is changed.
+    missing for ever. Raises `ConfigurationError` with the way round, and nothing is changed; or `OperatorError`.
     """
-    data = folder / _DATA
+    data, known = folder / _DATA, folder / _MEMBER
     is_member = any(data.glob("*/_js_/_meta_"))
+    before = read_file(known).decode("utf-8", "replace").strip() if known.exists() else name
     if cluster and not is_member and any(data.glob("*/streams/*")):
         raise ConfigurationError(
             f"the store {folder} has streams of a broker that was alone, which a cluster would remove: take a `logbroker "
             "backup` of it while it runs alone, start the cluster with empty stores, and `logbroker restore` it there"
         )
-    if not cluster and is_member:
+    if is_member and (not cluster or before != name):
         raise ConfigurationError(
-            f"the store {folder} is of a server of a cluster: give its --cluster, --route and --server-name, or another "
-            "--store-dir"
+            f"the store {folder} is that of server {before} of a cluster: give its --cluster and --route, and --server-name "
+            f"{before}; or an empty --store-dir to a new server"
         )
-    before = ""
-    if (folder / _MEMBER).exists():
-        before = read_file(folder / _MEMBER).decode("utf-8", "replace").strip()
-    if cluster and is_member and before not in {"", name}:
-        raise ConfigurationError(
-            f"the store {folder} is that of server {before}: give --server-name {before}, or an empty store to a new server"
-        )
-
-
-def remember_membership(folder: Path, cluster: str, name: str) -> None:
-    """Keep by which name the server of a cluster is known there; raises `OperatorError`."""
     if cluster:
-        write_atomic(folder / _MEMBER, f"{name}\n")
+        write_atomic(known, f"{name}\n")
 
 
-@dataclass(frozen=True, slots=True)
-class Encryption:
-    """How a store is encrypted; `cipher` is nats-server's name of one, None for a store in the clear."""
-
-    cipher: str | None = None
-    key: str = field(default="", repr=False)
-
-    def environment(self) -> dict[str, str]:
-        """Return what nats-server is to find in its environment: it reads a variable as a piece of configuration."""
-        return {KEY_VARIABLE: quoted(self.key)} if self.cipher else {}
-
-
-def encryption_of(settings: SecuritySettings, folder: Path) -> Encryption:
-    """Return how the store in `folder` is encrypted.
-
-    Raises `ConfigurationError` for a key that cannot be used, and for a store that is encrypted otherwise: nats-server would take
-    it for empty, or convert it. That the key is another one nats-server says itself.
-    """
-    file, cipher = settings.encryption_key_file, settings.encryption_cipher
+def check_encryption(folder: Path, *, has_key: bool) -> None:
+    """Refuse a store that is stored otherwise: nats-server would take it for empty, or convert it; a wrong key it names itself."""
     for meta in (folder / _DATA).glob("*/streams/*/meta.inf"):
-        key = meta.with_name("meta.key")
-        size = key.stat().st_size if key.exists() else 0
-        if file and not size:
+        if meta.with_name("meta.key").exists() != has_key:
+            is_so, way = "encrypted", "give its --encryption-key-file"
+            if has_key:
+                is_so, way = (
+                    "in the clear",
+                    "`logbroker backup`, and restore to an empty --store-dir",
+                )
             raise ConfigurationError(
-                f"{meta.parent} is in the clear, and a store is not encrypted in place: take a `logbroker backup` of it, start "
-                "with an empty --store-dir and the new key, and `logbroker restore` there"
+                f"{meta.parent} is {is_so}, and a store is not encrypted in place: {way}"
             )
-        if size and not (file and size == _KEY_SIZES[cipher]):
-            found = next((name for name, own in _KEY_SIZES.items() if own == size), "unknown")
-            raise ConfigurationError(
-                f"{meta.parent} is encrypted, and would be taken for empty or converted; give its --encryption-key-file and "
-                f"encryption_cipher = {found!r}"
-            )
-    if file is None:
-        return Encryption()
-    return Encryption(_CIPHERS[cipher], _read_key(file))
 
 
-def _read_key(file: Path) -> str:
+def write_state(folder: Path, **state: Any) -> None:
+    """Put in place what a broker that serves clients writes; raises `OperatorError`."""
+    # the path of the monitoring is a secret
+    write_atomic(folder / _STATE, json.dumps(state, indent=2) + "\n", 0o600)
+
+
+def remove_state(folder: Path) -> None:
+    """Remove what a broker wrote; raises OSError."""
+    (folder / _STATE).unlink(missing_ok=True)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """Return what the broker of a folder has written; empty when there is nothing (yet)."""
     try:
-        key = file.read_text("utf-8").removesuffix("\n")
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot read {file}: {error.strerror}; check --encryption-key-file"
-        ) from None
-    except UnicodeDecodeError:
-        key = ""
-    if len(key.encode()) < _SHORTEST_KEY or not key.isprintable():
-        raise ConfigurationError(
-            f"{file} is no key: it should hold a line of text of at least {_SHORTEST_KEY} bytes, as from `openssl rand -hex 32`"
-        )
-    return key
+        content = json.loads(read_file(folder / _STATE))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def await_credentials(folder: Path, revision: int, patience: float = _CREDENTIALS_PATIENCE) -> str:
+    """Wait until a running broker has taken over credentials of this revision, and return what to say of that; raises `OperatorError`."""
+    began = time.monotonic()
+    while is_locked(folder):
+        state, waited = read_state(folder), time.monotonic() - began
+        if state.get("revision", -1) >= revision:
+            return "the broker has taken the change"
+        if not state and waited >= _BEGINS:
+            return (
+                f"the broker of {folder} is not ready yet (it may wait for its cluster, see its log); "
+                "the change is stored and is in force as soon as it is, or from its next start"
+            )
+        if waited >= patience:
+            raise OperatorError(
+                f"the change is stored, but the broker has not taken it within {patience:g} s; see its log"
+            )
+        time.sleep(0.02)
+    return f"no broker runs on {folder}; the change is in force from the next start"

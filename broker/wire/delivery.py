@@ -6,8 +6,6 @@ Reads whatever a client wrote; never raises.
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["Delivery", "RawMessage", "parse"]
-
 _END = b"\r\n"
 _SIZE = b"Nats-Msg-Size: "
 _MOST_DIGITS = 10  # of a size
@@ -71,14 +69,9 @@ class RawMessage(NamedTuple):
 
         The server writes it last, whatever a client's own headers are, and however they end.
         """
-        return int(_told(self.head) or b"0")
-
-
-def _told(head: bytes) -> bytes:
-    """Return the digits of the size that the server added, none where it added none."""
-    digits = head.rpartition(_SIZE)[2].removesuffix(_END + _END)
-    is_told = _SIZE in head and head.endswith(_END + _END)
-    return digits if is_told and digits.isdigit() and len(digits) <= _MOST_DIGITS else b""
+        digits = self.head.rpartition(_SIZE)[2].removesuffix(_END + _END)
+        is_told = _SIZE in self.head and self.head.endswith(_END + _END)
+        return int(digits) if is_told and digits.isdigit() and len(digits) <= _MOST_DIGITS else 0
 
 
 @lru_cache(1000)

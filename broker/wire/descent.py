@@ -8,16 +8,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = [
-    "Ancestor",
-    "ancestors",
-    "is_being_restored",
-    "is_closed",
-    "marked",
-    "opened",
-    "restoring",
-]
-
 _FROM = "logship.restored_from"
 _RESTORING = "logship.restoring"
 _CLOSED = "logship.restoring."

@@ -5,7 +5,7 @@ docs/protocol.md says the same for who writes another shipper.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -14,27 +14,6 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 import zstandard
 
 from broker.wire.streams import MAX_PARTITIONS
-
-__all__ = [
-    "EXPECTED_SEQUENCE",
-    "MAX_ID_BYTES",
-    "MAX_LINES_BYTES",
-    "MAX_PATH_BYTES",
-    "MAX_SPANS_BYTES",
-    "Followed",
-    "Identity",
-    "MalformedMessage",
-    "Origin",
-    "Section",
-    "Span",
-    "decode_origin",
-    "decode_payload",
-    "encode_origin",
-    "has_ours",
-    "most_encoded",
-    "predecessor_of",
-    "split",
-]
 
 EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 """The header by which the server compares the last sequence of a subject before it stores a message, and keeps it with it."""
@@ -226,7 +205,7 @@ def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
         raise MalformedMessage(f"{_READ_AT} {_shown(read_at)} is not a number")
     sections = _decode(headers[_SPANS]) if _SPANS in headers else ()
     follows = tuple(map(_followed, headers[_FOLLOWS].split(","))) if _FOLLOWS in headers else ()
-    moved = _partition(_MOVED, headers[_MOVED]) if _MOVED in headers else None
+    moved = _partition(headers[_MOVED]) if _MOVED in headers else None
     if sections and (follows or moved is not None):
         raise MalformedMessage(f"{_FOLLOWS} and {_MOVED} are for a claim, which has no lines")
     return Origin(agent, int(read_at), sections, _is_compressed(headers), follows, moved)
@@ -273,21 +252,18 @@ def decode_payload(
         raise MalformedMessage(f"damaged zstd frame: {error}") from error
 
 
-def split(origin: Origin, lines: bytes) -> Iterator[tuple[Section, bytes]]:
+def split(origin: Origin, lines: bytes) -> list[tuple[Section, bytes]]:
     """Return each section of a message with its part of the decompressed lines, in order.
 
-    Raises `MalformedMessage` at once where the sections do not make up the lines exactly.
+    Raises `MalformedMessage` where the sections do not make up the lines exactly.
     """
     if origin.size != len(lines):
         raise MalformedMessage(f"sections of {origin.size} bytes, lines of {len(lines)}")
-    return _split(origin.sections, lines)
-
-
-def _split(sections: tuple[Section, ...], lines: bytes) -> Iterator[tuple[Section, bytes]]:
-    start = 0
-    for section in sections:
-        yield section, lines[start : start + section.size]  # no copy where that is all of it
+    parts, start = [], 0
+    for section in origin.sections:
+        parts.append((section, lines[start : start + section.size]))  # no copy of all of it
         start += section.size
+    return parts
 
 
 def _encode(section: Section) -> str:
@@ -337,12 +313,12 @@ def _followed(text: str) -> Followed:
     partition, _, sequence = text.partition(":")
     if not _is_number(sequence):
         raise MalformedMessage(f"{_FOLLOWS} {_shown(text)} is not <partition>:<sequence>")
-    return Followed(_partition(_FOLLOWS, partition), int(sequence))
+    return Followed(_partition(partition), int(sequence))
 
 
-def _partition(header: str, text: str) -> int:
+def _partition(text: str) -> int:
     if not _is_number(text) or int(text) >= MAX_PARTITIONS:
-        raise MalformedMessage(f"{header} {_shown(text)} names no partition")
+        raise MalformedMessage(f"{_FOLLOWS} or {_MOVED}: {_shown(text)} is no partition")
     return int(text)
 
 
@@ -352,10 +328,9 @@ def _path(text: str) -> str:
         raw = unquote_to_bytes(text.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:
         raise MalformedMessage(f"'file' in {_SPANS} holds half a surrogate pair") from None
-    path = raw.decode("utf-8", "surrogateescape")
     if len(raw) > MAX_PATH_BYTES:
         raise MalformedMessage(f"'file' in {_SPANS} has more than {MAX_PATH_BYTES} bytes")
-    return path
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def _is_compressed(headers: Mapping[str, str]) -> bool:

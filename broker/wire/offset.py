@@ -7,8 +7,6 @@ from datetime import datetime
 
 from broker.wire.streams import STREAM
 
-__all__ = ["Offset", "UnreadableOffset"]
-
 _VERSION = 1
 _MOST = 2**64 - 1  # of a sequence, and of all that is counted
 _PRESENCE = re.compile(r"([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*)?")
@@ -88,32 +86,27 @@ class Offset:
     @classmethod
     def decode(cls, data: bytes) -> "Offset":
         """Read an entry; raises `UnreadableOffset`."""
+        kinds = {field.name: field.type for field in fields(cls)}
         try:
             entry = json.loads(data)
-            version = entry.pop("version")
-            known = {field.name: field.type for field in fields(cls) if field.name in entry}
-            offset = cls(**{name: entry[name] for name in known})
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise UnreadableOffset(f"not an offset: {data[:80]!r}") from error
-        if version != _VERSION:
-            raise UnreadableOffset(
-                f"offset of version {version}; this program reads version {_VERSION}"
+            known = {name: value for name, value in entry.items() if name in kinds}
+            offset = cls(**known)
+            times = [
+                datetime.fromisoformat(one)
+                for one in (offset.last_time, offset.committed_at)
+                if one
+            ]
+            is_ours = (
+                entry["version"] == _VERSION
+                and all(_fits(value, kinds[name]) for name, value in known.items())
+                and all(time.tzinfo for time in times)
+                and _PRESENCE.fullmatch(offset.presence)  # it becomes a subject that is asked
             )
-        if not (
-            all(_fits(entry[name], kind) for name, kind in known.items())
-            and _PRESENCE.fullmatch(offset.presence)  # it becomes a subject that is asked
-            and all(map(_is_time, (offset.last_time, offset.committed_at)))
-        ):
-            raise UnreadableOffset(f"not an offset: {data[:80]!r}")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            is_ours = None
+        if not is_ours:
+            raise UnreadableOffset(f"not an offset of version {_VERSION}: {data[:80]!r}")
         return offset
-
-
-def _is_time(text: str) -> bool:
-    """Whether a text is empty or a time with its zone (RFC 3339)."""
-    try:
-        return not text or datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False
 
 
 def _fits(value: object, kind: object) -> bool:

@@ -9,17 +9,6 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, V
 
 from broker.wire.streams import CONFIG_BUCKET
 
-__all__ = [
-    "ALL_HOSTS",
-    "PAUSE_KEY",
-    "PAUSE_SUBJECT",
-    "Pause",
-    "UnreadablePauses",
-    "decode_pauses",
-    "encode_pauses",
-    "longest",
-]
-
 ALL_HOSTS = "*"
 PAUSE_KEY = "pause"
 PAUSE_SUBJECT = f"$KV.{CONFIG_BUCKET}.{PAUSE_KEY}"
@@ -52,13 +41,9 @@ class Pause(BaseModel):
         return fnmatchcase(host, self.hosts)
 
     def __str__(self) -> str:
-        until = (
-            f"until {self.until.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-            if self.until
-            else "until resumed"
-        )
+        end = f"{self.until.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if self.until else "resumed"
         by = f" by {self.by}" if self.by else ""
-        return f"paused {until}{by}{f': {self.reason}' if self.reason else ''}"
+        return f"paused until {end}{by}{f': {self.reason}' if self.reason else ''}"
 
 
 _PAUSES = TypeAdapter(tuple[Pause, ...])
@@ -70,8 +55,7 @@ def decode_pauses(value: bytes) -> tuple[Pause, ...]:
         return _PAUSES.validate_json(value) if value else ()
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise UnreadablePauses(f"{place}: {first['msg']}" if place else first["msg"]) from None
+        raise UnreadablePauses(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def encode_pauses(pauses: Sequence[Pause]) -> bytes:
@@ -82,8 +66,4 @@ def encode_pauses(pauses: Sequence[Pause]) -> bytes:
 def longest(pauses: Iterable[Pause], host: str, now: datetime) -> Pause | None:
     """Return what pauses a host, of several the one that ends last; None where nothing does."""
     found = [one for one in pauses if one.covers(host) and not one.is_over(now)]
-    return max(found, key=_end, default=None)
-
-
-def _end(pause: Pause) -> datetime:
-    return pause.until or datetime.max.replace(tzinfo=UTC)
+    return max(found, key=lambda one: one.until or datetime.max.replace(tzinfo=UTC), default=None)

@@ -15,8 +15,6 @@ import zstandard
 from broker.wire.message import MAX_PATH_BYTES, Identity, Origin, Section, Span
 from broker.wire.streams import STREAM
 
-__all__ = ["Covered", "Cursor", "Positions", "PositionsUnreadable", "after", "forgettable"]
-
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
@@ -68,12 +66,6 @@ def forgettable(cursors: Iterable[Cursor], now: int) -> list[Cursor]:
 _LARGE = 64 * 1024  # bytes; smaller ones stay readable for `nats kv get`
 _LARGEST_NUMBER = 2**63 - 1  # of a position in a file, or nanoseconds since the epoch
 _LARGEST = 256 * 1024 * 1024  # bytes, decompressed; those of a million files
-
-
-_UNREADABLE = (
-    *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
-    zstandard.ZstdError,
-)
 
 
 class PositionsUnreadable(ValueError):
@@ -183,7 +175,10 @@ class Positions:
                     for name, one in streams
                 },
             )
-        except _UNREADABLE as error:
+        except (
+            *(ValueError, LookupError, TypeError, AttributeError, RecursionError),
+            zstandard.ZstdError,
+        ) as error:
             raise PositionsUnreadable(f"{type(error).__name__}: {error}") from error
 
 
@@ -204,15 +199,10 @@ def _cursor(entry: Mapping[str, Any]) -> Cursor:
     return Cursor(file, _path(entry["path"]), offset, identity, seen)
 
 
-def _path(value: object) -> str:
-    path = str(value)
-    if (
-        value != path
-        or "\0" in path
-        or len(path.encode("utf-8", "surrogateescape")) > MAX_PATH_BYTES
-    ):
+def _path(value: str) -> str:
+    if "\0" in value or len(value.encode("utf-8", "surrogateescape")) > MAX_PATH_BYTES:
         raise ValueError("a path that no file can have")
-    return path
+    return value
 
 
 def _natural(value: object) -> int:

@@ -7,31 +7,6 @@ from typing import Any
 
 from broker.wire.subjects import consumer_name, own_token, partition_filter
 
-__all__ = [
-    "CONFIG_BUCKET",
-    "MAX_PARTITIONS",
-    "MAX_PAYLOAD",
-    "MAX_STREAMS",
-    "OFFSETS_BUCKET",
-    "PARTITIONS_KEY",
-    "PAYLOAD_HEADROOM",
-    "POSITIONS_BUCKET",
-    "STREAM",
-    "STREAMS_KEY",
-    "StreamLayout",
-    "consumer_config",
-    "existing_in",
-    "largest_in",
-    "offset_key",
-    "partitions_in",
-    "positions_key",
-    "stream_names",
-    "stream_of",
-    "streams_among",
-    "streams_in",
-    "subjects_in",
-]
-
 STREAM = "LOGS"
 OFFSETS_BUCKET = "LOGS_OFFSETS"
 CONFIG_BUCKET = "LOGS_CONFIG"
@@ -114,9 +89,8 @@ def streams_in(value: str | bytes | None) -> int | None:
 
 def _number_in(value: str | bytes | None, most: int) -> int | None:
     text = value.decode("ascii", "replace") if isinstance(value, bytes) else value or ""
-    if not (text.isascii() and text.isdigit()) or len(text) > len(str(most)):
-        return None
-    return int(text) if 1 <= int(text) <= most else None
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    return int(text) if is_number and 1 <= int(text) <= most else None
 
 
 def existing_in(names: Iterable[str]) -> int:

@@ -9,24 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "InvalidHost",
-    "InvalidSubject",
-    "Subject",
-    "consumer_name",
-    "host_filter",
-    "inbox_of",
-    "may_publish",
-    "own_token",
-    "partition_filter",
-    "partition_of",
-    "reader_names",
-    "registry_consumer",
-    "validate_host",
-    "wake_name",
-    "wake_names",
-]
-
 _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
 _MAX_HOST_BYTES = 253

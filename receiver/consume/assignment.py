@@ -7,29 +7,11 @@ from math import inf
 from pathlib import Path
 
 from broker.client.access import Access
-from receiver.consume.judging import Finding
 from receiver.permissions import Permissions
-
-__all__ = [
-    "LARGEST_PULL",
-    "Assignment",
-    "Blocked",
-    "Cause",
-    "Destination",
-    "Done",
-    "Ending",
-    "ForcedRotation",
-    "MarkedFolder",
-    "Report",
-    "SessionLimits",
-    "Superseded",
-]
+from receiver.storage.findings import Finding
 
 LARGEST_PULL = 16 * 1024 * 1024
 """Bytes of one pull, at most: the server drops a client with more than 64 MB unsent."""
-
-_SMALL = 1024 * 1024  # bytes of lines; while batches are larger, rate matters more than latency
-_LONG = 2.5  # how much longer the pause is then
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +47,11 @@ class Destination:
 
 
 class ForcedRotation(Enum):
-    """Which live files are closed, although no line comes that would do it."""
+    """Which live files are closed, although no line comes: those whose period is over, or all that have lines."""
 
     NONE = "none"
     DUE = "due"
-    """Those whose last line is of an earlier period of rotation."""
     ALL = "all"
-    """All that have lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +60,7 @@ class SessionLimits:
 
     It goes on with batch after batch for `longest`, but only for `telling` when there is something to tell but counts, or
     still more to read, and leaves as soon as nothing has come for `silence`. Batches that empty the stream begin at
-    least `linger` apart.
-
-    Entering costs Spark thirty milliseconds of processor time, and lines that come meanwhile wait twice as long;
-    staying costs nothing.
+    least `linger` apart. Entering costs Spark thirty milliseconds of processor time; staying costs nothing.
     """
 
     longest: float = 0.0
@@ -99,22 +76,13 @@ class SessionLimits:
         """Return it as it is where something has come soon after each silence: silence ends it no more."""
         return replace(self, silence=self.longest)
 
-    def rest(self, size: int) -> float:
-        """Return how many seconds after a batch of `size` bytes that emptied the stream began the next one may begin.
-
-        A batch costs about the same for a line as for a thousand; what arrives meanwhile makes the next one worth it.
-        """
-        return self.linger if size < _SMALL else self.linger * _LONG
-
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """A session at one partition: batches of about `limit` bytes of messages, pulled `pull` bytes at a time.
 
-    `first` is where the driver believes the offset to be; KV knows better when an attempt of the same task, or a session whose
-    report was lost, has moved it on. How far a batch goes, its `until`, is decided by what the task finds. On the subject
-    `leave` the driver asks to be given the slot back at the next end of a batch. With a `rotation` files are
-    closed and nothing is read.
+    `first` is where the driver believes the offset to be; KV may know better. On the subject `leave` the driver asks to be
+    given the slot back at the next end of a batch. With a `rotation` files are closed and nothing is read.
     """
 
     partition: int
@@ -157,36 +125,23 @@ class Done:
 
     def then(self, later: "Done") -> "Done":
         """Return this and the batch behind it as one."""
-        return replace(
-            later,
-            first=self.first,
-            messages=self.messages + later.messages,
-            lines=self.lines + later.lines,
-            size=self.size + later.size,
-            quarantined=self.quarantined + later.quarantined,
-            closed=self.closed + later.closed,
-            findings=self.findings + later.findings,
-            notices=self.notices + later.notices,
-        )
+        added = ("messages", "lines", "size", "quarantined", "closed", "findings", "notices")
+        sums = {name: getattr(self, name) + getattr(later, name) for name in added}
+        return replace(later, first=self.first, **sums)
 
 
 class Cause(Enum):
     """Why a partition cannot go on for now; the lines wait in the stream."""
 
-    DISK = "disk"
-    """The output or state folder takes no data: full, read-only, quota, input/output error, no permission."""
-    BROKER = "broker"
-    """The broker is away or answers with an error."""
-    LOCKED = "locked"
-    """Another process holds the partition's lock."""
-    SPARK = "spark"
-    """Spark gave up on the task after its attempts."""
-    REACH = "reach"
-    """The machine that the task runs on does not see the output or state folder."""
-    MOVED = "moved"
-    """A host was in another partition before, and its lines there are not received yet."""
-    STATE = "state"
-    """Store, files and offset contradict each other; a person has to decide."""
+    DISK = "disk"  # the output or state folder takes no data
+    BROKER = "broker"  # it is away or answers with an error
+    LOCKED = "locked"  # another process holds the partition's lock
+    SPARK = "spark"  # it gave up on the task after its attempts
+    REACH = "reach"  # the machine that the task runs on does not see the output or state folder
+    MOVED = (
+        "moved"  # a host was in another partition before, and its lines there are not received yet
+    )
+    STATE = "state"  # store, files and offset contradict each other; a person has to decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +165,9 @@ class Superseded:
 class Ending(Enum):
     """Why a session ended that could have gone on."""
 
-    SILENCE = "silence"
-    """Nothing more came."""
-    TIME = "time"
-    """It had lasted as long as it may."""
-    ASKED = "asked"
-    """The driver asked for it."""
+    SILENCE = "silence"  # nothing more came
+    TIME = "time"  # it had lasted as long as it may
+    ASKED = "asked"  # the driver asked for it
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,23 +8,23 @@ import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
+from functools import cache
 from typing import Any, TypeVar
 
 from broker.client.access import Access
 from broker.client.connection import Connection
 
-__all__ = ["connection", "submit", "wait"]
-
 Answer = TypeVar("Answer")
 
-_loops: dict[int, asyncio.AbstractEventLoop] = {}
 _connections: dict[tuple[int, tuple[str, ...], Access], Connection] = {}
 _starting = threading.Lock()
 
 
 def submit(call: Coroutine[Any, Any, Answer]) -> "Future[Answer]":
     """Start a coroutine on the worker's loop."""
-    return asyncio.run_coroutine_threadsafe(call, _loop())
+    with _starting:
+        loop = _loop_of(os.getpid())
+    return asyncio.run_coroutine_threadsafe(call, loop)
 
 
 def wait(call: Coroutine[Any, Any, Answer], patience: float) -> Answer:
@@ -48,10 +48,8 @@ def connection(
     return _connections[key]
 
 
-def _loop() -> asyncio.AbstractEventLoop:
-    with _starting:
-        if os.getpid() not in _loops:
-            loop = asyncio.new_event_loop()
-            threading.Thread(target=loop.run_forever, name="receiver-loop", daemon=True).start()
-            _loops[os.getpid()] = loop
-        return _loops[os.getpid()]
+@cache
+def _loop_of(_: int) -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="receiver-loop", daemon=True).start()
+    return loop

@@ -1,33 +1,164 @@
-"""One batch being written: sorts messages by host, judges sections by their spans, and brings files and store to disk.
+"""A partition that a task has the lock of, and one batch being written: messages sorted by host, sections judged, all on disk.
 
 What is written here is on disk only after `finish`, and counts only once the partition's entry in KV has moved.
 """
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from dataclasses import replace
 
 from broker.app.faults import fault
-from broker.client.connection import RawMessage
-from broker.wire.delivery import Delivery
-from broker.wire.message import MAX_LINES_BYTES, MalformedMessage, has_ours, predecessor_of
+from broker.wire.delivery import Delivery, RawMessage
+from broker.wire.message import (
+    MAX_LINES_BYTES,
+    Followed,
+    MalformedMessage,
+    has_ours,
+    predecessor_of,
+)
+from broker.wire.offset import Offset
 from broker.wire.subjects import InvalidHost, InvalidSubject
-from receiver.consume.assignment import Assignment, Done
+from receiver.consume.assignment import Assignment, Destination, Done
 from receiver.consume.fetch import Messages
 from receiver.consume.host_moves import follows, leaves_for
-from receiver.consume.judging import Endings, Finding, FindingKind, Judge, host_of
-from receiver.consume.open_partition import OpenPartition
+from receiver.consume.judging import Endings, Judge, host_of
+from receiver.consume.offsets import nanoseconds
 from receiver.storage import tables
+from receiver.storage.findings import Finding, FindingKind
+from receiver.storage.folders import Folders
+from receiver.storage.layout import Days, Layout
+from receiver.storage.names import Names
 from receiver.storage.output import Output
-from receiver.storage.position import StoredBatch
+from receiver.storage.position import StoredBatch, first_undone, settled
 from receiver.storage.quarantine import Quarantine
-
-__all__ = ["Batch", "stored_batch"]
+from receiver.storage.rotation import Calendar
+from receiver.storage.site import Site, recover
+from receiver.storage.store import UNKNOWN, Store, path_of
+from receiver.storage.tables import Spans
+from receiver.zones import named_zone
 
 _MOST_HELD = MAX_LINES_BYTES  # and a message more; a few KiB of zstd may decompress to a thousand times as much
 _FEW = 256  # files, which stay open
 _MOST_FINDINGS = 10_000  # each is a value that travels to the driver
 _MISSING = (FindingKind.GAP, FindingKind.LOSS)
+
+
+class OpenPartition:
+    """The store and the folders of a partition, held against each other; to be closed."""
+
+    def __init__(self, assignment: Assignment, destination: Destination, offset: Offset) -> None:
+        """Open the store, and make it where nothing was received yet; raises OSError, `Damaged`."""
+        self._assignment = assignment
+        self._destination = destination
+        self._offset = offset
+        output, template = destination.output, destination.path_template
+        self.site = Site(
+            output, destination.state, assignment.partition, template, destination.partitions
+        )
+        zone = named_zone(destination.time_zone)
+        self.layout = Layout(template)
+        self.days = Days(zone, nanoseconds(offset.last_time))
+        self.calendar = Calendar(destination.rotate_every, zone)
+        self.store = self.site.open(offset.lines) or self._made()
+        self._folders = Folders(output)
+        self.names = Names(
+            self.store,
+            self.layout,
+            self.days,
+            assignment.partition,
+            lambda path: self._folders.find(path) is not None,
+            self.site.is_home_of,
+        )
+        self.spans = Spans(self.store)
+
+    def _made(self) -> Store:
+        with closing(Store(self.site.path, make=True)) as store, store.transaction():
+            inode = self._destination.output.stat().st_ino
+            store.put_batch(settled(0, self._offset, store.inode(), inode))
+        return Store(self.site.path)
+
+    @property
+    def last(self) -> StoredBatch:
+        """The batch that was stored last."""
+        batch = self.store.batch()
+        assert batch is not None, "it was begun when it was opened"
+        return batch
+
+    def next_batch(self, first: int, until: int) -> StoredBatch:
+        """Return the batch behind the last one, as it is stored when all of it is written."""
+        last, epoch = self.last, self._assignment.epoch
+        return replace(last, number=last.number + 1, epoch=epoch, first=first, until=until)
+
+    def _first_undone(self) -> int:
+        return first_undone(self.last, self._offset, self._assignment.partition)
+
+    @property
+    def has_stored(self) -> bool:
+        """Whether the batch that was stored last is to be taken back, for all that is known here; raises `Damaged`."""
+        return self._first_undone() <= self.last.number
+
+    def recover(self) -> None:
+        """Make the files what the offset says they are; raises OSError, `Damaged`."""
+        self._folders.look_again()
+        recover(self.store, self._folders, self._first_undone(), self._offset)
+
+    def recover_anew(self, reached: int) -> None:
+        """Take a batch back that has failed, when all before `reached` was committed: by what is on disk of the store."""
+        self._offset = replace(self._offset, next=reached, committed_in=0, moved_in=0)
+        self.store.close()
+        self.store = Store(self.site.path)
+        self.recover()
+
+    def unfinished(self) -> dict[str, tuple[str, str]]:
+        """Return whose line is not finished at the end of live files: host and id of the source file."""
+        rows = self.store.files("unfinished NOT NULL AND unfinished != ?", UNKNOWN)
+        return {row.path: (row.host, str(row.unfinished)) for row in rows}
+
+    def take_over(self, host: str, received: Mapping[Followed, int]) -> None:
+        """Take over what other partitions have put aside of a host, and what nobody took of it here; raises OSError, `Damaged`.
+
+        `received` is how far each of them has come. Where lines went to stores that are not here since the last of them came
+        here, nobody knows how far its source files were received.
+        """
+        since = (self.store.span(host, "") or (0, 0))[0]
+        are_here = [
+            self._take_over(host, *end) or end[0].sequence <= since for end in received.items()
+        ]
+        with self.store.transaction():
+            self.store.change("UPDATE files SET left_in = 0 WHERE host = ?", host)
+            if not all(are_here):
+                self.store.change("DELETE FROM spans WHERE host = ? AND file != ''", host)
+        self.names.forget()
+        self.spans = Spans(self.store)
+
+    def _take_over(self, host: str, end: Followed, reached: int) -> bool:
+        """Return whether the store of a partition is here, and all that was received of it in that."""
+        try:
+            with Store(path_of(self.site.state, end.partition)) as before:
+                tables.take_over(self.store, before, host)
+                batch = before.batch()
+                return batch is not None and batch.until >= reached
+        except FileNotFoundError:
+            return not reached
+
+    def writing(self) -> Output:
+        """Open the output folder for a batch; raises OSError."""
+        self._folders.look_again()
+        to = self._destination
+        return Output(
+            *(to.output, self.store, self.names, to.rotate_size, self.calendar, to.permissions)
+        )
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._folders.close()
+        self.store.close()
+
+    def __enter__(self) -> "OpenPartition":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Batch:
@@ -44,7 +175,6 @@ class Batch:
         self._quarantine = Quarantine(
             partition.site.output, assignment.partition, partition.last.created
         )
-        self._done = Done(assignment.partition, assignment.first, assignment.first)
         self._messages = self._lines = self._size = self._quarantined = 0
         self._held = self._files = 0  # bytes that are not appended yet, for so many files
         self._most_of_many = assignment.limit + assignment.pull  # of a batch that is not compressed
@@ -63,7 +193,8 @@ class Batch:
         count = 0
         for delivery, message in messages:
             if self._last is None:
-                self._begin(delivery)
+                if self._partition.layout.has_date:
+                    self._output.close_days(self._partition.days.date(delivery.stored_at))
             elif follows(message) or not self._output.takes(delivery.stored_at):
                 self.is_full = True  # such a message begins a batch
             if self.is_full:
@@ -75,15 +206,13 @@ class Batch:
         self._messages += count
         return count
 
-    def _begin(self, first: Delivery) -> None:
-        if self._partition.layout.has_date:
-            self._output.close_days(self._partition.days.date(first.stored_at))
-
     def _take(self, delivery: Delivery, message: RawMessage) -> None:
         headers = message.headers if has_ours(message.head) else None
         try:
             self._sort(delivery, message, headers)
-            self._note_move(message)
+            if leaves_for(message) not in {None, self._assignment.partition}:
+                self._left.add(host_of(message.subject))
+                self.is_full = True  # other clients' lines behind it go elsewhere
         except (MalformedMessage, InvalidHost, InvalidSubject) as error:
             self._quarantined += 1
             self._quarantine.set_aside(delivery, message, str(error))
@@ -98,23 +227,16 @@ class Batch:
     def _sort(
         self, delivery: Delivery, message: RawMessage, headers: dict[str, str] | None
     ) -> None:
-        moment = delivery.stored_at
+        moment, names = delivery.stored_at, self._partition.names
         found = self._judge.take(message.subject, headers, message.data, delivery.sequence, moment)
         for piece in found:
             is_own = piece.file_id != ""
-            live = self._partition.names.live_name(
-                piece.host, piece.file or None, moment, is_own=is_own
-            )
+            live = names.live_name(piece.host, piece.file or None, moment, is_own=is_own)
             payload = self._endings.joined(live, piece)
             self._lines += piece.lines
             self._size += len(payload)
             self._held += len(payload)
             self._files = self._output.hold(live, payload, moment)
-
-    def _note_move(self, message: RawMessage) -> None:
-        if leaves_for(message) not in {None, self._assignment.partition}:
-            self._left.add(host_of(message.subject))
-            self.is_full = True  # other clients' lines behind it go elsewhere
 
     def _flush(self) -> None:
         self._output.flush()
@@ -122,21 +244,18 @@ class Batch:
 
     def finish(self) -> Done:
         """Bring everything to disk and return what was done; raises OSError."""
-        number, last = self._assignment.partition, self._last
+        number, first, last = self._assignment.partition, self._assignment.first, self._last
         if last is None:
-            return self._done
-        self._flush()
+            return Done(number, first, first)
         missing = [one for one in self._judge.findings if one.kind in _MISSING]
         if missing:
-            self._output.append(tables.gap_report(number), tables.lines_of(missing, number))
-        self._output.sync()
-        self._quarantine.sync()
-        fault("synced")
-        self._put(last.sequence + 1, missing)
-        fault("stored")
-        return replace(
-            self._done,
-            until=last.sequence + 1,
+            self._output.hold(tables.gap_report(number), tables.lines_of(missing, number), 0)
+        self._flush()
+        self._store(last.sequence + 1, missing)
+        return Done(
+            number,
+            first,
+            last.sequence + 1,
             messages=self._messages,
             lines=self._lines,
             size=self._size,
@@ -149,21 +268,19 @@ class Batch:
             notices=tuple(self._output.notices),
         )
 
-    def _put(self, until: int, missing: Iterable[Finding]) -> None:
+    def _store(self, until: int, missing: list[Finding]) -> None:
+        """Bring the files to disk first, and then the store, which says so."""
         partition, store = self._partition, self._partition.store
-        stored = stored_batch(partition, self._assignment, until)
+        self._output.sync()
+        self._quarantine.sync()
+        fault("synced")
+        batch = partition.next_batch(self._assignment.first, until)
         with store.transaction():
-            self._output.put(stored, {live: file for live, (_, file) in self._endings.torn.items()})
-            for host in self._left:
-                tables.leave(store, partition.names.own(host), stored.number)
-            partition.spans.put(stored.number)
-            tables.put_gaps(store, missing, stored.number)
-        partition.spans.stored()
+            self._output.put(batch, {live: file for live, (_, file) in self._endings.torn.items()})
+            for path in (path for host in self._left for path in partition.names.own(host)):
+                store.change("UPDATE files SET left_in = ? WHERE path = ?", batch.number, path)
+            partition.spans.put(batch.number)
+            tables.put_gaps(store, missing, batch.number)
         if self._left:
             partition.names.forget()
-
-
-def stored_batch(partition: OpenPartition, assignment: Assignment, until: int) -> StoredBatch:
-    """Return the batch as it is stored when all before `until` is written."""
-    last, first, epoch = partition.last, assignment.first, assignment.epoch
-    return replace(last, number=last.number + 1, epoch=epoch, first=first, until=until)
+        fault("stored")

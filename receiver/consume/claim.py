@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from broker.app.exits import ConfigurationError, FencedError, OperatorError
 from broker.app.faults import fault
 from broker.client import bucket
-from broker.client.answer import is_certain
+from broker.client.answer import ConnectionLost, Rejected, is_certain
 from broker.client.bucket import Conflict
-from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.connection import Connection
 from broker.wire.descent import ancestors, is_being_restored
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
@@ -26,15 +26,6 @@ from receiver.consume.assignment import Done
 from receiver.consume.offsets import FilesMismatch, StreamState, iso
 from receiver.storage.position import Damaged, StoredBatch
 from receiver.storage.site import Site
-
-__all__ = [
-    "Claim",
-    "EntryTaken",
-    "OffsetEntry",
-    "TakenOver",
-    "hold_against_stream",
-    "stream_state",
-]
 
 _PAUSE, _AGAIN = 0.5, 0.05  # seconds between looks, and between claims
 
@@ -57,7 +48,6 @@ class EntryTaken(Exception):
 
     def __init__(self, found: Offset | None) -> None:
         """Keep what was found."""
-        super().__init__(f"written by {found.owner if found else 'nobody'}")
         self.found = found
 
 
@@ -78,11 +68,10 @@ class Claim:
         self._presence = presence
         self._connection = connection
         self._partition = partition
-        self._key = offset_key(partition)
+        self._at = (connection, OFFSETS_BUCKET, offset_key(partition))
         self._owner = owner
         self._site = site
         self.offset: Offset | None = None
-        self.is_unsettled = False  # the store has still to be told what became of its last batch
 
     async def claim(self, now: datetime, revision: int | None = None) -> Offset | None:
         """Take the partition over from whoever owns it, and return where to go on.
@@ -94,53 +83,39 @@ class Claim:
         doubt: tuple[int, str] | None = None
         while True:
             stream = await stream_state(self._connection, self._stream)
-            entry = await self._read()
+            entry = await bucket.read(*self._at)
             seen = entry.revision if entry else 0
             if revision is not None and seen != revision:
                 return None
             try:
-                offset, last = await self._next(entry, stream, iso(now))
-                await self._write(offset, seen)
-            except FilesMismatch as error:
-                if doubt == (seen, str(error)):
-                    await self._confirm(entry)
-                    raise
-                doubt = (seen, str(error))  # a living owner may have moved on between two looks
-                await asyncio.sleep(_PAUSE)
-            except ConfigurationError:
-                await self._confirm(entry)
-                raise
+                offset = await self._next(entry, stream, iso(now))
+                await bucket.write(*self._at, offset.encode(), seen)
             except Conflict:
                 # another receiver claims at this moment, and the later one wins; or a replica has answered that lags
                 await asyncio.sleep(_AGAIN)
+            except ConfigurationError as error:
+                await bucket.confirm(*self._at, entry)
+                if not isinstance(error, FilesMismatch) or doubt == (seen, str(error)):
+                    raise
+                doubt = (seen, str(error))  # a living owner may have moved on between two looks
+                await asyncio.sleep(_PAUSE)
             else:
                 fault("claimed")
-                self._begin(offset, last, stream.first)
+                self.offset = offset
+                if offset.epoch > 1 and stream.first > offset.next:
+                    words = (
+                        "partition %d: the stream begins at sequence %d by now; what there was for it from %d on, "
+                        "if anything, is gone and was not received"
+                    )
+                    logger.warning(words, self._partition, stream.first, offset.next)
                 return offset
 
-    async def _next(
-        self, entry: bucket.Entry | None, stream: StreamState, now: str
-    ) -> tuple[Offset, StoredBatch | None]:
-        """Return the offset as it is once it is ours, and the batch that the store has; raises what `claim` raises."""
+    async def _next(self, entry: bucket.Entry | None, stream: StreamState, now: str) -> Offset:
+        """Return the offset as it is once it is ours; raises what `claim` raises."""
         before = offsets.carried_over(self._decode(entry), stream, now)
         last = await self._last_batch(before)
         offset = offsets.claimed(before, stream, self._partition, self._owner, now, last)
-        return replace(offset, presence=self._presence), last
-
-    def _begin(self, offset: Offset, last: StoredBatch | None, first: int) -> None:
-        self.offset = offset
-        self.is_unsettled = last is not None and {last.first, last.until} != {offset.next}
-        if self._site and last is None and offset.lines:
-            words = "partition %d: files begin here at sequence %d; what was received before is elsewhere"
-            logger.warning(words, self._partition, offset.next)
-        if offset.epoch > 1 and first > offset.next:
-            logger.warning(
-                "partition %d: the stream begins at sequence %d by now; what there was for it from %d on, if anything, is gone "
-                "and was not received",
-                self._partition,
-                first,
-                offset.next,
-            )
+        return replace(offset, presence=self._presence)
 
     async def _last_batch(self, offset: Offset | None) -> StoredBatch | None:
         """Return the batch that the store has; raises `FilesMismatch` where it does not go with the files."""
@@ -156,10 +131,7 @@ class Claim:
             ) from None
 
     async def check(self) -> None:
-        """Hold the offset against the stream as it is now, which may have been made anew under our hands.
-
-        Raises `StreamMismatch`, `Rejected`, `ConnectionLost`.
-        """
+        """Raise `StreamMismatch` where the stream was made anew under our hands, `Rejected`, `ConnectionLost`."""
         if self.offset is not None:
             await hold_against_stream(self._connection, self.offset, self._partition)
 
@@ -173,10 +145,10 @@ class Claim:
 
         Raises `FencedError` when a person has moved or deleted its offset, `Rejected`, `ConnectionLost`.
         """
-        entry = await self._read()
+        entry = await bucket.read(*self._at)
         found = self._decode(entry)
         if found is None:
-            await self._confirm(entry)
+            await bucket.confirm(*self._at, entry)
             raise FencedError(f"partition {self._partition}: somebody has deleted its offset")
         if self.offset is None or found.epoch > self.offset.epoch:
             if found.is_moved:
@@ -197,32 +169,21 @@ class Claim:
 
         Leaves alone what somebody else has claimed. Raises ConfigurationError, `Rejected`, `ConnectionLost`.
         """
-        entry = await self._read()
+        entry = await bucket.read(*self._at)
         found = self._decode(entry)
-        if entry is None or found is None or self.offset is None:
-            return
-        if found.epoch == self.offset.epoch:
+        if entry and found and self.offset and found.epoch == self.offset.epoch:
             with suppress(Conflict):
-                await self._write(replace(found, presence="", released=True), entry.revision)
-
-    async def _read(self) -> bucket.Entry | None:
-        return await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
+                released = replace(found, presence="", released=True)
+                await bucket.write(*self._at, released.encode(), entry.revision)
 
     def _decode(self, entry: bucket.Entry | None) -> Offset | None:
         try:
             return Offset.decode(entry.value) if entry else None
         except UnreadableOffset as error:
             raise ConfigurationError(
-                f"key {self._key} of bucket {OFFSETS_BUCKET}: {error}; `logreceiver offsets show` says what it was before, "
+                f"key {self._at[2]} of bucket {OFFSETS_BUCKET}: {error}; `logreceiver offsets show` says what it was before, "
                 "`logreceiver offsets set` writes one back"
             ) from None
-
-    async def _confirm(self, entry: bucket.Entry | None) -> None:
-        """Return when the entry is the newest; raises `Behind`: then whatever it contradicts is to be asked again."""
-        await bucket.confirm(self._connection, OFFSETS_BUCKET, self._key, entry)
-
-    async def _write(self, offset: Offset, revision: int) -> None:
-        await bucket.write(self._connection, OFFSETS_BUCKET, self._key, offset.encode(), revision)
 
 
 class OffsetEntry:
@@ -232,8 +193,7 @@ class OffsetEntry:
         self, connection: Connection, partition: int, clock: Callable[[], datetime]
     ) -> None:
         """Ask nothing yet; `clock` is asked for the time of each move."""
-        self._connection = connection
-        self._key = offset_key(partition)
+        self._at = (connection, OFFSETS_BUCKET, offset_key(partition))
         self._clock = clock
         self._revision = 0
         self.offset: Offset | None = None
@@ -243,11 +203,11 @@ class OffsetEntry:
 
         Raises `Behind` for a replica that has not come so far, `UnreadableOffset`, `Rejected`, `ConnectionLost`.
         """
-        entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
+        entry = await bucket.read(*self._at)
         self._revision = entry.revision if entry else 0
         self.offset = Offset.decode(entry.value) if entry else None
         if self.offset is None or (self.offset.epoch, self.offset.next) < (epoch, first):
-            await bucket.confirm(self._connection, OFFSETS_BUCKET, self._key, entry)
+            await bucket.confirm(*self._at, entry)
         return self.offset
 
     async def move(self, done: Done) -> None:
@@ -271,14 +231,11 @@ class OffsetEntry:
         await self._put(self.offset)
 
     async def _put(self, moved: Offset) -> None:
-        value = moved.encode()
         try:
-            self._revision = await bucket.write(
-                self._connection, OFFSETS_BUCKET, self._key, value, self._revision
-            )
+            self._revision = await bucket.write(*self._at, moved.encode(), self._revision)
         except Conflict:
-            entry = await bucket.read(self._connection, OFFSETS_BUCKET, self._key)
-            await bucket.confirm(self._connection, OFFSETS_BUCKET, self._key, entry)
+            entry = await bucket.read(*self._at)
+            await bucket.confirm(*self._at, entry)
             raise EntryTaken(Offset.decode(entry.value) if entry else None) from None
         self.offset = moved
 

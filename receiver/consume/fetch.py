@@ -15,19 +15,16 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from broker.client.answer import ConnectionLost, Rejected
 from broker.client.client import BrokerClient
-from broker.client.connection import Connection, ConnectionLost, RawMessage, Rejected
-from broker.wire.delivery import Delivery, parse
+from broker.client.connection import Connection
+from broker.wire.delivery import Delivery, RawMessage, parse
 from broker.wire.streams import consumer_config
 from broker.wire.subjects import consumer_name
 from receiver.consume import background
 from receiver.consume.assignment import LARGEST_PULL, Assignment
 
-__all__ = ["Messages", "PartitionReader"]
-
-_LEAST = (
-    LARGEST_PULL // 2 + 65_536
-)  # bytes; less is asked for only where many partitions share the memory
+_LEAST = LARGEST_PULL // 2 + 65_536  # bytes; less only where many partitions share the memory
 _PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
 _PATIENCE = 30.0  # seconds without a message; those of a pull are there already, or it ends at once
 _PATIENCE_AMONG = 5.0  # the same where the leader may have died and others elect a new one
@@ -72,7 +69,8 @@ class PartitionReader:
             size += sum(sum(map(len, message)) for _, message in messages)
             pending, is_full = messages[-1][0].pending, size >= limit
             if pending and not self._ahead:
-                self._ahead = self._pull(limit if is_full else limit - size)
+                most = limit if is_full else limit - size
+                self._ahead = background.submit(self._pulls.pull(most, 0.0))
             yield messages
             if is_full or self._is_ended or not pending:
                 return
@@ -85,11 +83,9 @@ class PartitionReader:
         if messages := self._left_over:
             self._left_over = ()
             return messages
-        ahead, self._ahead = self._ahead or self._pull(most, wait), None
+        ahead = self._ahead or background.submit(self._pulls.pull(most, wait))
+        self._ahead = None
         return ahead.result(2 * _LONGEST + wait)
-
-    def _pull(self, most: int, wait: float = 0.0) -> "Future[Messages]":
-        return background.submit(self._pulls.pull(most, wait))
 
     @property
     def is_wanted_elsewhere(self) -> bool:
@@ -131,14 +127,6 @@ class _Pulls:
         self._client: BrokerClient | None = None
         self.left = threading.Event()
 
-    async def _open(self) -> None:
-        async with asyncio.timeout(_PATIENCE):
-            self._client = await self._connection.client()
-        await self._listen()
-        if self._assignment.leave:
-            self._word_to_leave = await self._connection.tap(self._assignment.leave, self._leave)
-        await self._position()
-
     async def _listen(self) -> None:
         self._inbox = self._connection.new_inbox()
         self._lines = await self._connection.tap(f"{self._inbox}.*", self._take)
@@ -148,54 +136,51 @@ class _Pulls:
 
         Raises `ConnectionLost` for deliveries that are not the next ones.
         """
-        if self._lines is not None:
-            self._check_client()
-            return await self._pull(most, wait)
-        await self._open()
+        if self._client is None:
+            async with asyncio.timeout(_PATIENCE):
+                self._client = await self._connection.client()
+            await self._listen()
+            if leave := self._assignment.leave:
+                self._word_to_leave = await self._connection.tap(leave, self._leave)
+            await self._position()
+        elif not self._connection.is_on(self._client):
+            # another one is not waited for: whoever is told to stop need not wait for it
+            raise ConnectionLost("the connection was lost")
         try:
             return await self._pull(most, wait)
-        except _Doubt:  # somebody else uses the consumer
-            await self._reset()
-            return await self._pull(most, wait)
-
-    def _check_client(self) -> None:
-        """Raise `ConnectionLost` when the client was lost, and our subscriptions with it.
-
-        Another one is not waited for here: a session is as well over, and whoever is told to stop need not wait for it.
-        """
-        if self._client is None or not self._connection.is_on(self._client):
-            raise ConnectionLost("the connection was lost")
+        except _Doubt:  # somebody else uses the consumer or has changed it, or an earlier pull was still answered
+            await self._begin_anew()
+            return await self._pull(most, wait, is_sure=True)
 
     async def _position(self) -> None:
         """Have the consumer stand at what is wanted. Its own delivery numbers prove nothing: each reset begins them anew."""
-        try:
-            delivered = await self._delivered()
-        except Rejected as error:
-            if error.error != _NO_CONSUMER:
-                raise
-            config = consumer_config(self._assignment.partition)
-            await self._connection.api(
-                f"CONSUMER.CREATE.{self._stream}.{self._consumer}.{config['filter_subject']}",
-                {"stream_name": self._stream, "config": config},
-            )
-            delivered = await self._delivered()
+        delivered = (await self._unchanged())["delivered"]
         if int(delivered["stream_seq"]) == self._sequence - 1:
             self._number = int(delivered["consumer_seq"]) + 1
         else:
             await self._reset()
 
-    async def _delivered(self) -> dict[str, Any]:
-        """Return where the consumer stands; raises `ConnectionLost` for one that somebody has changed."""
-        info = await self._connection.api(f"CONSUMER.INFO.{self._stream}.{self._consumer}")
-        wanted, config = consumer_config(self._assignment.partition), info["config"]
-        changed = [key for key, value in wanted.items() if config.get(key) != value]
-        changed += [key for key in ("headers_only", "pause_until") if config.get(key)]
-        if changed:
+    async def _unchanged(self) -> dict[str, Any]:
+        """Return the state of the consumer, made where there is none; raises `ConnectionLost` for one that somebody has changed."""
+        name, wanted = (
+            f"{self._stream}.{self._consumer}",
+            consumer_config(self._assignment.partition),
+        )
+        try:
+            info = await self._connection.api(f"CONSUMER.INFO.{name}")
+        except Rejected as error:
+            if error.error != _NO_CONSUMER:
+                raise
+            request = {"stream_name": self._stream, "config": wanted}
+            created = f"CONSUMER.CREATE.{name}.{wanted['filter_subject']}"
+            info = await self._connection.api(created, request)
+        config, wanted = info["config"], {"headers_only": None, "pause_until": None, **wanted}
+        if changed := [key for key, value in wanted.items() if config.get(key) != value]:
             raise ConnectionLost(
                 f"consumer {self._consumer} was changed ({', '.join(changed)}) and might leave lines out; delete it, it is "
                 "made again"
             )
-        return dict(info["delivered"])
+        return info
 
     async def _reset(self) -> None:
         # a reset of a consumer that is not there is never answered (2.15.1)
@@ -204,8 +189,11 @@ class _Pulls:
         )
         self._number = 1
 
-    async def _pull(self, most: int, wait: float) -> Messages:
-        """Pull once. A pull that may wait ends with what is there as soon as something is (2.15.1)."""
+    async def _pull(self, most: int, wait: float, *, is_sure: bool = False) -> Messages:
+        """Pull once. A pull that may wait ends with what is there as soon as something is (2.15.1).
+
+        Raises `_Doubt` for what is not next, and unless we are sure of the consumer for a message without its payload.
+        """
         if self.left.is_set():
             return ()
         size = min(max(most, _LEAST), self._assignment.pull)
@@ -215,20 +203,31 @@ class _Pulls:
             status = await self._ask(1, _LARGEST, 0)
         if not self._taken and not status.startswith(_NOTHING_THERE):
             raise ConnectionLost(f"the broker ended a pull with {status}")
+        if not is_sure and any(not message.data and message.size for _, message in self._taken):
+            raise _Doubt("a message came without its payload")  # or its publisher says so
         self._check()
         if status == _EMPTY:
-            await self._connection.guard(self._lines.unsubscribe(), _PATIENCE)
-            await self._listen()
-            await self._reset()
+            await self._begin_anew()
         return self._taken
+
+    async def _begin_anew(self) -> None:
+        """Reset the consumer, and hear no more of what an earlier pull may still bring."""
+        await self._connection.guard(self._lines.unsubscribe(), _PATIENCE)
+        await self._listen()
+        await self._unchanged()
+        await self._reset()
 
     async def _ask(self, batch: int, size: int, wait: float) -> str:
         """Have `batch` messages of `size` bytes delivered at most; return the status that ends the deliveries."""
         request: dict[str, int | bool] = {"batch": batch, "max_bytes": size, "no_wait": True}
         if wait > 0:
             request["expires"] = int(wait * _NANOSECONDS)
-        if self._has_beats(wait):
+        # the broker takes none that are longer than half of the time
+        if self._connection.has_choice and wait >= 2 * _BEAT:
             request["idle_heartbeat"] = int(_BEAT * _NANOSECONDS)
+            patience = 2 * _BEAT
+        else:
+            patience = wait + (_PATIENCE_AMONG if self._connection.has_choice else _PATIENCE)
         self._count += 1
         self._taken = []
         self._ended = asyncio.get_running_loop().create_future()
@@ -237,26 +236,17 @@ class _Pulls:
             json.dumps(request).encode(),
             reply=f"{self._inbox}.{self._count}",
         )
-        return await self._connection.guard(self._end_of(self._ended, wait), _LONGEST + wait)
+        return await self._connection.guard(self._end_of(self._ended, patience), _LONGEST + wait)
 
-    async def _end_of(self, ended: "asyncio.Future[str]", wait: float) -> str:
+    async def _end_of(self, ended: "asyncio.Future[str]", patience: float) -> str:
         """Return the status that ends a pull, however slow the line is, as long as something comes."""
-        came, patience = -1, self._patience(wait)
+        came = -1
         while not ended.done():
             if len(self._taken) + self._beats == came:
                 raise ConnectionLost(f"nothing came for {patience:g} s")
             came = len(self._taken) + self._beats
             await asyncio.wait({ended}, timeout=patience)
         return ended.result()
-
-    def _has_beats(self, wait: float) -> bool:
-        # the broker takes none that are longer than half of the time
-        return self._connection.has_choice and wait >= 2 * _BEAT
-
-    def _patience(self, wait: float) -> float:
-        if self._has_beats(wait):
-            return 2 * _BEAT
-        return wait + (_PATIENCE_AMONG if self._connection.has_choice else _PATIENCE)
 
     def _check(self) -> None:
         number, sequence = self._number, self._sequence

@@ -4,24 +4,18 @@ Its shipper says so by a claim with `Log-Follows` (docs/protocol.md). Such a cla
 time, so that no two partitions wait for each other.
 """
 
-from dataclasses import dataclass
+from contextlib import suppress
 from datetime import datetime
 
 from broker.client import bucket
-from broker.client.connection import Connection, Denied, RawMessage, Rejected
-from broker.wire.delivery import Delivery
+from broker.client.answer import Denied, Rejected
+from broker.client.connection import Connection
+from broker.wire.delivery import Delivery, RawMessage
 from broker.wire.message import Followed, MalformedMessage, Origin, decode_origin
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key, stream_of
 from broker.wire.subjects import Subject
 from receiver.consume.claim import stream_state
-
-__all__ = [
-    "MustWait",
-    "follows",
-    "leaves_for",
-    "require_received",
-]
 
 _NO_MESSAGE = 10037
 _SKEW = 10_000_000_000  # nanoseconds by which the clocks of two servers of a cluster may differ
@@ -33,33 +27,22 @@ class MustWait(Exception):
 
 def follows(message: RawMessage) -> tuple[Followed, ...]:
     """Return the ends of a host's lines in other partitions that a message says it follows."""
-    if b"Log-Follows" not in message.head:  # as nearly always: it costs nothing
-        return ()
-    origin = _origin(message)
+    origin = _origin(message, b"Log-Follows")
     return origin.follows if origin else ()
 
 
 def leaves_for(message: RawMessage) -> int | None:
     """Return the partition to which the host of a message has gone, None where it says nothing of that."""
-    if b"Log-Moved" not in message.head:
-        return None
-    origin = _origin(message)
+    origin = _origin(message, b"Log-Moved")
     return origin.moved if origin else None
 
 
-def _origin(message: RawMessage) -> Origin | None:
-    try:
+def _origin(message: RawMessage, header: bytes) -> Origin | None:
+    if header not in message.head:  # as nearly always: it costs nothing
+        return None
+    with suppress(MalformedMessage):  # that's fine: it is set aside when its turn comes
         return decode_origin(message.headers)
-    except MalformedMessage:
-        return None  # it is set aside when its turn comes
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """The first message of a host that its old partition has still to receive; `stored_at` is in nanoseconds."""
-
-    sequence: int
-    stored_at: int = 0
+    return None
 
 
 async def require_received(
@@ -84,11 +67,9 @@ async def require_received(
         if not await _is_there(connection, stream, before):
             continue
         entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(end.partition))
-        reached = 0
-        if entry:
-            reached = await _reached(connection, Offset.decode(entry.value), stream, own)
+        reached = await _reached(connection, Offset.decode(entry.value), stream) if entry else 0
         left = await _first_left(connection, stream, before, end, reached)
-        if left is not None and _is_before(left, end, claim, is_same=stream == own.stream):
+        if left and _is_before(left, end, claim, is_same=stream == own.stream):
             words = f"it up to sequence {reached - 1}" if entry else "nothing of it"
             raise MustWait(
                 f"host {subject.host} was in partition {end.partition} before, up to sequence {end.sequence}; "
@@ -98,14 +79,12 @@ async def require_received(
     return received
 
 
-def _is_before(left: _Left, end: Followed, claim: Delivery, *, is_same: bool) -> bool:
-    """Whether a message comes before the claim of its host: by their sequences, or by time where these are of two streams.
-
-    The end is the host's word, and the clocks of two servers may differ a little.
-    """
+def _is_before(left: tuple[int, int], end: Followed, claim: Delivery, *, is_same: bool) -> bool:
+    """Whether a message comes before the claim of its host: by their sequences, or by time where these are of two streams."""
+    sequence, stored_at = left
     if is_same:
-        return left.sequence < claim.sequence
-    return left.sequence <= end.sequence and left.stored_at < claim.stored_at + _SKEW
+        return sequence < claim.sequence
+    return sequence <= end.sequence and stored_at < claim.stored_at + _SKEW
 
 
 async def _is_there(connection: Connection, stream: str, before: Subject) -> bool:
@@ -114,10 +93,8 @@ async def _is_there(connection: Connection, stream: str, before: Subject) -> boo
     return str(before) in (state.get("subjects") or ())
 
 
-async def _reached(connection: Connection, offset: Offset, stream: str, own: Offset) -> int:
+async def _reached(connection: Connection, offset: Offset, stream: str) -> int:
     """Return where a partition goes on in the stream that is there: its offset may be of one that this was restored from."""
-    if offset.stream_created == own.stream_created:
-        return offset.next
     state = await stream_state(connection, stream)
     if offset.stream_created == state.created:
         return offset.next
@@ -126,8 +103,8 @@ async def _reached(connection: Connection, offset: Offset, stream: str, own: Off
 
 async def _first_left(
     connection: Connection, stream: str, before: Subject, end: Followed, reached: int
-) -> _Left | None:
-    """Return the first message on a subject from `reached` on, None where there is none.
+) -> tuple[int, int] | None:
+    """Return sequence and time, in nanoseconds, of the first message on a subject from `reached` on; None for none.
 
     Whoever may not read other partitions goes by the host's word.
     """
@@ -135,9 +112,9 @@ async def _first_left(
         request = {"seq": max(reached, 1), "next_by_subj": str(before)}
         found = (await connection.api(f"STREAM.MSG.GET.{stream}", request))["message"]
         stored = datetime.fromisoformat(found["time"])
-        return _Left(int(found["seq"]), round(stored.timestamp() * 1e9))
+        return int(found["seq"]), round(stored.timestamp() * 1e9)
     except Denied:
-        return _Left(end.sequence) if reached <= end.sequence else None
+        return (end.sequence, 0) if reached <= end.sequence else None
     except Rejected as error:
         if error.error != _NO_MESSAGE:
             raise

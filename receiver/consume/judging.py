@@ -12,22 +12,9 @@ from typing import Protocol
 
 from zstandard import ZstdDecompressor
 
-from broker.wire.message import Origin, Section, decode_origin, decode_payload, split
+from broker.wire.message import Section, decode_origin, decode_payload, split
 from broker.wire.subjects import Subject
 from receiver.storage.findings import Finding, FindingKind
-
-__all__ = [
-    "Endings",
-    "Ends",
-    "Finding",
-    "FindingKind",
-    "Judge",
-    "Judgement",
-    "Piece",
-    "Source",
-    "host_of",
-    "judge",
-]
 
 _DAY = 24 * 3600 * 1_000_000_000  # nanoseconds
 _LONGEST = 1024  # characters of a path in a finding: hardly a file has one that long, but any message may name it
@@ -45,14 +32,6 @@ class Judgement:
     skip: int
     finding: Finding | None = None
 
-    @property
-    def follows(self) -> bool:
-        """Whether what is written goes on where what was written of its file ends."""
-        return self.finding is None or self.finding.kind is FindingKind.REPEAT
-
-
-_WRITE_ALL = Judgement(0)
-
 
 def judge(reached: int | None, section: Section, host: str, sequence: int) -> Judgement:
     """Judge a section against the end of what its file's earlier sections brought.
@@ -62,23 +41,16 @@ def judge(reached: int | None, section: Section, host: str, sequence: int) -> Ju
     """
     span = section.span
     if reached is None or span.start == reached:
-        return _WRITE_ALL
-    if span.start > reached:
-        return Judgement(0, _finding(FindingKind.GAP, section, host, reached, span.start, sequence))
-    if reached >= span.end:
-        repeat = _finding(FindingKind.REPEAT, section, host, span.start, span.end, sequence)
-        return Judgement(section.size, repeat)
-    kind, skip = (
-        (FindingKind.DOUBT, 0) if section.filtered else (FindingKind.REPEAT, reached - span.start)
-    )
-    return Judgement(skip, _finding(kind, section, host, span.start, reached, sequence))
-
-
-def _finding(
-    kind: FindingKind, section: Section, host: str, start: int, end: int, sequence: int
-) -> Finding:
+        return Judgement(0)
     path = section.path if len(section.path) <= _LONGEST else f"{section.path[:_LONGEST]}…"
-    return Finding(kind, host, path, section.span.file, start, end, sequence, 0)
+    found = Finding(FindingKind.REPEAT, host, path, span.file, span.start, reached, sequence, 0)
+    if span.start > reached:
+        return Judgement(0, replace(found, kind=FindingKind.GAP, start=reached, end=span.start))
+    if reached >= span.end:
+        return Judgement(section.size, replace(found, end=span.end))
+    if section.filtered:
+        return Judgement(0, replace(found, kind=FindingKind.DOUBT))
+    return Judgement(reached - span.start, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,21 +102,17 @@ class Ends(Protocol):
     sequence up to which messages of hosts that are not known may have been received.
     """
 
-    def get(self, key: Source, default: tuple[int, int], /) -> tuple[int, int]:
-        """Return the end of a file's last span and when that was read."""
+    def get(self, key: Source, default: tuple[int, int], /) -> tuple[int, int]: ...  # noqa: D102
 
-    def __setitem__(self, key: Source, value: tuple[int, int], /) -> None:
-        """Remember a span."""
-
-
-def _all(_: str) -> bool:
-    return True
+    def __setitem__(self, key: Source, value: tuple[int, int], /) -> None: ...
 
 
 class Judge:
     """Judges a partition's messages in the order of their sequences, section by section, and keeps what was found."""
 
-    def __init__(self, ends: Ends | None = None, wants: Callable[[str], bool] = _all) -> None:
+    def __init__(
+        self, ends: Ends | None = None, wants: Callable[[str], bool] = lambda _: True
+    ) -> None:
         """Go by `ends`, which are kept up to date, or know no file yet; files whose path nobody `wants` are passed over."""
         self._ends: Ends = {} if ends is None else ends
         self._wants = wants
@@ -165,37 +133,29 @@ class Judge:
         Raises `MalformedMessage`, `InvalidHost` or `InvalidSubject` for what is to be set aside; nothing of it is remembered.
         """
         host, origin = host_of(subject), decode_origin(headers)
-        if origin is None:
-            return self._unknown(host, headers, data, sequence, stored_at)
+        if origin is None:  # whole lines of no file that is known
+            wanted = self._wants("")
+            lines = decode_payload(headers, data, self._decompressor) if wanted else b""
+            lines += b"" if not lines or lines.endswith(_NEWLINE) else _NEWLINE
+            count = lines.count(_NEWLINE)
+            return [Piece(host, "", sequence, stored_at, lines, lines=count)] if lines else []
         if origin.sections and not any(self._wants(one.path) for one in origin.sections):
             return []
         payload = decode_payload(headers, data, self._decompressor)
-        read_at = _plausible(origin, stored_at)
+        # a host's clock may be anywhere; times that others go by are near the broker's
+        is_near = -_DAY < origin.read_at - stored_at <= 0
+        read_at = origin.read_at if is_near else stored_at
         found = []
         for section, part in split(origin, payload):
             if self._wants(section.path):
                 judgement = self._judged(host, section, sequence, read_at)
+                finding = judgement.finding
+                follows = finding is None or finding.kind is FindingKind.REPEAT
                 if lines := part[judgement.skip :]:
                     count = lines.count(_NEWLINE) if judgement.skip else section.lines
                     about = (host, section.path, sequence, stored_at)
-                    found.append(Piece(*about, lines, section.span.file, judgement.follows, count))
+                    found.append(Piece(*about, lines, section.span.file, follows, count))
         return found
-
-    def _unknown(
-        self,
-        host: str,
-        headers: Mapping[str, str] | None,
-        data: bytes,
-        sequence: int,
-        stored_at: int,
-    ) -> list[Piece]:
-        """Return the lines of a message that does not say of which file they are: whole ones."""
-        if not self._wants("") or not (
-            payload := decode_payload(headers, data, self._decompressor)
-        ):
-            return []
-        lines = payload if payload.endswith(_NEWLINE) else payload + _NEWLINE
-        return [Piece(host, "", sequence, stored_at, lines, lines=lines.count(_NEWLINE))]
 
     def _judged(self, host: str, section: Section, sequence: int, read_at: int) -> Judgement:
         key = (host, section.span.file)
@@ -222,11 +182,6 @@ class Judge:
         if finding.kind is FindingKind.GAP:
             self._gap_at = finding.sequence
         self.findings.append(finding)
-
-
-def _plausible(origin: Origin, stored_at: int) -> int:
-    """Return when a message was read. A host's clock may be anywhere; times that others go by are near the broker's."""
-    return origin.read_at if -_DAY < origin.read_at - stored_at <= 0 else stored_at
 
 
 @lru_cache(16_384)

@@ -14,9 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from receiver.consume.assignment import MarkedFolder
-from receiver.storage.disk import descriptor_of, is_regular, read, sync_folder
-
-__all__ = ["MARKED", "Elsewhere", "held", "is_held", "look", "marked_folder"]
+from receiver.storage.disk import descriptor_of, opened, sync_folder
 
 MARKED = ".folder-id"
 """The file of a folder that has its mark."""
@@ -28,53 +26,47 @@ class Elsewhere(Exception):
 
 def marked_folder(folder: Path) -> MarkedFolder:
     """Return a folder that exists as a place, marked now if it never was; raises OSError."""
-    path, mark = folder / MARKED, secrets.token_hex(16)
-    if not is_regular(path):
-        half = path.with_name(f"{MARKED}.{mark}")
-        with os.fdopen(
-            descriptor_of(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "w"
-        ) as new:
-            new.write(f"{mark}\n")
-            new.flush()
-            os.fsync(new.fileno())
-        with suppress(FileExistsError):  # that's fine: another receiver was quicker
-            os.link(half, path, follow_symlinks=False)
-        half.unlink()
+    if not _mark_of(folder):
+        descriptor = descriptor_of(folder / MARKED, os.O_RDWR | os.O_CREAT, 0o644)
+        with os.fdopen(descriptor, "r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # of several receivers that begin, one marks it
+            if not file.read():
+                file.write(secrets.token_hex(16))
+                file.flush()
+                os.fsync(descriptor)
         sync_folder(folder)
-    return MarkedFolder(folder, read(path).decode("ascii", "replace").strip())
+    return MarkedFolder(folder, _mark_of(folder))
+
+
+def _mark_of(folder: Path) -> str:
+    with suppress(FileNotFoundError, NotADirectoryError), opened(folder / MARKED) as file:
+        return file.read().decode("ascii", "replace").strip()
+    return ""
 
 
 def look(one: MarkedFolder) -> None:
-    """Return when the folder that is seen here is the one that was meant; raises `Elsewhere`, OSError."""
-    try:
-        seen = read(one.folder / MARKED).decode("ascii", "replace").strip()
-    except (FileNotFoundError, NotADirectoryError):
-        seen = ""
-    if seen != one.mark:
+    """Return when the folder that is seen here is the one that was meant, and the driver's lock is felt; raises `Elsewhere`, OSError."""
+    if _mark_of(one.folder) != one.mark:
         raise Elsewhere(
             f"{one.folder} on {socket.gethostname()} is not the folder that the receiver was started with: is its disk "
             f"mounted? Mount it, or start the receiver again; all executors of a cluster must see one shared folder"
         )
+    try:
+        with os.fdopen(descriptor_of(one.folder / MARKED, os.O_RDWR), "r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):  # a mark that another user made cannot be asked
+        return
+    raise Elsewhere(
+        f"the driver's locks on {one.folder} do not reach {socket.gethostname()}; mount it with locks that all machines share, "
+        "such as NFS version 4"
+    )
 
 
 @contextmanager
 def held(folders: tuple[MarkedFolder, ...]) -> Iterator[None]:
-    """Hold the locks that `is_held` asks for elsewhere; several receivers of one folder may."""
+    """Hold the locks that `look` asks for elsewhere; several receivers of one folder may."""
     with ExitStack() as stack:
         for one in folders:
-            descriptor = descriptor_of(one.folder / MARKED, os.O_RDONLY)
-            stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            file = stack.enter_context(opened(one.folder / MARKED))
+            fcntl.flock(file, fcntl.LOCK_SH)
         yield
-
-
-def is_held(one: MarkedFolder) -> bool:
-    """Whether the lock that the driver holds is felt here; raises OSError."""
-    descriptor = descriptor_of(one.folder / MARKED, os.O_RDWR)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False

@@ -9,19 +9,6 @@ from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.storage.position import Damaged, StoredBatch, first_undone
 
-__all__ = [
-    "FilesMismatch",
-    "StreamMismatch",
-    "StreamRestored",
-    "StreamState",
-    "carried_over",
-    "claimed",
-    "iso",
-    "moved",
-    "nanoseconds",
-    "start",
-]
-
 
 class StreamMismatch(ConfigurationError):
     """The stream is not the one that the offset belongs to; going on could lose or repeat lines."""
@@ -61,15 +48,12 @@ def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
         raise StreamRestored(
             f"partition {partition}: stream {stream.name} was restored from a backup"
         )
-    if offset.stream_created != stream.created:
+    if offset.stream_created != stream.created or offset.next > max(stream.until, 1):
         raise StreamMismatch(
-            f"partition {partition}: stream {stream.name} was made anew at {stream.created}, its offset {offset.next} belongs "
-            f"to the one of {offset.stream_created}; {_way_out(partition)}"
-        )
-    if offset.next > max(stream.until, 1):
-        raise StreamMismatch(
-            f"partition {partition}: the offset {offset.next} is beyond the stream, which ends before "
-            f"{stream.until}: the stream was rewound or restored; {_way_out(partition)}"
+            f"partition {partition}: stream {stream.name}, of {stream.created} and up to sequence {stream.until - 1}, was made "
+            f"anew, rewound or restored: the offset {offset.next} belongs to the one of {offset.stream_created}; `logreceiver "
+            f"offsets set --partition {partition} --to earliest` begins with what the stream holds now, behind the lines that "
+            "the files have"
         )
     return offset.next
 
@@ -84,13 +68,6 @@ def carried_over(offset: Offset | None, stream: StreamState, now: str) -> Offset
         return offset
     # behind the end of the backup the same sequences are other lines
     return moved(offset, stream, min(offset.next, until), "logbroker restore", now)
-
-
-def _way_out(partition: int) -> str:
-    return (
-        f"`logreceiver offsets set --partition {partition} --to earliest` begins with what the stream holds now, behind the lines "
-        "that the files have"
-    )
 
 
 def claimed(
@@ -108,7 +85,11 @@ def claimed(
     first = start(offset, stream, partition)
     if offset is None:
         if last is not None and last.until:
-            raise FilesMismatch(_gone(last, partition))
+            raise FilesMismatch(
+                f"partition {partition}: key {offset_key(partition)} of bucket {OFFSETS_BUCKET} is gone, but the files were "
+                f"written up to sequence {last.until}: `logreceiver offsets set --partition {partition} --to {last.until}` goes "
+                "on behind them"
+            )
         return Offset(first, 1, stream.created, owner, committed_at=now, stream=stream.name)
     claim = replace(
         offset,
@@ -126,25 +107,14 @@ def claimed(
     return claim
 
 
-def _gone(last: StoredBatch, partition: int) -> str:
-    return (
-        f"partition {partition}: key {offset_key(partition)} of bucket {OFFSETS_BUCKET} is gone, but the files were written up "
-        f"to sequence {last.until}: `logreceiver offsets set --partition {partition} --to {last.until}` goes on behind them"
-    )
-
-
 def moved(offset: Offset | None, stream: StreamState, to: int, by: str, now: str) -> Offset:
     """Return the entry of an offset that a person moves, and that may be none.
 
     What the files have is judged by where the offset stood before; bytes that they have already are not written again.
     """
     if offset is None:  # where it stood nobody knows
-        return Offset(
-            *(to, 1, stream.created, by),
-            committed_at=now,
-            moved_in=1,
-            stream=stream.name,
-        )
+        made = (to, 1, stream.created, by)
+        return Offset(*made, committed_at=now, moved_in=1, stream=stream.name)
     return offset.moved(to, stream.created, by, now)
 
 

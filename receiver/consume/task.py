@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from itertools import chain
 
 from broker.app.faults import fault
-from broker.client.connection import ConnectionLost, Rejected
+from broker.client.answer import ConnectionLost, Rejected
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.subjects import Subject
 from receiver.consume import background
@@ -32,27 +32,21 @@ from receiver.consume.assignment import (
     Report,
     Superseded,
 )
-from receiver.consume.batch import Batch, stored_batch
+from receiver.consume.batch import Batch, OpenPartition
 from receiver.consume.claim import EntryTaken, OffsetEntry, hold_against_stream
 from receiver.consume.fetch import Messages, PartitionReader
 from receiver.consume.host_moves import MustWait, follows, require_received
 from receiver.consume.judging import host_of
 from receiver.consume.marked_folders import Elsewhere, look
 from receiver.consume.offsets import StreamMismatch
-from receiver.consume.open_partition import OpenPartition
 from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
+from receiver.storage.output import Output
 from receiver.storage.position import Damaged
-
-__all__ = ["run", "stand_by"]
 
 _LOCK_PATIENCE = 20.0  # seconds
 _KV_PATIENCE = 10.0  # seconds
 _MOVE_PATIENCE = 60.0  # seconds; the entry itself gives up before
-
-_CONTRADICTIONS = (Damaged, StreamMismatch, UnreadableOffset)
-"""What says that files, state and broker do not go together."""
-
 
 _CAUSES = {Elsewhere: Cause.REACH, Locked: Cause.LOCKED, MustWait: Cause.MOVED}
 
@@ -69,40 +63,16 @@ def stand_by(slot: int) -> None:
     """Do nothing: that this could be called is all."""
 
 
-def _look(destination: Destination) -> None:
-    for one in destination.folders:
-        look(one)
-
-
-def _words(error: ConnectionLost | Rejected | TimeoutError) -> str:
-    if isinstance(error, Rejected):
-        return f"the broker refuses: {error}; run `logbroker apply`"
-    return str(error) or type(error).__name__
-
-
-def _describe(error: OSError) -> str:
-    name = f"{error.filename}: " if error.filename else ""
-    return f"{name}{error.strerror or error}"
-
-
-def _objection(assignment: Assignment, offset: Offset | None) -> Blocked | Superseded | None:
-    partition, epoch = assignment.partition, assignment.epoch
-    if offset is None or offset.epoch > epoch:
-        return _lost(assignment, offset)
-    if offset.epoch < epoch:
-        return Blocked(
-            partition,
-            Cause.STATE,
-            f"the offset is of epoch {offset.epoch}, before ours ({epoch}): it was restored, "
-            "or a replica of the broker is behind",
-        )
-    if offset.next < assignment.first:
-        return Blocked(
-            partition,
-            Cause.STATE,
-            f"the offset is {offset.next}, but {assignment.first} was committed: somebody has moved it back",
-        )
-    return None
+def _objection(assignment: Assignment, offset: Offset) -> Blocked | None:
+    epoch, first = assignment.epoch, assignment.first
+    if (offset.epoch, offset.next) >= (epoch, first):
+        return None
+    return Blocked(
+        assignment.partition,
+        Cause.STATE,
+        f"the offset is {offset.next} in epoch {offset.epoch}, but {first} was committed in epoch {epoch}: somebody has moved "
+        "it back, it was restored, or a replica of the broker is behind",
+    )
 
 
 def _lost(assignment: Assignment, found: Offset | None) -> Blocked | Superseded:
@@ -132,7 +102,7 @@ class _Session:
         """Run the session; return how it ended, whatever an operator can run into."""
         destination, partition = self._destination, self._assignment.partition
         try:
-            _look(destination)
+            self._look()
             make_folder(destination.output, destination.permissions)
             make_folder(destination.state)
             with exclusive_lock(destination.state / f"p{partition}.lock", _LOCK_PATIENCE):
@@ -142,19 +112,29 @@ class _Session:
         except (Elsewhere, Locked, MustWait) as error:
             return Blocked(partition, _CAUSES[type(error)], str(error))
         except (ConnectionLost, Rejected, TimeoutError) as error:
-            return Blocked(partition, Cause.BROKER, _words(error))
+            is_refused = isinstance(error, Rejected)
+            words = (
+                f"the broker refuses: {error}; run `logbroker apply`" if is_refused else str(error)
+            )
+            return Blocked(partition, Cause.BROKER, words or type(error).__name__)
         except OSError as error:
-            return Blocked(partition, Cause.DISK, _describe(error))
-        except _CONTRADICTIONS as error:
+            name = f"{error.filename}: " if error.filename else ""
+            return Blocked(partition, Cause.DISK, f"{name}{error.strerror or error}")
+        except (Damaged, StreamMismatch, UnreadableOffset) as error:
             return Blocked(partition, Cause.STATE, str(error))
+
+    def _look(self) -> None:
+        for one in self._destination.folders:
+            look(one)
 
     def _locked(self) -> Ending | Blocked | Superseded:
         """Ask KV where the partition goes on, recover, and go on as long as there is a reason to."""
         assignment = self._assignment
         offset = background.wait(self._entry.read(assignment.epoch, assignment.first), _KV_PATIENCE)
+        if offset is None or offset.epoch > assignment.epoch:
+            return _lost(assignment, offset)
         if objection := _objection(assignment, offset):
             return objection
-        assert offset is not None, "or there is an objection"
         self.done = Done(assignment.partition, offset.next, offset.next)
         with OpenPartition(assignment, self._destination, offset) as partition:
             self._recover(partition)
@@ -189,13 +169,12 @@ class _Session:
                 if left <= 0:
                     return Ending.TIME
                 if not done.pending:
-                    reading.rest(began + session.rest(done.size) - time.monotonic())
+                    reading.rest(began + session.linger - time.monotonic())
 
     def _left(self) -> float:
         session = self._assignment.session
-        longest = session.longest
-        if self.done.pending or self.done.has_news:
-            longest = min(longest, session.telling)
+        has_news = self.done.pending or self.done.has_news
+        longest = min(session.longest, session.telling) if has_news else session.longest
         return self._began + longest - time.monotonic()
 
     def _batch(
@@ -209,7 +188,7 @@ class _Session:
         if not self.batches:  # another stream would have no consumer that we could go on with
             held = hold_against_stream(self._connection, offset, self._assignment.partition)
             background.wait(held, _KV_PATIENCE)
-        _look(self._destination)  # from now on its disk cannot be unmounted
+        self._look()  # from now on its disk cannot be unmounted
         self._take_over(partition, first, offset)
         begin = self.done.until
         with partition.writing() as output:
@@ -217,7 +196,7 @@ class _Session:
             try:
                 done = _written(batch, chain([first], pulls), reading)
             except OSError:
-                self._told(tuple(output.notices))
+                self._told(output)
                 with suppress(OSError, Damaged):  # else the next start takes it back
                     partition.recover_anew(begin)
                 raise
@@ -235,8 +214,8 @@ class _Session:
             )
             partition.take_over(host, background.wait(received, _KV_PATIENCE))
 
-    def _told(self, notices: tuple[str, ...]) -> None:
-        self.done = replace(self.done, notices=self.done.notices + notices)
+    def _told(self, output: Output) -> None:
+        self.done = replace(self.done, notices=(*self.done.notices, *output.notices))
 
     def _commit(self, done: Done) -> None:
         began = time.monotonic()
@@ -254,7 +233,7 @@ class _Session:
 
     def _close_files(self, partition: OpenPartition) -> Ending:
         """Close live files though no line comes: all that have lines, or those whose period is over."""
-        _look(self._destination)
+        self._look()
         now = time.time_ns()
         where, since = "host != '' AND length > 0", partition.calendar.period(now).begin
         if self._assignment.rotation is ForcedRotation.ALL:
@@ -268,12 +247,11 @@ class _Session:
             output.close_files(row.path for row in rows)
             output.sync()
             unfinished = {live: file for live, (_, file) in partition.unfinished().items()}
-            at = replace(self._assignment, first=self.done.until)
             with partition.store.transaction():
-                output.put(stored_batch(partition, at, at.first), unfinished)
+                output.put(partition.next_batch(self.done.until, self.done.until), unfinished)
             fault("turned")
             self.done = replace(self.done, closed=tuple(output.closed))
-            self._told(tuple(output.notices))
+            self._told(output)
         return Ending.SILENCE
 
 

@@ -5,15 +5,11 @@ The pull is on a throw-away consumer that delivers headers only, so that the dur
 
 import asyncio
 import json
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
-from broker.client.answer import is_level
-from broker.client.connection import Connection, ConnectionLost, Message, Rejected
+from broker.client.answer import ConnectionLost, Rejected, is_level
+from broker.client.connection import Connection, Message
 from broker.wire.subjects import partition_filter, wake_name
-
-__all__ = ["Wake"]
 
 _EXPIRES = 30  # seconds that a pull waits at the broker before it is asked again
 _LIVES = 120  # seconds for which the broker keeps the consumer without a pull
@@ -35,13 +31,32 @@ class Wake:
         self._connection = connection
         self._partition = partition
         self._stream = stream
-        self._filter = partition_filter(partition)
         self.epoch = epoch
+
+    @property
+    def _name(self) -> str:
+        return wake_name(self._partition, self.epoch)
 
     async def pending(self, sequence: int) -> int:
         """Return how many messages of the partition there are from `sequence` on; raises `Rejected`, `ConnectionLost`."""
-        start = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(sequence, 1)}
-        return await self._make(start)
+        subjects = partition_filter(self._partition)
+        config = {
+            "name": self._name,
+            "ack_policy": "none",
+            "filter_subject": subjects,
+            "headers_only": True,
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": _LIVES * _NANOSECONDS,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": max(sequence, 1),
+        }
+        await self._forget()
+        answer = await self._connection.api(
+            f"CONSUMER.CREATE.{self._stream}.{self._name}.{subjects}",
+            {"stream_name": self._stream, "config": config},
+        )
+        return int(answer["num_pending"])
 
     async def is_none_left(self, sequence: int) -> bool:
         """Whether the partition has nothing from `sequence` on for sure, whichever replica of the broker counts it.
@@ -52,28 +67,6 @@ class Wake:
         if not is_level(info):
             raise ConnectionLost("a replica lags, and may not have all that there is")
         return not await self.pending(sequence)
-
-    async def _make(self, start: Mapping[str, Any]) -> int:
-        config = {
-            "name": self._name,
-            "ack_policy": "none",
-            "filter_subject": self._filter,
-            "headers_only": True,
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": _LIVES * _NANOSECONDS,
-            **start,
-        }
-        await self._forget()
-        answer = await self._connection.api(
-            f"CONSUMER.CREATE.{self._stream}.{self._name}.{self._filter}",
-            {"stream_name": self._stream, "config": config},
-        )
-        return int(answer["num_pending"])
-
-    @property
-    def _name(self) -> str:
-        return wake_name(self._partition, self.epoch)
 
     async def wait(self, sequence: int) -> None:
         """Return when the partition has a message at `sequence` or later; raises `Rejected`, `ConnectionLost`."""
@@ -105,27 +98,25 @@ class Wake:
         patience = 2 * _BEAT if self._connection.has_choice else _EXPIRES
         with suppress(TimeoutError):
             while True:
-                async with asyncio.timeout(patience):
-                    message = await said.get()
+                message = await asyncio.wait_for(said.get(), patience)
                 if message.reply or (message.headers or {}).get("Status") != _ALIVE:
                     return bool(message.reply)
         return False
 
     async def _forget(self) -> None:
-        patience = _SHORT if self._connection.has_choice else None
+        is_one_of_many = self._connection.has_choice
         try:
             call = f"CONSUMER.DELETE.{self._stream}.{self._name}"
-            await self._connection.api(call, patience=patience)
+            await self._connection.api(call, patience=_SHORT if is_one_of_many else None)
         except Rejected as error:
             if error.error != _NO_CONSUMER:
                 raise
         except ConnectionLost:
             # where its server has died it is taken away all the same, and nobody is left to say so
-            if not self._connection.has_choice:
+            if not is_one_of_many:
                 raise
 
     async def close(self) -> None:
         """Take the consumer away; a broker that is away does so by itself later."""
         with suppress(ConnectionLost, Rejected, TimeoutError):
-            async with asyncio.timeout(_CLOSE_PATIENCE):
-                await self._forget()
+            await asyncio.wait_for(self._forget(), _CLOSE_PATIENCE)

@@ -6,15 +6,19 @@ segments. These are values of no type that a Spark worker would not have.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-from broker.app.exits import FencedError
+from broker.app.exits import ConfigurationError, FencedError
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.config import read_layout
 from broker.client.connection import Connection
-from broker.wire.streams import StreamLayout
+from broker.wire.streams import StreamLayout, existing_in
 from receiver.consume.assignment import (
     LARGEST_PULL,
     Assignment,
@@ -25,246 +29,207 @@ from receiver.consume.assignment import (
 )
 from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.wake import Wake
-from receiver.driver.follower import Pace, PartitionFollower, RotationTimer
-from receiver.driver.jobs import Jobs, unless
-from receiver.driver.presence import Presence, Standby
-from receiver.driver.retention import RetentionWorker
+from receiver.driver.follower import Pace, PartitionFollower, Shared
+from receiver.driver.presence import Presence, unless, until_free
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
-from receiver.spark.session import is_local
 from receiver.storage.layout import Layout
-from receiver.storage.retention import Limits, Order
+from receiver.storage.retention import Limits, Order, Retention, be_modest
 from receiver.storage.rotation import Calendar
 from receiver.storage.site import Site
 from receiver.zones import named_zone
 
-__all__ = [
-    "AT_ONCE",
-    "Followers",
-    "Shared",
-    "destination_of",
-    "order_of",
-    "pace_of",
-    "slots_for",
-]
-
-_MOST_WORKERS = 16  # of some 21 MiB each, beside 260 for the driver and its JVM
-_IN_HAND = (
-    64 * 1024 * 1024
-)  # bytes that all tasks of a machine hold at once: a pull being written, another under way
+_IN_HAND = 64 * 1024 * 1024
+"""Bytes that all tasks of a machine hold at once: a pull being written, another under way."""
 _LEAST_PULL = 1024 * 1024  # bytes
 _LONGEST, _SILENCE, _TELLING = 20.0, 5.0, 4.0  # seconds that a task runs
-_LINGER = 0.05  # seconds between the beginnings of small batches
-
-AT_ONCE = frozenset(
-    {
-        "compress",
-        "keep",
-        "keep_age",
-        "keep_bytes",
-        "log_format",
-        "log_level",
-        "max_batch",
-        "rotate_size",
-    }
-)
-"""The settings that a running receiver can change; its next tasks go by them."""
-
+_LINGER = 0.03  # seconds between the beginnings of small batches
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
-_ALONE = (
-    "only one receiver may own it, so start this one without it, or end the other and start this one "
-    "again"
-)
+_RETAIN_EVERY = 60.0  # seconds
+_AGAIN = 1.0  # seconds
+_NOT_SET_UP = "the broker has no number of partitions; run `logbroker apply`"
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What all partitions of a receiver share; `clock` is nanoseconds since the epoch."""
+async def wait_for_partitions(
+    connection: Connection, stop: asyncio.Event, patience: float | None
+) -> tuple[StreamLayout, int] | None:
+    """Return what `find_partitions` does as soon as the broker is set up, None when told to stop first.
 
-    connection: Connection
-    owner: str
-    presence: Presence
-    meter: Meter
-    retention: RetentionWorker
-    clock: Callable[[], int]
+    With a `patience`, in seconds, the broker must be there and set up within it: raises `BrokerAway`, `ConfigurationError`.
+    """
+    clock = asyncio.get_running_loop().time
+    told, began = False, clock()
+    if patience is not None:
+        await unless(stop, connection.once(patience))
+    while not stop.is_set():
+        try:
+            if found := await unless(stop, find_partitions(connection)):
+                return found
+        except ConnectionLost:
+            continue
+        except Rejected:
+            pass  # that's fine: it is set up later
+        if patience is not None and clock() - began >= patience:
+            raise ConfigurationError(f"{_NOT_SET_UP} first")
+        if not told:
+            logger.warning("%s; waiting", _NOT_SET_UP)
+        told = True
+        await unless(stop, asyncio.sleep(_AGAIN))
+    return None
 
 
-@dataclass(slots=True)
-class _Partition:
-    """A partition that is followed until `stop` is set; there is no `follower` while it is waited for."""
+async def find_partitions(connection: Connection) -> tuple[StreamLayout, int] | None:
+    """Ask the broker once how it spreads hosts, and below which number all partitions are, also those that hosts have left.
 
-    timer: RotationTimer
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
-    follower: PartitionFollower | None = None
-    task: "asyncio.Task[None] | None" = None
+    None where nothing is set up. Raises `ConfigurationError` for an entry that is no number, `Rejected`, `ConnectionLost`.
+    """
+    layout = await read_layout(connection)
+    if layout is None:
+        return None
+    try:
+        configs = [(await connection.api(f"STREAM.INFO.{name}"))["config"] for name in layout.names]
+    except Rejected:
+        return layout, layout.partitions  # who follows one says what is wrong with the stream
+    subjects = [subject for config in configs for subject in config.get("subjects") or ()]
+    return layout, max(layout.partitions, existing_in(subjects))
 
 
 class Followers:
-    """The followers of a receiver."""
+    """The followers of one receiver, which KV knows by the name `owner`."""
 
     def __init__(
         self,
-        shared: Shared,
         settings: ReceiverSettings,
+        connection: Connection,
+        owner: str,
+        presence: Presence,
+        meter: Meter,
         folders: tuple[MarkedFolder, ...],
         run_job: Callable[[Destination, Assignment], Report],
         slots: int,
     ) -> None:
-        """Follow nothing yet."""
-        self._shared = shared
+        """Follow nothing yet; `run_job` runs a task, in a thread, at most `slots` at once."""
         self._settings = settings
+        self._owner = owner
+        self._presence = presence
+        self._meter = meter
         self._folders = folders
         self._run_job = run_job
-        self._jobs = Jobs(self._run, slots)
         self._layout = StreamLayout(0)
-        self._wanted: list[int] = []
+        self.shared = Shared(
+            *(connection, self._run, ThreadPoolExecutor(slots, "job"), meter.clock),
+            calendar_of(settings),
+            pace_of(settings, slots, slots),
+        )
+        self._slots = slots
         self._is_ending = False
-        self._followed: dict[int, _Partition] = {}
-        self._lost: dict[int, FencedError] = {}
+        self._followed: dict[int, tuple[PartitionFollower, asyncio.Task[None]]] = {}
+        self._lost: FencedError | None = None
 
-    def follow(
-        self, partitions: Iterable[int], layout: StreamLayout, group: asyncio.TaskGroup
-    ) -> None:
-        """Follow these partitions, of those that there are, from now on, except those that were lost.
+    def follow(self, layout: StreamLayout, existing: int, group: asyncio.TaskGroup) -> None:
+        """Follow the partitions that are wanted, of those `existing`, from now on, except those that were followed before.
 
-        A partition that is not among them any more ends at the end of its batch. `group` runs the followers, so that what
-        only a person can mend ends all of them.
+        `group` runs the followers, so that what only a person can mend ends all of them. Raises `ConfigurationError` where
+        a partition that is wanted does not exist.
         """
+        wanted = self._settings.wanted(existing)
         if self._is_ending:
             return
+        if self._layout.partitions not in {0, layout.partitions}:
+            logger.warning(
+                "the broker has %d partitions by now, it had %d; see to it that each has a receiver",
+                *(layout.partitions, self._layout.partitions),
+            )
         self._layout = layout
-        self._wanted = [number for number in partitions if number not in self._lost]
-        for number, followed in self._followed.items():
-            if number not in self._wanted:
-                followed.stop.set()
-        for number in self._wanted:
-            if number not in self._followed:
-                self._shared.meter.expect(number)
-                calendar = calendar_of(self._settings)
-                followed = self._followed[number] = _Partition(
-                    RotationTimer(calendar, self._shared.clock)
-                )
-                followed.task = group.create_task(self._one(number, followed))
-        self._set_pace()
+        if new := [number for number in wanted if number not in self._followed]:
+            numbers, output = ", ".join(map(str, wanted)), self._settings.output
+            logger.info("receiving partitions %s into %s", numbers, output)
+        for number in new:
+            follower = self._follower(number)
+            self._followed[number] = follower, group.create_task(self._one(number, follower))
+        self.change(self._settings)
+
+    def change(self, settings: ReceiverSettings) -> None:
+        """Go by other settings from the next tasks on."""
+        self._settings = settings
+        self.shared.pace = pace_of(settings, len(self._running()), self._slots)
+
+    def close_files(self) -> None:
+        """Have the live files of every partition closed."""
+        logger.info("told by SIGUSR1 to close the files of all partitions")
+        for follower, _ in self._followed.values():
+            follower.timer.asked.set()
+
+    def close(self) -> None:
+        """Let go of the threads; a job that still runs goes on without anybody who waits for it."""
+        self.shared.threads.shutdown(wait=False, cancel_futures=True)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Wait until no partition is left to follow; once told to stop, no longer than the bound.
 
         Raises `FencedError` when a partition was lost and none is left.
         """
-        stopped = asyncio.ensure_future(stop.wait())
-        while (running := self._running()) and not stopped.done():
-            await asyncio.wait({*running, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        await self._end()
-        if self._lost and not stop.is_set():
-            *_, last = self._lost.values()
-            raise FencedError(f"{last}; this receiver stops{_advice(last)}")
-
-    def _running(self) -> "set[asyncio.Task[None]]":
-        tasks = [followed.task for followed in self._followed.values()]
-        return {task for task in tasks if task is not None and not task.done()}
-
-    async def _end(self) -> None:
+        while self._running() and not stop.is_set():
+            await unless(stop, asyncio.wait(self._running(), return_when=asyncio.FIRST_COMPLETED))
         self._is_ending = True
-        for followed in self._followed.values():
-            followed.stop.set()
+        for follower, _ in self._followed.values():
+            follower.stop.set()
         if running := self._running():
             _, running = await asyncio.wait(running, timeout=_STOP_WITHIN)
         if running:
-            logger.warning(
-                "%d partitions did not come to the end of a batch; the next start does it again",
-                len(running),
-            )
+            words = "%d partitions did not come to the end of a batch; the next start does it again"
+            logger.warning(words, len(running))
         for task in running:
             task.cancel()
+        if self._lost and not stop.is_set():
+            raise FencedError(f"{self._lost}; this receiver stops{_advice(self._lost)}")
 
-    def close(self) -> None:
-        """Let go of what ran the tasks."""
-        self._jobs.close()
+    def _running(self) -> "set[asyncio.Task[None]]":
+        return {task for _, task in self._followed.values() if not task.done()}
 
-    def close_files(self) -> None:
-        """Have the live files of every partition closed."""
-        for followed in self._followed.values():
-            followed.timer.asked.set()
-
-    def change(self, settings: ReceiverSettings) -> None:
-        """Go by other settings from the next tasks on."""
-        self._settings = settings
-        self._set_pace()
-
-    def _set_pace(self) -> None:
-        for followed in self._followed.values():
-            if followed.follower is not None:
-                followed.follower.pace = self._pace()
-
-    async def _one(self, partition: int, followed: _Partition) -> None:
-        stream = self._layout.stream_of(partition)
-        wake = Wake(self._shared.connection, partition, stream)
-        make = partial(self._follower, partition, followed, wake)
+    async def _one(self, number: int, follower: PartitionFollower) -> None:
         try:
             if self._settings.standby:
-                await self._stand_by(partition, followed.stop, make)
+                await self._stand_by(number, follower)
             else:
-                await make().run(followed.stop)
+                await follower.run()
         except FencedError as error:
-            self._lose(partition, error)
-        else:
-            if followed.stop.is_set():  # else all of it is received, and nobody is to begin again
-                del self._followed[partition]
-            if partition not in self._wanted:
-                self._shared.meter.forget(partition)
-        await wake.close()
+            self._lose(number, error)
+        await follower.close()
 
-    def _lose(self, partition: int, error: FencedError) -> None:
+    def _lose(self, number: int, error: FencedError) -> None:
         """Go on without a partition, which is logged; of the last one the program's last line tells."""
-        del self._followed[partition]
-        self._lost[partition] = error
-        by = f"{error.owner}: {_ALONE}" if isinstance(error, TakenOver) else f"hand: {error}"
-        self._shared.meter.lost(partition, f"{by}{_advice(error)}")
-        if self._running():
+        self._lost = error
+        by = f"{error.owner}" if isinstance(error, TakenOver) else f"hand: {error}"
+        self._meter.expect(number).released(successor=f"{by}{_advice(error)}")
+        if len(self._running()) > 1:
             logger.error("%s; this one goes on with its others%s", error, _advice(error))
 
-    async def _stand_by(
-        self, partition: int, stop: asyncio.Event, make: Callable[[], PartitionFollower]
-    ) -> None:
+    async def _stand_by(self, number: int, follower: PartitionFollower) -> None:
         """Own the partition whenever nobody else does, until told to stop."""
-        standby = Standby(
-            self._shared.connection,
-            partition,
+        silence, standing = (
             self._settings.takeover_after.total_seconds(),
-            partial(self._shared.meter.standing_by, partition),
+            self._meter.expect(number),
         )
-        while (revision := await unless(stop, standby.wait(stop))) is not None:
+        wait = partial(until_free, self.shared.connection, standing, silence, follower.stop)
+        while (revision := await unless(follower.stop, wait())) is not None:
             try:
-                await make().run(stop, revision)
+                await follower.run(revision)
             except FencedError as error:
                 logger.warning("%s; it stands by again", error)
 
-    def _follower(self, partition: int, followed: _Partition, wake: Wake) -> PartitionFollower:
-        settings, shared = self._settings, self._shared
-        count = self._layout.partitions
-        site = Site(settings.output, settings.state, partition, settings.path_template, count)
-        stream, presence = self._layout.stream_of(partition), shared.presence.address
-        claim = Claim(shared.connection, partition, shared.owner, stream, site, presence)
-        followed.follower = PartitionFollower(
-            partition,
-            shared.connection,
-            self._jobs,
-            claim,
-            wake,
-            self._pace(),
-            shared.meter,
-            lambda: datetime.fromtimestamp(shared.clock() / 1e9, UTC),
-            shared.retention.wanted,
-            followed.timer,
+    def _follower(self, number: int) -> PartitionFollower:
+        settings, connection = self._settings, self.shared.connection
+        stream = self._layout.stream_of(number)
+        site = Site(
+            *(settings.output, settings.state, number, settings.path_template),
+            self._layout.partitions,
         )
-        return followed.follower
-
-    def _pace(self) -> Pace:
-        return pace_of(self._settings, len(self._followed))
+        claim = Claim(connection, number, self._owner, stream, site, self._presence.address)
+        wake = Wake(connection, number, stream)
+        return PartitionFollower(self.shared, claim, wake, self._meter.expect(number))
 
     def _run(self, assignment: Assignment) -> Report:
         # settings and the number of partitions may have changed since the last task
@@ -275,6 +240,31 @@ class Followers:
 def _advice(error: FencedError) -> str:
     """Return what to do about a lost partition; one that another receiver has is not to be taken back."""
     return "" if isinstance(error, TakenOver) else "; start it again to go on from there"
+
+
+async def retain(
+    retention: Retention, closed: asyncio.Event, done: asyncio.Event, stop: asyncio.Event
+) -> None:
+    """Look after closed segments in a thread of low priority: when some were `closed`, and every minute, since age passes by itself.
+
+    Returns after the look that follows `done`; `stop` is set when there is no time left to compress what was closed.
+    """
+    is_last, is_over = False, threading.Event()
+    loop, thread = asyncio.get_running_loop(), ThreadPoolExecutor(1, "retention", be_modest)
+    try:
+        while not is_last:
+            is_last = done.is_set()
+            closed.clear()
+            await loop.run_in_executor(
+                thread, retention.tidy, lambda: is_over.is_set() or stop.is_set()
+            )
+            if not is_last:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_RETAIN_EVERY):
+                        await closed.wait()
+    finally:
+        is_over.set()
+        thread.shutdown()
 
 
 def destination_of(
@@ -297,20 +287,14 @@ def destination_of(
     )
 
 
-def slots_for(master: str, partitions: int) -> int:
-    """Return how many partitions may be received at once; on this machine each takes a worker, as far as memory allows."""
-    return _MOST_WORKERS if is_local(master) else partitions
-
-
-def pace_of(settings: ReceiverSettings, partitions: int) -> Pace:
-    """Return how long tasks are to run, of so many partitions."""
-    at_once = min(partitions, slots_for(settings.master, partitions))
+def pace_of(settings: ReceiverSettings, partitions: int, slots: int) -> Pace:
+    """Return how long tasks are to run, of so many partitions of which so many have a slot at once."""
+    at_once = max(min(partitions, slots), 1)
     pull = max(min(LARGEST_PULL, _IN_HAND // (2 * at_once)), _LEAST_PULL)
-    session = (
-        SessionLimits(_TELLING)
-        if settings.once
-        else SessionLimits(_LONGEST, _SILENCE, _LINGER, _TELLING)
-    )
+    longest = _LONGEST if at_once >= partitions else _TELLING  # else others wait for its slot
+    session = SessionLimits(longest, min(_SILENCE, longest), _LINGER, _TELLING)
+    if settings.once:
+        session = SessionLimits(_TELLING)
     return Pace(int(settings.max_batch), pull, session, settings.once)
 
 

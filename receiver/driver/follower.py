@@ -3,17 +3,20 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from math import inf
 
 from broker.app.exits import ConfigurationError, FencedError, OperatorError
 from broker.app.faults import fault
-from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.wire.subjects import consumer_name
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import Connection
+from broker.wire.offset import Offset
 from receiver.consume.assignment import (
+    LARGEST_PULL,
     Assignment,
     Blocked,
     Cause,
@@ -26,32 +29,21 @@ from receiver.consume.assignment import (
 from receiver.consume.claim import Claim, TakenOver
 from receiver.consume.offsets import StreamMismatch, StreamRestored
 from receiver.consume.wake import Wake
-from receiver.driver.jobs import Jobs, unless
-from receiver.meter import Meter
+from receiver.driver.presence import unless
+from receiver.meter import Standing
 from receiver.storage.rotation import Calendar
 
-__all__ = ["Pace", "PartitionFollower", "RotationTimer"]
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between attempts of a blocked partition
-_BRISK_PAUSE = 2.0  # seconds; where what blocks it passes by itself
-_CHECK, _LOOK_AROUND = (
-    5.0,
-    10.0,
-)  # seconds between looks at the stream, and for a successor while nothing comes
+_BRISK_PAUSE, _LONGEST_PAUSE = 2.0, 15.0  # seconds between attempts
+_PASSING = {Cause.BROKER: 12, Cause.MOVED: 60}
+"""What passes by itself: it is tried again at the brisk pause, with --once so often; anything else three times."""
 _REFUSALS = 3  # after which --once gives up
-_ATTEMPTS = {
-    Cause.STATE: 1,
-    Cause.BROKER: 12,
-    Cause.MOVED: 60,
-}  # blocked ones; three for any other cause
 _RELEASE_PATIENCE = 1.0  # seconds
-_VAIN = 3  # tasks that find no line although the wake-up consumer had one; one may, since a line has expired
+_VAIN_PAUSE = 0.5  # seconds after a task that found no line although there was one: never a tight loop of jobs
 _INSIST = 0.5  # seconds between requests to a task to leave: it may not hear the first
 
 _GRACE = 2_000_000_000  # nanoseconds that a period's last lines may be late, and clocks differ
 _AGAIN = 60_000_000_000  # nanoseconds
 _SILENCE = 2.0  # seconds
-_LONGEST_LOOK = 60.0  # seconds between looks at the clock, which may be set meanwhile
 
 _LEAVE = "logship.leave"  # the subjects on which tasks are asked to leave
 
@@ -63,14 +55,35 @@ class Pace:
     """How large batches are, `limit` and `pull` in bytes, and how long tasks run.
 
     With `once` a follower ends when nothing is left. A task that has not reported `patience` seconds after its time is
-    reported as blocked.
+    reported as blocked. So many seconds lie between the first attempts at what goes wrong (`pause`), and between looks at the
+    stream (`check`), and for a successor and at the clock, which may be set meanwhile (`look_around`).
     """
 
     limit: int
-    pull: int
-    session: SessionLimits
-    once: bool
+    pull: int = LARGEST_PULL
+    session: SessionLimits = field(default_factory=SessionLimits)
+    once: bool = False
     patience: float = 60.0
+    pause: float = 0.5
+    check: float = 5.0
+    look_around: float = 10.0
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all partitions of a receiver share; their next tasks go by its `pace`.
+
+    `run_task` is called in one of the `threads`, of which there are as many as tasks that may run at once. `clock` is
+    nanoseconds since the epoch; `closed` is set when a committed batch has closed segments.
+    """
+
+    connection: Connection
+    run_task: Callable[[Assignment], Report]
+    threads: ThreadPoolExecutor
+    clock: Callable[[], int]
+    calendar: Calendar
+    pace: Pace
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class RotationTimer:
@@ -87,17 +100,16 @@ class RotationTimer:
         self._until = 0
         self._next = ForcedRotation.DUE
         self.asked = asyncio.Event()
-        """Set as long as somebody waits for every file to be turned, at the next batch boundary."""
+        """Set as long as somebody waits for every file to be closed, at the next batch boundary."""
 
     @property
     def is_due(self) -> bool:
-        """Say whether the period is over in which files were turned last."""
+        """Say whether the period is over in which files were closed last."""
         return self._clock() >= self._until
 
     def left(self) -> float:
         """Return after how many seconds of silence files are to be closed; the clock is to be looked at again then."""
-        seconds = (self._until - self._clock()) / 1e9
-        return float(min(max(seconds, _SILENCE), _LONGEST_LOOK))
+        return max((self._until - self._clock()) / 1e9, _SILENCE)
 
     def take(self, *, is_silent: bool) -> ForcedRotation:
         """Return what is to be done now, once; by the clock only when the partition is silent."""
@@ -117,94 +129,76 @@ class RotationTimer:
 
 
 class PartitionFollower:
-    """Follows one partition until it is told to stop, or, with `once`, until nothing is left."""
+    """Follows one partition until `stop` is set, or, at a pace of once, until nothing is left."""
 
-    def __init__(
-        self,
-        partition: int,
-        connection: Connection,
-        jobs: Jobs,
-        claim: Claim,
-        wake: Wake,
-        pace: Pace,
-        meter: Meter,
-        clock: Callable[[], datetime],
-        retention: asyncio.Event,
-        timer: RotationTimer,
-    ) -> None:
-        """Take the parts; `retention` is set when a committed batch has closed segments."""
-        self._partition = partition
-        self._connection = connection
-        self._jobs = jobs
+    def __init__(self, shared: Shared, claim: Claim, wake: Wake, standing: Standing) -> None:
+        """Take the parts; all of them are of one partition."""
+        self.stop = asyncio.Event()
+        self._shared = shared
         self._claim = claim
         self._wake = wake
-        self.pace = pace
-        self._meter = meter
-        self._clock = clock
-        self._retention = retention
-        self._timer = timer
-        self._is_silent = False
-        self._checked: float | None = None
-        self._goes_on = self._was_woken = False
-        self._vain = 0
-        self._fell_silent = -inf
+        self._standing = standing
+        self._partition = standing.partition
+        self.timer = RotationTimer(shared.calendar, shared.clock)
+        self._is_silent = self._goes_on = self._was_woken = False
+        self._checked = self._fell_silent = -inf
         self._attempts = 0
 
-    async def run(self, stop: asyncio.Event, revision: int | None = None) -> None:
+    async def run(self, revision: int | None = None) -> None:
         """Claim the partition and follow it; raises OperatorError for what only a person can mend.
 
         Raises `TakenOver` when another receiver has claimed it, `FencedError` when a person has moved its offset.
         With a `revision` return at once if the offset is no longer at that: somebody else has claimed it.
         """
-        if not await self._patiently(partial(self._claimed, revision), stop):
+        if not await self._patiently(partial(self._claimed, revision)):
             return
-        while await self._patiently(partial(self._something, stop), stop) and not stop.is_set():
-            self._goes_on = await self._run_task(stop)
-        await self._release()
-
-    async def _release(self) -> None:
-        """Give the partition back, so that a standby need not wait for our silence; a broker that is away is no error."""
+        while await self._patiently(self._something) and not self.stop.is_set():
+            self._goes_on = await self._run_task()
+        # so that a standby need not wait for our silence; a broker that is away is no error
         with suppress(ConnectionLost, Rejected, ConfigurationError, TimeoutError):
             async with asyncio.timeout(_RELEASE_PATIENCE):
                 await self._claim.release()
 
+    async def close(self) -> None:
+        """Take the wake-up consumer away."""
+        await self._wake.close()
+
     async def _claimed(self, revision: int | None) -> bool:
-        offset = await self._claim.claim(self._clock(), revision)
+        now = datetime.fromtimestamp(self._shared.clock() / 1e9, UTC)
+        offset = await self._claim.claim(now, revision)
         if offset is None:
             return False
         self._wake.epoch = offset.epoch
-        self._goes_on = self._claim.is_unsettled  # so that a task settles it, though nothing comes
-        self._meter.claimed(self._partition, offset)
-        logger.info(
-            "partition %d: from sequence %d, epoch %d", self._partition, offset.next, offset.epoch
-        )
+        self._standing.claimed(offset)
+        words = "partition %d: from sequence %d, epoch %d"
+        logger.info(words, self._partition, offset.next, offset.epoch)
         await self._count()
         return True
 
     async def _count(self) -> None:
         with suppress(ConnectionLost, Rejected):  # that's fine: it is only shown
-            self._meter.waiting(self._partition, await self._wake.pending(self._next))
+            self._standing.pending = await self._wake.pending(self._offset.next)
 
-    async def _something(self, stop: asyncio.Event) -> bool:
+    async def _something(self) -> bool:
         """Return True when there is something to receive; False when there is not and waiting is not wanted."""
-        while not stop.is_set():
+        while not self.stop.is_set():
             try:
                 await self._check()
                 self._was_woken = not self._goes_on
                 if self._goes_on:
                     return True
-                if self.pace.once:
-                    return not await self._wake.is_none_left(self._next)
+                if self._shared.pace.once:
+                    return not await self._wake.is_none_left(self._offset.next)
                 await self._until_woken()
             except StreamRestored as error:
                 await self._claim.confirm()
                 logger.warning("%s; going on behind the lines that the files have", error)
                 await self._claimed(None)
             except StreamMismatch as error:
-                if self.pace.once:
+                if self._shared.pace.once:
                     raise
-                self._checked = None
-                await self._wait_blocked(Blocked(self._partition, Cause.STATE, str(error)), stop)
+                self._checked = -inf
+                await self._blocked(Cause.STATE, str(error))
             else:
                 return True
         return False
@@ -212,7 +206,7 @@ class PartitionFollower:
     async def _check(self) -> None:
         """Look now and then whether the stream still is the one that the offset belongs to."""
         now = asyncio.get_running_loop().time()
-        if self._checked is None or now - self._checked >= _CHECK:
+        if now - self._checked >= self._shared.pace.check:
             await self._claim.check()
             self._checked = now
 
@@ -222,143 +216,115 @@ class PartitionFollower:
         Raises `FencedError` as soon as a look shows that somebody else owns the partition, `StreamMismatch` as soon as
         one shows that the broker was set back: what is waited for may be there already.
         """
-        asked = self._timer.asked
-        waiting = asyncio.ensure_future(unless(asked, self._wake.wait(self._next)))
+        timer = self.timer
+        waiting = asyncio.ensure_future(unless(timer.asked, self._wake.wait(self._offset.next)))
         try:
             while not waiting.done():
-                seconds = min(self._timer.left(), _LOOK_AROUND)
+                seconds = min(timer.left(), self._shared.pace.look_around)
                 self._is_silent = not (await asyncio.wait({waiting}, timeout=seconds))[0]
                 if self._is_silent:
                     await self._check()
                     await self._claim.look_around()
-                    if self._timer.is_due:
+                    if timer.is_due:
                         return
             await waiting
         finally:
             waiting.cancel()
 
-    async def _patiently(self, ask: Callable[[], Awaitable[bool]], stop: asyncio.Event) -> bool:
+    async def _patiently(self, ask: Callable[[], Awaitable[bool]]) -> bool:
         """Ask the broker until it answers; False when told to stop meanwhile."""
         refusals = 0
-        while not stop.is_set():
+        while not self.stop.is_set():
             try:
-                return bool(await unless(stop, ask()))
+                return bool(await unless(self.stop, ask()))
             except ConnectionLost:
-                await unless(stop, asyncio.sleep(_FIRST_PAUSE))
+                pass  # that's fine: the connection says that the broker is away
             except Rejected as error:
                 refusals += 1
                 words = f"partition {self._partition}: the broker refuses: {error}; run `logbroker apply`"
-                if self.pace.once and refusals >= _REFUSALS:
+                if self._shared.pace.once and refusals >= _REFUSALS:
                     raise OperatorError(words) from None
                 if refusals == 1:
                     logger.warning("%s; waiting", words)
-                await unless(stop, asyncio.sleep(_FIRST_PAUSE))
+            await unless(self.stop, asyncio.sleep(self._shared.pace.pause))
         return False
 
-    async def _run_task(self, stop: asyncio.Event) -> bool:
+    async def _run_task(self) -> bool:
         """Run a task at the partition; True when there may be more for the next one."""
-        rotation = self._timer.take(is_silent=self._is_silent)
-        report = await self._report(rotation, stop)
+        rotation = self.timer.take(is_silent=self._is_silent)
+        report = await self._report(rotation)
         fault("heard")
         self._claim.follow(report.done)
         is_stuck = isinstance(report.ended, Blocked | Superseded)
         if report.batches or report.done.notices or not is_stuck:
             self._attempts = 0
-            self._meter.done(report.done, report.batches, report.seconds)
+            self._standing.done(report)
             if report.done.closed:
-                self._retention.set()
+                self._shared.closed.set()
         match report.ended:
             case Ending.SILENCE:
                 self._fell_silent = asyncio.get_running_loop().time()
-                is_vain = self._was_woken and rotation is ForcedRotation.NONE
-                await self._counted_vain(is_vain and not report.batches, stop)
-                return False
+                is_vain = self._was_woken and rotation is ForcedRotation.NONE and not report.batches
+                await unless(self.stop, asyncio.sleep(_VAIN_PAUSE if is_vain else 0.0))
             case Ending.TIME | Ending.ASKED:
                 return True
-            case Blocked() as blocked:
-                self._timer.again(rotation)
-                await self._wait_blocked(blocked, stop)
-                return False
-            case Superseded(_, detail, ""):
-                raise FencedError(f"partition {self._partition}: {detail}")
-            case Superseded(_, _, successor):
-                raise TakenOver(self._partition, successor)
+            case Blocked(_, cause, detail):
+                self.timer.again(rotation)
+                await self._blocked(cause, detail)
+            case Superseded(_, detail, successor):
+                moved = FencedError(f"partition {self._partition}: {detail}")
+                raise TakenOver(self._partition, successor) if successor else moved
+        return False
 
-    async def _counted_vain(self, is_vain: bool, stop: asyncio.Event) -> None:
-        """Pause where the wake-up consumer has messages and tasks find none: never a tight loop of jobs."""
-        self._vain = self._vain + 1 if is_vain else 0
-        if self._vain < _VAIN:
-            return
-        if self._vain == _VAIN:
-            logger.error(
-                "partition %d: there are lines from sequence %d on, but consumer %s delivers none; delete it, it is made again",
-                *(self._partition, self._next, consumer_name(self._partition)),
-            )
-        await unless(stop, asyncio.sleep(_BRISK_PAUSE))
-
-    async def _report(self, rotation: ForcedRotation, stop: asyncio.Event) -> Report:
-        leave, subject = asyncio.Event(), f"{_LEAVE}.{self._connection.private()}"
-        task = asyncio.ensure_future(self._jobs.submit(self._assignment(rotation, subject), leave))
-        asking = asyncio.ensure_future(self._ask_to_leave(subject, stop, leave))
+    async def _report(self, rotation: ForcedRotation) -> Report:
+        """Run a task, in the next slot that is free, and return its report."""
+        shared, pace, loop = self._shared, self._shared.pace, asyncio.get_running_loop()
+        session, subject = pace.session, f"{_LEAVE}.{shared.connection.private()}"
+        if self._attempts:
+            session = session.short()
+        elif loop.time() - self._fell_silent < session.longest and not pace.once:
+            session = session.patient()  # lines trickle in
+        assignment = Assignment(
+            *(self._partition, self._offset.next, self._offset.epoch, pace.limit, rotation),
+            *(pace.pull, session, subject),
+        )
+        task = loop.run_in_executor(shared.threads, shared.run_task, assignment)
+        asking = asyncio.ensure_future(self._ask_to_leave(subject))
         try:
-            overdue = self.pace.session.longest + self.pace.patience
+            overdue = pace.session.longest + pace.patience
             while not (await asyncio.wait({task}, timeout=overdue))[0]:
                 words = f"no report of its task for {overdue:.0f} s: Spark has no executor for it, or a disk hangs"
-                self._meter.blocked(Blocked(self._partition, Cause.SPARK, words))
+                self._standing.stuck(Blocked(self._partition, Cause.SPARK, words))
             return await task
         finally:
             asking.cancel()
             task.cancel()
 
-    async def _ask_to_leave(self, subject: str, stop: asyncio.Event, leave: asyncio.Event) -> None:
-        """Ask a task to leave when we are to stop, files to be turned or others to have its slot, until it is gone."""
-        await unless(stop, unless(self._timer.asked, leave.wait()))
+    async def _ask_to_leave(self, subject: str) -> None:
+        """Ask a task to leave when we are to stop, or files to be closed, until it is gone."""
+        await unless(self.stop, self.timer.asked.wait())
         while True:
             with suppress(ConnectionLost):
-                await self._connection.publish(subject)
+                await self._shared.connection.publish(subject)
             await asyncio.sleep(_INSIST)
 
     @property
-    def _next(self) -> int:
-        offset = self._claim.offset
-        assert offset is not None, "claimed before anything is assigned"
-        return offset.next
+    def _offset(self) -> Offset:
+        assert self._claim.offset is not None, "claimed before anything is assigned"
+        return self._claim.offset
 
-    def _assignment(self, rotation: ForcedRotation, leave: str) -> Assignment:
-        offset, pace = self._claim.offset, self.pace
-        assert offset is not None, "claimed before anything is assigned"
-        return Assignment(
-            self._partition,
-            offset.next,
-            offset.epoch,
-            pace.limit,
-            rotation,
-            pace.pull,
-            self._how_long(),
-            leave,
-        )
-
-    def _how_long(self) -> SessionLimits:
-        session = self.pace.session
-        if self._attempts:
-            return session.short()
-        now = asyncio.get_running_loop().time()
-        is_trickle = now - self._fell_silent < session.longest and not self.pace.once
-        return session.patient() if is_trickle else session
-
-    async def _wait_blocked(self, blocked: Blocked, stop: asyncio.Event) -> None:
+    async def _blocked(self, cause: Cause, detail: str) -> None:
+        """Wait before what is blocked is tried again; raises `OperatorError` where that is not wanted."""
         self._attempts += 1
-        if self.pace.once and self._attempts >= _ATTEMPTS.get(blocked.cause, 3):
-            detail = f"{blocked.cause.value}: {blocked.detail}"
-            raise OperatorError(f"partition {self._partition} is blocked, {detail}")
-        if blocked.cause is not Cause.BROKER:
+        most = 1 if cause is Cause.STATE else _PASSING.get(cause, 3)
+        if self._shared.pace.once and self._attempts >= most:
+            raise OperatorError(f"partition {self._partition} is blocked, {cause.value}: {detail}")
+        if cause is not Cause.BROKER:
             # whoever has taken it over may hold its lock nearly all the time, or have mended by hand what blocks us
             with suppress(ConnectionLost, Rejected):  # asked again before the next attempt
-                await unless(stop, self._claim.confirm())
-            await unless(stop, self._count())
-        self._meter.blocked(blocked)
-        is_brisk = blocked.cause in {Cause.BROKER, Cause.MOVED}
-        seconds = _FIRST_PAUSE * 2 ** min(self._attempts - 1, 10)
-        await unless(
-            stop, asyncio.sleep(min(seconds, _BRISK_PAUSE if is_brisk else _LONGEST_PAUSE))
-        )
+                await unless(self.stop, self._claim.confirm())
+            await unless(self.stop, self._count())
+        self._standing.stuck(Blocked(self._partition, cause, detail))
+        longest = _BRISK_PAUSE if cause in _PASSING else _LONGEST_PAUSE
+        seconds = min(self._shared.pace.pause * 2 ** min(self._attempts - 1, 10), longest)
+        await unless(self.stop, asyncio.sleep(seconds))

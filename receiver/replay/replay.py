@@ -3,48 +3,42 @@
 One process reads and writes: it takes hundreds of megabytes a second, less time than Spark needs to start for most replays.
 """
 
-import json
 import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from heapq import merge
 from pathlib import Path
-from typing import Protocol
+
+import click
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.progress import progress
 from broker.app.selection import LineSelection
-from broker.client.connection import Message
-from broker.wire.delivery import Delivery
-from receiver.consume.judging import Endings, Piece
-from receiver.replay.reading import (
-    LineReader,
-    RefusedMessage,
-    ReplaySpan,
-    find_span,
-    moment_of,
-    nanoseconds,
-)
-from receiver.settings import ReplaySettings
-from receiver.status.status import ask
+from broker.app.units import Moment, read_moment
+from broker.client.config import require_layout
+from broker.client.connection import Connection
+from broker.wire.message import MAX_LINES_BYTES, MalformedMessage
+from broker.wire.subjects import InvalidHost, InvalidSubject, partition_filter
+from receiver.consume import background
+from receiver.consume.judging import Endings, Judge, Piece
+from receiver.settings import ReplaySettings, StreamSettings
+from receiver.source.stream import EARLIEST, LATEST, Range, SourceMessage, look, read, sequence_of
+from receiver.status.status import ask, partitions_there
 from receiver.storage.disk import sync_folder
 from receiver.storage.folders import make_folder
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
 from receiver.storage.output import Output
-from receiver.storage.position import StoredBatch
-from receiver.storage.quarantine import Quarantine
-from receiver.storage.retention import compress_segment
-from receiver.storage.rotation import Calendar
 from receiver.storage.store import Store
 from receiver.zones import named_zone
 
-__all__ = ["Counts", "Pacing", "Summary", "replay"]
-
+_PROGRAM = "logreceiver replay"
+_MOST_MESSAGES = 2000  # of a run
 _UNFINISHED = ".unfinished"
 _SOON = 0.01  # seconds; lines that are due so close to one another go together
 
@@ -52,37 +46,26 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Counts:
-    """What was written: `size` in bytes of lines, `refused` messages without lines, `findings` gaps and repeats of files."""
+class LineRun:
+    """Lines in the order in which the broker stored them, and which messages hold none that could be written, and why."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a replay wrote: `refused` counts messages without lines; `first_refused` says why one has none."""
 
     lines: int = 0
-    size: int = 0
     refused: int = 0
-    findings: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """What a replay did with a span; `gone` says what the streams no longer held."""
-
-    span: ReplaySpan
-    counts: Counts
-    gone: str
-
-    def as_json(self) -> str:
-        """Write it for programs."""
-        streams = {one.stream: [one.first, max(one.first, one.until)] for one in self.span.streams}
-        return json.dumps({"streams": streams, **asdict(self.counts), "gone": self.gone})
+    first_refused: str = ""
 
     def as_text(self) -> str:
         """Write it for people."""
-        counts = self.counts
-        places = (f"{one.stream} {one.first} to {one.until - 1}" for one in self.span.streams)
-        text = f"replayed {counts.lines:,} lines of sequences {', '.join(places)}"
-        if counts.refused:
-            text += f"; {counts.refused} messages hold none and lie in .quarantine"
-        if counts.findings:
-            text += f"; {counts.findings} gaps or repeats of source files met"
+        text = f"replayed {self.lines:,} lines"
+        if self.refused:
+            text += f"; {self.refused} messages hold none, as {self.first_refused}"
         return text
 
 
@@ -92,124 +75,84 @@ def replay(settings: ReplaySettings) -> Summary:
     Killed at any moment it leaves a folder with a file `.unfinished` in it.
     """
     os.umask(0o027)
+    now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
+    since = moment_of(settings, "since", settings.since, now)
+    until = moment_of(settings, "until", settings.until, now)
+    _, ranges = ask(settings, _PROGRAM, lambda c: find_ranges(c, settings, since, until))
+    summary = Summary()
     try:
-        return _replay(settings)
+        with ExitStack() as stack, suppress(BrokenPipeError):  # whoever read wanted no more
+            _play(settings, ranges, summary, stack)
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         raise OperatorError(
             f"{name}{error.strerror or error}; mend that, and replay into an empty folder"
         ) from None
+    return summary
 
 
-def _replay(settings: ReplaySettings) -> Summary:
-    span, counts = _span(settings), Counts()
-    gone = "; ".join(one.gone for one in span.streams if one.gone)
-    if gone:
-        logger.warning("%s: no longer in the stream", gone)
-    if not span.length:
+def _play(
+    settings: ReplaySettings, ranges: list[Range], summary: Summary, stack: ExitStack
+) -> None:
+    size = sum(max(0, one.until - one.first) for one in ranges)
+    if not size:
         logger.warning("nothing was stored in that time: nothing to replay")
-    with ExitStack() as stack, suppress(BrokenPipeError):  # whoever read the lines wanted no more
-        sink = _StandardOutput() if str(settings.output) == "-" else _Files(settings, stack)
-        if span.length:
-            _play(settings, span, sink, counts)
-            gone = _removed_since(settings, span) or gone
-        sink.finish()
-    return Summary(span, counts, gone)
+    files = None if str(settings.output) == "-" else _Files(settings, stack)
+    write = files.write if files else _printer()
+    with progress("replaying", size) as advance:
+        runs = read_lines(settings, ranges, advance, settings.file)
+        if settings.speed == "original":
+            runs = paced(runs, time.monotonic, time.sleep)
+        for run in runs:
+            write(run)
+            summary.lines += sum(piece.payload.count(b"\n") for piece in run.pieces)
+            summary.refused += len(run.refused)
+            summary.first_refused = summary.first_refused or next(iter(run.refused), "")
+    if gone := ask(settings, _PROGRAM, lambda connection: _gone(connection, ranges)):
+        logger.warning("%s: no longer in the stream; lines of them may be absent", gone)
+    if files:
+        files.finish()
 
 
-def _span(settings: ReplaySettings) -> ReplaySpan:
-    now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
-    since = moment_of("since", settings.since, now, settings.time_zone)
-    is_open = settings.until == "now"
-    until = None if is_open else moment_of("until", settings.until, now, settings.time_zone)
-    numbers = settings.numbers
-    return ask(settings, "logreceiver replay", lambda c: find_span(c, numbers, since, until))
+async def _gone(connection: Connection, ranges: Iterable[Range]) -> str:
+    """Return what retention has removed of what was to be read, empty for nothing."""
+    firsts = [(one.first, (await look(connection, one.stream)).first) for one in ranges]
+    gone = (f"sequences {asked} to {first - 1}" for asked, first in firsts if asked < first)
+    return "; ".join(gone)
 
 
-def _removed_since(settings: ReplaySettings, span: ReplaySpan) -> str:
-    """Return what retention has removed meanwhile of what was to be read, empty for nothing."""
-    now = {one.stream: one.earliest for one in _span(settings).streams}
-    gone = "; ".join(
-        f"sequences {one.first} to {min(now[one.stream], one.until) - 1}"
-        for one in span.streams
-        if one.length and now[one.stream] > one.first
-    )
-    if gone:
-        logger.warning("%s were removed by retention meanwhile; lines of them may be absent", gone)
-    return gone
+def paced(
+    runs: Iterable[LineRun], clock: Callable[[], float], sleep: Callable[[float], None]
+) -> Iterator[LineRun]:
+    """Yield the lines of runs in order, none before it is due: so long after the first as it was stored.
 
-
-class _Sink(Protocol):
-    """A place for lines, in their order over all hosts."""
-
-    def take(self, pieces: Sequence[Piece]) -> None:
-        """Write lines; raises OSError."""
-
-    def set_aside(self, refused: Iterable[RefusedMessage]) -> None:
-        """Deal with messages that hold no lines."""
-
-    def finish(self) -> None:
-        """Bring everything to where it is to be; raises OSError."""
-
-
-def _play(settings: ReplaySettings, span: ReplaySpan, sink: _Sink, counts: Counts) -> None:
-    selection = LineSelection(settings.host, settings.file)
-    reader = LineReader(settings.server, settings.access.absolute(Path.cwd()), selection)
-    pacing = Pacing(time.monotonic, time.sleep)
-    with progress("replaying", span.length) as advance:
-        for run in reader.span(span, advance):
-            sink.set_aside(run.refused)
-            is_paced = settings.speed == "original"
-            for pieces in pacing.groups(run.pieces) if is_paced else [run.pieces]:
-                sink.take(pieces)
-            counts.lines += sum(piece.payload.count(b"\n") for piece in run.pieces)
-            counts.size += sum(len(piece.payload) for piece in run.pieces)
-            counts.refused += len(run.refused)
-            counts.findings += run.findings
-
-
-class Pacing:
-    """Lets pieces pass in groups, each when it is due: so long after the first as it was stored."""
-
-    def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
-        """`clock` and `sleep` are in seconds."""
-        self._clock = clock
-        self._sleep = sleep
-        self._ahead: float | None = None  # of the clock before the time of storage
-
-    def groups(self, pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-        """Yield all of `pieces`, in order, not before they are due."""
-        group: list[Piece] = []
-        for piece in pieces:
+    `clock` and `sleep` are in seconds.
+    """
+    ahead: float | None = None  # of the clock before the time of storage
+    for run in runs:
+        due = LineRun([], run.refused)
+        for piece in run.pieces:
             stored = piece.stored_at / 1e9
-            if self._ahead is None:
-                self._ahead = self._clock() - stored
-            left = self._ahead + stored - self._clock()
+            ahead = clock() - stored if ahead is None else ahead
+            left = ahead + stored - clock()
             if left > _SOON:
-                yield group
-                group = []
-                self._sleep(left)
-            group.append(piece)
-        yield group
+                yield due
+                due = LineRun()
+                sleep(left)
+            due.pieces.append(piece)
+        yield due
 
 
-class _StandardOutput:
-    """Lines and nothing else, on standard output; messages without lines are left where they are: in the stream."""
+def _printer() -> Callable[[LineRun], None]:
+    """Return what writes lines, and nothing else, to standard output; it raises BrokenPipeError when nobody reads any more."""
+    endings = Endings()
 
-    def __init__(self) -> None:
-        self._endings = Endings()
-
-    def take(self, pieces: Sequence[Piece]) -> None:
-        """Write lines whole; raises BrokenPipeError when nobody reads any more."""
-        data = memoryview(b"".join(self._endings.joined("", piece) for piece in pieces))
+    def write(run: LineRun) -> None:
+        data = memoryview(b"".join(endings.joined("", piece) for piece in run.pieces))
         while data:
             data = data[os.write(sys.stdout.fileno(), data) :]
 
-    def set_aside(self, refused: Iterable[RefusedMessage]) -> None:
-        """Do nothing."""
-
-    def finish(self) -> None:
-        """Do nothing: everything was written at once."""
+    return write
 
 
 class _Files:
@@ -217,57 +160,115 @@ class _Files:
 
     def __init__(self, settings: ReplaySettings, stack: ExitStack) -> None:
         """Make the folder; raises OSError, and `ConfigurationError` where it holds anything."""
-        self._settings, self._folder = settings, settings.output.absolute()
+        self._folder = settings.output.absolute()
         make_folder(self._folder)
         if next(self._folder.iterdir(), None):
             raise ConfigurationError(
                 f"{self._folder} is not empty; a replay is written into a new or empty folder: give another --output"
             )
         (self._folder / _UNFINISHED).touch(0o644)
-        zone = named_zone(settings.time_zone)
-        self._store = Store.in_memory()
-        self._names = Names(self._store, Layout(settings.path_template), Days(zone))
-        calendar, size = Calendar(settings.rotate_every, zone), int(settings.rotate_size)
-        self._output = Output(self._folder, self._store, self._names, size, calendar)
+        store = Store.in_memory()
+        days = Days(named_zone(settings.time_zone))
+        self._names = Names(store, Layout(settings.path_template), days)
+        self._output = Output(self._folder, store, self._names, 0)
         stack.push(self._output.__exit__)
         self._endings = Endings()
-        self._quarantines: dict[int, Quarantine] = {}
 
-    def take(self, pieces: Sequence[Piece]) -> None:
-        """Append pieces to their hosts' files, each host's in their order; raises OSError."""
-        for piece in pieces:
-            if self._output.is_full or not self._output.takes(piece.stored_at):
-                self._end_batch()
+    def write(self, run: LineRun) -> None:
+        """Append lines to their hosts' files; raises OSError."""
+        for piece in run.pieces:
             live = self._names.live_name(piece.host, piece.file or None, piece.stored_at)
             self._output.hold(live, self._endings.joined(live, piece), piece.stored_at)
         self._output.flush()
 
-    def _end_batch(self) -> None:
-        """Have the files that are full, or whose period is over, be closed by what comes next."""
-        self._output.flush()
-        with self._store.transaction():
-            self._output.put(StoredBatch(self._output.batch, 0, 0, 0), {})
-        self._output.begin()
-
-    def set_aside(self, refused: Iterable[RefusedMessage]) -> None:
-        """Set messages aside as a receiver does; raises OSError."""
-        for one in refused:
-            message, at = one.message, nanoseconds(one.message)
-            partition = int(message.subject.split(".", 2)[1].removeprefix("p"))
-            if partition not in self._quarantines:
-                self._quarantines[partition] = Quarantine(self._folder, partition)
-            self._quarantines[partition].set_aside(
-                Delivery(1, message.sequence, 0, at, 0),
-                Message(None, message.subject, data=message.payload, headers=message.headers),  # type: ignore[arg-type]
-                one.reason,
-            )
-
     def finish(self) -> None:
-        """Bring everything to disk, and compress what was closed; raises OSError."""
+        """Bring everything to disk; raises OSError."""
         self._output.sync()
-        for quarantine in self._quarantines.values():
-            quarantine.sync()
-        for name in self._output.closed:
-            compress_segment(self._folder / name, self._settings.compress, lambda: False)
         sync_folder(self._folder)
         (self._folder / _UNFINISHED).unlink()
+
+
+def moment_of(settings: StreamSettings, option: str, text: str, now: datetime) -> Moment:
+    """Return the place in the stream that an option names; raises click.UsageError."""
+    try:
+        return LATEST if text == "now" else read_moment(text, now, named_zone(settings.time_zone))
+    except ValueError as error:
+        raise click.UsageError(f"--{option}: {error}") from None
+
+
+async def find_ranges(
+    connection: Connection, settings: StreamSettings, since: Moment, until: Moment = LATEST
+) -> tuple[tuple[int, ...], list[Range]]:
+    """Return the partitions that are wanted, and what of each stream lies between two moments.
+
+    What a stream no longer holds of that time is within its range. Raises `BrokerAway`, `ConfigurationError`,
+    `OperatorError`, `click.UsageError`.
+    """
+    layout = await require_layout(connection)
+    partitions = settings.wanted(await partitions_there(connection, layout))
+    sequences = [one for one in (since, until) if isinstance(one, int)]
+    if len(layout.names) > 1 and not {EARLIEST, LATEST}.issuperset(sequences):
+        raise click.UsageError(
+            f"a sequence is a place in one stream, and there are {len(layout.names)}; give a time"
+        )
+    subject = partition_filter(partitions[0]) if len(partitions) == 1 else ">"
+    ranges = []
+    for name in layout.names:
+        ends = await look(connection, name)
+        first, end = [await sequence_of(connection, one, ends) for one in (since, until)]
+        if isinstance(since, datetime) and first == ends.first:
+            first = 1  # when those before were stored nobody knows any more
+        ranges.append(Range(subject, first, min(end, ends.until), name))
+    return partitions, ranges
+
+
+def read_lines(
+    settings: StreamSettings,
+    ranges: Iterable[Range],
+    advance: Callable[[int], None] = lambda _: None,
+    files: tuple[str, ...] = (),
+) -> Iterator[LineRun]:
+    """Yield the lines of the hosts and `files` that are wanted, in runs of at most 16 MiB and a message more.
+
+    What retention has removed is left out. `advance` is told how many sequences were read. Raises what `stream.read` raises.
+    """
+    selection = LineSelection(settings.host, files)
+    judge = Judge(wants=selection.wants_file)
+    run, size = LineRun(), 0
+    streams = [_messages(settings, one, advance) for one in ranges]
+    for count, message in enumerate(merge(*streams, key=nanoseconds), 1):
+        _, partition, host = message.subject.split(".", 2)
+        is_there = settings.numbers is None or int(partition[1:]) in settings.numbers
+        if is_there and selection.wants_host(host):
+            about = (message.subject, message.headers, message.payload, message.sequence)
+            try:
+                found = judge.take(*about, nanoseconds(message))
+            except (MalformedMessage, InvalidHost, InvalidSubject) as error:
+                run.refused.append(f"sequence {message.sequence}: {error}")
+            else:
+                run.pieces += found
+                size += sum(len(piece.payload) for piece in found)
+        if size >= MAX_LINES_BYTES or not count % _MOST_MESSAGES:
+            yield run
+            run, size = LineRun(), 0
+            judge.findings.clear()
+    yield run
+
+
+def _messages(
+    settings: StreamSettings, item: Range, advance: Callable[[int], None]
+) -> Iterator[SourceMessage]:
+    connection = background.connection(settings.server, settings.access.absolute(Path.cwd()))
+    passed = item.first
+    for messages in read(connection, item):
+        yield from messages
+        if messages:
+            advance(messages[-1].sequence + 1 - passed)
+            passed = messages[-1].sequence + 1
+
+
+def nanoseconds(message: SourceMessage) -> int:
+    """Return when a message was stored, in nanoseconds since the epoch."""
+    second, _, fraction = message.time.removesuffix("Z").partition(".")
+    whole = int(datetime.fromisoformat(f"{second}+00:00").timestamp())
+    return whole * 1_000_000_000 + int(fraction.ljust(9, "0"))

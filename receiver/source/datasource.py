@@ -6,9 +6,9 @@ It keeps no state at the broker: what was read is known by the query's checkpoin
 often as Spark wants it. It must not touch the receivers' consumers or offsets.
 """
 
-import asyncio
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -20,56 +20,53 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
-    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
-from broker.app.exits import ConfigurationError
-from broker.client.connection import Connection
-from receiver.source.options import Edge, SourceOptions
-from receiver.source.planning import ask, look, sequence_of, streams_of
-from receiver.source.ranges import (
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.client.answer import Rejected
+from broker.client.config import read_layout
+from broker.client.connection import Connection, until_answered
+from broker.wire.streams import STREAM
+from receiver.consume import background
+from receiver.source.options import SourceOptions
+from receiver.source.rows import columns, record_batches
+from receiver.source.stream import (
+    AWAY,
+    EARLIEST,
+    LATEST,
     LostSequences,
     Range,
     StreamEnds,
-    cut,
     kept,
-    refuse_rewind,
-    returned,
+    look,
+    read,
+    sequence_of,
 )
-from receiver.source.reading import patiently
-from receiver.source.rows import columns, read_rows
 
-__all__ = ["JetStreamSource", "MicroBatchReader"]
-
-_NEWS, _AGAIN = 0.5, 0.05  # seconds to wait for news, and between two looks
+_PROGRAM = "spark jetstream"
+"""What the broker's views of connections call a query."""
+_LOOKS, _AGAIN = 10, 0.05  # for news, and seconds between two
+_PLANNING = 60.0  # seconds for all questions of one planning step
+_PIECE_BYTES = 32 * 1024 * 1024
 
 ReadUntil = dict[str, int]
 """`{"sequence": <next to read>, "created": <of its stream, microseconds since 1970>}`."""
 Checkpoint = dict[str, ReadUntil]
 """How far each stream is read, by its name."""
-States = dict[str, StreamEnds]
+Answer = TypeVar("Answer")
 
 
 class JetStreamSource(DataSource):
     """`spark.read.format("jetstream")` and `spark.readStream.format("jetstream")`.
 
-    A row is a section of a message, whole lines of one file: partition, sequence, time (of storage), subject, host, file,
-    section (its number in the message, from 0), span (file, start, end), lines, payload (the lines, decompressed),
-    headers. With `explode` a row is a line: partition, sequence, time, subject, host, file, pos (in its message, from 0),
-    line, and headers on request. The lines of a host are in order by sequence and then section or pos, as long as it is in one partition.
+    A row is a section of a message, whole lines of one file, or with `explode` a line. The lines of a host are in order by
+    sequence and then section or pos, as long as it is in one partition. docs/spark.md describes columns and options.
 
-    Where and what: servers, stream (one, where not all that partitions live in are wanted); partitions (`0,3` or `all`) or
-    hosts (`web01,web02`).
-    From and to: startingOffsets and endingOffsets (earliest, latest, or a sequence), startingTimestamp and
-    endingTimestamp (of storage, milliseconds or ISO 8601; latest where nothing is that young). The ending ones are for
-    batches only.
-    How much: maxBytesPerTrigger (about, as stored), maxOffsetsPerTrigger, minPartitions.
-    Rows: explode (false), lineType (string, binary), includeHeaders (true, with explode false), failOnDataLoss (true).
-    Getting in: creds, nkey, tlsCa, tlsCert, tlsKey, tlsFirst, read where the tasks run; user with passwordFile or password,
-    read where the query is planned. Spark shows options, but what files hold it never sees.
+    Files of credentials and certificates are read where the tasks run, a passwordFile where the query is planned. Spark
+    shows options, but what files hold it never sees.
     """
 
     @classmethod
@@ -78,8 +75,8 @@ class JetStreamSource(DataSource):
         return "jetstream"
 
     def schema(self) -> StructType:
-        """Return the columns; they depend on `explode`, `lineType` and `includeHeaders` only."""
-        return columns(self._parsed().show)
+        """Return the columns; they depend on `explode` and `includeHeaders` only."""
+        return columns(self._parsed())
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a bounded query."""
@@ -91,43 +88,68 @@ class JetStreamSource(DataSource):
 
     def _parsed(self) -> SourceOptions:
         try:
-            return SourceOptions.parse(_with_password(self.options))
+            return SourceOptions.parse(self.options)
         except ConfigurationError as error:
             # Spark shows the whole traceback of an error; the message is at its end
             raise error.with_traceback(None) from None
 
 
-class _BatchReader(DataSourceReader):
-    def __init__(self, options: SourceOptions) -> None:
-        if options.starting is Edge.LATEST:
-            raise ConfigurationError("startingOffsets latest leaves nothing to read in a batch")
-        self._options = options
-        # earliest is whatever is still there; what expires meanwhile was never promised
-        self._fail = options.fail_on_data_loss and options.starting not in (None, Edge.EARLIEST)
+class _Reader:
+    """What readers of batches and of micro-batches have in common; `fail` ends the query where lines were lost."""
 
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(item) for item in ask(self._options, self._plan)]
-
-    async def _plan(self, connection: Connection) -> list[Range]:
-        names = await streams_of(connection, self._options)
-        pieces = -(-self._options.pieces // len(names))
-        return [item for name in names for item in await self._cut(connection, name, pieces)]
-
-    async def _cut(self, connection: Connection, stream: str, pieces: int) -> list[Range]:
-        options = self._options
-        starting, ending = options.starting or Edge.EARLIEST, options.ending or Edge.LATEST
-        state = await look(connection, stream)
-        first = await sequence_of(connection, starting, state)
-        until = await sequence_of(connection, ending, state)
-        refuse_rewind(until, state)
-        first = kept(first, until, state, self._fail)
-        return cut(options.subjects, first, until, pieces, state)
+    def __init__(self, options: SourceOptions, *, fail: bool) -> None:
+        self._options, self._fail = options, fail
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_rows(self._options, partition, self._fail)
+        """Yield the rows of a range, in a task, on the connection of this worker; Spark ends a worker that is idle."""
+        if isinstance(
+            item := partition.value, Range
+        ):  # it asks for one even where there is none to read
+            for run in read(self._connection(), item, fail=self._fail):
+                yield from record_batches(run, self._options)
+
+    def _connection(self) -> Connection:
+        return background.connection(self._options.servers, self._options.access, _PROGRAM)
+
+    def _ask(self, question: Callable[[Connection], Coroutine[Any, Any, Answer]]) -> Answer:
+        """Return the answer to a question of planning, asked on the connection of this process."""
+        connection = self._connection()
+        try:
+            return background.wait(question(connection), _PLANNING)
+        except TimeoutError:
+            raise OperatorError(
+                f"{connection.servers}: no answer about the streams in {_PLANNING:g} s"
+            ) from None
+        except OperatorError as error:
+            # Spark shows the whole traceback of an error; the message is at its end
+            raise error.with_traceback(None) from None
 
 
-class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _BatchReader(_Reader, DataSourceReader):
+    def __init__(self, options: SourceOptions) -> None:
+        if options.starting == LATEST:
+            raise ConfigurationError("startingOffsets latest leaves nothing to read in a batch")
+        # earliest is whatever is still there; what expires meanwhile was never promised
+        is_exact = options.starting not in {None, EARLIEST}
+        super().__init__(options, fail=options.fail_on_data_loss and is_exact)
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(item) for item in self._ask(self._plan)]
+
+    async def _plan(self, connection: Connection) -> list[Range]:
+        options, found = self._options, list[Range]()
+        names = await _streams_of(connection, options)
+        for name in names:
+            ends = await look(connection, name)
+            edges = (options.starting or EARLIEST, options.ending or LATEST)
+            first, until = [await sequence_of(connection, edge, ends) for edge in edges]
+            _moved(_read_until(until, ends), ends, fail=self._fail)
+            first = kept(first, min(until, ends.until), ends, fail=self._fail)
+            found += cut(options, first, min(until, ends.until), ends, len(names))
+        return found
+
+
+class MicroBatchReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches: ranges of sequences between two offsets, which Spark keeps in the query's checkpoint."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -136,35 +158,31 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise ConfigurationError(
                 "a streaming query has no end: endingOffsets and endingTimestamp are for batches"
             )
-        self._options = options
-        self._names: tuple[str, ...] = ()
+        super().__init__(options, fail=options.fail_on_data_loss)
         self._initial: Checkpoint | None = None
         self._is_unwritten = False
         self._target: dict[str, int] | None = None
 
     def initialOffset(self) -> Checkpoint:  # noqa: N802 - Spark's name
         """Return where a new query begins, the same however often Spark asks."""
+        starting = LATEST if self._options.starting is None else self._options.starting
 
         async def begin(connection: Connection) -> Checkpoint:
-            starting = self._options.starting or Edge.LATEST
-            states = await self._states(connection)
-            self._is_unwritten = starting is Edge.LATEST
+            names = await _streams_of(connection, self._options)
+            found = [await look(connection, name) for name in names]
             return {
-                name: _read_until(await sequence_of(connection, starting, state), state)
-                for name, state in states.items()
+                ends.name: _read_until(await sequence_of(connection, starting, ends), ends)
+                for ends in found
             }
 
         if self._initial is None:
-            self._initial = ask(self._options, begin)
+            self._initial, self._is_unwritten = self._ask(begin), starting == LATEST
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return a limit for Spark to hand back; it knows none of bytes and rows together."""
-        if self._options.most_offsets is not None:
-            return ReadMaxRows(self._options.most_offsets)
-        if self._options.most_bytes is not None:
-            return ReadMaxBytes(self._options.most_bytes)
-        return ReadAllAvailable()
+        most = self._options.most_offsets or self._options.most_bytes
+        return ReadMaxRows(most) if most else ReadAllAvailable()
 
     def latestOffset(self, start: Checkpoint, limit: ReadLimit) -> Checkpoint:  # noqa: N802
         """Return where the next micro-batch ends."""
@@ -173,110 +191,120 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # wherever the program may die.
             self._is_unwritten = False
             return start
-        states = self._look(known=start if self._target is None else None)
-        _require_same(start, states)
-        is_limited = not isinstance(limit, ReadAllAvailable)
-        return {
-            name: self._next(since, states[name], is_limited=is_limited)
-            for name, since in start.items()
-        }
+        found = self._news(start)
+        streams = 0 if isinstance(limit, ReadAllAvailable) else len(start)  # 0: no limits
+        return {name: self._next(since, found[name], streams) for name, since in start.items()}
 
-    def _next(self, since: ReadUntil, state: StreamEnds, *, is_limited: bool) -> ReadUntil:
+    def _next(self, since: ReadUntil, ends: StreamEnds, streams: int) -> ReadUntil:
         first = since["sequence"]
-        moved = returned(first, since["created"], state, self._options.fail_on_data_loss)
+        moved = _moved(since, ends, fail=self._fail)
         if moved is not None:
             # a batch without rows brings the query there: ranges over two streams mean nothing
-            return _read_until(moved, state)
-        until = state.until if self._target is None else min(self._target[state.name], state.until)
-        if is_limited:
-            until = min(until, max(first, state.first) + self._window(state))
-        return _read_until(max(first, until), state)
+            return _read_until(moved, ends)
+        until = min((self._target or {}).get(ends.name, ends.until), ends.until)
+        if streams:
+            until = min(until, max(first, ends.first) + self._window(ends, streams))
+        return _read_until(max(first, until), ends)
+
+    def _window(self, ends: StreamEnds, count: int) -> int:
+        """Return how many sequences of one of so many streams a micro-batch may have."""
+        most_bytes, most_offsets = self._options.most_bytes, self._options.most_offsets
+        by_size = ends.until if most_bytes is None else ends.window_of(most_bytes // count)
+        return by_size if most_offsets is None else min(by_size, max(1, most_offsets // count))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember where the streams end now: the query ends there."""
-        self._target = {name: state.until for name, state in self._look().items()}
+        names = self._ask(lambda c: _streams_of(c, self._options))
+        self._target = {name: ends.until for name, ends in self._look(names).items()}
 
     def partitions(self, start: Checkpoint, end: Checkpoint) -> list[InputPartition]:
         """Return the ranges of a micro-batch: the same sequences however often Spark asks."""
-        states = self._look()
-        _require_same(start, states)
-        return [
-            InputPartition(item)
-            for name, since in start.items()
-            for item in self._ranges(since, end[name], states[name])
-        ]
+        options, fail = self._options, self._fail
+        planned = list[Range]()
+        for name, ends in self._look(start).items():
+            first, until = start[name]["sequence"], end[name]["sequence"]
+            if end[name]["created"] != start[name]["created"]:
+                continue  # on to a stream made anew
+            if _moved(end[name], ends, fail=fail) is not None:
+                continue  # what it is to read again went with the stream
+            planned += cut(options, kept(first, until, ends, fail=fail), until, ends, len(start))
+        return [InputPartition(item) for item in planned]
 
-    def _ranges(self, start: ReadUntil, end: ReadUntil, state: StreamEnds) -> list[Range]:
-        options, fail = self._options, self._options.fail_on_data_loss
-        if end["created"] != start["created"]:
-            return []  # on to a stream made anew
-        if returned(end["sequence"], end["created"], state, fail) is not None:
-            return []  # what it is to read again went with the stream
-        first = kept(start["sequence"], end["sequence"], state, fail)
-        pieces = -(-options.pieces // len(self._names))
-        return cut(options.subjects, first, end["sequence"], pieces, state)
+    def _news(self, start: Checkpoint) -> dict[str, StreamEnds]:
+        """Look, and wait a moment for news where there is none: Spark asks a hundred times a second."""
+        for _ in range(_LOOKS):
+            found = self._look(start)
+            has_news = any(found[name].until != since["sequence"] for name, since in start.items())
+            if has_news or self._target is not None:
+                break
+            time.sleep(_AGAIN)
+        return found
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a range, in a task."""
-        return read_rows(self._options, partition, self._options.fail_on_data_loss)
+    def _look(self, names: Iterable[str]) -> dict[str, StreamEnds]:
+        async def look_at_all(connection: Connection) -> dict[str, StreamEnds]:
+            return {name: await look(connection, name) for name in names}
 
-    def _window(self, state: StreamEnds) -> int:
-        """Return how many sequences of one of the streams a micro-batch may have."""
-        most_bytes, most_offsets = self._options.most_bytes, self._options.most_offsets
-        count = len(self._names)
-        by_size = state.until if most_bytes is None else state.window_of(most_bytes // count)
-        return by_size if most_offsets is None else min(by_size, max(1, most_offsets // count))
-
-    async def _states(self, connection: Connection) -> States:
-        self._names = self._names or await streams_of(connection, self._options)
-        return {name: await look(connection, name) for name in self._names}
-
-    def _look(self, known: Checkpoint | None = None) -> States:
-        """Look, and wait a moment for news while the streams end where `known` says: Spark asks a hundred times a second."""
-        ends = {name: since["sequence"] for name, since in (known or {}).items()}
-
-        async def look_once(connection: Connection) -> States:
-            loop = asyncio.get_running_loop()
-            give_up = loop.time() + _NEWS
-            while True:
-                states = await self._states(connection)
-                found = {name: state.until for name, state in states.items()}
-                if found != ends or loop.time() >= give_up:
-                    return states
-                await asyncio.sleep(_AGAIN)
-
-        async def look_patiently(connection: Connection) -> States:
-            return await patiently(connection, lambda: look_once(connection))
-
-        return ask(self._options, look_patiently)
+        return self._ask(lambda c: until_answered(c, look_at_all, AWAY))
 
 
-def _require_same(start: Checkpoint, states: States) -> None:
-    if start.keys() != states.keys():
+def cut(
+    options: SourceOptions, first: int, until: int, ends: StreamEnds, streams: int = 1
+) -> list[Range]:
+    """Return the ranges of `[first, until)` of one of so many streams, one for each task.
+
+    There are as many as `minPartitions` asks for, where there are as many sequences. Each subject filter has ranges of its
+    own; without one, the whole of the stream is cut into ranges of about 32 MiB.
+    """
+    chosen = options.subjects or (">",)
+    pieces = -(-options.pieces // streams)
+    length = max(1, (until - first) * len(chosen) // pieces)
+    if options.subjects is None:
+        length = min(length, ends.window_of(_PIECE_BYTES))
+    return [
+        Range(subject, begin, min(begin + length, until), ends.name)
+        for subject in chosen
+        for begin in range(first, until, length)
+    ]
+
+
+def _moved(since: ReadUntil, ends: StreamEnds, *, fail: bool) -> int | None:
+    """Return where to read on in a stream that is not the one that was read; None while it is.
+
+    A stream made anew is read from its beginning, one that went back (restored from a backup) from its end, since what
+    it holds was read. Raises `LostSequences` instead when `fail`.
+    """
+    is_anew = since["created"] != ends.created
+    if not is_anew and since["sequence"] <= ends.until:
+        return None
+    if fail:
         raise LostSequences(
-            f"the query has read {', '.join(sorted(start))}, and the broker has {', '.join(sorted(states))}: start with "
-            "a new checkpoint, or name the stream by the option stream"
+            f"stream {ends.name} was made anew or went back: it ends at sequence {ends.until - 1}, and the query has "
+            f"read one up to {since['sequence'] - 1}; start with a new checkpoint, or set failOnDataLoss to false"
         )
+    return ends.first if is_anew else ends.until
 
 
-def _read_until(sequence: int, state: StreamEnds) -> ReadUntil:
-    return {"sequence": sequence, "created": state.created}
+def _read_until(sequence: int, ends: StreamEnds) -> ReadUntil:
+    return {"sequence": sequence, "created": ends.created}
 
 
-def _with_password(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with the password that `passwordFile` holds, its first line; no plan of Spark's shows it."""
-    given = {key.lower(): value for key, value in options.items()}
-    path = given.pop("passwordfile", "").strip()
-    if not path:
-        return given
-    if given.get("password"):
-        raise ConfigurationError("password and passwordFile are two ways; give one of them")
+async def _streams_of(connection: Connection, options: SourceOptions) -> tuple[str, ...]:
+    """Return the streams that a query reads: the one that is named, or all that partitions live in.
+
+    Raises `ConfigurationError` where a sequence is to be the same place in several streams, `BrokerAway`, `ConnectionLost`.
+    """
+    if options.stream is not None:
+        return (options.stream,)
+    await connection.once()
     try:
-        given["password"] = Path(path).read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
-    except OSError as error:
-        raise ConfigurationError(f"passwordFile: cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ConfigurationError(f"passwordFile: {path} holds no text") from None
-    if not given["password"]:
-        raise ConfigurationError(f"passwordFile: the first line of {path} is empty")
-    return given
+        layout = await until_answered(connection, read_layout, AWAY)
+    except Rejected:
+        layout = None  # that's fine: a stream without our buckets
+    names = layout.names if layout else (STREAM,)
+    edges = {options.starting, options.ending} - {EARLIEST, LATEST}
+    if len(names) > 1 and any(isinstance(one, int) for one in edges):
+        raise ConfigurationError(
+            f"sequences count within a stream, and the broker has {len(names)}: name one by the option stream, or give "
+            "startingTimestamp and endingTimestamp"
+        )
+    return names

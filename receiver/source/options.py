@@ -1,79 +1,58 @@
-"""The options of the data source, read once: names and meanings as in Spark's Kafka source. Values only."""
+"""The options of the data source, read once: names and meanings as in Spark's Kafka source."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from enum import Enum
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError
 from broker.client.access import Access, check_servers
 from broker.wire.subjects import InvalidHost, host_filter, partition_filter, validate_host
-
-__all__ = ["KNOWN", "PROGRAM", "Edge", "Position", "Show", "SourceOptions"]
+from receiver.source.stream import EARLIEST, EPOCH, LATEST, Position
 
 KNOWN = (
     *("servers", "stream", "partitions", "hosts"),
     *("startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"),
     *("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss"),
-    *("explode", "lineType", "includeHeaders"),
+    *("explode", "includeHeaders"),
     *("creds", "nkey", "user", "password", "passwordFile"),
     *("tlsCa", "tlsCert", "tlsKey", "tlsFirst"),
 )
 
-PROGRAM = "spark jetstream"
-"""What the broker's views of connections call a query."""
-_DEFAULT_SERVERS = "nats://127.0.0.1:4222"
-_SUFFIXES = {"k": 1024, "m": 1024**2, "g": 1024**3}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SEQUENCE = re.compile(r"[1-9][0-9]{0,18}")
+_DEFAULT_SERVER = "nats://127.0.0.1:4222"
+_NUMBER = re.compile(r"[1-9][0-9]{0,18}")
 _PARTITION = re.compile(r"[0-9]{1,6}")
-_STREAM = re.compile(r"[^\s.*>/\\]+")
+_STREAM = re.compile(r"[^\s.*>/\\]*")
 
-
-class Edge(Enum):
-    """A place in the stream that has a name."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-
-
-Position = Edge | datetime | int
-"""Where to begin or to end: an edge, a time of storage, or a sequence."""
-
-
-@dataclass(frozen=True, slots=True)
-class Show:
-    """Which rows: sections or their lines (as strings or bytes), with or without headers."""
-
-    headers: bool = True
-    explode: bool = False
-    as_text: bool = True
+_Given = Mapping[str, str]
+"""Options by their names in small letters."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """How to reach the stream and what to read of it.
+    """How to reach the stream, what to read of it, and which rows to make.
 
-    `stream` None: all that partitions live in. `subjects` None: all that these hold. `starting` None: earliest for a batch, latest for a stream. `ending` None: latest.
-    `most_bytes` (as stored) and `most_offsets` bound a micro-batch; a query has at least `pieces` tasks.
+    `stream` None: all that partitions live in. `subjects` None: all that these hold. `starting` None: earliest for a batch,
+    latest for a stream. `most_bytes` (as stored) and `most_offsets` bound a micro-batch; a query has at least `pieces` tasks.
+    Rows are sections of messages, or with `explode` their lines; with or without `headers`.
     """
 
-    servers: tuple[str, ...] = field(repr=False)  # addresses may hold a password
-    access: Access
-    stream: str | None
-    subjects: tuple[str, ...] | None
-    starting: Position | None
-    ending: Position | None
-    most_bytes: int | None
-    most_offsets: int | None
-    pieces: int
-    fail_on_data_loss: bool
-    show: Show
+    servers: tuple[str, ...] = field(default=(_DEFAULT_SERVER,), repr=False)  # may hold a password
+    access: Access = field(default_factory=Access)
+    stream: str | None = None
+    subjects: tuple[str, ...] | None = None
+    starting: Position | None = None
+    ending: Position | None = None
+    most_bytes: int | None = None
+    most_offsets: int | None = None
+    pieces: int = 1
+    fail_on_data_loss: bool = True
+    headers: bool = True
+    explode: bool = False
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> "SourceOptions":
+    def parse(cls, options: _Given) -> "SourceOptions":
         """Read what a user gave, in any case of letters; raise `ConfigurationError` naming the option that is wrong."""
         given = {key.lower(): value for key, value in options.items()}
         unknown = sorted(set(given) - {name.lower() for name in KNOWN} - {"path"})  # load("…")
@@ -82,76 +61,56 @@ class SourceOptions:
                 f"jetstream has no option {unknown[0]!r}; there are {', '.join(KNOWN)}"
             )
         stream = _text(given, "stream")
-        if stream and not _STREAM.fullmatch(stream):
+        if not _STREAM.fullmatch(stream):
             raise _wrong("stream", stream, "a name of a stream")
         explode = _flag(given, "explode", default=False)
+        try:
+            servers = check_servers((_text(given, "servers") or _DEFAULT_SERVER,))
+        except ValueError as error:
+            raise ConfigurationError(f"servers: {error}") from None
         return cls(
-            servers=_servers(given),
+            servers=servers,
             access=_access(given),
             stream=stream or None,
             subjects=_subjects(given),
-            starting=_position(given, "startingOffsets", "startingTimestamp"),
-            ending=_position(given, "endingOffsets", "endingTimestamp"),
+            starting=_position(given, "starting"),
+            ending=_position(given, "ending"),
             most_bytes=_size(given, "maxBytesPerTrigger"),
             most_offsets=_size(given, "maxOffsetsPerTrigger"),
             pieces=_size(given, "minPartitions") or 1,
             fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
             # a message's headers beside every one of its lines are rarely wanted
-            show=Show(
-                _flag(given, "includeHeaders", default=not explode),
-                explode,
-                _choice(given, "lineType", "string", "binary") == "string",
-            ),
+            headers=_flag(given, "includeHeaders", default=not explode),
+            explode=explode,
         )
-
-
-_Given = Mapping[str, str]
-"""Options by their names in small letters."""
 
 
 def _wrong(name: str, text: str, wanted: str) -> ConfigurationError:
     return ConfigurationError(f"{name} {text!r} is not {wanted}")
 
 
-def _text(given: _Given, name: str, default: str = "") -> str:
-    return given.get(name.lower(), default).strip()
+def _text(given: _Given, name: str) -> str:
+    return given.get(name.lower(), "").strip()
 
 
-def _words(given: _Given, name: str, default: str = "") -> tuple[str, ...]:
+def _words(given: _Given, name: str) -> list[str]:
     """Return the words between commas, each once."""
-    words = (word.strip() for word in _text(given, name, default).split(","))
-    return tuple(dict.fromkeys(word for word in words if word))
-
-
-def _choice(given: _Given, name: str, *choices: str) -> str:
-    """Return one of the choices, the first by default."""
-    text = _text(given, name, choices[0]).lower()
-    if text not in choices:
-        raise _wrong(name, text, f"one of {', '.join(choices)}")
-    return text
+    return list(dict.fromkeys(filter(None, map(str.strip, _text(given, name).split(",")))))
 
 
 def _flag(given: _Given, name: str, *, default: bool) -> bool:
-    choices = ("true", "false") if default else ("false", "true")
-    return _choice(given, name, *choices) == "true"
+    text = _text(given, name).lower() or str(default).lower()
+    if text not in {"true", "false"}:
+        raise _wrong(name, text, "true or false")
+    return text == "true"
 
 
 def _size(given: _Given, name: str) -> int | None:
-    """Return a positive number, in which k, m and g count 1024, 1024² and 1024³; None when not given."""
-    text = _text(given, name).lower()
-    if not text:
-        return None
-    number, unit = (text[:-1], _SUFFIXES[text[-1]]) if text[-1] in _SUFFIXES else (text, 1)
-    if not _SEQUENCE.fullmatch(number):
-        raise _wrong(name, text, "a positive number (k, m, g may follow)")
-    return int(number) * unit
-
-
-def _servers(given: _Given) -> tuple[str, ...]:
-    try:
-        return check_servers(_words(given, "servers", _DEFAULT_SERVERS))
-    except ValueError as error:
-        raise ConfigurationError(f"servers: {error}") from None
+    """Return a positive number; None when not given."""
+    text = _text(given, name)
+    if text and not _NUMBER.fullmatch(text):
+        raise _wrong(name, text, "a positive number")
+    return int(text) if text else None
 
 
 def _access(given: _Given) -> Access:
@@ -159,19 +118,11 @@ def _access(given: _Given) -> Access:
         Path(text) if (text := _text(given, name)) else None
         for name in ("creds", "nkey", "tlsCa", "tlsCert", "tlsKey")
     )
-    user, password = _text(given, "user"), given.get("password", "")
-    ways = [name for name in ("creds", "nkey", "user") if _text(given, name)]
-    if len(ways) > 1:
-        raise ConfigurationError(f"{ways[0]} and {ways[1]} are two ways to say who this is")
-    if bool(user) != bool(password):
-        raise ConfigurationError("user and password come together; give that, or a passwordFile")
-    if tls_key and not tls_cert:
-        raise ConfigurationError("tlsKey is the key of a certificate; give that with tlsCert")
     return Access(
         creds=creds,
         nkey=nkey,
-        user=user,
-        password=password,
+        user=_text(given, "user"),
+        password=given.get("password", "") or _from_file(given),
         tls_ca=tls_ca,
         tls_cert=tls_cert,
         tls_key=tls_key,
@@ -179,37 +130,45 @@ def _access(given: _Given) -> Access:
     )
 
 
-def _position(given: _Given, offsets: str, timestamp: str) -> Position | None:
-    if time := _text(given, timestamp):
+def _from_file(given: _Given) -> str:
+    """Return the password that `passwordFile` holds, its first line; no plan of Spark's shows it."""
+    if not (path := _text(given, "passwordFile")):
+        return ""
+    try:
+        return Path(path).read_text("utf-8").partition("\n")[0].rstrip("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"passwordFile: cannot read {path}: {error}") from None
+
+
+def _position(given: _Given, edge: str) -> Position | None:
+    if time := _text(given, f"{edge}Timestamp"):
         try:
             if time.isdigit():  # as in Spark's Kafka source
-                return _EPOCH + timedelta(milliseconds=int(time))
+                return EPOCH + timedelta(milliseconds=int(time))
             moment = datetime.fromisoformat(time)
         except (ValueError, OverflowError):
             wanted = "milliseconds since 1970 or a time such as 2026-11-20T12:00:00Z"
-            raise _wrong(timestamp, time, wanted) from None
+            raise _wrong(f"{edge}Timestamp", time, wanted) from None
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    text = _text(given, offsets).lower()
-    if not text:
-        return None
-    if text in {edge.value for edge in Edge}:
-        return Edge(text)
-    if not _SEQUENCE.fullmatch(text):
-        raise _wrong(offsets, text, "earliest, latest, or a sequence such as 123")
+    text = _text(given, f"{edge}Offsets").lower()
+    if not text or text in {"earliest", "latest"}:
+        return {"": None, "earliest": EARLIEST, "latest": LATEST}[text]
+    if not _NUMBER.fullmatch(text):
+        raise _wrong(f"{edge}Offsets", text, "earliest, latest, or a sequence such as 123")
     return int(text)
 
 
 def _subjects(given: _Given) -> tuple[str, ...] | None:
-    hosts, words = _words(given, "hosts"), _words(given, "partitions", "all")
-    if hosts and _text(given, "partitions"):
+    hosts, numbers = _words(given, "hosts"), _words(given, "partitions")
+    if hosts and numbers:
         raise ConfigurationError("partitions and hosts are two ways to choose; give one")
     if hosts:
         try:
             return tuple(host_filter(validate_host(host)) for host in hosts)
         except InvalidHost as error:
             raise ConfigurationError(f"hosts: {error}") from None
-    if words == ("all",):
+    if not numbers or numbers == ["all"]:
         return None
-    if not all(_PARTITION.fullmatch(word) for word in words):
+    if not all(map(_PARTITION.fullmatch, numbers)):
         raise _wrong("partitions", _text(given, "partitions"), "`all` or a list such as 0,3")
-    return tuple(map(partition_filter, sorted(set(map(int, words)))))
+    return tuple(map(partition_filter, sorted(set(map(int, numbers)))))

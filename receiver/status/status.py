@@ -5,12 +5,11 @@ files, of the stores in the state folder.
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,42 +18,21 @@ from broker.app.table import aligned
 from broker.app.units import format_duration, format_size
 from broker.app.untrusted import printable
 from broker.client import bucket
+from broker.client.answer import ConnectionLost, Denied, Rejected
 from broker.client.config import existing_partitions, require_layout
-from broker.client.connection import (
-    ELECTION,
-    Connection,
-    ConnectionLost,
-    Denied,
-    Rejected,
-    until_answered,
-)
+from broker.client.connection import ELECTION, Connection, until_answered
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, StreamLayout, offset_key
 from broker.wire.subjects import partition_filter
 from receiver.driver.presence import report_of
-from receiver.meter import Blockade, OwnerReport, PartitionReport
+from receiver.meter import OwnerReport, PartitionReport
 from receiver.settings import ReceiverSettings
+from receiver.source.stream import message_at
 from receiver.storage.position import Damaged
 from receiver.storage.store import Store
-from receiver.storage.tables import missing
-
-__all__ = [
-    "Blockade",
-    "HostFile",
-    "HostGaps",
-    "ReceivedPartition",
-    "Status",
-    "ask",
-    "files_in",
-    "gaps_in",
-    "gather",
-    "partitions_there",
-    "waiting",
-]
 
 Answer = TypeVar("Answer")
 
-_NO_MESSAGE = 10037
 _UNCLAIMED = Offset(0, 0, "", "")
 _RUNNING = {True: "yes", False: "no", None: "?"}
 _HEAD = (
@@ -62,13 +40,16 @@ _HEAD = (
     *("epoch", "running", "owner", "last commit"),
 )
 _FILES = """
-SELECT path, last_line, length + coalesce(closed, 0), coalesce(count, 0) FROM files LEFT JOIN (
+SELECT path,
+  CASE WHEN last_line THEN strftime('%Y-%m-%dT%H:%M:%SZ', last_line / 1000000000, 'unixepoch') ELSE '' END AS last_line,
+  length + coalesce(closed, 0) AS size, coalesce(count, 0) AS segments
+FROM files LEFT JOIN (
   SELECT live, sum(size) AS closed, count(*) AS count FROM segments WHERE path != live GROUP BY live
 ) ON live = path WHERE length NOT NULL AND host != ''
 """
 
 
-class ReceivedPartition(BaseModel):
+class ReceivedPartition(PartitionReport):
     """A partition; what is None is not known.
 
     `behind` is in messages, `behind_seconds` the age of the oldest of them. The rate is over about ten seconds; it comes from
@@ -85,8 +66,6 @@ class ReceivedPartition(BaseModel):
     committed_at: str = ""
     behind: int = 0
     behind_seconds: float | None = 0.0
-    lines_per_second: float | None = None
-    blocked: Blockade | None = None
     error: str | None = None
 
     def row(self) -> tuple[str, ...]:
@@ -117,37 +96,40 @@ class HostFile(BaseModel):
     segments: int
 
 
-class HostGaps(BaseModel):
-    """What never came of a host's files; `size` is in bytes of those files."""
-
-    host: str
-    gaps: int
-    size: int
-
-
 class Status(BaseModel):
     """The partitions, and the received files as far as this machine can read their stores, which are in `state_dir`."""
 
     partitions: Sequence[ReceivedPartition]
     state_dir: Path | None = None
     files: Sequence[HostFile] = ()
-    gaps: Sequence[HostGaps] = ()
+
+    @classmethod
+    def with_stores(cls, partitions: Sequence[ReceivedPartition], state: Path) -> "Status":
+        """Return the status with what the stores of a folder say; one that cannot be read says nothing."""
+        files = list[HostFile]()
+        for path in sorted(state.glob("p*.db")):
+            with suppress(OSError, Damaged), Store(path) as store:
+                rows = [
+                    dict(zip(HostFile.model_fields, row, strict=True)) for row in store.rows(_FILES)
+                ]
+                files += map(HostFile.model_validate, rows)
+        return cls(
+            partitions=partitions,
+            state_dir=state,
+            files=sorted(files, key=lambda file: file.path),
+        )
 
     def as_text(self, *, with_hosts: bool = False) -> str:
         """Write it for people."""
-        parts = [_columns([_HEAD, *(one.row() for one in self.partitions)])]
-        troubles = [
-            f"partition {p.partition} is blocked since {p.blocked.since}, {p.blocked.cause}: {p.blocked.detail}"
-            for p in self.partitions
-            if p.blocked
-        ]
-        troubles += [
-            f"partition {p.partition} cannot be received: {p.error}"
-            for p in self.partitions
-            if p.error
-        ]
-        if troubles:
-            parts.append("\n".join(map(printable, troubles)))
+        parts = [_table(_HEAD, (one.row() for one in self.partitions))]
+        for one in self.partitions:
+            if why := one.blocked:
+                parts.append(
+                    f"partition {one.partition} is blocked since {why.since}, {why.cause}: {why.detail}"
+                )
+            if one.error:
+                parts.append(f"partition {one.partition} cannot be received: {one.error}")
+        parts[1:] = map(printable, parts[1:])
         if files := self.files:
             size = format_size(sum(file.size for file in files))
             closed = sum(file.segments for file in files)
@@ -155,12 +137,13 @@ class Status(BaseModel):
                 f"stores in {self.state_dir}: {len(files):,} live files, {closed:,} closed, {size}"
             )
         if with_hosts and files:
-            rows = [(f.path, f.last_line or "none", f"{f.size:,}", str(f.segments)) for f in files]
-            parts.append(_columns([("file", "last line", "bytes", "closed"), *rows]))
-        if self.gaps:
-            gaps = [(gap.host, str(gap.gaps), f"{gap.size:,}") for gap in self.gaps]
-            parts.append(_columns([("host", "gaps", "bytes that never came"), *gaps]))
+            rows = ((f.path, f.last_line or "none", f"{f.size:,}", str(f.segments)) for f in files)
+            parts.append(_table(("file", "last line", "bytes", "closed"), rows))
         return "\n\n".join(parts)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return aligned(head, [*rows], left=range(len(head)))
 
 
 def ask(
@@ -219,30 +202,24 @@ async def _partition(
         offset = Offset.decode(entry.value) if entry else _UNCLAIMED
     except UnreadableOffset as unreadable:
         error = str(unreadable)
+    known = ("next", "epoch", "owner", "lines", "size", "committed_at")
     left = await waiting(connection, stream, partition, offset.next)
     answer = await report_of(connection, offset.presence) if offset.presence else None
-    told = _told(answer, partition)
-    return ReceivedPartition(
-        partition=partition,
-        next=offset.next,
-        epoch=offset.epoch,
-        owner=offset.owner,
-        running=_is_running(offset, answer),
-        lines=offset.lines,
-        size=offset.size,
-        committed_at=offset.committed_at,
-        behind=left,
-        behind_seconds=await _lag(connection, stream, partition, offset.next, now) if left else 0.0,
-        lines_per_second=told.lines_per_second,
-        blocked=told.blocked,
-        error=error,
+    is_owned = offset.epoch > 0 and not offset.is_moved and not offset.released
+    is_running = answer is not None if offset.presence else None
+    return ReceivedPartition.model_validate(
+        {name: getattr(offset, name) for name in known}
+        | _told(answer, partition).model_dump()
+        | {
+            "partition": partition,
+            "running": is_running if is_owned else False,
+            "behind": left,
+            "behind_seconds": await _age(connection, stream, partition, offset.next, now)
+            if left
+            else 0.0,
+            "error": error,
+        }
     )
-
-
-def _is_running(offset: Offset, answer: bytes | None) -> bool | None:
-    if offset.epoch == 0 or offset.is_moved or offset.released:
-        return False
-    return answer is not None if offset.presence else None
 
 
 def _told(answer: bytes | None, partition: int) -> PartitionReport:
@@ -255,7 +232,7 @@ def _told(answer: bytes | None, partition: int) -> PartitionReport:
 
 async def waiting(connection: Connection, stream: str, partition: int, sequence: int) -> int:
     """Return how many messages of a partition its stream holds from a sequence on; raises `Rejected`, `ConnectionLost`."""
-    config: dict[str, Any] = {
+    config = {
         "ack_policy": "none",
         "deliver_policy": "by_start_sequence",
         "opt_start_seq": max(sequence, 1),
@@ -272,57 +249,12 @@ async def waiting(connection: Connection, stream: str, partition: int, sequence:
     return int(answer["num_pending"])
 
 
-async def _lag(
+async def _age(
     connection: Connection, stream: str, partition: int, sequence: int, now: datetime
 ) -> float | None:
     """Return the age of the first message of a partition from a sequence on."""
     request = {"seq": max(sequence, 1), "next_by_subj": partition_filter(partition)}
-    try:
-        found = await connection.api(f"STREAM.MSG.GET.{stream}", request)
-    except Rejected as error:
-        if error.error == _NO_MESSAGE:
-            return None
-        raise
-    stored = datetime.fromisoformat(found["message"]["time"])
+    if (found := await message_at(connection, stream, request)) is None:
+        return None
+    stored = datetime.fromisoformat(found["time"])
     return max(0.0, round((now - stored).total_seconds(), 3))
-
-
-def files_in(state: Path) -> list[HostFile]:
-    """Return the files of all hosts, by path; a store that cannot be read has none."""
-    found = [
-        HostFile(
-            path=str(path),
-            last_line=_rfc3339(int(str(moment))),
-            size=int(str(size)),
-            segments=int(str(segments)),
-        )
-        for rows in _each(state, lambda store: store.rows(_FILES))
-        for path, moment, size, segments in rows
-    ]
-    return sorted(found, key=lambda file: file.path)
-
-
-def gaps_in(state: Path) -> list[HostGaps]:
-    """Return what never came, by host; a store that cannot be read says nothing."""
-    gaps, sizes = Counter[str](), Counter[str]()
-    for found in _each(state, missing):
-        gaps.update({host: one.gaps for host, one in found.items()})
-        sizes.update({host: one.size for host, one in found.items()})
-    return [HostGaps(host=host, gaps=gaps[host], size=sizes[host]) for host in sorted(gaps)]
-
-
-def _each(state: Path, look: Callable[[Store], Answer]) -> Iterator[Answer]:
-    for path in sorted(state.glob("p*.db")):
-        with suppress(OSError, Damaged), Store(path) as store:
-            yield look(store)
-
-
-def _rfc3339(moment: int) -> str:
-    if not moment:
-        return ""
-    stored = datetime.fromtimestamp(moment // 1_000_000_000, UTC)
-    return stored.isoformat().replace("+00:00", "Z")
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> str:
-    return aligned(rows[0], rows[1:], left=range(len(rows[0])))

@@ -12,29 +12,27 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-__all__ = [
-    "REFUSED",
-    "Locked",
-    "begin_writing",
-    "can_sync_all",
-    "descriptor_of",
-    "exclusive_lock",
-    "is_local",
-    "is_regular",
-    "opened",
-    "read",
-    "sync_all",
-    "sync_folder",
-    "uri_of",
-    "write_rest",
-]
-
 REFUSED = "is a symbolic link or no regular file; move it away"
+
+_LOOK_AGAIN = 0.02  # seconds
+_START = 2  # SYNC_FILE_RANGE_WRITE; with the other flags it would take notice of errors in fdatasync's stead
+_TO_THE_END = ctypes.c_int64(0)
+_TRUSTED = {"ext3", "ext4", "f2fs", "xfs"}  # of FUSE, for one, syncfs returns before all is safe
+_LOCAL = {*_TRUSTED, "btrfs", "ext2", "overlay", "tmpfs", "zfs"}
+"""File systems of one machine, whose processes share memory."""
+
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_sync_file_range = getattr(_libc, "sync_file_range", None)
+_syncfs = getattr(_libc, "syncfs", None)
+
+
+class Locked(Exception):
+    """Another process holds the lock and did not let go in time."""
 
 
 def descriptor_of(path: Path, flags: int, mode: int = 0o640) -> int:
@@ -57,12 +55,6 @@ def opened(path: Path) -> IO[bytes]:
     return os.fdopen(descriptor_of(path, os.O_RDONLY), "rb")
 
 
-def read(path: Path) -> bytes:
-    """Return what a regular file that is no link holds; raises OSError."""
-    with opened(path) as file:
-        return file.read()
-
-
 def is_regular(path: Path) -> bool:
     """Say whether a regular file is there, and no link to one; raises OSError."""
     try:
@@ -80,25 +72,8 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def uri_of(path: Path) -> str:
-    """Return how SQLite opens a database; one that nobody has open, in a folder that is not ours to write, as it stands there."""
-    is_closed = is_local(path.parent) and not os.path.lexists(f"{path}-wal")
-    is_ours = os.access(path.parent, os.W_OK, effective_ids=True)
-    mode = "immutable=1" if is_closed and not is_ours else "mode=rwc"
-    return f"{path.absolute().as_uri()}?{mode}"
-
-
-_LOOK_AGAIN = 0.02  # seconds
-
-
-class Locked(Exception):
-    """Another process holds the lock and did not let go in time."""
-
-
 @contextmanager
-def exclusive_lock(
-    path: Path, patience: float, clock: Callable[[], float] = time.monotonic
-) -> Iterator[None]:
+def exclusive_lock(path: Path, patience: float) -> Iterator[None]:
     """Hold the lock; the kernel lets go of it when its holder dies, however it dies.
 
     A task that lost its driver may hold it until its batch is written: hence the patience, in seconds. Raises
@@ -106,38 +81,18 @@ def exclusive_lock(
     """
     descriptor = descriptor_of(path, os.O_RDWR | os.O_CREAT)
     try:
-        give_up = clock() + patience
-        while not _try(descriptor):
-            if clock() > give_up:
-                raise Locked(f"another process has held {path} for {patience:g} s")
+        give_up = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > give_up:
+                    raise Locked(f"another process has held {path} for {patience:g} s") from None
             time.sleep(_LOOK_AGAIN)
         yield
     finally:
         os.close(descriptor)
-
-
-def _try(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-_START = 2  # SYNC_FILE_RANGE_WRITE; with the other flags it would take notice of errors in fdatasync's stead
-_TO_THE_END = ctypes.c_int64(0)
-_TRUSTED = {
-    "ext3",
-    "ext4",
-    "f2fs",
-    "xfs",
-}  # of FUSE, for one, syncfs returns before anything is safe
-_LOCAL = {*_TRUSTED, "btrfs", "ext2", "overlay", "tmpfs", "zfs"}
-"""File systems of one machine, whose processes share memory."""
-
-_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-_sync_file_range = getattr(_libc, "sync_file_range", None)
-_syncfs = getattr(_libc, "syncfs", None)
 
 
 def begin_writing(descriptor: int) -> None:
@@ -146,10 +101,13 @@ def begin_writing(descriptor: int) -> None:
         _sync_file_range(descriptor, _TO_THE_END, _TO_THE_END, _START)
 
 
-def can_sync_all(descriptor: int) -> bool:
-    """Whether `sync_all` is as good as a sync of each file: it waits for the disk, and tells of errors."""
+def can_sync_all(folder: int) -> bool:
+    """Whether `sync_all` is as good as a sync of each file: it waits for the disk, tells of errors, and all are on one disk."""
     tells_errors = [int(part) for part in re.findall("[0-9]+", platform.release())[:2]] >= [5, 8]
-    return _syncfs is not None and tells_errors and _kind(os.fstat(descriptor).st_dev) in _TRUSTED
+    if _syncfs is None or not tells_errors or _kind(os.fstat(folder).st_dev) not in _TRUSTED:
+        return False
+    path = Path(f"/proc/self/fd/{folder}").readlink()
+    return not any(point.startswith(f"{path}/") for _, point, _ in _mounts())
 
 
 def is_local(folder: Path) -> bool:
@@ -176,11 +134,14 @@ def write_rest(descriptor: int, rest: bytes) -> None:
 
 
 def _kind(device: int) -> str:
-    """Return the kind of the file system that a device holds, by proc(5); empty where it is not told."""
+    """Return the kind of the file system that a device holds; empty where it is not told."""
     number = f"{os.major(device)}:{os.minor(device)}"
-    with suppress(OSError):
-        for mount in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
-            about, _, kind = mount.partition(" - ")
-            if about.split()[2] == number:
-                return kind.split()[0]
-    return ""
+    return next((kind for found, _, kind in _mounts() if found == number), "")
+
+
+def _mounts() -> Iterator[tuple[str, str, str]]:
+    """Yield device, folder and kind of each file system, by proc(5)."""
+    for mount in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines():
+        about, _, kind = mount.partition(" - ")
+        device, _, point = about.split()[2:5]
+        yield device, point.replace("\\040", " "), kind.split()[0]

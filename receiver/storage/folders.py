@@ -7,21 +7,12 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from receiver.permissions import Permissions
 from receiver.storage import disk
 from receiver.storage.disk import REFUSED, sync_folder
-
-__all__ = [
-    "Folders",
-    "give",
-    "make_folder",
-    "remove_empty",
-    "walk",
-    "within",
-]
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _MOST_OPEN = 96  # descriptors; a process has 1024 as a rule, and so many for files
@@ -40,8 +31,7 @@ class Folders:
         self._path = root
         self._permissions = permissions
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        about = os.fstat(self._root)
-        self.device, self.inode = about.st_dev, about.st_ino
+        self.inode = os.fstat(self._root).st_ino
         self._open: dict[str, int] = {}
         self._changed: set[str] = set()
 
@@ -52,36 +42,43 @@ class Folders:
         if (known := self._open.get(folder)) is not None:
             return known
         parent, _, name = folder.rpartition("/")
-        return self._keep(folder, self._enter(self.open(parent), name, folder))
+        above = self.open(parent)
+        try:
+            with self.naming(folder):
+                descriptor = os.open(name, _FLAGS, dir_fd=above)
+        except OSError as error:
+            if error.errno in {errno.ENOTDIR, errno.ELOOP}:
+                words = "is a symbolic link or no folder; move it away"
+                raise OSError(errno.ELOOP, words, str(self._path / folder)) from None
+            raise
+        while len(self._open) >= _MOST_OPEN:
+            os.close(self._open.pop(next(iter(self._open))))
+        self._open[folder] = descriptor
+        return descriptor
 
     def at(self, path: str) -> tuple[str, int]:
         """Return the name of a file and the descriptor of its folder, which is there; raises OSError."""
         folder, _, name = path.rpartition("/")
         return name, self.open(folder)
 
-    def ends_in_line(self, path: str) -> bool:
-        """Say whether the last byte of a regular file is no newline; raises OSError."""
-        name, opened = self.at(path)
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        descriptor = os.open(name, flags, dir_fd=opened)
-        try:
-            size = os.fstat(descriptor).st_size
-            return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        finally:
-            os.close(descriptor)
-
     def find(self, path: str) -> os.stat_result | None:
         """Return what a file is now, None when it is not there; raises OSError, also when it is no regular file."""
         try:
-            name, opened = self.at(path)
-            found = os.stat(name, dir_fd=opened, follow_symlinks=False)
+            with self.naming(path):
+                name, opened = self.at(path)
+                found = os.stat(name, dir_fd=opened, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise self._named(error, path) from None
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.ELOOP, REFUSED, str(self._path / path))
         return found
+
+    def rename(self, path: str, to: str) -> None:
+        """Rename a file within its folder; on disk with `sync`. Raises OSError."""
+        with self.naming(path):
+            self.note_change(path.rpartition("/")[0])
+            name, folder = self.at(path)
+            os.rename(name, to.rpartition("/")[2], src_dir_fd=folder, dst_dir_fd=folder)
 
     @contextmanager
     def naming(self, path: str) -> Iterator[None]:
@@ -89,12 +86,9 @@ class Folders:
         try:
             yield
         except OSError as error:
-            raise self._named(error, path) from None
-
-    def _named(self, error: OSError, path: str) -> OSError:
-        if not str(error.filename).startswith("/"):
-            error.filename = str(self._path / path)
-        return error
+            if not str(error.filename).startswith("/"):
+                error.filename = str(self._path / path)
+            raise
 
     def make(self, folder: str) -> int:
         """Return the descriptor of a folder, made with all above it where it is missing; raises OSError."""
@@ -107,7 +101,7 @@ class Folders:
         with self.naming(folder):
             with suppress(FileExistsError):  # that's fine: another partition's task was quicker
                 os.mkdir(name, self._permissions.folder, dir_fd=above)
-            made = self._keep(folder, self._enter(above, name, folder))
+            made = self.open(folder)
             give(made, self._permissions.folder, self._permissions)
         return made
 
@@ -130,19 +124,9 @@ class Folders:
         return disk.can_sync_all(self._root)
 
     def sync_all(self) -> None:
-        """Bring to disk what was written on the output folder's file system since it was opened, and changed names there.
-
-        Raises OSError.
-        """
+        """Bring to disk what was written on the output folder's file system since it was opened, and names; raises OSError."""
         disk.sync_all(self._root)
-        self._changed = {
-            folder for folder in self._changed if self._device_of(folder) != self.device
-        }
-
-    def _device_of(self, folder: str) -> int | None:
-        with suppress(FileNotFoundError):  # that's fine: whoever removed it took its names along
-            return os.fstat(self.open(folder)).st_dev
-        return None
+        self._changed.clear()
 
     def look_again(self) -> None:
         """Let go of the descriptors: what is at their paths may have been changed by other hands."""
@@ -153,21 +137,6 @@ class Folders:
         """Let go of everything."""
         self.look_again()
         os.close(self._root)
-
-    def _enter(self, parent: int, name: str, folder: str) -> int:
-        try:
-            return os.open(name, _FLAGS, dir_fd=parent)
-        except OSError as error:
-            if error.errno in {errno.ENOTDIR, errno.ELOOP}:
-                words = "is a symbolic link or no folder; move it away"
-                raise OSError(errno.ELOOP, words, str(self._path / folder)) from None
-            raise self._named(error, folder) from None
-
-    def _keep(self, folder: str, descriptor: int) -> int:
-        while len(self._open) >= _MOST_OPEN:
-            os.close(self._open.pop(next(iter(self._open))))
-        self._open[folder] = descriptor
-        return descriptor
 
 
 def give(descriptor: int, mode: int, permissions: Permissions) -> None:
@@ -186,23 +155,17 @@ def make_folder(folder: Path, permissions: Permissions = _USUAL) -> None:
     if is_there and folder in _settled:
         return
     if not is_there:
-        if folder.parent != folder:
-            make_folder(folder.parent, permissions)
-        _make_one(folder, permissions)
-    # that's fine: a folder that we may not read was not made by us
-    with suppress(PermissionError) if is_there else nullcontext():
+        make_folder(folder.parent, permissions)
+        with suppress(FileExistsError):  # that's fine: somebody was quicker
+            folder.mkdir(mode=permissions.folder)
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            give(opened, permissions.folder, permissions)
+        finally:
+            os.close(opened)
+    with suppress(PermissionError):  # that's fine: a folder that we may not read is not ours
         sync_folder(folder.parent)
     _settled.add(folder)
-
-
-def _make_one(folder: Path, permissions: Permissions) -> None:
-    with suppress(FileExistsError):  # that's fine: somebody was quicker
-        folder.mkdir(mode=permissions.folder)
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        give(opened, permissions.folder, permissions)
-    finally:
-        os.close(opened)
 
 
 @contextmanager
@@ -248,16 +211,12 @@ def walk(root: Path) -> Iterator[str]:
         is_deepest = below.count("/") >= _DEEPEST
         folders[:] = [] if is_deepest else [one for one in folders if not one.startswith(".")]
         for name in names:
-            if not name.startswith(".") and _is_file(name, opened):
-                yield name if below == "." else f"{below}/{name}"
+            with suppress(FileNotFoundError):
+                about = os.stat(name, dir_fd=opened, follow_symlinks=False)
+                if not name.startswith(".") and stat.S_ISREG(about.st_mode):
+                    yield name if below == "." else f"{below}/{name}"
 
 
 def _raised(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         raise error
-
-
-def _is_file(name: str, folder: int) -> bool:
-    with suppress(FileNotFoundError):
-        return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-    return False

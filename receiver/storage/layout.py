@@ -11,18 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 
-from receiver.storage.rotation import Calendar, Period, is_closed, stem_of
-
-__all__ = [
-    "DEFAULT",
-    "Days",
-    "Layout",
-    "safe_path",
-]
+from receiver.storage.rotation import Calendar, Period, is_closed, live_of, stem_of
 
 DEFAULT = "{host}.log"
 
-_PLACE = re.compile(r"\{[^{}]*\}|[{}]")
+_PLACE = re.compile(r"\{(?:host|file|date)\}")
+_PART = re.compile(r"\{file\}|(?!\.)(?:\{host\}|\{date\}|[^{}%\\])+")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _SHAPES = {
     "{host}": r"(?P<host>[^/]+?)",
@@ -32,12 +26,8 @@ _SHAPES = {
 _MARKS = r"(?:\.\.%%[dfz])*"
 _PARTITION = re.compile(r"\.\.p[0-9]+$")
 _LONGEST = 226  # bytes of a component; ".000001.zst" fits behind, ".….new" around it, and a mark of ours within
-_LONGEST_PATH = (
-    1024  # bytes of a file's path; with the rest far below PATH_MAX, whatever the output folder is
-)
-_MOST_LEVELS = (
-    32  # of a source file's path: each folder of it costs an inode and a row of the store
-)
+_LONGEST_PATH = 1024  # bytes of a file's path; with the rest far below PATH_MAX
+_MOST_LEVELS = 32  # of a source file's path: each folder of it costs an inode
 _LITERAL = 24  # bytes that a component may have beside a host's name
 _LONGEST_HOST = 190  # bytes of the name itself, where a component is not the default one
 _RELATIVE, _STANDARD_INPUT, _UNNAMED = "%relative", "%stdin", "%unnamed"
@@ -57,8 +47,12 @@ class Layout:
 
     def __post_init__(self) -> None:
         """Raise ValueError with what to write instead."""
-        if reason := _objection(self.template):
-            raise ValueError(f"{self.template!r} {reason}")
+        if not _is_right(self.template):
+            raise ValueError(
+                f"{self.template!r} is no path below --output that holds {{host}} once, at most one {{date}}, a part {{file}} of "
+                f"its own, ends in .log or /{{file}}, and has no part that begins with a dot, holds % or a backslash, or is "
+                f"longer than {_LITERAL} bytes beside {{host}}; write {DEFAULT}, {{host}}/{{date}}.log or {{host}}/{{file}}"
+            )
 
     @property
     def has_file(self) -> bool:
@@ -97,25 +91,27 @@ class Layout:
 
     def host_of(self, live: str) -> str:
         """Return the host of a live file, as far as its path holds it; empty for one that is of another layout."""
-        found = _shape(self.template).fullmatch(live)
-        return _PARTITION.sub("", found["host"]) if found else ""
+        return self._part(live, "host").removesuffix(self.mark_of(live))
 
     def mark_of(self, live: str) -> str:
         """Return what marks a live file as that of a partition which is not its host's, empty for none."""
-        found = _shape(self.template).fullmatch(live)
-        marked = _PARTITION.search(found["host"]) if found else None
+        marked = _PARTITION.search(self._part(live, "host"))
         return marked.group() if marked else ""
 
     def date_of(self, live: str) -> str:
         """Return the day of a live file, empty where it has none in this layout."""
-        found = _shape(self.template).fullmatch(live) if self.has_date else None
-        return found["date"] if found else ""
+        return self._part(live, "date") if self.has_date else ""
+
+    def _part(self, live: str, name: str) -> str:
+        found = _shape(self.template).fullmatch(live)
+        return found[name] if found else ""
 
     def of_all_days(self, live: str) -> str:
         """Return what the files of a live file have in common over the days: its path, without the day."""
-        if not self.date_of(live) or not (found := _shape(self.template).fullmatch(live)):
-            return live
-        return f"{live[: found.start('date')]}{{date}}{live[found.end('date') :]}"
+        found = _shape(self.template).fullmatch(live) if self.has_date else None
+        return (
+            f"{live[: found.start('date')]}{{date}}{live[found.end('date') :]}" if found else live
+        )
 
 
 class Days:
@@ -131,11 +127,6 @@ class Days:
         self._calendar = Calendar(_DAY, zone)
         self._last = Period(0, 0)
         self._date = ""
-
-    @property
-    def today(self) -> str:
-        """Return the day of the latest moment."""
-        return self.date(self.latest)
 
     def date(self, moment: int) -> str:
         """Return the day of a moment in nanoseconds since the epoch, as YYYY-MM-DD."""
@@ -185,28 +176,20 @@ def _shape(template: str) -> "re.Pattern[str]":
 def _component(name: str) -> str:
     if not name:
         return "%2F"  # of two slashes in a row; a slash is never within a name
-    safe = "".join(map(_character, name))
+    safe = "".join(
+        plain
+        if plain.isprintable() and plain != "%"
+        else "".join(f"%{byte:02X}" for byte in plain.encode("utf-8", "surrogateescape"))
+        for plain in name
+    )
     if safe.startswith("."):
         safe = f"%2E{safe[1:]}"
     if is_closed(safe):
-        head, dot, tail = _last_number(safe)
-        safe = f"{head}%2E{tail}" if dot else safe
+        live = live_of(safe)
+        safe = f"{live}%2E{safe[len(live) + 1 :]}"
     if len(safe.encode()) <= _LONGEST:
         return safe
     return f"{_cut(safe, _LONGEST - 34)}%%{_digest(name)}"
-
-
-def _last_number(name: str) -> tuple[str, str, str]:
-    plain = name.removesuffix(".zst").removesuffix(".gz")
-    head, dot, number = plain.rpartition(".")
-    return head, dot, number + name[len(plain) :]
-
-
-def _character(character: str) -> str:
-    if character.isprintable() and character != "%":
-        return character
-    raw = character.encode("utf-8", "surrogateescape")
-    return "".join(f"%{byte:02X}" for byte in raw)
 
 
 def _cut(text: str, size: int) -> str:
@@ -218,36 +201,14 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(raw, digest_size=16).hexdigest()
 
 
-def _objection(template: str) -> str | None:
-    if template.startswith("/"):
-        return "is absolute: it goes below --output; begin with {host}"
-    places = [found.group() for found in _PLACE.finditer(template)]
-    for place in places:
-        if place not in {"{host}", "{file}", "{date}"}:
-            return f"holds {place}: there are {{host}}, {{file}} and {{date}}"
-    if "{host}" not in places:
-        return f"must hold {{host}}, or hosts share a file; write {DEFAULT} or {{host}}/{{file}}"
-    if len(set(places)) < len(places):
-        return "holds a placeholder twice; once is enough"
-    names = template.split("/")
-    return next(filter(None, map(_objection_to, names)), None) or _objection_to_last(names[-1])
+def _is_right(template: str) -> bool:
+    parts, places = template.split("/"), _PLACE.findall(template)
+    is_whole = parts[-1] == "{file}" or parts[-1].endswith(".log")
+    is_once = "{host}" in places and len(set(places)) == len(places)
+    return is_whole and is_once and all(_PART.fullmatch(part) and _fits(part) for part in parts)
 
 
-def _objection_to_last(name: str) -> str | None:
-    if name == "{file}" or name.endswith(".log"):
-        return None
-    return "must end in .log or /{file}, so that closed files can be told from live ones"
-
-
-def _objection_to(name: str) -> str | None:
-    literal = _PLACE.sub("", name)
-    if "{file}" in name and name != "{file}":
-        return "has something beside {file}, which is a path of folders: write {host}/{file}"
-    if not name or name.startswith("."):
-        return "has an empty part, or one that begins with a dot; those are ours"
-    if "%" in name or "\\" in name or not name.isprintable():
-        return "holds a character that a path template may not: %, a backslash, or one that cannot be printed"
-    beside = len(literal.encode()) - len(".log") * name.endswith(".log") + 10 * ("{date}" in name)
-    if beside > (_LITERAL if "{host}" in name else _LONGEST):
-        return f"has a part of more than {_LITERAL} bytes beside {{host}}; put it into a folder of its own"
-    return None
+def _fits(part: str) -> bool:
+    literal = _PLACE.sub("", part).removesuffix(".log").encode()
+    size = len(literal) + 10 * ("{date}" in part)
+    return part.isprintable() and size <= (_LITERAL if "{host}" in part else _LONGEST)

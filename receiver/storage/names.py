@@ -7,22 +7,11 @@ is marked.
 
 import errno
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from receiver.storage.layout import Days, Layout
 from receiver.storage.store import FileRow, Store
 
-__all__ = ["Names"]
-
 _MOST_KNOWN = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Source:
-    host: str
-    file: str
-    day: str
-    is_own: bool = False
 
 
 class Names:
@@ -47,8 +36,8 @@ class Names:
         self._mark = f"..p{partition}"
         self._is_there = is_there
         self._is_home_of = is_home_of
-        self._known: dict[_Source, str] = {}
-        self._new: dict[str, _Source] = {}
+        self._known: dict[tuple[str, str, str, bool], str] = {}
+        self._new: dict[str, FileRow] = {}
 
     def live_name(self, host: str, file: str | None, moment: int, *, is_own: bool = False) -> str:
         """Return the live file for lines of a host's file that were stored at a moment; raises OSError.
@@ -57,20 +46,17 @@ class Names:
         """
         layout = self._layout
         day = self._days.date(moment) if layout.has_date else ""
-        source = _Source(host, (file or "") if layout.has_file else "", day, is_own)
+        source = (host, (file or "") if layout.has_file else "", day, is_own)
         if (live := self._known.get(source)) is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            live = self._known[source] = self._stored(source) or self._given(source)
+            live = self._known[source] = self._stored(*source) or self._given(*source)
         return live
 
     def own(self, host: str) -> list[str]:
         """Return the live files of a host that are not marked: they go with it to another partition."""
-        return [
-            row.path
-            for row in self.store.files("host = ?", host)
-            if not self._layout.mark_of(row.path)
-        ]
+        paths = (row.path for row in self.store.files("host = ?", host))
+        return [path for path in paths if not self._layout.mark_of(path)]
 
     def forget(self) -> None:
         """Ask the store again for every name: other files have come to it, or left it."""
@@ -78,37 +64,27 @@ class Names:
 
     def row(self, live: str, batch: int) -> FileRow:
         """Return the row of a live file that was never there, as a batch announces it."""
-        source = self._new.get(live) or _Source("", "", "")
-        return FileRow(
-            *(live, source.host, source.file, source.day, 0, 0, 0, 1, 0, 0, None, None, batch)
-        )
+        return (self._new.get(live) or FileRow(live, "", "", ""))._replace(batch=batch)
 
-    def _stored(self, source: _Source) -> str | None:
-        about = (source.host, source.file, source.day)
-        found = self.store.files("host = ? AND source = ? AND day = ?", *about)
+    def _stored(self, host: str, file: str, day: str, is_own: bool) -> str | None:
+        found = self.store.files("host = ? AND source = ? AND day = ?", host, file, day)
         paths = [row.path for row in found if self._layout.holds(row.path)]
-        marked = [path for path in paths if self._layout.mark_of(path)]
-        if plain := [path for path in paths if path not in marked]:
-            return plain[0]
         # a marked file may be that of other clients, and the host's own lines have another one
-        return marked[0] if marked and not source.is_own else None
+        paths = [path for path in paths if not (is_own and self._layout.mark_of(path))]
+        return min(paths, key=lambda path: bool(self._layout.mark_of(path)), default=None)
 
-    def _given(self, source: _Source) -> str:
+    def _given(self, host: str, file: str, day: str, is_own: bool) -> str:
         """Return the first of a host's paths that is free, and note that it was given."""
-        layout, live = self._layout, ""
-        for mark in self._marks(source):
-            live = layout.path(source.host, source.file or None, source.day, mark)
-            live = self._untangled(live) if layout.has_file else live
+        live = ""
+        for mark in ("", self._mark) if is_own or self._is_home_of(host) else (self._mark,):
+            live = self._layout.path(host, file or None, day, mark)
+            live = self._untangled(live) if self._layout.has_file else live
             if self._is_file(live):
                 return live
             if not self._is_there(live):
-                self._new[live] = source
+                self._new[live] = FileRow(live, host, file, day)
                 return live
         raise FileExistsError(errno.EEXIST, "is not known to the store; move it away", live)
-
-    def _marks(self, source: _Source) -> tuple[str, ...]:
-        is_home = source.is_own or self._is_home_of(source.host)
-        return ("", self._mark) if is_home else (self._mark,)
 
     def _untangled(self, live: str) -> str:
         """Return a path none of whose folders is a live file, and which is no folder of another."""

@@ -8,8 +8,8 @@ length says where to cut.
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,8 +22,6 @@ from receiver.storage.names import Names
 from receiver.storage.position import StoredBatch
 from receiver.storage.rotation import Calendar
 from receiver.storage.store import UNKNOWN, FileRow, SegmentRow, Store
-
-__all__ = ["Output"]
 
 _MOST_OPEN = 256  # descriptors that one task keeps; then all are closed
 _MANY = 64  # files; one sync of the whole file system is cheaper than that many, though it takes others' bytes along
@@ -124,14 +122,14 @@ class Output:
             live.moment = max(live.moment, lines.moment)
             self._append(path, lines.pieces)
 
-    def append(self, path: str, data: bytes) -> None:
-        """Append to a live file that is no host's, and which neither size nor time closes; raises OSError."""
-        self._take_up({path: 0})
-        self._append(path, [data])
-
     def close_files(self, paths: Iterable[str]) -> None:
         """Close live files that have lines; what is no file by now is left as it is. Raises OSError."""
-        self._take_up({path: 2**63 for path in paths if self._is_regular(path)})
+        there = {}
+        for path in paths:
+            with suppress(OSError):  # that's fine: it is told when lines come for it
+                if self.folders.find(path):
+                    there[path] = 2**63
+        self._take_up(there)
 
     def close_days(self, today: str) -> None:
         """Have files of days before `today` be closed as they are; raises OSError."""
@@ -141,12 +139,6 @@ class Output:
         over = [self._segment(row, row.path, row.number, row.length) for row in rows]
         self._announce(over, [])
         self.closed += [segment.path for segment in over]
-
-    def _is_regular(self, path: str) -> bool:
-        try:
-            return self.folders.find(path) is not None
-        except OSError:
-            return False  # it is told when lines come for it
 
     # what is there
 
@@ -159,7 +151,8 @@ class Output:
                 continue
             known = self._store.file(path)
             row, size = self._looked_at(path, known)
-            if size and (row.length != size or self._is_over(row, since)):
+            is_over = row.unfinished == UNKNOWN or row.last_line < since or self._is_large(row)
+            if size and (is_over or row.length != size):
                 number = self._free_number(row)
                 closing.append(self._segment(row, rotation.closed_name(path, number), number, size))
                 row, size = row._replace(inode=0, number=number + 1), 0
@@ -178,14 +171,15 @@ class Output:
             if found:
                 raise self._not_ours(path)
             return self._names.row(path, self.batch), 0
-        if row.host and (notice := _difference(row, found)):
-            self.notices.append(notice)
         if found is None or (found.st_ino, found.st_size) != (row.inode, row.length):
+            if row.host and row.length:
+                now = f"{found.st_size} bytes are there" if found else "it is gone"
+                self.notices.append(
+                    f"{path}, of which {row.length} bytes were written, was changed, moved or removed by somebody else: {now}; "
+                    "a new one begins"
+                )
             row = row._replace(length=-1 if row.length else 0, unfinished=None)
         return row._replace(inode=found.st_ino if found else 0), found.st_size if found else 0
-
-    def _is_over(self, row: FileRow, since: int) -> bool:
-        return row.unfinished == UNKNOWN or row.last_line < since or self._is_large(row)
 
     def _is_large(self, row: FileRow) -> bool:
         return bool(row.host) and 0 < self._limit <= row.length
@@ -193,18 +187,23 @@ class Output:
     def _free_number(self, row: FileRow) -> int:
         """Return the number of the next segment; one that the store does not know is never overwritten."""
         number, suffixes = row.number, ("", *rotation.SUFFIXES.values())
-        while any(self._is_there(rotation.closed_name(row.path, number) + s) for s in suffixes):
+        name, folder = self.folders.at(row.path)
+        while any(
+            os.access(
+                rotation.closed_name(name, number) + suffix,
+                os.F_OK,
+                dir_fd=folder,
+                follow_symlinks=False,
+            )
+            for suffix in suffixes
+        ):
             number += 1
         return number
-
-    def _is_there(self, path: str) -> bool:
-        name, folder = self.folders.at(path)
-        return os.access(name, os.F_OK, dir_fd=folder, follow_symlinks=False)
 
     def _segment(self, row: FileRow, path: str, number: int, size: int) -> SegmentRow:
         closed_at = datetime.now(UTC).isoformat(timespec="seconds")  # noqa: TID251 - for a person
         return SegmentRow(
-            *(path, row.path, number, row.day, row.inode, size, row.last_line),
+            *(path, row.path, number, row.day, size, row.last_line),
             *(closed_at, "", self.batch, size),
         )
 
@@ -223,7 +222,7 @@ class Output:
 
     def _append(self, path: str, pieces: list[bytes]) -> None:
         descriptor = self._descriptor(path)
-        with self._naming(path):
+        with self.folders.naming(path):
             for begin in range(0, len(pieces), _MOST_PIECES):
                 part = pieces[begin : begin + _MOST_PIECES]
                 total = sum(map(len, part))
@@ -235,23 +234,12 @@ class Output:
                     disk.begin_writing(descriptor)  # while the next messages come in
         fault("written")
 
-    @contextmanager
-    def _naming(self, path: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            error.filename = str(self._root / path)
-            raise
-
     def _close(self, segment: SegmentRow) -> None:
         path = segment.live
         if (descriptor := self._open.pop(path, None)) is not None:
             self._finish_and_close(path, descriptor)
         fault("closed")
-        with self.folders.naming(path):
-            name, folder = self.folders.at(path)
-            closed = segment.path.rpartition("/")[2]
-            os.rename(name, closed, src_dir_fd=folder, dst_dir_fd=folder)
+        self.folders.rename(path, segment.path)
         fault("rotated")
         self.closed.append(segment.path)
         self._make(path)
@@ -261,19 +249,19 @@ class Output:
             return descriptor
         if not self._lives[path].inode:
             return self._make(path)
-        self._close_if_many()
+        self._make_room()
         with self.folders.naming(path):
             name, folder = self.folders.at(path)
             descriptor = self._open[path] = os.open(name, _FLAGS, dir_fd=folder)
         return descriptor
 
-    def _close_if_many(self) -> None:
-        # all of them: one alone would cost as much time on the disk as all together
+    def _make_room(self) -> None:
+        # by closing all: one alone would cost as much time on the disk as all together
         if len(self._open) >= _MOST_OPEN:
             self._leave_all()
 
     def _make(self, path: str) -> int:
-        self._close_if_many()
+        self._make_room()
         folder, _, name = path.rpartition("/")
         with self.folders.naming(path):
             self.folders.note_change(folder)
@@ -309,32 +297,26 @@ class Output:
             if self._has_left:
                 self.folders.sync_all()
         else:
-            self._sync_each()
+            for descriptor in self._open.values() if len(self._open) > 1 else ():
+                disk.begin_writing(descriptor)
+            for path, descriptor in self._open.items():
+                self._finish(path, descriptor)
         fault("files_synced")
         self.folders.sync()
         self._has_left = False
 
-    def _sync_each(self) -> None:
-        if len(self._open) > 1:
-            for descriptor in self._open.values():
-                disk.begin_writing(descriptor)
-        for path, descriptor in self._open.items():
-            self._finish(path, descriptor)
-
     def _leave_all(self) -> None:
-        """Close all files; those of the output folder's file system without a sync: one for all is due by the batch's end."""
+        """Close all files; without a sync where one for all can be made at the batch's end."""
         self._has_left = self._has_left or self.folders.can_sync_all()
         while self._open:
             self._finish_and_close(*self._open.popitem())
 
     def _finish(self, path: str, descriptor: int) -> None:
         """Bring a file to disk, unless one sync for all will; raises OSError also when nobody could ever read it."""
-        with self._naming(path):
-            found = os.fstat(descriptor)
-            if not found.st_nlink:
-                words = "was removed while lines came; they are written again"
-                raise OSError(errno.ESTALE, words, str(self._root / path))
-            if not self._has_left or found.st_dev != self.folders.device:
+        with self.folders.naming(path):
+            if not os.fstat(descriptor).st_nlink:
+                raise OSError(errno.ESTALE, "was removed while lines came; they are written again")
+            if not self._has_left:
                 os.fdatasync(descriptor)
 
     def _finish_and_close(self, path: str, descriptor: int) -> None:
@@ -380,23 +362,3 @@ def _begun_anew(row: FileRow, batch: int) -> FileRow:
         unfinished_before=unfinished,
         batch=batch,
     )
-
-
-def _difference(row: FileRow, found: os.stat_result | None) -> str:
-    """Return what somebody else did to a live file since it was committed, in a sentence; nothing if nothing."""
-    if not row.length:
-        return ""
-    begins = "what is there is closed and a new one begins"
-    if found is None or (found.st_ino != row.inode and not found.st_size):
-        what = "is gone: it was moved or removed by somebody else; a new one begins"
-    elif found.st_ino != row.inode:
-        what = f"was replaced by another file; {begins}"
-    elif found.st_size < row.length:
-        what = (
-            f"was cut to {found.st_size} bytes by somebody else: lines are missing in it; {begins}"
-        )
-    elif found.st_size > row.length:
-        what = f"has {found.st_size} bytes: somebody else has written to it; {begins}"
-    else:
-        return ""
-    return f"{row.path}, of which {row.length} bytes were written, {what}"

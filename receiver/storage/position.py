@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from broker.wire.offset import Offset
 
-__all__ = ["Damaged", "StoredBatch", "first_undone"]
-
 
 class Damaged(Exception):
     """Store, files and offset do not go together; a person has to decide."""
@@ -26,6 +24,12 @@ class StoredBatch:
     created: str = ""
     store_inode: int = 0
     output_inode: int = 0
+
+
+def settled(number: int, offset: Offset, store_inode: int, output_inode: int) -> StoredBatch:
+    """Return an empty batch at an offset: nothing that is written is waiting for its commit."""
+    begin, stream = (offset.epoch, offset.next, offset.next), (offset.stream, offset.stream_created)
+    return StoredBatch(number, *begin, *stream, store_inode, output_inode)
 
 
 def first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int:
@@ -50,20 +54,9 @@ def first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int:
                 return batch.number + 1
             if batch.first == committed:
                 return batch.number
-    raise Damaged(_contradiction(batch, offset, partition, is_same=is_same))
-
-
-def _contradiction(batch: StoredBatch, offset: Offset, partition: int, *, is_same: bool) -> str:
-    what = f"the files were written up to sequence {batch.until}"
-    if not is_same:
-        what += f" of a stream made at {batch.created}"
-    if batch.epoch > offset.epoch:
-        what += f" in epoch {batch.epoch}"
-    if is_same and batch.epoch <= offset.epoch and batch.until == offset.next:
-        what += ", which others have committed into other files"
-    begun = f" (their last batch begins at {batch.first})" if batch.first != batch.until else ""
-    return (
-        f"{what}{begun}, but the offset of partition {partition} is {offset.next} in epoch {offset.epoch}: they do not "
-        f"belong together, one of them is older; bring back the right one, or `logreceiver offsets adopt --partition "
+    raise Damaged(
+        f"the files were written from sequence {batch.first} up to sequence {batch.until} in epoch {batch.epoch}, but the "
+        f"offset of partition {partition} is {offset.next} in epoch {offset.epoch}: they do not belong together, one of them "
+        f"is older, of another stream or of other files; bring back the right one, or `logreceiver offsets adopt --partition "
         f"{partition}` takes the files as they are, and goes on at {offset.next}"
     )

@@ -1,27 +1,21 @@
 """Where messages go that cannot be written as lines: set aside whole, and never dropped in silence or overwritten."""
 
-import errno
 import json
 import logging
 import os
 import re
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO
+from stat import S_ISREG
 
-from broker.client.connection import RawMessage
-from broker.wire.delivery import Delivery
+from broker.wire.delivery import Delivery, RawMessage
 from receiver.storage.folders import Folders, make_folder
 
-__all__ = ["FOLDER", "Quarantine"]
-
 FOLDER = ".quarantine"
-_MOST_BYTES = 1024 * 1024 * 1024  # of a partition; the default of Logstash's dead letter queue
-
 _MOST_HELD = 4 * 1024 * 1024  # bytes
+_MOST_KEPT = 1024 * 1024 * 1024  # bytes of a partition: a bad client must not fill the disk
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 logger = logging.getLogger(__name__)
 
@@ -54,12 +48,10 @@ class Quarantine:
             "headers": message.headers or {},
             "bytes": len(message.data),
         }
-        if self._held:
-            self._held.append(b"\n")
-        else:
+        if not self._held:
             self._name = f"p{self._partition}-{self._created}-{delivery.sequence:012d}"
         told = json.dumps(about).encode()
-        self._held += (told, b"\n", message.data)
+        self._held.append(told + b"\n" + message.data)
         self._size += len(told) + len(message.data)
         if self._size > _MOST_HELD:
             self.sync()
@@ -68,89 +60,58 @@ class Quarantine:
         """Bring everything to disk, and make room for more; raises OSError."""
         if not self._held:
             return
-        data = b"".join(self._held)
-        with self._folder() as folder:
-            self._write(folder, data)
+        make_folder(self._output)
+        with closing(Folders(self._output)) as folders, folders.naming(f"{FOLDER}/{self._name}"):
+            folder = folders.make(FOLDER)
+            for number in count(1):
+                name = f"{self._name}.msg" if number == 1 else f"{self._name}-{number}.msg"
+                if _write(folder, name, b"\n".join(self._held)):
+                    break
             os.fsync(folder)
             self._prune(folder)
         self._held, self._size = [], 0
 
-    @contextmanager
-    def _folder(self) -> Iterator[int]:
-        """Open the folder, which is made where it is missing and never reached through a link."""
-        make_folder(self._output)
-        folders = Folders(self._output)
-        try:
-            yield folders.make(FOLDER)
-        except OSError as error:
-            if not str(error.filename).startswith("/"):
-                error.filename = str(self._output / FOLDER / (error.filename or self._name))
-            raise
-        finally:
-            folders.close()
+    def _prune(self, folder: int) -> None:
+        """Remove what was set aside first, where it is more than 1 GiB; never the last file."""
+        found = []
+        for name in (
+            name for name in os.listdir(folder) if name.startswith(f"p{self._partition}-")
+        ):
+            with suppress(FileNotFoundError):  # somebody else removes it
+                about = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if S_ISREG(about.st_mode):
+                    found.append((about.st_mtime_ns, about.st_size, name))
+        left = sum(size for _, size, _ in found)
+        for _, size, name in sorted(found)[:-1]:
+            if left <= _MOST_KEPT:
+                break
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+            left -= size
+            logger.warning(
+                "too much is in quarantine: %s was removed", self._output / FOLDER / name
+            )
 
-    def _write(self, folder: int, data: bytes) -> None:
-        """Write a file that was not there; one that a writer who died has left is written to its end."""
-        for number in count(1):
-            name = f"{self._name}.msg" if number == 1 else f"{self._name}-{number}.msg"
-            if (opened := _open(folder, name)) is None:
-                continue
-            with opened as file:
-                there = file.read(len(data))
-                if data.startswith(there):
-                    self._finish(file, data[len(there) :], folder, name)
-                    return
 
-    def _finish(self, file: BinaryIO, rest: bytes, folder: int, name: str) -> None:
-        """Bring a file to disk; one that may not be there is removed, as the batch will be written again."""
+def _write(folder: int, name: str, data: bytes) -> bool:
+    """Write a file, or what a writer who died has left of it, to its end and to disk; False where something else is there.
+
+    One that may not be there is removed, as the batch will be written again. Raises OSError.
+    """
+    with suppress(FileNotFoundError):
+        about = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if not S_ISREG(about.st_mode) or about.st_nlink != 1:
+            return False
+    with os.fdopen(os.open(name, _FLAGS, 0o640, dir_fd=folder), "r+b") as file:
+        there = file.read(len(data))
+        if not data.startswith(there):
+            return False
         try:
-            file.write(rest)
+            file.write(data[len(there) :])
             file.flush()
             os.fsync(file.fileno())
         except OSError:
             with suppress(OSError):
                 os.unlink(name, dir_fd=folder)
             raise
-
-    def _prune(self, folder: int) -> None:
-        # by time: the sequences of a stream that was made anew begin again
-        found = sorted(_files(folder, f"p{self._partition}-"))
-        total = sum(size for _, size, _ in found)
-        for _, size, name in found[:-1]:
-            if total <= _MOST_BYTES:
-                break
-            with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=folder)
-            total -= size
-            logger.warning(
-                "partition %d: there is too much in quarantine, %s was removed",
-                self._partition,
-                self._output / FOLDER / name,
-            )
-
-
-def _open(folder: int, name: str) -> BinaryIO | None:
-    """Open a file to read and write, made where it is missing; None for what is no regular file, or has several names."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    try:
-        descriptor = os.open(name, flags, 0o640, dir_fd=folder)
-    except OSError as error:
-        if error.errno in {errno.ELOOP, errno.ENXIO, errno.EISDIR}:
-            return None
-        raise
-    about = os.fstat(descriptor)
-    if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
-        return os.fdopen(descriptor, "r+b")
-    os.close(descriptor)
-    return None
-
-
-def _files(folder: int, beginning: str) -> Iterator[tuple[int, int, str]]:
-    """Yield when each file was last written, its size and its name."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            is_one = entry.name.startswith(beginning) and entry.name.endswith(".msg")
-            with suppress(FileNotFoundError):
-                if is_one and not entry.is_dir(follow_symlinks=False):
-                    about = entry.stat(follow_symlinks=False)
-                    yield about.st_mtime_ns, about.st_size, entry.name
+    return True

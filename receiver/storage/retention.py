@@ -5,14 +5,12 @@ the newest line that was received, and never from later than now: this machine's
 A segment is compressed whole and on disk, or left as it was: killed at any moment, the next look finishes it.
 """
 
-import errno
 import gzip
 import logging
 import os
-import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 from pathlib import Path
@@ -30,21 +28,11 @@ from receiver.storage.disk import (
     opened,
     sync_folder,
 )
-from receiver.storage.folders import remove_empty, within
+from receiver.storage.folders import Folders, remove_empty, within
 from receiver.storage.layout import Layout
 from receiver.storage.position import Damaged
 from receiver.storage.rotation import SUFFIXES
 from receiver.storage.store import SegmentRow, Store
-
-__all__ = [
-    "Limits",
-    "Order",
-    "Retention",
-    "be_modest",
-    "compress_segment",
-    "compressed_form",
-    "superfluous",
-]
 
 _PIECE = 1024 * 1024
 
@@ -75,15 +63,16 @@ def _written(plain: Path, suffix: str, stopped: Callable[[], bool]) -> Path | No
     """Write the compressed form; None where that was broken off, or the segment has grown meanwhile."""
     half, form = plain.with_name(f".{plain.name}.new"), plain.with_name(plain.name + suffix)
     half.unlink(missing_ok=True)  # of a process that died over it
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
-        with (
-            opened(plain) as source,
-            os.fdopen(
-                descriptor_of(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"
-            ) as raw,
-        ):
-            if not _compress(source, raw, suffix, stopped):
+        with opened(plain) as source, os.fdopen(descriptor_of(half, flags, 0o600), "wb") as raw:
+            with _writer(raw, suffix) as packed:
+                while not stopped() and (piece := source.read(_PIECE)):
+                    packed.write(piece)
+            raw.flush()
+            if os.fstat(source.fileno()).st_size != source.tell():
                 return None
+            _finish(raw.fileno(), os.fstat(source.fileno()))
         fault("compressed")
         half.replace(form)
     finally:
@@ -93,22 +82,13 @@ def _written(plain: Path, suffix: str, stopped: Callable[[], bool]) -> Path | No
     return form
 
 
-def _compress(source: IO[bytes], raw: IO[bytes], suffix: str, stopped: Callable[[], bool]) -> bool:
-    with _writer(raw, suffix) as packed:
-        while piece := source.read(_PIECE):
-            if stopped():
-                return False
-            packed.write(piece)
-    raw.flush()
-    like = os.fstat(source.fileno())
-    if like.st_size != source.tell():
-        return False
+def _finish(descriptor: int, like: os.stat_result) -> None:
+    """Give a file owner, mode and time of another, and bring it to disk."""
     with suppress(PermissionError):  # that's fine: only root may give a file away
-        os.fchown(raw.fileno(), like.st_uid, like.st_gid)
-    os.fchmod(raw.fileno(), like.st_mode & 0o777)
-    os.utime(raw.fileno(), ns=(like.st_mtime_ns, like.st_mtime_ns))
-    os.fsync(raw.fileno())
-    return True
+        os.fchown(descriptor, like.st_uid, like.st_gid)
+    os.fchmod(descriptor, like.st_mode & 0o777)
+    os.utime(descriptor, ns=(like.st_mtime_ns, like.st_mtime_ns))
+    os.fsync(descriptor)
 
 
 def _writer(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
@@ -189,7 +169,7 @@ class Retention:
         self.order = order
         self._clock = clock
         self._told: str | None = None
-        self._failed: list[OSError] = []
+        self._failed: str | None = None
 
     def tidy(self, stopped: Callable[[], bool]) -> None:
         """Compress the committed segments, and remove those that are not to be kept.
@@ -197,7 +177,7 @@ class Retention:
         An error is logged once and left for the next look; lines are never at stake, since a segment goes only when its
         compressed form is on disk.
         """
-        self._failed = []
+        self._failed = None
         with (
             suppress(Locked),  # that's fine: another receiver of these folders does it
             self._noted(),
@@ -205,33 +185,27 @@ class Retention:
         ):
             for path in self._stores():
                 with self._noted(), Store(path) as store:
-                    self._compress(store, stopped)
+                    for segment in store.segments(f"compressed = '' AND {_CLOSED}"):
+                        if not stopped():
+                            self._compress(store, segment, stopped)
             if self.order.limits and not stopped():
                 self._prune()
-        self._tell()
+        if self._failed and self._failed != self._told:
+            logger.warning("closed files are left as they are for now, %s", self._failed)
+        self._told = self._failed
 
     def _stores(self) -> list[Path]:
         return sorted(self.order.state.glob("p*.db"))
 
-    def _compress(self, store: Store, stopped: Callable[[], bool]) -> None:
-        for segment in store.segments(f"compressed = '' AND {_CLOSED}"):
-            if stopped():
-                return
-            with self._noted():
-                self._compress_one(store, segment, stopped)
-
-    def _compress_one(self, store: Store, segment: SegmentRow, stopped: Callable[[], bool]) -> None:
-        with within(self.order.output, segment.path) as plain:
+    def _compress(self, store: Store, segment: SegmentRow, stopped: Callable[[], bool]) -> None:
+        with self._noted(), within(self.order.output, segment.path) as plain:
             compress_segment(plain, self.order.compress, stopped)
             form = None if plain.exists() else compressed_form(plain)
-            if form is None:
-                return
-            suffix, size = form.suffix, form.lstat().st_size
-        with store.transaction():
-            store.change(
-                "UPDATE segments SET compressed = ?, size = ? WHERE path = ?",
-                *(suffix, size, segment.path),
-            )
+            if form is not None:
+                query = "UPDATE segments SET compressed = ?, size = ? WHERE path = ?"
+                size = form.lstat().st_size
+                with store.transaction():
+                    store.change(query, form.suffix, size, segment.path)
 
     def _prune(self) -> None:
         limits, now, newest = self.order.limits, self._clock(), 0
@@ -267,22 +241,16 @@ class Retention:
             return []  # the disk of the output folder is not mounted
         present: list[SegmentRow] = []
         gone: list[str] = []
-        for row in store.segments(_CLOSED):
-            with suppress(OSError):  # that's fine: it is looked at again
-                if self._is_file(row.path + row.compressed):
-                    present.append(row)
-                else:
-                    gone.append(row.path)
+        with closing(Folders(self.order.output)) as folders:
+            for row in store.segments(_CLOSED):
+                with suppress(OSError):  # that's fine: it is looked at again
+                    if folders.find(row.path + row.compressed):
+                        present.append(row)
+                    else:
+                        gone.append(row.path)
         if gone:
             _forget(store, gone)
         return present
-
-    def _is_file(self, name: str) -> bool:
-        try:
-            with within(self.order.output, name) as path:
-                return stat.S_ISREG(path.lstat().st_mode)
-        except FileNotFoundError:
-            return False
 
     def _remove(self, store: Store, segments: list[SegmentRow]) -> None:
         for segment in segments:
@@ -301,16 +269,9 @@ class Retention:
         try:
             yield
         except Damaged as error:
-            self._failed.append(OSError(errno.EIO, str(error)))
+            self._failed = str(error)
         except OSError as error:
-            self._failed.append(error)
-
-    def _tell(self) -> None:
-        error = self._failed[-1] if self._failed else None
-        if error and self._told != error.strerror:
-            words = f"{error.filename or self.order.output}: {error.strerror or error}"
-            logger.warning("closed files are left as they are for now, %s", words)
-        self._told = error.strerror if error else None
+            self._failed = f"{error.filename or self.order.output}: {error.strerror or error}"
 
 
 def be_modest() -> None:
@@ -320,11 +281,8 @@ def be_modest() -> None:
 
 
 def _newest(store: Store) -> int:
-    query = (
-        "SELECT max(coalesce((SELECT max(last_line) FROM files), 0), "
-        "coalesce((SELECT max(last_line) FROM segments), 0))"
-    )
-    return int(str(store.rows(query)[0][0]))
+    every = "SELECT last_line FROM files UNION ALL SELECT last_line FROM segments"
+    return int(str(store.rows(f"SELECT max(last_line) FROM ({every})")[0][0] or 0))
 
 
 def _forget(store: Store, paths: list[str]) -> None:

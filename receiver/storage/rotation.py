@@ -10,20 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
-__all__ = [
-    "ALWAYS",
-    "SUFFIXES",
-    "Calendar",
-    "Period",
-    "closed_name",
-    "closed_segments",
-    "highest_numbers",
-    "is_closed",
-    "live_of",
-    "plain_name",
-    "stem_of",
-]
-
 _LONGEST_STEM = 215  # bytes; a file name has 255, and "..p99999.log.000001.zst" must fit behind, ".….new" around it
 SUFFIXES = {"zstd": ".zst", "gzip": ".gz"}
 """Behind the name of a compressed segment, by method."""
@@ -71,11 +57,6 @@ def closed_segments(names: Iterable[str]) -> dict[str, dict[int, str]]:
         if found := _CLOSED.fullmatch(name):
             segments.setdefault(found["live"], {})[int(found["number"])] = name
     return segments
-
-
-def highest_numbers(names: Iterable[str]) -> dict[str, int]:
-    """Return the highest segment number of each live name in a listing of the folder."""
-    return {live: max(numbers) for live, numbers in closed_segments(names).items()}
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,31 +1,29 @@
-"""The two folders of a partition on this machine: whether store and files belong together, and files adopted as they are."""
+"""The two folders of a partition on this machine: whether store and files belong together, and what a start makes of them.
 
+What is stored and not committed is cut off, as the offset in KV says; a batch that fails in mid-run is taken back by the
+same path. Every step may find that it was done before. Rotations are finished and never undone: a batch closes files only
+before it appends to them. Or a person has files adopted as they are.
+"""
+
+import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from broker.app.faults import fault
 from broker.wire.offset import Offset
 from broker.wire.subjects import partition_of
 from receiver.storage.folders import Folders, make_folder, walk
 from receiver.storage.layout import DEFAULT, Layout
-from receiver.storage.position import Damaged, StoredBatch
-from receiver.storage.rotation import (
-    closed_segments,
-    highest_numbers,
-    is_closed,
-    live_of,
-    plain_name,
-)
+from receiver.storage.position import Damaged, StoredBatch, settled
+from receiver.storage.rotation import closed_segments, is_closed, live_of, plain_name
 from receiver.storage.store import UNKNOWN, FileRow, SegmentRow, Store, path_of
 from receiver.storage.tables import gap_report
 
-__all__ = [
-    "Site",
-    "adopt",
-]
+_FLAGS = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +68,12 @@ class Site:
                     self._check(store, batch)
                     stack.pop_all()
                     return store
-        except Damaged as error:
-            raise Damaged(f"{error}; bring it back, {self._way_out()}") from None
         except FileNotFoundError:
             pass  # that's fine: it is asked of the files whether there was one
         if lines and (found := next(self.files(), None)):
             raise Damaged(
                 f"{self.path} is gone, but {self.output} holds files of partition {self.partition}, such as {found}: "
-                f"give the right --state-dir, bring it back, {self._way_out()}"
+                f"give the right --state-dir, bring it back, or, if it is lost, {self._adopt}"
             )
         return None
 
@@ -89,36 +85,111 @@ class Site:
         if known and not any((self.output / row.path).is_file() for row in known):
             raise Damaged(
                 f"none of the {len(known)} files that {self.path} names is in {self.output}: is its disk mounted? Mount it, "
-                f"or give the right --output"
+                f"or give the right --output; if they are lost, {self._adopt}"
             )
 
-    def _way_out(self) -> str:
-        return f"or, if it is lost, `logreceiver offsets adopt --partition {self.partition}` takes the files as they are"
+    @property
+    def _adopt(self) -> str:
+        return (
+            f"`logreceiver offsets adopt --partition {self.partition}` takes the files as they are"
+        )
 
     def files(self) -> Iterator[str]:
         """Yield the files below the output folder that must be this partition's, live and closed; raises OSError."""
         layout, others = Layout(self.template), self._known_to_others()
         for path in walk(self.output):
             live = live_of(path)
-            host = layout.host_of(live)
-            if host and live not in others and self._is_own(host, live, layout):
+            host, mark = layout.host_of(live), layout.mark_of(live)
+            is_own = mark == f"..p{self.partition}" if mark else self.is_home_of(host)
+            if host and is_own and live not in others:
                 yield path
-
-    def _is_own(self, host: str, live: str, layout: Layout) -> bool:
-        if mark := layout.mark_of(live):
-            return mark == f"..p{self.partition}"
-        return self.is_home_of(host)
 
     def _known_to_others(self) -> set[str]:
         known: set[str] = set()
         for path in self.state.glob("p*.db"):
             if path != self.path:
                 with suppress(OSError, Damaged), Store(path) as store:
-                    known.update(
-                        str(row[0])
-                        for row in store.rows("SELECT path FROM files WHERE left_in = 0")
-                    )
+                    known.update(row.path for row in store.files("TRUE"))
         return known
+
+
+def recover(store: Store, folders: Folders, since: int, offset: Offset) -> None:
+    """Take back the batches from a number on, and cut what is behind the committed length of any file.
+
+    On disk when this returns. Raises OSError, `Damaged`.
+    """
+    batch = store.batch()
+    assert batch is not None, "begun before it is recovered"
+    trusts_inodes = batch.store_inode in {0, store.inode()}
+    if store.rows("SELECT 1 FROM files WHERE left_in >= ? LIMIT 1", since):
+        with store.transaction():
+            store.change("UPDATE files SET left_in = 0 WHERE left_in >= ?", since)
+    closing = store.segments("batch > ? AND path != live", batch.number)
+    for segment in closing:
+        if _regular(segment.live, folders) and not folders.find(segment.path):
+            folders.rename(segment.live, segment.path)
+            fault("undoing")
+    rows = store.files("path NOT IN (SELECT path FROM segments)")
+    recovered = [_recovered(row, folders, since, trusts_inodes=trusts_inodes) for row in rows]
+    folders.sync()
+    fault("undone")
+    after = settled(batch.number, offset, store.inode(), folders.inode)
+    changed = [row for row, before in zip(recovered, rows, strict=True) if row != before]
+    if changed or closing or after != batch:
+        with store.transaction():
+            store.put_files(changed)
+            store.change("UPDATE segments SET batch = 0 WHERE batch > ?", batch.number)
+            _take_back(store, since)
+            store.put_batch(after)
+        fault("settled")
+
+
+def _recovered(row: FileRow, folders: Folders, since: int, *, trusts_inodes: bool) -> FileRow:
+    """Make a file what it was before a batch; return its row as it is then."""
+    is_undone = row.batch >= since
+    length = row.length_before if is_undone else row.length
+    found = _regular(row.path, folders)
+    is_new = is_undone and not row.inode
+    if found and (found.st_ino == row.inode or is_new or not trusts_inodes):
+        if found.st_size > length:
+            _cut(row.path, length, folders)
+            fault("undoing")
+        row = row._replace(inode=found.st_ino)
+    if not is_undone:
+        return row
+    return row._replace(
+        length=length,
+        length_before=length,
+        last_line=row.last_line_before,
+        unfinished=row.unfinished_before,
+        batch=0,
+    )
+
+
+def _regular(path: str, folders: Folders) -> os.stat_result | None:
+    with suppress(OSError):  # that's fine: it is told when lines come for it
+        return folders.find(path)
+    return None
+
+
+def _cut(path: str, length: int, folders: Folders) -> None:
+    with folders.naming(path):
+        name, folder = folders.at(path)
+        descriptor = os.open(name, _FLAGS, dir_fd=folder)
+        try:
+            os.ftruncate(descriptor, length)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _take_back(store: Store, since: int) -> None:
+    store.change("DELETE FROM gaps WHERE batch >= ?", since)
+    store.change("DELETE FROM spans WHERE batch >= ? AND until_before IS NULL", since)
+    store.change(
+        "UPDATE spans SET until = until_before, read_at = read_at_before, batch = 0 WHERE batch >= ?",
+        since,
+    )
 
 
 def adopt(site: Site, offset: Offset) -> int:
@@ -134,30 +205,18 @@ def adopt(site: Site, offset: Offset) -> int:
         known = {row.path: row for row in store.files("TRUE")}
         ours |= {path for path in {*known, gap_report(site.partition)} if folders.find(path)}
         lives = sorted(path for path in ours if not is_closed(path))
-        numbers = highest_numbers(ours)
-        rows = [
-            _row(known.get(path) or _unknown(path, site), numbers.get(path, 0), folders)
-            for path in lives
-        ]
+        closed = closed_segments(ours)
+        numbers = {live: max(closed[live]) for live in closed}
+        rows = [_row(path, known, numbers.get(path, 0), folders, site) for path in lives]
         segments = [_segment(path, folders, site) for path in ours.difference(lives)]
-        batch = store.batch() or StoredBatch(0, 0, 0, 0)
-        adopted = replace(
-            batch,
-            number=batch.number + 1,
-            epoch=offset.epoch,
-            first=offset.next,
-            until=offset.next,
-            stream=offset.stream,
-            created=offset.stream_created,
-            store_inode=store.inode(),
-            output_inode=folders.inode,
-        )
+        batch = store.batch()
+        number = batch.number + 1 if batch else 1
         with store.transaction():
-            store.put_batch(adopted)
+            store.put_batch(settled(number, offset, store.inode(), folders.inode))
             store.change(
                 "DELETE FROM segments WHERE live NOT IN (SELECT path FROM files WHERE left_in > 0)"
             )
-            store.change_files(
+            store.change(
                 "UPDATE files SET length = 0, length_before = 0, inode = 0, batch = 0 WHERE left_in = 0"
             )
             store.change("UPDATE spans SET until_before = NULL, batch = 0")
@@ -178,22 +237,20 @@ def _readable(site: Site) -> Store:
     return Store(site.path, make=True)
 
 
-def _unknown(path: str, site: Site) -> FileRow:
-    layout = Layout(site.template)
-    about = (path, layout.host_of(path), "", layout.date_of(path), 0, 0, 0, 1, 0, 0)
-    return FileRow(*about, unfinished=None, unfinished_before=None, batch=0)
-
-
-def _row(before: FileRow, number: int, folders: Folders) -> FileRow:
-    found = folders.find(before.path)
+def _row(
+    path: str, known: dict[str, FileRow], number: int, folders: Folders, site: Site
+) -> FileRow:
+    """Return the row of a live file as it is; whose line its last one is nobody knows."""
+    found, layout = folders.find(path), Layout(site.template)
     assert found is not None, "it was just listed"
-    return before._replace(
+    row = known.get(path) or FileRow(path, layout.host_of(path), "", layout.date_of(path))
+    return row._replace(
         length=found.st_size,
         length_before=found.st_size,
         inode=found.st_ino,
-        number=max(before.number, number + 1),
-        last_line=before.last_line or found.st_mtime_ns,
-        unfinished=UNKNOWN if folders.ends_in_line(before.path) else None,
+        number=max(row.number, number + 1),
+        last_line=row.last_line or found.st_mtime_ns,
+        unfinished=UNKNOWN if row.host and found.st_size else None,
         batch=0,
     )
 
@@ -205,7 +262,7 @@ def _segment(path: str, folders: Folders, site: Site) -> SegmentRow:
     number = next(iter(closed_segments([plain])[live]))
     closed_at = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="seconds")
     return SegmentRow(
-        *(plain, live, number, Layout(site.template).date_of(live), found.st_ino, found.st_size),
+        *(plain, live, number, Layout(site.template).date_of(live), found.st_size),
         *(found.st_mtime_ns, closed_at, path.removeprefix(plain)),
         batch=0,
         length=found.st_size if path == plain else None,

@@ -15,10 +15,8 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import NamedTuple
 
-from receiver.storage.disk import REFUSED, is_local, is_regular, sync_folder, uri_of
+from receiver.storage.disk import REFUSED, is_local, is_regular, sync_folder
 from receiver.storage.position import Damaged, StoredBatch
-
-__all__ = ["UNKNOWN", "FileRow", "SegmentRow", "SpanRow", "Store", "path_of"]
 
 UNKNOWN = "?"
 """Whose line is unfinished where nobody knows: the file is closed before anything is appended."""
@@ -58,7 +56,7 @@ CREATE TABLE gaps (
   after INTEGER NOT NULL, since TEXT, read_at TEXT, batch INTEGER NOT NULL
 );
 CREATE TABLE segments (
-  path TEXT PRIMARY KEY, live TEXT NOT NULL, number INTEGER NOT NULL, day TEXT NOT NULL, inode INTEGER NOT NULL,
+  path TEXT PRIMARY KEY, live TEXT NOT NULL, number INTEGER NOT NULL, day TEXT NOT NULL,
   size INTEGER NOT NULL, last_line INTEGER NOT NULL, closed_at TEXT NOT NULL,
   compressed TEXT NOT NULL, batch INTEGER NOT NULL, length INTEGER
 );
@@ -91,30 +89,29 @@ class FileRow(NamedTuple):
     host: str
     source: str
     day: str
-    length: int
-    length_before: int
-    inode: int
-    number: int
-    last_line: int
-    last_line_before: int
-    unfinished: str | None
-    unfinished_before: str | None
-    batch: int
+    length: int = 0
+    length_before: int = 0
+    inode: int = 0
+    number: int = 1
+    last_line: int = 0
+    last_line_before: int = 0
+    unfinished: str | None = None
+    unfinished_before: str | None = None
+    batch: int = 0
     left_in: int = 0
 
 
 class SegmentRow(NamedTuple):
     """A closed segment by its path, with that of its live file. `size` is in bytes, as they are on disk.
 
-    `inode` is that of the live file which it was, 0 for one that was made in its own batch. `compressed` is the suffix
-    of its compressed form, empty where there is none. It has `length` bytes of lines, None where nobody has counted them.
+    `compressed` is the suffix of its compressed form, empty where there is none. It has `length` bytes of lines, None
+    where nobody has counted them.
     """
 
     path: str
     live: str
     number: int
     day: str
-    inode: int
     size: int
     last_line: int
     closed_at: str
@@ -123,27 +120,21 @@ class SegmentRow(NamedTuple):
     length: int | None = None
 
 
-class SpanRow(NamedTuple):
-    """How far a source file of a host was received, and when that was read in nanoseconds since the epoch."""
-
-    host: str
-    file: str
-    until: int
-    read_at: int
-
-
 _FILE, _SEGMENT = ", ".join(FileRow._fields), ", ".join(SegmentRow._fields)
-_BATCH = ", ".join(field.name for field in fields(StoredBatch))
-_PUT_BATCH = f"""
-INSERT INTO batch (id, bytes, {_BATCH}) VALUES (1, 0, {", ".join("?" * len(fields(StoredBatch)))})
-ON CONFLICT DO UPDATE SET {", ".join(f"{field.name} = excluded.{field.name}" for field in fields(StoredBatch))}
-"""
-_PUT_FILE = (
-    f"INSERT INTO files VALUES ({', '.join('?' * len(FileRow._fields))}) ON CONFLICT DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in FileRow._fields[4:])
+_COLUMNS = [field.name for field in fields(StoredBatch)]
+_BATCH = ", ".join(_COLUMNS)
+
+
+def _values(columns: Iterable[str]) -> str:
+    return f"VALUES ({', '.join('?' for _ in columns)})"
+
+
+_PUT_BATCH = (
+    f"INSERT INTO batch (id, bytes, {_BATCH}) VALUES (1, 0, {', '.join('?' for _ in _COLUMNS)}) ON CONFLICT DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS)
 )
-_PUT_SEGMENT = (
-    f"INSERT OR REPLACE INTO segments VALUES ({', '.join('?' * len(SegmentRow._fields))})"
+_PUT_FILE = f"INSERT INTO files {_values(FileRow._fields)} ON CONFLICT DO UPDATE SET " + ", ".join(
+    f"{name} = excluded.{name}" for name in FileRow._fields[4:]
 )
 
 
@@ -165,7 +156,7 @@ class Store:
         if not is_there and not make:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         with self._translated():
-            self._open(uri_of(path))
+            self._open(_uri_of(path))
         try:
             with self._translated():
                 self._prepare(make=make)
@@ -179,7 +170,7 @@ class Store:
         )
 
     def _prepare(self, *, make: bool) -> None:
-        version = self._version()
+        version = int(self._sql.execute("PRAGMA user_version").fetchone()[0])
         if version == 0 and not make:
             raise FileNotFoundError(errno.ENOENT, "holds nothing", str(self.path))
         if version not in {0, _VERSION}:
@@ -190,9 +181,6 @@ class Store:
         if version == 0:
             self._make_tables()
             sync_folder(self.path.parent)
-
-    def _version(self) -> int:
-        return int(self._sql.execute("PRAGMA user_version").fetchone()[0])
 
     def _make_tables(self) -> None:
         with self.transaction():
@@ -216,8 +204,21 @@ class Store:
         """Read all of it; raises OSError, `Damaged`."""
         ((found, *_), *_) = self.rows("PRAGMA integrity_check(1)")
         if found != "ok":
-            raise Damaged(f"{self.path} is damaged: {found}")
+            raise self._damaged(found)
         self.check_lengths()
+
+    def check_lengths(self) -> None:
+        """Raise `Damaged` where the lengths are of another time than the batch: an older store met a newer log of writes."""
+        query = "SELECT 1 FROM batch WHERE bytes != (SELECT coalesce(sum(length), 0) FROM files)"
+        if self.rows(query):
+            raise self._damaged(f"it is older than the {self.path.name}-wal beside it")
+
+    def _damaged(self, why: object) -> Damaged:
+        number = self.path.stem.removeprefix("p")
+        return Damaged(
+            f"{self.path} is damaged: {why}; bring it back, or, if it is lost, "
+            f"`logreceiver offsets adopt --partition {number}` takes the files as they are"
+        )
 
     def close(self) -> None:
         """Let go of it."""
@@ -238,7 +239,7 @@ class Store:
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             if code not in _ERRORS:
-                raise Damaged(f"{self.path} is damaged: {error}") from None
+                raise self._damaged(error) from None
             number = _ERRORS[code]
             if number == errno.EIO and _is_full(self.path.parent):
                 number = errno.ENOSPC  # of the file that its readers share SQLite does not tell
@@ -276,12 +277,11 @@ class Store:
     def change(self, sql: str, *values: object) -> None:
         """Change rows within a transaction."""
         self._sql.execute(sql, values)
+        self._files.clear()
 
     def change_all(self, sql: str, values: Iterable[tuple[object, ...]]) -> None:
-        """Change rows for each of some values within a transaction."""
+        """Change rows for each of some values within a transaction, but none of live files that are written to."""
         self._sql.executemany(sql, values)
-
-    # the batch
 
     def batch(self) -> StoredBatch | None:
         """Return the batch that was stored last; None for a store that was never begun."""
@@ -290,23 +290,11 @@ class Store:
 
     def put_batch(self, batch: StoredBatch) -> None:
         """Replace the row of the batch, within a transaction."""
-        self.change(_PUT_BATCH, *astuple(batch))
-
-    def check_lengths(self) -> None:
-        """Raise `Damaged` where the lengths are of another time than the batch: an older store met a newer log of writes."""
-        found = self.rows(
-            "SELECT 1 FROM batch WHERE bytes != (SELECT coalesce(sum(length), 0) FROM files)"
-        )
-        if found:
-            raise Damaged(
-                f"{self.path} is damaged: it is older than the {self.path.name}-wal beside it"
-            )
+        self._sql.execute(_PUT_BATCH, astuple(batch))
 
     def inode(self) -> int:
-        """Return the inode of the store itself, 0 where it is nowhere on disk."""
-        return self.path.stat().st_ino if str(self.path) != ":memory:" else 0
-
-    # files
+        """Return the inode of the store itself."""
+        return self.path.stat().st_ino
 
     def file(self, path: str) -> FileRow | None:
         """Return a live file by its path; None for one that is not known."""
@@ -324,27 +312,19 @@ class Store:
 
     def files(self, where: str, *values: object) -> list[FileRow]:
         """Return the live files for which a condition holds, but for those that were left."""
-        found = self.rows(f"SELECT {_FILE} FROM files WHERE left_in = 0 AND {where}", *values)
-        return [FileRow(*row) for row in found]  # type: ignore[arg-type] # by the schema
+        return self.all_files(f"left_in = 0 AND {where}", *values)
 
-    def left_files(self, host: str) -> list[FileRow]:
-        """Return the live files of a host that were left to other partitions."""
-        found = self.rows(f"SELECT {_FILE} FROM files WHERE left_in > 0 AND host = ?", host)
+    def all_files(self, where: str, *values: object) -> list[FileRow]:
+        """Return the live files for which a condition holds, with those that were left to other partitions."""
+        found = self.rows(f"SELECT {_FILE} FROM files WHERE {where}", *values)
         return [FileRow(*row) for row in found]  # type: ignore[arg-type] # by the schema
 
     def put_files(self, files: Iterable[FileRow]) -> None:
         """Write rows of live files, within a transaction."""
         rows = list(files)
-        self.change_all(_PUT_FILE, rows)
+        self._sql.executemany(_PUT_FILE, rows)
         for row in rows:
             self._remember(row)
-
-    def change_files(self, sql: str, *values: object) -> None:
-        """Change rows of live files otherwise, within a transaction."""
-        self.change(sql, *values)
-        self._files.clear()
-
-    # segments
 
     def segments(self, where: str, *values: object) -> list[SegmentRow]:
         """Return the closed segments for which a condition holds, those of a live file by number."""
@@ -355,24 +335,22 @@ class Store:
 
     def put_segments(self, segments: Iterable[SegmentRow]) -> None:
         """Write rows of closed segments, within a transaction."""
-        self.change_all(_PUT_SEGMENT, segments)
+        put = f"INSERT OR REPLACE INTO segments {_values(SegmentRow._fields)}"
+        self._sql.executemany(put, segments)
 
-    # spans
+    def span(self, host: str, file: str) -> tuple[int, int] | None:
+        """Return how far a source file was received, and when that was read; None for one that is not known."""
+        query = "SELECT until, read_at FROM spans WHERE host = ? AND file = ?"
+        found = self.rows(query, host, file)
+        return found[0] if found else None  # type: ignore[return-value] # by the schema
 
-    def span(self, host: str, file: str) -> SpanRow | None:
-        """Return how far a source file was received; None for one that is not known."""
-        found = self.rows(
-            "SELECT host, file, until, read_at FROM spans WHERE host = ? AND file = ?", host, file
-        )
-        return SpanRow(*found[0]) if found else None  # type: ignore[arg-type] # by the schema
 
-    def put_spans(self, spans: Iterable[SpanRow], batch: int) -> None:
-        """Write how far source files were received by a batch, within a transaction."""
-        self.change_all(
-            "INSERT INTO spans VALUES (?, ?, ?, NULL, ?, NULL, ?) ON CONFLICT DO UPDATE SET until_before = until, "
-            "until = excluded.until, read_at_before = read_at, read_at = excluded.read_at, batch = excluded.batch",
-            ((span.host, span.file, span.until, span.read_at, batch) for span in spans),
-        )
+def _uri_of(path: Path) -> str:
+    """Return how SQLite opens a database; one that nobody has open, in a folder that is not ours to write, as it stands there."""
+    is_closed = is_local(path.parent) and not os.path.lexists(f"{path}-wal")
+    is_ours = os.access(path.parent, os.W_OK, effective_ids=True)
+    mode = "immutable=1" if is_closed and not is_ours else "mode=rwc"
+    return f"{path.absolute().as_uri()}?{mode}"
 
 
 def _is_full(folder: Path) -> bool:

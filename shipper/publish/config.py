@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 
 from broker.app.exits import ConfigurationError
 from broker.client import bucket
+from broker.client.answer import ConnectionLost, Rejected
 from broker.client.client import BrokerClient
 from broker.client.config import Partitions, read_partitions, read_streams
-from broker.client.connection import Connection, ConnectionLost, Message, Rejected
+from broker.client.connection import Connection, Message
 from broker.wire.pause import (
     PAUSE_KEY,
     PAUSE_SUBJECT,
@@ -28,11 +29,9 @@ from broker.wire.pause import (
 from broker.wire.streams import CONFIG_BUCKET
 from broker.wire.subjects import Subject
 
-__all__ = ["BrokerConfig"]
-
 _FIRST_READ, _READ_EVERY = 1.0, 60.0  # seconds; the first soon: an entry may be on its way
 _PUBLISHING = 10.0  # seconds between readings while lines are published
-_SPREAD = 1.0  # seconds in which the hosts of a pause resume: not all at once
+_NEXT_LOOK = 1.0  # seconds, at most, until the end of a pause is noticed: not by all hosts at once
 _SECOND = 1_000_000_000
 logger = logging.getLogger(__name__)
 
@@ -40,23 +39,19 @@ logger = logging.getLogger(__name__)
 class BrokerConfig:
     """The configuration of the broker, as far as it concerns one host; `clock` is nanoseconds since the epoch.
 
-    `partitions` and `streams` are known after `read`; `pause` is None while the host may publish.
+    `partitions` and `streams` are known after `read`.
     """
 
     def __init__(self, connection: Connection, host: str, clock: Callable[[], int]) -> None:
         """Know nothing before `read` or `run`."""
         self.partitions = Partitions(1, "", 0)
         self.streams = 1
-        self.pause: Pause | None = None
         self._connection = connection
         self._host = host
         self._clock = clock
         self._value = b""
         self._pauses: tuple[Pause, ...] = ()
         self._heard = 0
-        self._may_publish = asyncio.Event()
-        self._may_publish.set()
-        self._end: asyncio.TimerHandle | None = None
         self._looked_at = 0.0
         self._looking: asyncio.Task[None] | None = None
 
@@ -64,6 +59,12 @@ class BrokerConfig:
     def subject(self) -> Subject:
         """Where the host's lines go."""
         return Subject.for_host(self._host, self.partitions.count)
+
+    @property
+    def pause(self) -> Pause | None:
+        """The pause that holds this host, None while it may publish."""
+        now = datetime.fromtimestamp(self._clock() / _SECOND, UTC)
+        return longest(self._pauses, self._host, now) if self._pauses else None
 
     async def read(self) -> None:
         """Read all entries; raises `Rejected`, `ConnectionLost`, and `ConfigurationError` for what is no number."""
@@ -97,10 +98,9 @@ class BrokerConfig:
             self._looking = asyncio.create_task(self.look())
 
     async def until_resumed(self) -> None:
-        """Return at once while the host may publish, else once it may again, at a random moment within a second."""
-        while self.pause is not None:
-            await self._may_publish.wait()
-            await asyncio.sleep(random.uniform(0, _SPREAD))
+        """Return at once while the host may publish, else within a second once it may again."""
+        while self.pause is not None:  # noqa: ASYNC110 - a pause ends by the clock
+            await asyncio.sleep(random.uniform(0.1, _NEXT_LOOK))
 
     async def run(self) -> None:
         """Keep up with the entries until cancelled."""
@@ -125,29 +125,12 @@ class BrokerConfig:
     def _take(self, value: bytes) -> None:
         if value == self._value:
             return
-        self._value = value
+        was_paused, self._value = self.pause is not None, value
         try:
             self._pauses = decode_pauses(value)
         except UnreadablePauses as error:
             entry = f"{CONFIG_BUCKET}/{PAUSE_KEY}"
             logger.warning("%s cannot be read, so nothing is paused: %s", entry, error)
             self._pauses = ()
-        self._judge()
-
-    def _judge(self) -> None:
-        if self._end is not None:
-            self._end.cancel()
-            self._end = None
-        now = self._clock() / _SECOND
-        found = longest(self._pauses, self._host, datetime.fromtimestamp(now, UTC))
-        if found != self.pause:
-            logger.info("%s", found or "resumed: the pause is over")
-        self.pause = found
-        if found is None:
-            self._may_publish.set()
-            return
-        self._may_publish.clear()
-        if found.until is not None:
-            # the clock may be set meanwhile: it is looked at again each minute
-            left = min(_READ_EVERY, max(0.0, found.until.timestamp() - now))
-            self._end = asyncio.get_running_loop().call_later(left, self._judge)
+        if was_paused or self.pause:
+            logger.info("%s", self.pause or "resumed: the pause is over")

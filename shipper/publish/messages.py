@@ -16,8 +16,8 @@ from typing import Any
 import nats.errors
 
 from broker.app.exits import FencedError
-from broker.client.answer import stored_at
-from broker.client.connection import Connection, ConnectionLost, Message, Rejected
+from broker.client.answer import ConnectionLost, Rejected, stored_at
+from broker.client.connection import Connection, Message
 from broker.wire.delivery import parse
 from broker.wire.message import (
     Followed,
@@ -29,8 +29,6 @@ from broker.wire.message import (
 from broker.wire.positions import Covered, Positions
 from broker.wire.streams import stream_names, stream_of
 from broker.wire.subjects import Subject, host_filter, registry_consumer
-
-__all__ = ["AgentId", "HostMessage", "HostMessages", "Rebuilt", "fenced_by", "newest_in"]
 
 _PAGE = 2000  # messages
 _PATIENCE, _PATIENCE_AMONG = 10.0, 4.0  # seconds; the second where the consumer's server may die

@@ -11,16 +11,14 @@ from nats.aio.client import Client
 
 from broker.app.exits import ConfigurationError
 from broker.app.faults import fault
-from broker.client.answer import answer_of, stored_at
-from broker.client.connection import Connection, ConnectionLost, Message, Rejected
+from broker.client.answer import ConnectionLost, Rejected, stored_at
+from broker.client.connection import Connection
 from broker.wire.message import EXPECTED_SEQUENCE
 from broker.wire.streams import largest_in
 from broker.wire.subjects import Subject
 from shipper.publish.config import BrokerConfig
 from shipper.publish.rounds import Round
 from shipper.publish.waiting import Waiting
-
-__all__ = ["Publisher", "SessionLost", "largest_payload"]
 
 _LEAST_PATIENCE = 30.0  # seconds
 _SLOWEST = 20_000  # bytes a second, of a line that still takes a round
@@ -48,15 +46,9 @@ class Publisher:
         self._connection = connection
         self._config = config
         self._waiting = waiting
-        self._largest: int | None = (
-            None  # that the stream takes, where it is less than the server does
-        )
+        self._largest: int | None = None  # that the stream takes, where the server takes more
         self._subject: Subject | None = None
         self._last = self._tries = 0
-        self._client: Client | None = None
-        self._inbox = self._reply = ""
-        self._number = 0
-        self._answer: asyncio.Future[bytes] | None = None
 
     def begin(self, subject: Subject, last: int) -> None:
         """Publish behind a claim from now on: to `subject`, whose last sequence is `last`."""
@@ -109,68 +101,38 @@ class Publisher:
     async def _send(self, round_: Round) -> None:
         await self._until_open(round_)
         client, subject = await self._connection.client(), str(self._config.subject)
-        patience = _LEAST_PATIENCE + len(round_.payload) / _SLOWEST
         sending = self._connection.publish(subject, round_.payload, "", round_.headers)
-        await self._connection.guard(sending, patience, subject)
-        await self._connection.guard(client.flush(int(patience)), patience, subject)
+        await self._connection.guard(sending, _patience(round_), subject)
+        await self._flush(client, round_)
 
     async def _store(self, round_: Round) -> int:
         """Send a round and return its sequence; raises `ConnectionLost`, `Rejected`."""
         headers = round_.headers | {EXPECTED_SEQUENCE: str(self._last)}
-        connection, subject, clock = (
-            self._connection,
-            str(self._subject),
-            asyncio.get_running_loop().time,
-        )
-        # so many bytes get through in it, however slow the line is; a dead line is noticed by pings
-        patience = _LEAST_PATIENCE + len(round_.payload) / _SLOWEST
-        client, answer = await self._expect()
+        client = await self._connection.client()
         fault("sending")
-        sending = connection.publish(subject, round_.payload, self._reply, headers)
-        await connection.guard(sending, patience, subject)
-        fault("sent")
-        began = clock()
+        asking = asyncio.create_task(
+            self._connection.ask(str(self._subject), round_.payload, headers, _patience(round_))
+        )
+        asking.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
-            await connection.guard(self._answered(client, answer, patience), patience, subject)
-        except (ConnectionLost, Rejected) as error:
-            connection.judge(clock() - began, error)
-            raise
-        connection.judge(0.0, None)
-        sequence = stored_at(answer_of(answer.result()))
+            if self._connection.has_choice:
+                # what was sent on to a leader that died is never answered: another server is asked then
+                await asyncio.wait({asking}, timeout=_DUE)
+                if not asking.done():
+                    await self._flush(client, round_)  # the line may be slow
+                    await asyncio.wait({asking}, timeout=_DUE)
+                if not asking.done():
+                    raise ConnectionLost(f"no answer in {_DUE:g} s")
+            sequence = stored_at(await asking)
+        finally:
+            asking.cancel()
         fault("stored")
         return sequence
 
-    async def _expect(self) -> tuple[Client, "asyncio.Future[bytes]"]:
-        """Return the live client, and its next answer; an answer to anything but the newest message is ignored."""
-        while (client := await self._connection.client()) is not self._client:
-            self._inbox = self._connection.new_inbox()
-            await self._connection.subscribe(f"{self._inbox}.*", self._hear)
-            self._client = client
-        self._number += 1
-        self._reply = f"{self._inbox}.{self._number}"
-        self._answer = asyncio.get_running_loop().create_future()
-        return client, self._answer
-
-    async def _answered(
-        self, client: Client, answer: "asyncio.Future[bytes]", patience: float
-    ) -> None:
-        """Wait for the answer. What is sent on to a leader that died is never answered: of several servers another one is asked then."""
-        if self._connection.has_choice:
-            # the server has read it all then, however slow the line is
-            await client.flush(int(patience))
-            await asyncio.wait({answer}, timeout=_DUE)
-            if not answer.done():
-                raise ConnectionLost(f"no answer in {_DUE:g} s")
-        await answer
-
-    async def _hear(self, message: Message) -> None:
-        answer = self._answer
-        if message.subject != self._reply or answer is None or answer.done():
-            return
-        if (message.headers or {}).get("Status"):
-            answer.set_exception(Rejected(503, 0, "nobody listens there"))
-        else:
-            answer.set_result(message.data)
+    async def _flush(self, client: Client, round_: Round) -> None:
+        """Return when the server has read all that was sent, however slow the line is."""
+        patience = _patience(round_)
+        await self._connection.guard(client.flush(int(patience)), patience, str(self._subject))
 
     async def _refused(self, error: Rejected, size: int) -> None:
         if error.is_wrong_sequence:
@@ -186,3 +148,8 @@ class Publisher:
             self._largest = size // 2
             raise SessionLost("the stream takes no message as large") from None
         await self._waiting.refused(error)
+
+
+def _patience(round_: Round) -> float:
+    """Return the seconds in which a round gets through a line that is still of use; a dead one is noticed by pings."""
+    return _LEAST_PATIENCE + len(round_.payload) / _SLOWEST

@@ -21,17 +21,6 @@ from broker.wire.message import (
 from shipper.settings import Compression
 from shipper.tail.reader import Block
 
-__all__ = [
-    "LEAST_SIZE",
-    "NEARBY_SIZE",
-    "Round",
-    "compress",
-    "cut",
-    "make",
-    "next_size",
-    "sections_of",
-]
-
 LEAST_SIZE = 256 * 1024
 """Bytes of lines in a round on a slow line."""
 
@@ -130,26 +119,16 @@ _local = threading.local()
 
 
 def make(blocks: Sequence[Block], agent: str, compression: Compression) -> Round:
-    """Return the round of some blocks; compressing many is for a thread."""
-    payload, compressed = compress([block.lines for block in blocks], compression)
-    return Round(Origin(agent, blocks[0].read_at, sections_of(blocks), compressed), payload)
+    """Return the round of some blocks, as one zstd frame unless that is no smaller.
 
-
-def compress(runs: Sequence[bytes], mode: Compression) -> tuple[bytes, bool]:
-    """Return runs of lines as they go on the wire, and whether that is a zstd frame; one that is no smaller is left out.
-
-    Takes about 2 CPU seconds per GB of lines and lets go of the interpreter meanwhile: many are for a thread.
+    Compression takes about 2 CPU seconds per GB of lines and lets go of the interpreter meanwhile: many are for a thread.
     """
-    lines = runs[0] if len(runs) == 1 else b"".join(runs)
-    if mode == "none" or (mode == "auto" and len(lines) < _SMALLEST):
-        return lines, False
-    frame = _compressor().compress(lines)
-    return (lines, False) if len(frame) >= len(lines) else (frame, True)
-
-
-def _compressor() -> zstandard.ZstdCompressor:
-    # a compressor must not be used by two threads at once
-    if not hasattr(_local, "compressor"):
-        _local.compressor = zstandard.ZstdCompressor(compression_params=_FAST)
-    compressor: zstandard.ZstdCompressor = _local.compressor
-    return compressor
+    payload = blocks[0].lines if len(blocks) == 1 else b"".join(block.lines for block in blocks)
+    compressed = False
+    if compression == "zstd" or (compression == "auto" and len(payload) >= _SMALLEST):
+        if not hasattr(_local, "compressor"):  # which two threads must not use at once
+            _local.compressor = zstandard.ZstdCompressor(compression_params=_FAST)
+        frame: bytes = _local.compressor.compress(payload)
+        if compressed := len(frame) < len(payload):
+            payload = frame
+    return Round(Origin(agent, blocks[0].read_at, sections_of(blocks), compressed), payload)

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from broker.client.connection import ConnectionLost, Rejected
-
-__all__ = ["RETRY_CAUSES", "Waiting", "reason_of"]
+from broker.client.answer import ConnectionLost, Denied, Rejected
+from broker.client.connection import Connection
+from broker.client.credentials import verify
+from shipper.settings import ShipperSettings
 
 RETRY_CAUSES = ("lost", "full", "missing", "refused")
 """Why something is tried again, for counting: few words that stay, where reasons are sentences."""
@@ -21,8 +22,13 @@ Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 
-def reason_of(error: Rejected) -> str:
-    """Return what a refusal means to the person who reads the log."""
+def reason_of(error: Rejected, host: str = "", owner: str = "") -> str:
+    """Return what a refusal means to the person who reads the log of a host's shipper; `owner` is the host of its credential."""
+    if isinstance(error, Denied) and owner not in {"", host}:
+        return (
+            f"the credential is for host {owner}, but --host is {host}: "
+            f"use the credential of {host}, or --host {owner}"
+        )
     if error.error in _FULL:
         return f"the broker is full ({error}); goes on when it has room"
     if error.is_leaderless:
@@ -30,12 +36,13 @@ def reason_of(error: Rejected) -> str:
             "the stream or its buckets are not there, or have no leader yet, or the stream does not take this host's "
             "partition; run `logbroker apply`"
         )
-    if error.is_write_under_way:
-        return (
-            "another write of this host's subject is under way time and again: another client may be naming it in "
-            "Nats-Expected-Last-Subject-Sequence-Subject; find that client, and stop it"
-        )
     return f"the broker refuses: {error}"
+
+
+def connection_for(settings: ShipperSettings, host: str) -> Connection:
+    """Return the connection of a host's shipper; raises `ConfigurationError` when the means of getting in cannot be used."""
+    verify(settings.access)
+    return Connection(settings.server, f"logshipper {host}", settings.access)
 
 
 class Waiting:
@@ -44,13 +51,13 @@ class Waiting:
     `since` is when that began, on the loop's clock; `retries` counts what was tried again, by cause.
     """
 
-    def __init__(self, explain: Callable[[Rejected], str] = reason_of) -> None:
-        """Wait for nothing; `explain` says what a refusal means to the person who reads the log."""
+    def __init__(self, host: str = "", owner: str = "") -> None:
+        """Wait for nothing; `host` and `owner` are those of `reason_of`."""
         self.reason = ""
         self.since: float | None = None
         self.retries: Counter[str] = Counter()
         self._pause = _FIRST_PAUSE
-        self._explain = explain
+        self._host, self._owner = host, owner
 
     async def until_answered(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Return what the broker answers, however long it takes: asks again where it did not answer, or refused."""
@@ -68,7 +75,8 @@ class Waiting:
     async def refused(self, error: Rejected) -> None:
         """Say why the broker refused something, and wait, as `pause` does."""
         cause = "missing" if error.is_leaderless else "refused"
-        await self.pause(self._explain(error), "full" if error.error in _FULL else cause)
+        reason = reason_of(error, self._host, self._owner)
+        await self.pause(reason, "full" if error.error in _FULL else cause)
 
     async def pause(self, reason: str, cause: str = "lost") -> None:
         """Say `reason` unless it was the last thing said, and wait; longer each time, at most 5 s.

@@ -22,8 +22,6 @@ from broker.app.exits import OperatorError
 from broker.wire.subjects import own_token
 from shipper.status.report import HostReport
 
-__all__ = ["Peer", "ask", "require_alone", "status_socket"]
-
 _PREFIX = "logship/agent/"
 _SERVICE_USER = "logshipper"  # of the systemd unit
 _PATIENCE = 5.0  # seconds

@@ -15,8 +15,6 @@ from broker.app.untrusted import printable
 from shipper.publish.waiting import RETRY_CAUSES
 from shipper.status.report import AgentView, HostReport
 
-__all__ = ["FILES_SHOWN", "AgentMetrics"]
-
 FILES_SHOWN = 100
 """The most files that have a series of their own: those furthest behind. Ten thousand would cost the scraper more than us."""
 

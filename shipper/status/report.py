@@ -5,23 +5,22 @@ Units are in the names, times are RFC 3339 in UTC, None is a value that cannot b
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
 from broker.app.units import format_size
-from shipper.shipping import Shipping
-from shipper.spool import Spool
-from shipper.status.meter import AgentMeter
+from shipper.publish.rounds import Round
 from shipper.tail.follower import Follower
-from shipper.tail.notices import rfc3339
+from shipper.tail.notices import Notice, NoticeKind, rfc3339
 from shipper.tail.tailer import Tailer
 
 if TYPE_CHECKING:
-    from shipper.session import Sessions
-
-__all__ = ["AgentView", "FileStatus", "HostReport"]
+    from shipper.publish.session import Sessions
+    from shipper.shipping import Shipping
+    from shipper.spool import Spool
 
 _LONG = 60.0  # seconds
 _SECOND = 1_000_000_000
@@ -55,7 +54,6 @@ class HostReport(BaseModel):
     broker: str = ""
     saved: str | None = None
     pid: int | None = None
-    up_since: str | None = None
     last_ack: str | None = None
     waiting_for: str = ""
     paused: str = ""
@@ -74,8 +72,59 @@ class HostReport(BaseModel):
         return f"{count}, {format_size(self.behind_bytes)} behind"
 
 
+class AgentMeter:
+    """The counters of one run of the shipper, over all its sessions; `clock` is nanoseconds since the epoch.
+
+    `observe` is told the seconds from reading the oldest block of a round to its acknowledgement.
+    """
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        """Begin at 0, now."""
+        self._clock = clock
+        self.lines = self.bytes = self.sent = self.rounds = 0
+        self.lost: Counter[str] = Counter()
+        self.last_ack: int | None = None
+        self.observe: Callable[[float], object] = float
+        self._pending: deque[Round] = deque()
+
+    def begin(self) -> None:
+        """Forget what was gathered and not acknowledged: it will be gathered again."""
+        self._pending.clear()
+
+    def gathered(self, rounds: Sequence[Round]) -> None:
+        """Take note of rounds that will be published in this order."""
+        self._pending.extend(rounds)
+
+    def acknowledged(self, round_: Round) -> None:
+        """Count a round that is stored."""
+        self.last_ack = self._clock()
+        if self._pending:
+            self._pending.popleft()
+        self.observe(max(0, self.last_ack - round_.origin.read_at) / _SECOND)
+        self.rounds += 1
+        self.sent += len(round_.payload)
+        for section in round_.origin.sections:
+            self.lines += section.lines
+            self.bytes += section.span.end - section.span.start
+
+    def noticed(self, notices: Iterable[Notice]) -> None:
+        """Count the bytes that were lost, by cause."""
+        for notice in notices:
+            if notice.lost:
+                cause = "deleted" if notice.kind is NoticeKind.GONE else notice.kind.value
+                self.lost[cause] += notice.lost
+
+    def unacknowledged(self) -> dict[str, int]:
+        """Return when the oldest round that is gathered and not acknowledged was read, by file id."""
+        oldest: dict[str, int] = {}
+        for round_ in self._pending:
+            for section in round_.origin.sections:
+                oldest.setdefault(section.span.file, round_.origin.read_at)
+        return oldest
+
+
 class AgentView:
-    """Makes the report of one agent; `source` and `shipping` are None while it starts.
+    """Makes the report of one agent; `source` and `shipping` are None while nothing is followed.
 
     `spool` is None where standard input is not read.
     """
@@ -92,14 +141,6 @@ class AgentView:
         self._host = host
         self._sessions = sessions
         self._clock = clock
-
-    def at_work(self, source: Follower, shipping: Shipping) -> None:
-        """Report on these parts, until `at_rest` is called."""
-        self.source, self.shipping = source, shipping
-
-    def at_rest(self) -> None:
-        """Report that nothing works, until the subject is claimed again."""
-        self.source = self.shipping = None
 
     @property
     def paused(self) -> str:
@@ -155,7 +196,6 @@ class AgentView:
             files=tuple(self._file(state, read.get(state.file)) for state in states),
             broker=self._sessions.config.partitions.time,
             pid=os.getpid(),
-            up_since=rfc3339(self.meter.since),
             last_ack=rfc3339(last_ack) if last_ack else None,
             waiting_for=self._waiting_for,
             paused=self.paused,

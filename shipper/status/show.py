@@ -1,8 +1,10 @@
-"""`logshipper status`: the positions that the broker has of a host while no agent runs, and reports as a table."""
+"""What `logshipper status` and `logshipper check` find out where no agent runs, and reports as a table. Changes nothing."""
 
 import os
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 from rich.console import RenderableType
@@ -10,23 +12,31 @@ from rich.console import RenderableType
 from broker.app.exits import OperatorError
 from broker.app.table import table
 from broker.app.units import format_duration, format_size
+from broker.client.answer import ConnectionLost, Rejected
 from broker.client.bucket import read
-from broker.client.config import read_streams
-from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.config import read_streams, require_layout
+from broker.client.connection import Connection
 from broker.wire.positions import Cursor, Positions, PositionsUnreadable
 from broker.wire.streams import POSITIONS_BUCKET, positions_key, stream_names
+from broker.wire.subjects import Subject, may_publish
 from shipper.publish.messages import HostMessages
-from shipper.session import connection_for, reasons_for
+from shipper.publish.waiting import connection_for, reason_of
 from shipper.settings import ShipperSettings
+from shipper.spool import PATH
 from shipper.status.report import FileStatus, HostReport
+from shipper.tail.notices import NoticeKind
+from shipper.tail.paths import Selection
+from shipper.tail.scan import scan
 
-__all__ = ["connected", "shown", "stored"]
+FINE, LEFT_OUT, BAD = "ok ", "-- ", "BAD"
+Finding = tuple[str, str]
+"""What a finding means for the agent, and a text, which may hold paths of any characters."""
 
 _HEADS = ("size", "position", "behind", "waits", "state", "path")
 
 
 @asynccontextmanager
-async def connected(settings: ShipperSettings, host: str) -> AsyncIterator[Connection]:
+async def _connected(settings: ShipperSettings, host: str) -> AsyncIterator[Connection]:
     """Connect once; whatever the broker answers or does not answer is an `OperatorError`."""
     connection = connection_for(settings, host)
     try:
@@ -35,7 +45,7 @@ async def connected(settings: ShipperSettings, host: str) -> AsyncIterator[Conne
     except ConnectionLost as error:
         raise OperatorError(f"the broker at {connection.servers} did not answer: {error}") from None
     except Rejected as error:
-        raise OperatorError(reasons_for(settings, host)(error)) from None
+        raise OperatorError(reason_of(error, host, settings.credential_host)) from None
     finally:
         await connection.close()
 
@@ -46,7 +56,7 @@ async def stored(settings: ShipperSettings, host: str) -> HostReport:
     Raises `OperatorError` where the broker has none, or does not tell.
     """
     try:
-        async with connected(settings, host) as connection:
+        async with _connected(settings, host) as connection:
             entry = await read(connection, POSITIONS_BUCKET, positions_key(host))
             saved = Positions.decode(entry.value) if entry else Positions()
             streams = await read_streams(connection)
@@ -85,8 +95,8 @@ def shown(host: HostReport) -> list[RenderableType]:
     files = sorted(host.files, key=lambda file: (-(file.behind_bytes or 0), file.path))
     head = f"host {host.host}: not running, saved {host.saved or 'never'}; {host.summary}"
     if host.running:
-        since = f"up since {host.up_since}, last ack {host.last_ack or 'none yet'}"
-        head = f"host {host.host}: running, pid {host.pid}, {since}; {host.summary}"
+        last = f"last ack {host.last_ack or 'none yet'}"
+        head = f"host {host.host}: running, pid {host.pid}, {last}; {host.summary}"
     unhealthy = f"unhealthy: {host.unhealthy}" if host.unhealthy else ""
     return [
         *filter(None, (head, host.paused, unhealthy)),
@@ -105,3 +115,46 @@ def _row(file: FileStatus) -> tuple[str, ...]:
         file.state,
         file.path,
     )
+
+
+async def check(settings: ShipperSettings, host: str) -> list[Finding]:
+    """Check files and broker; publishes nothing."""
+    files = [] if settings.file == (PATH,) else _check_files(settings.selection, time.time_ns())
+    try:
+        broker = await _check_broker(settings, host)
+    except (OperatorError, ValueError) as error:
+        broker = [(BAD, str(error))]
+    return [*files, *broker]
+
+
+def _check_files(selection: Selection, now: int) -> Iterator[Finding]:
+    """Say of each file that is selected whether it would be followed, and why not; `now` is nanoseconds since the epoch."""
+    shown = scan(selection, ())
+    paths = {entry.path for entry in shown.entries}
+    for entry in scan(replace(selection, excluded=()), ()).entries:
+        if not entry.wanted:
+            continue
+        level, text = FINE, f"{entry.size} bytes"
+        if entry.path not in paths:
+            level, text = LEFT_OUT, "left out by --exclude"
+        elif not os.access(entry.path, os.R_OK):
+            level, text = BAD, "cannot be read; check its permissions"
+        elif selection.is_too_old(entry.modified, now):
+            level, text = LEFT_OUT, "older than --ignore-older, unless it was followed before"
+        yield level, f"{entry.path}: {text}"
+    for trouble in shown.troubles:
+        level = LEFT_OUT if trouble.kind is NoticeKind.REFUSED else BAD
+        yield level, f"{trouble.path}: {trouble.text}"
+
+
+async def _check_broker(settings: ShipperSettings, host: str) -> list[Finding]:
+    async with _connected(settings, host) as connection:
+        layout = await require_layout(connection)
+        subject = Subject.for_host(host, layout.partitions)
+        place = f"stream {layout.stream_of(subject.partition)}, {subject} of {layout.partitions} partitions"
+        may = may_publish(await connection.permissions(), str(subject))
+        right = (FINE, "may publish") if may else (BAD, "may not publish")
+        return [
+            (FINE, f"broker at {connection.servers}: {place}"),
+            (right[0], f"this user {right[1]} to {subject}"),
+        ]

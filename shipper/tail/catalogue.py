@@ -7,46 +7,24 @@ touches no disk.
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from broker.wire.positions import Cursor, forgettable
-from shipper.tail.identity import Sample, fingerprint, identify, is_inside_line
+from shipper.tail.identity import Sample, identify, is_inside_line
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Selection, group_of
-from shipper.tail.rules import FilePresence, Known, RotationGroup, Verdict, recognise, rule
+from shipper.tail.rules import FilePresence, Known, RotationGroup, Verdict, rule
 from shipper.tail.scan import FileEntry, FileKey
 from shipper.tail.tailer import Tailer
 
-_GROWTH = 256
-"""By how many files what is remembered may grow until what is long gone is forgotten."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Note:
-    """Why a file is not followed: its first `length` bytes have the hash `head`, `copy_of` is the id of its original."""
+class _Note(NamedTuple):
+    """Why a file is not followed; `head` is what it begins with, `copy_of` the id of its original."""
 
     entry: FileEntry
-    length: int
-    head: str
-    copy_of: str | None
-
-    @property
-    def is_ignored(self) -> bool:
-        """Whether it is not sampled until it changes or its original is read no longer; any other is after each scan."""
-        return self.entry.packing is not None or self.copy_of is None
-
-    @property
-    def is_passed_over(self) -> bool:
-        """Whether a pattern shows it, and it was not written for too long."""
-        return self.is_ignored and self.entry.wanted
-
-    def begins(self, head: bytes) -> bool:
-        """Whether a file that begins with `head` may be this one: its inode may be another's, and it may have grown."""
-        return len(head) >= self.length and fingerprint(head[: self.length]) == self.head
-
-
-def _traits(entry: FileEntry) -> tuple[object, ...]:
-    return entry.packing, entry.stored, entry.modified, entry.wanted, entry.is_live
+    head: bytes = b""
+    copy_of: str | None = None
 
 
 class Catalogue:
@@ -64,31 +42,28 @@ class Catalogue:
         self.notices: list[Notice] = []
         self._new_id = new_id
         self._remembered = {cursor.file: cursor for cursor in known}
-        self._begun: dict[str, Cursor] = {}  # where the reading of remembered files began
-        self._links: dict[
-            str, set[str]
-        ] = {}  # the other groups that followed files were seen in, by id
+        # the other groups that a followed file was seen in under another name, by id
+        self._links: dict[str, set[str]] = {}
+        self._linked: Mapping[str, list[Tailer]] = {}
         self._by_group: Mapping[str, list[Cursor]] = {}
         self._by_inode: Mapping[int, list[Cursor]] = {}
-        self._linked: Mapping[str, list[Tailer]] = {}
         self._notes: dict[FileKey, _Note] = {}
         self._files: dict[FileKey, FileEntry] = {}
-        self._there: Container[tuple[str, int]] = ()
         self._scanned: int | None = None
-        self._sorted = 0
-        self._before: Selection | None = None
         self._select(selection)
 
     # what a scan showed
 
     def scanned(self, entries: Iterable[FileEntry], now: int, is_open: Container[FileKey]) -> None:
         """Take note of a scan. The inode of a file that is not open may have been given to another one."""
-        entries = list(entries)
-        for shown in entries:
-            tailer = self.tailers.get(shown.key)
-            if tailer is not None and tailer.entry.group != shown.group:
+        self._files = {}
+        # links show a file at several paths
+        for shown in sorted(
+            entries, key=lambda shown: (not shown.is_live, not shown.wanted, shown.path)
+        ):
+            self._files.setdefault(shown.key, shown)
+            if (tailer := self.tailers.get(shown.key)) and tailer.entry.group != shown.group:
                 self._links.setdefault(tailer.file, set()).add(shown.group)
-        self._files = _one_path_each(entries, self.tailers)
         self.lives |= {entry.path for entry in self._files.values() if entry.wanted}
         for key, tailer in list(self.tailers.items()):
             entry, before = self._files.get(key), tailer.entry
@@ -118,13 +93,13 @@ class Catalogue:
         near: dict[FileEntry, Collection[Cursor]] = {}
         for entry in asked:
             cursors = [known.cursor for known in self._known(entry.group)]
-            near[entry] = set(cursors + self._by_inode[entry.key.inode])
+            near[entry] = set(cursors + self._by_inode.get(entry.key.inode, []))
         return near
 
     @property
     def from_end(self) -> bool:
         """Whether files that are new in the last scan begin at their end, unless their group is known."""
-        return self._selection.from_end and (self._scanned is None or self._before is not None)
+        return self._selection.from_end and self._scanned is None
 
     def unseen(self, held: Container[str] = ()) -> list[Tailer]:
         """Return the followed files that the last scan did not show, but for those of some groups."""
@@ -136,7 +111,6 @@ class Catalogue:
         del self.tailers[tailer.entry.key]
         if tailer.beginning:
             self._remembered[tailer.file] = tailer.last
-            self._begun[tailer.file] = tailer.start
 
     def settle(
         self,
@@ -152,16 +126,15 @@ class Catalogue:
         """
         found = [self._candidate(seen) for seen in samples if seen.entry.group not in held]
         truncated = self._check_followed(found, now)
-        if found:
-            self._settle_groups(found, {tailer.file for tailer in truncated}, now)
-        read_in = {tailer.file: tailer.entry.path for tailer in self.tailers.values()}
-        for tailer in truncated:
-            lost = tailer.size - tailer.offset
-            text = f"was truncated or written anew; {lost} bytes were seen in it and not read"
-            if tailer.file in read_in:
-                text, lost = f"was truncated; its rest is read from {read_in[tailer.file]}", 0
-            self.tell(NoticeKind.TRUNCATED, tailer.entry.path, text, lost)
-        self._before = None
+        groups = defaultdict(list)
+        for seen in found:
+            if seen.entry.key not in self.tailers:
+                groups[seen.entry.group].append(seen)
+        if groups:
+            self._sort_known()
+        for name, candidates in groups.items():
+            self._settle_group(name, candidates, {tailer.file for tailer in truncated}, now)
+        self._tell_truncated(truncated)
         if not held:  # or it would be their cursors that seem to be without a file
             there = self._files.keys() | self.tailers.keys()
             self._notes = {key: note for key, note in self._notes.items() if key in there}
@@ -175,21 +148,20 @@ class Catalogue:
 
     # what is to be followed
 
-    def retarget(self, selection: Selection) -> None:
-        """Follow another selection: forget nothing, but let go of the files of which it shows no part."""
-        self._before = self._selection
+    def retarget(self, selection: Selection, known: Cursor | None = None) -> None:
+        """Follow another selection: let go of the files of which it shows no part; with `known`, forget all files but that."""
+        if known is not None:
+            self._remembered = {known.file: known}
+            self.lives.clear()
+            self.tailers.clear()
         for tailer in list(self.tailers.values()):
-            if not selection.covers(tailer.entry.path, tailer.entry.group):
+            path, is_shown = tailer.entry.path, selection.shows
+            if selection.excludes_file(path) or not (
+                is_shown(path) or is_shown(tailer.entry.group)
+            ):
                 self.leave(tailer)
-        self._notes = {key: n for key, n in self._notes.items() if not n.is_passed_over}
-        self._select(selection)
-
-    def turn_to(self, selection: Selection, known: Cursor) -> None:
-        """Follow another selection, and know nothing of its files but this cursor."""
-        self._remembered = {known.file: known}
-        self._begun.clear()
-        self.lives.clear()
-        self.tailers.clear()
+        self._notes = {key: note for key, note in self._notes.items() if note.copy_of}
+        self._scanned = None
         self._select(selection)
 
     def rewind(self, cursors: Mapping[str, Cursor], now: int) -> bool:
@@ -204,7 +176,6 @@ class Catalogue:
         for tailer in self.tailers.values():
             tailer.rewind(cursors.get(tailer.file, tailer.start), now)
         self._remembered = {file: c for file, c in cursors.items() if file not in followed}
-        self._begun.clear()
         self.order()
         return True
 
@@ -225,6 +196,7 @@ class Catalogue:
     # what is known
 
     def _ignored(self, is_open: Container[FileKey]) -> set[FileKey]:
+        # not sampled until they change or, as compressed copies, their original is read no longer
         # a file that has just gone may have been truncated before; the next scan knows
         are_read = {
             tailer.file
@@ -235,10 +207,9 @@ class Catalogue:
         return {
             key
             for key, note in self._notes.items()
-            if note.is_ignored
-            and note.copy_of in {None, *are_read}
+            if (note.copy_of is None or (note.entry.packing and note.copy_of in are_read))
             and (entry := self._files.get(key))
-            and _traits(entry) == _traits(note.entry)
+            and entry.traits == note.entry.traits
         }
 
     def _sort_known(self) -> None:
@@ -256,28 +227,26 @@ class Catalogue:
 
     def _known(self, group: str) -> list[Known]:
         """Return the files that are known of a group."""
-        known = [
-            Known(tailer.cursor, FilePresence.FOLLOWED)
-            if tailer.entry.key in self._files
-            else Known(tailer.last, FilePresence.DELETED)
-            for tailer in (*self.chains.get(group, ()), *self._linked.get(group, ()))
-        ]
-        for cursor in self._by_group[group]:
+        known = []
+        for tailer in (*self.chains.get(group, ()), *self._linked.get(group, ())):
+            is_seen = tailer.entry.key in self._files
+            presence = FilePresence.FOLLOWED if is_seen else FilePresence.DELETED
+            known.append(Known(tailer.last, presence))
+        for cursor in self._by_group.get(group, ()):
             if cursor.file in self._remembered:
                 is_there = (group, cursor.identity.inode) in self._there
-                known.append(
-                    Known(cursor, FilePresence.TRUNCATED if is_there else FilePresence.GONE)
-                )
+                presence = FilePresence.TRUNCATED if is_there else FilePresence.GONE
+                known.append(Known(cursor, presence))
         return known
 
     # what the sampled files are
 
     def _candidate(self, seen: Sample) -> Sample:
         note = self._notes.get(seen.entry.key)
-        copy_of = note.copy_of if note and note.begins(seen.head) else None
+        # its inode may be another's, and it may have grown
+        copy_of = note.copy_of if note and seen.head.startswith(note.head) else None
         # a renamed file may have been asked for as it was
-        entry = replace(self._files[seen.entry.key], size=seen.size)
-        return replace(seen, entry=entry, copy_of=copy_of)
+        return replace(seen, entry=self._files[seen.entry.key], copy_of=copy_of)
 
     def _check_followed(self, found: Iterable[Sample], now: int) -> list[Tailer]:
         """Stop to follow, and return, those that were truncated or written anew."""
@@ -293,50 +262,52 @@ class Catalogue:
                 truncated.append(tailer)
         return truncated
 
-    def _settle_groups(self, found: Iterable[Sample], truncated: Container[str], now: int) -> None:
-        groups = defaultdict(list)
-        for seen in found:
-            if seen.entry.key not in self.tailers:
-                groups[seen.entry.group].append(seen)
-        self._sort_known()
-        for name, candidates in groups.items():
-            # the live one first, then the oldest
-            candidates.sort(key=lambda seen: (not seen.entry.is_live, seen.entry.age))
-            rest = []
-            for seen in candidates:
-                if cursor := self._recognise(seen, truncated):
-                    self._go_on(seen, cursor, now)
-                else:
-                    rest.append(seen)
-            self._settle_group(name, rest, now)
+    def _tell_truncated(self, truncated: Iterable[Tailer]) -> None:
+        read_in = {tailer.file: tailer.entry.path for tailer in self.tailers.values()}
+        for tailer in truncated:
+            lost = tailer.size - tailer.offset
+            text = f"was truncated or written anew; {lost} bytes were seen in it and not read"
+            if tailer.file in read_in:
+                text, lost = f"was truncated; its rest is read from {read_in[tailer.file]}", 0
+            self.tell(NoticeKind.TRUNCATED, tailer.entry.path, text, lost)
+
+    def _settle_group(
+        self, name: str, candidates: list[Sample], truncated: Container[str], now: int
+    ) -> None:
+        # the live one first, then the oldest
+        candidates.sort(key=lambda seen: (not seen.entry.is_live, seen.entry.age))
+        rest = []
+        for seen in candidates:
+            if cursor := self._recognise(seen, truncated):
+                self._go_on(seen, cursor, now)
+            else:
+                rest.append(seen)
+        known = self._known(name)
+        rotated = [t.entry.age for t in self.chains.get(name, ()) if not t.entry.is_live]
+        newest = self._newest([one.cursor for one in known])
+        group = RotationGroup(known, min(rotated, default=None), newest)
+        for seen in rest:
+            # what is new in a group that we know comes after lines that we shipped, or would have
+            self._act(replace(seen, last=(0, b"")) if known else seen, group, now)
+            if seen.entry.key in self.tailers and not seen.entry.is_live:
+                # what is younger is new as well
+                group.oldest = min(group.oldest or seen.entry.age, seen.entry.age)
 
     def _recognise(self, seen: Sample, truncated: Container[str]) -> Cursor | None:
         """Return the cursor of the remembered file that a file is, by its inode."""
         same = [
             cursor
-            for cursor in self._by_inode[seen.entry.key.inode]
+            for cursor in self._by_inode.get(seen.entry.key.inode, ())
             # its inode alone may be another file's soon; and the file on that of a truncated one is another
             if (cursor.offset or cursor.identity.head_length) and cursor.file not in truncated
+            if seen.has_all(cursor)
         ]
-        cursors = recognise(seen, same)
-        for other in cursors[1:]:
+        best = max(same, key=lambda cursor: (cursor.offset, cursor.seen), default=None)
+        for other in same:
             # an agent found the same file and read nothing of it: a copy would be taken for its file
-            if other.path == cursors[0].path and not other.offset:
+            if best and other is not best and other.path == best.path and not other.offset:
                 self._remembered.pop(other.file, None)
-        return cursors[0] if cursors else None
-
-    def _settle_group(self, name: str, found: Iterable[Sample], now: int) -> None:
-        known = self._known(name)
-        rotated = [t.entry.age for t in self.chains.get(name, ()) if not t.entry.is_live]
-        newest = self._newest([one.cursor for one in known])
-        group = RotationGroup(known, min(rotated, default=None), newest)
-        # what is new in a group that we know comes after lines that we shipped, or would have
-        is_known = bool(known) or (self._before is not None and self._before.shows(name))
-        for seen in found:
-            self._act(replace(seen, last=(0, b"")) if is_known else seen, group, now)
-            if seen.entry.key in self.tailers and not seen.entry.is_live:
-                # what is younger is new as well
-                group.oldest = min(group.oldest or seen.entry.age, seen.entry.age)
+        return best
 
     def _newest(self, cursors: Collection[Cursor]) -> int | None:
         # a backlog may be read long after its successor was written and rotated, but not before the last scan
@@ -356,13 +327,13 @@ class Catalogue:
             case Verdict.COPY:
                 self._note_copy(seen, cursor)
             case Verdict.OLD:
-                self._note(entry, seen.head)
+                self._notes[entry.key] = _Note(entry, seen.head)
             case Verdict.DAMAGED:
-                self._note(entry)
+                self._notes[entry.key] = _Note(entry)
                 text = f"is damaged ({seen.damage}): what was not read before is lost"
                 self.tell(NoticeKind.DAMAGED, entry.path, text)
             case _ if entry.packing is not None:
-                self._note(entry)
+                self._notes[entry.key] = _Note(entry)
             case _:
                 pass  # an empty sibling is sampled again
 
@@ -370,71 +341,40 @@ class Catalogue:
         if self._remembered.pop(cursor.file, None) is None:
             return  # another copy was first
         self._notes.pop(seen.entry.key, None)
-        begun = self._begun.pop(cursor.file, None)
-        tailer = Tailer(cursor, seen.entry, seen.head, now, begun)
-        is_in_line = seen.held.get(cursor.file, False)
-        self._follow(tailer, now if is_in_line else None, f"goes on at byte {cursor.offset}")
+        self._follow(seen, cursor, seen.held.get(cursor.file, False), now)
 
     def _begin(self, seen: Sample, now: int) -> None:
-        entry = seen.entry
+        entry, (offset, tail) = seen.entry, seen.last
         if self._selection.is_too_old(entry.modified, now):
-            self._note(entry)
+            self._notes[entry.key] = _Note(entry)
             text = "was not written for longer than --ignore-older; it is followed once it is"
             self.tell(NoticeKind.AGED, entry.path, text)
             return
         label = entry.path if entry.wanted else entry.group
-        offset, tail = seen.last
         identity = identify(entry.key.inode, seen.head[:offset], tail)
         cursor = Cursor(self._new_id(), label, offset, identity, now)
-        tailer = Tailer(cursor, entry, seen.head, now)
-        line_began = now if is_inside_line(tail) else None
-        self._follow(tailer, line_began, f"is followed from byte {offset}")
+        self._follow(seen, cursor, is_inside_line(tail), now)
+        self.tailers[entry.key].is_fresh = True
 
-    def _follow(self, tailer: Tailer, line_began: int | None, text: str) -> None:
-        entry = tailer.entry
-        tailer.line_began = line_began
-        self.tailers[entry.key] = tailer
-        self.chains.setdefault(entry.group, []).append(tailer)
-        self.tell(NoticeKind.FOUND, entry.path, text)
+    def _follow(self, seen: Sample, cursor: Cursor, is_in_line: bool, now: int) -> None:
+        tailer = Tailer(cursor, seen, now, is_in_line=is_in_line)
+        self.tailers[seen.entry.key] = tailer
+        self.chains.setdefault(seen.entry.group, []).append(tailer)
+        self.tell(NoticeKind.FOUND, seen.entry.path, f"is followed from byte {cursor.offset}")
 
     def _note_copy(self, seen: Sample, cursor: Cursor | None) -> None:
-        original = cursor.file if cursor else None
-        if cursor is None:
-            live = (t.file for t in self.chains.get(seen.entry.group, ()) if t.entry.is_live)
-            original = next(live, None)
+        live = (t.file for t in self.chains.get(seen.entry.group, ()) if t.entry.is_live)
+        original = cursor.file if cursor else next(live, None)
         if seen.entry.packing is None and seen.copy_of is not None:
             original = seen.copy_of  # which may have been truncated since
         if original is not None:
-            self._note(seen.entry, seen.head, original)
-
-    def _note(self, entry: FileEntry, head: bytes = b"", copy_of: str | None = None) -> None:
-        self._notes[entry.key] = _Note(entry, len(head), fingerprint(head), copy_of)
+            self._notes[seen.entry.key] = _Note(seen.entry, seen.head, original)
 
     def _forget(self, now: int, stored: Callable[[str], int]) -> None:
-        # what is long gone, if much has gathered; what has a position may have to be gone back to
+        """Forget what is long gone; what has a position may have to be gone back to."""
         remembered = self._remembered
-        if len(remembered) + len(self.lives) <= self._sorted + _GROWTH:
-            return
         for cursor in forgettable((c for c in remembered.values() if not stored(c.file)), now):
             del remembered[cursor.file]
-            self._begun.pop(cursor.file, None)
             self._links.pop(cursor.file, None)
         there = {entry.path for entry in self._files.values() if entry.wanted}
         self.lives &= there | self.chains.keys() | {known.path for known in remembered.values()}
-        self._sorted = len(remembered) + len(self.lives)
-
-
-def _one_path_each(
-    entries: Iterable[FileEntry], tailers: Mapping[FileKey, Tailer]
-) -> dict[FileKey, FileEntry]:
-    """Return each file once: links show it at several paths, of which a live one is best, or that it was followed at."""
-
-    def rank(entry: FileEntry) -> tuple[bool, bool, bool, str]:
-        tailer = tailers.get(entry.key)
-        is_known = tailer is not None and tailer.entry.path == entry.path
-        return not entry.is_live, not is_known, not entry.wanted, entry.path
-
-    files: dict[FileKey, FileEntry] = {}
-    for entry in sorted(entries, key=rank):
-        files.setdefault(entry.key, entry)
-    return files

@@ -1,9 +1,6 @@
-"""Notices changes of followed files and folders. Reads no file; says which files may have something to read.
+"""Notices changes of followed files and folders: each write, and each file that comes, goes or is renamed, by inotify.
 
-    watched   every folder, by inotify where it can be had: each write to a file in it, each file that comes, goes or is renamed
-    polled    all, by a scan each `poll_every` seconds: size and time of change
-
-No promise rests on inotify, which tells nothing of what other machines write. What it misses, polling finds.
+No promise rests on inotify, which tells nothing of what other machines write: all is scanned every `poll_every` seconds as well.
 """
 
 import asyncio
@@ -26,16 +23,15 @@ _POLL_SHARE = 100  # a poll does
 
 _EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of the name behind it: inotify(7)
 _EVENTS = 256 * 1024  # bytes of events that are read at a time
-_NAMES = Mask(
+_MASK = Mask(
     InotifyConstants.IN_CREATE
     | InotifyConstants.IN_MOVE
     | InotifyConstants.IN_DELETE
     | InotifyConstants.IN_ATTRIB
     | InotifyConstants.IN_DELETE_SELF
     | InotifyConstants.IN_MOVE_SELF
-    | InotifyConstants.IN_MASK_ADD
+    | InotifyConstants.IN_MODIFY
 )
-_NAMES_AND_WRITES = Mask(_NAMES | InotifyConstants.IN_MODIFY)
 _NO_CHANGE = Mask(InotifyConstants.IN_MODIFY | InotifyConstants.IN_IGNORED)
 
 
@@ -67,15 +63,13 @@ class ChangeDetection:
         self, folders: Sequence[str], entries: Iterable[FileEntry], took: float
     ) -> list[Notice]:
         """Follow these folders and files and no others, which a scan of `took` seconds found; return what there is to say."""
-        known, shortage = set(self._files.values()), self._shortage
-        if self._listens and self._inotify < 0:
-            self._open()
+        before, watched, shortage = set(self._files.values()), set(self._watched), self._shortage
         self._files = {entry.real: entry.key for entry in entries}
-        watched = set(self._watched)
-        if self._inotify >= 0:
+        if self._listens:
+            self._open()
             await asyncio.to_thread(self._watch, folders)
         # a write to a new file, or in a new folder, before this was not heard
-        is_new = not known.issuperset(self._files.values()) or not watched.issuperset(self._watched)
+        is_new = not (before.issuperset(self._files.values()) and watched.issuperset(self._watched))
         self._next_poll = _now() + (0 if is_new else max(self._poll_every, _POLL_SHARE * took))
         if shortage or not self._shortage:
             return []
@@ -98,25 +92,28 @@ class ChangeDetection:
         self._inotify = -1
 
     def _open(self) -> None:
+        if self._inotify >= 0:
+            return
         self._inotify = inotify_c.inotify_init()
         if self._inotify < 0:
-            self._shortage = f"{_last_error().strerror}; raise fs.inotify.max_user_instances"
+            self._shortage = (
+                f"{os.strerror(ctypes.get_errno())}; raise fs.inotify.max_user_instances"
+            )
             return
         os.set_blocking(self._inotify, False)
         os.set_inheritable(self._inotify, False)
         self._listen()
 
-    def _watch(self, paths: Sequence[str]) -> None:
-        homes = {path.rpartition("/")[0] for path in self._files}
+    def _watch(self, folders: Sequence[str]) -> None:
+        if self._inotify < 0:
+            return
         before, now = self._watched, dict[WatchDescriptor, list[str]]()
-        for folder in paths:
-            prefix = folder.rstrip("/")
-            mask = _NAMES_AND_WRITES if prefix in homes else _NAMES
-            number = inotify_c.inotify_add_watch(self._inotify, os.fsencode(folder), mask)
+        for folder in folders:
+            number = inotify_c.inotify_add_watch(self._inotify, os.fsencode(folder), _MASK)
             if number >= 0:
-                now.setdefault(number, []).append(prefix)
-            elif (error := _last_error()).errno == errno.ENOSPC:
-                self._shortage = f"{error.strerror}; raise fs.inotify.max_user_watches"
+                now.setdefault(number, []).append(folder.rstrip("/"))
+            elif (error := ctypes.get_errno()) == errno.ENOSPC:
+                self._shortage = f"{os.strerror(error)}; raise fs.inotify.max_user_watches"
         self._watched = now
         for number in before.keys() - now.keys():
             inotify_c.inotify_rm_watch(self._inotify, number)
@@ -151,13 +148,9 @@ class ChangeDetection:
         # an event may come before its watch is known here
         has_moved |= any(number not in self._watched for number, _ in names)
         found = ((os.fsdecode(name.rstrip(b"\0")), number) for number, name in names)
-        files = {f"{folder}/{name}" for name, n in found for folder in self._watched.get(n, ())}
-        return files, has_moved
-
-
-def _last_error() -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number))
+        return {
+            f"{home}/{name}" for name, n in found for home in self._watched.get(n, ())
+        }, has_moved
 
 
 def _now() -> float:

@@ -3,8 +3,7 @@
     directories --scan--> catalogue --groups--> tailers --read, cut--> blocks
        changes: wake the loop, mark files as changed and scans as due
 
-Publishes nothing. A scan decides what every file is; a gathering only reads, and what it finds doubtful it leaves to the
-next scan.
+A look decides what every file is; a gathering only reads, and what it finds doubtful it leaves to the next look.
 """
 
 import asyncio
@@ -23,17 +22,10 @@ from shipper.tail.scan import FileEntry, FileKey, Scan, scan
 from shipper.tail.tailer import Tailer, Turns
 
 _SECOND = 1_000_000_000
-
-_LEAST_SHARE = 256 * 1024
-"""Bytes that each of many files is given at a time: few enough to be fair, enough to be worth the visit."""
-
-_MOST_FILES = 32
-"""Files that are read in one visit to a thread."""
-
+_LEAST_SHARE = 256 * 1024  # bytes that each of many files is given at a time
+_MOST_FILES = 32  # that are read in one visit to a thread
 _CLOSING = 1.0  # seconds
-
-_ENOUGH = 200
-"""Blocks: about what a round's headers have room for."""
+_ENOUGH = 200  # blocks: about what a round's headers have room for
 
 
 class Follower:
@@ -74,7 +66,6 @@ class Follower:
         self._changes = ChangeDetection(self._heard, poll_every, listen)
         self._turns = Turns()
         self._troubles: list[Notice] = []
-        self._is_decompressing = False
         self._lock = asyncio.Lock()
         self.change_limits(grace, hold)
         self.resize(block_size, max_line)
@@ -89,7 +80,7 @@ class Follower:
 
         Rotation groups take turns, the oldest file of a group first; nothing comes between the pieces of an over-long line,
         unless its rest takes long to be written. Empty when there is nothing to read or, as `is_waiting` then says, while such
-        a rest is waited for or a compressed file is decompressed up to its position.
+        a rest is waited for.
         """
         return await asyncio.shield(self._gather(budget))
 
@@ -102,8 +93,8 @@ class Follower:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is more to gather soon: a compressed file is decompressed, or all files wait for the rest of a line."""
-        return self._is_decompressing or self._turns.is_held(self._clock())
+        """Whether all files wait for the rest of a line, so that there is more to gather soon."""
+        return self._turns.is_held(self._clock())
 
     @property
     def patience(self) -> float:
@@ -139,33 +130,27 @@ class Follower:
         self._least_share = min(_LEAST_SHARE, block_size)
         self._reader.resize(block_size, max_line)
 
-    async def retarget(self, selection: Selection) -> None:
-        """Follow another selection from the next look on, which is due then.
+    async def retarget(self, selection: Selection, known: Cursor | None = None) -> None:
+        """Follow another selection from the next look on, which is due then; with `known`, forget all files but that.
 
-        A file that is still selected is read on. One that is not any more is let go at once and not called lost: its
-        cursor stays known, should it be selected again.
+        One that is not selected any more is let go at once: its cursor stays known, should it be selected again.
         """
         async with self._lock:
-            self._catalogue.retarget(selection)
-            await self._select(selection)
-
-    async def turn_to(self, selection: Selection, known: Cursor) -> None:
-        """Follow another selection from the next look on, which is due then, and forget all files but the one at `known`."""
-        async with self._lock:
-            self._catalogue.turn_to(selection, known)
-            await self._select(selection)
+            self._catalogue.retarget(selection, known)
+            self._selection = selection
+            await self._start_over()
 
     async def rewind(self, cursors: Mapping[str, Cursor]) -> bool:
-        """Read every followed file on from its cursor, or from where it was begun; forget the cursors of all others but these.
+        """Read every followed file on from its cursor, or from its start; forget the cursors of all others but these.
 
         All files stay open. The next look is due. Returns False where a cursor is of a file that this follower does
         not know: another agent read it, and it may be one that is followed by another id.
         """
         async with self._lock:
-            if not self._catalogue.rewind(cursors, self._clock()):
-                return False
-            await self._select(self._selection)
-        return True
+            is_known = self._catalogue.rewind(cursors, self._clock())
+            if is_known:
+                await self._start_over()
+            return is_known
 
     async def close(self) -> None:
         """Stop watching and close all files, but those that a thread hangs in."""
@@ -174,8 +159,7 @@ class Follower:
                 await self._reader.close()
         self._changes.close()
 
-    async def _select(self, selection: Selection) -> None:
-        self._selection = selection
+    async def _start_over(self) -> None:
         self.is_oriented = False
         self._turns.resume(self._catalogue.tailers.values())
         await self._reader.trim()
@@ -198,23 +182,22 @@ class Follower:
     async def _look(self) -> list[Notice]:
         async with self._lock:
             self.look_due = False
-            await self._look_at(self._clock(), asyncio.get_running_loop().time())
+            try:
+                await self._look_at(self._clock(), asyncio.get_running_loop().time())
+            except OSError as error:  # nothing was seen, so nothing is known to be gone
+                self.look_due = True
+                text = f"cannot be listed now: {error.strerror}"
+                self._tell_new([Notice(NoticeKind.UNREADABLE, str(error.filename), text)])
             notices, self._catalogue.notices = self._catalogue.notices, []
             return notices
 
     async def _look_at(self, now: int, began: float) -> None:
         catalogue = self._catalogue
-        try:
-            shown = await asyncio.to_thread(scan, self._selection, tuple(catalogue.lives))
-            catalogue.scanned(shown.entries, now, self._reader)
-            asked = catalogue.to_sample(self._reader)
-            found = await asyncio.to_thread(sample, asked, from_end=catalogue.from_end)
-            held = await self._moved_groups(shown, asked, found)
-        except OSError as error:  # nothing was seen, so nothing is known to be gone
-            self.look_due = True
-            text = f"cannot be listed now: {error.strerror}"
-            self._tell_new([Notice(NoticeKind.UNREADABLE, str(error.filename), text)])
-            return
+        shown = await asyncio.to_thread(scan, self._selection, tuple(catalogue.lives))
+        catalogue.scanned(shown.entries, now, self._reader)
+        asked = catalogue.to_sample(self._reader)
+        found = await asyncio.to_thread(sample, asked, from_end=catalogue.from_end)
+        held = await self._moved_groups(shown, asked, found)
         self.is_oriented = not held
         self.look_due |= bool(held)
         refused = [seen for seen in found.values() if isinstance(seen, Notice)]
@@ -242,8 +225,9 @@ class Follower:
     ) -> set[str]:
         """Return the groups whose files moved on during the look, so that nothing can be decided about them."""
         unsure = {entry.group for entry in asked if entry.key not in found}
-        concerned = {tailer.entry.group for tailer in self._catalogue.unseen()}
-        if not (concerned := concerned | {entry.group for entry in asked}):
+        concerned = {entry.group for entry in asked}
+        concerned |= {tailer.entry.group for tailer in self._catalogue.unseen()}
+        if not concerned:
             return set()
         again = await asyncio.to_thread(scan, self._selection, tuple(self._catalogue.lives))
         seen = {entry.key.inode for entry in shown.entries}
@@ -252,22 +236,25 @@ class Follower:
     async def _let_go(self, tailer: Tailer, now: int) -> None:
         """Stop following a deleted file that is done with.
 
-        It goes once it is settled, and read and stored to its end, or holds other content than was read; in any case when
-        it has been held too long, since its space on disk is taken meanwhile.
+        It goes once it is settled, and read and stored to its end, holds other content than was read, or was held too long.
         """
-        reading = await self._probe_deleted(tailer)
+        is_open = tailer.entry.key in self._reader
+        size, modified = tailer.size, tailer.entry.modified
+        tailer.suspect = False  # a compressed file is not truncated
+        if is_open and tailer.entry.packing is None:
+            (reading,) = await self._reader.read([tailer], 0, 1)
+            size, modified = reading.size, reading.modified
+            # truncated and then deleted: its rest may be in a copy
+            tailer.suspect = not reading.intact
+            tailer.beginning = max(tailer.beginning, reading.run, key=len)
         how, lost, since = "is gone", tailer.size - tailer.offset, tailer.unseen_since
-        if reading is not None and not tailer.suspect:
+        if is_open and not tailer.suspect:
+            is_read = not (tailer.dirty or tailer.held) and tailer.is_settled(now, self._grace)
             if since is not None and now - since > self._hold:
-                lost = max(lost, reading.size - tailer.offset)
+                lost = max(lost, size - tailer.offset)
                 how = f"was deleted before {rfc3339(since)} and is held open no longer"
-            elif (
-                tailer.dirty
-                or tailer.held
-                or not tailer.is_settled(now, self._grace)
-                or tailer.offset > self.stored(tailer.file)
-            ):
-                tailer.unseen(now, reading.modified)
+            elif not is_read or tailer.offset > self.stored(tailer.file):
+                tailer.unseen(now, modified)
                 return
         what = "read to its end"
         if lost:
@@ -275,35 +262,21 @@ class Follower:
         self._catalogue.leave(tailer)
         self._catalogue.tell(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)
 
-    async def _probe_deleted(self, tailer: Tailer) -> Reading | None:
-        """Find out whether a deleted file still holds what was read of it; None where it is not open any more."""
-        if tailer.entry.key not in self._reader:
-            return None
-        if tailer.entry.packing is not None:  # nobody truncates it
-            tailer.suspect = False
-            return Reading(True, tailer.entry.size, tailer.entry.modified)
-        (reading,) = await self._reader.read([tailer], 0, 1)
-        # truncated and then deleted: its rest may be in a copy
-        tailer.suspect = not reading.intact
-        tailer.saw(reading.run)
-        return reading
-
     # gathering
 
     async def _gather(self, budget: int) -> list[Block]:
         async with self._lock:
             self._changes.hear()
             blocks: list[Block] = []
-            self._is_decompressing = False
             while budget > 0 and len(blocks) < _ENOUGH and (turn := await self._turn()):
                 share = max(self._least_share, budget // len(turn))
                 readings = await self._reader.read(turn, share, budget)
-                got = self._accept(turn, readings)
-                blocks += got
                 budget -= sum(len(reading.run) + len(reading.rest) for reading in readings)
-                self._is_decompressing = any(reading.is_underway for reading in readings)
-                if self._is_decompressing and not got:
-                    break  # so that it can be stopped
+                # a reading ends with its budget
+                for tailer, reading in zip(turn, readings, strict=False):
+                    blocks += self._accept(tailer, reading)
+                    if tailer.is_in_line:
+                        break  # what the others gave is read again after the line
             return blocks
 
     async def _turn(self) -> list[Tailer]:
@@ -317,17 +290,12 @@ class Follower:
                 self.look_due = True
         return [tailer for tailer in tailers if tailer.entry.key in self._reader]
 
-    def _accept(self, turn: Iterable[Tailer], readings: Iterable[Reading]) -> list[Block]:
-        now = self._clock()
-        blocks: list[Block] = []
-        for tailer, reading in zip(turn, readings, strict=False):  # a reading ends with its budget
-            blocks += tailer.accept(reading, now, self._grace)
-            if tailer.lost is not None:
-                path, note = tailer.entry.path, tailer.note
-                self._catalogue.tell(NoticeKind.DAMAGED, path, note, tailer.lost)
-            self.look_due |= tailer.suspect or tailer.lost is not None
-            tailer.lost = None
-            self._turns.was_read(tailer)
-            if tailer.is_in_line:
-                break  # what the others gave is read again after the line
+    def _accept(self, tailer: Tailer, reading: Reading) -> list[Block]:
+        blocks = tailer.accept(reading, self._clock(), self._grace)
+        if tailer.lost is not None:
+            path, lost = tailer.entry.path, tailer.lost
+            self._catalogue.tell(NoticeKind.DAMAGED, path, tailer.note, lost)
+            tailer.lost, self.look_due = None, True
+        self.look_due |= tailer.suspect
+        self._turns.was_read(tailer)
         return blocks

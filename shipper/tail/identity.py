@@ -5,7 +5,7 @@ that agree in their first 1 KiB and in the 64 bytes before the position, on the 
 """
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -35,13 +35,6 @@ def fingerprint(data: bytes | bytearray) -> str:
 def identify(inode: int, head: bytes, tail: bytes) -> Identity:
     """Return the identity of a file whose first bytes are `head` and whose bytes before the offset are `tail`."""
     return Identity(inode, len(head), fingerprint(head), len(tail), fingerprint(tail))
-
-
-def holds(cursor: Cursor, size: int, head: bytes, tail: bytes) -> bool:
-    """Whether a file holds all that was read up to a cursor: `tail` is what the file has before the cursor's offset."""
-    known = cursor.identity
-    same_head = fingerprint(head[: known.head_length]) == known.head_hash
-    return size >= cursor.offset and same_head and fingerprint(tail) == known.tail_hash
 
 
 def has_head(cursor: Cursor, head: bytes) -> bool:
@@ -78,7 +71,13 @@ class Sample:
     last: tuple[int, bytes] = (0, b"")
     copy_of: str | None = None
 
-    def holds(self, cursor: Cursor) -> bool:
+    def has_all(self, cursor: Cursor) -> bool:
+        """Whether the file has all bytes that were read of the cursor's file."""
+        # more of the beginning of a deleted file may be known by now than when the sample was taken
+        begins_so = not cursor.identity.head_length or has_head(cursor, self.head)
+        return begins_so and cursor.file in self.held
+
+    def is_copy_of(self, cursor: Cursor) -> bool:
         """Whether the file has another inode and all bytes that were read of the cursor's file."""
         is_elsewhere = cursor.identity.inode != self.entry.key.inode
         return is_elsewhere and cursor.identity.head_length > 0 and self.has_all(cursor)
@@ -88,15 +87,8 @@ class Sample:
 
         So is a copy where lines were written, and read, between the copy and the truncation.
         """
-        if self.damage or self.size >= cursor.offset:
-            return False
-        return self.copy_of == cursor.file or has_head(cursor, self.head)
-
-    def has_all(self, cursor: Cursor) -> bool:
-        """Whether the file has all bytes that were read of the cursor's file."""
-        # more of the beginning of a deleted file may be known by now than when the sample was taken
-        begins_so = not cursor.identity.head_length or has_head(cursor, self.head)
-        return begins_so and cursor.file in self.held
+        begins_so = self.copy_of == cursor.file or has_head(cursor, self.head)
+        return begins_so and not self.damage and self.size < cursor.offset
 
 
 def open_read_only(path: str) -> int:
@@ -122,11 +114,12 @@ def sample(
     found: dict[FileKey, Sample | Notice] = {}
     lives = {entry.group: entry for entry in asked if entry.is_live}
     for entry in sorted(asked, key=lambda entry: (not entry.is_live, entry.packing is not None)):
-        live = lives.get(entry.group, entry)
-        before = found.get(live.key) if live is not entry else None
-        head = before.head if isinstance(before, Sample) else b""
+        live = lives.get(entry.group)
+        before = found.get(live.key) if live and live is not entry else None
+        before = before if isinstance(before, Sample) else None
+        head = before.head if before else b""
         seen = _probe(entry, asked[entry], from_end=from_end, live_head=head)
-        if isinstance(before, Sample) and isinstance(seen, Sample):
+        if before and isinstance(seen, Sample) and seen.head and head.startswith(seen.head):
             seen = _compared(before, seen)
         if seen is not None:
             found[entry.key] = seen
@@ -135,8 +128,6 @@ def sample(
 
 def _compared(live: Sample, rotated: Sample) -> Sample | None:
     """Return the sample of a rotated file, compared with the live file; None if that is not as it was."""
-    if not (rotated.head and live.head.startswith(rotated.head)):
-        return rotated
     if rotated.end is None:
         return replace(rotated, is_in_live=rotated.is_partial)
     now = _probe(live.entry, (), size=rotated.end[0])
@@ -153,14 +144,9 @@ def _probe(
     from_end: bool = False,
     live_head: bytes = b"",
 ) -> Sample | Notice | None:
+    descriptor = -1
     try:
         descriptor = open_read_only(entry.path)
-    except PermissionError:
-        text = "may not be read: check its owner and mode"
-        return Notice(NoticeKind.UNREADABLE, entry.path, text)
-    except OSError:
-        return None
-    try:
         if FileKey.of(os.fstat(descriptor)) != entry.key:
             return None
         if entry.packing is not None:
@@ -168,7 +154,9 @@ def _probe(
             return _compressed(content, entry, cursors, live_head)
         return _plain(descriptor, entry, cursors, size, from_end)
     except OSError as error:
-        text = f"cannot be read: {error.strerror}"
+        if descriptor < 0 and not isinstance(error, PermissionError):
+            return None
+        text = f"cannot be read: {error.strerror}; check its owner and mode"
         return Notice(NoticeKind.UNREADABLE, entry.path, text)
     finally:
         close(descriptor)
@@ -181,39 +169,40 @@ def _plain(
     size: int | None,
     from_end: bool,
 ) -> Sample:
+    def before(position: int, length: int = TAIL_BYTES) -> bytes:
+        start = max(0, position - length)
+        return os.pread(descriptor, position - start, start)
+
     end = os.fstat(descriptor).st_size
-    tails = {c.file: _before(descriptor, c.offset, c.identity.tail_length) for c in cursors}
+    tails = {cursor.file: before(cursor.offset, cursor.identity.tail_length) for cursor in cursors}
     position = end if size is None else size
-    before = _before(descriptor, position, TAIL_BYTES)
-    last = _last_line(descriptor, end) if from_end else (0, b"")
+    ending = position, before(position)
+    last = _last_line(before, end) if from_end else 0
+    behind = last, before(last)
     # head and size come last: a truncation before that shows in them
     head = os.pread(descriptor, HEAD_BYTES, 0)
     now = os.fstat(descriptor).st_size
-    held = _held(cursors, now, head, tails)
-    return Sample(entry, now, head, held, (position, before), last=last)
+    return Sample(entry, now, head, _held(cursors, now, head, tails), ending, last=behind)
+
+
+def _last_line(before: Callable[[int, int], bytes], size: int) -> int:
+    for length in (_STEP, _FARTHEST):
+        if behind := before(size, length).rfind(b"\n") + 1:
+            return max(0, size - length) + behind
+    return size if size > _FARTHEST else 0
 
 
 def _held(
     cursors: Collection[Cursor], size: int, head: bytes, tails: Mapping[str, bytes]
 ) -> dict[str, bool]:
-    # a compressed file has tails of those cursors only that its head fits
-    pairs = ((cursor, tails.get(cursor.file, b"")) for cursor in cursors)
-    return {c.file: is_inside_line(tail) for c, tail in pairs if holds(c, size, head, tail)}
-
-
-def _before(descriptor: int, position: int, length: int) -> bytes:
-    start = max(0, position - length)
-    return os.pread(descriptor, position - start, start)
-
-
-def _last_line(descriptor: int, size: int) -> tuple[int, bytes]:
-    position = size if size > _FARTHEST else 0
-    for length in (_STEP, _FARTHEST):
-        start = max(0, size - length)
-        if behind := os.pread(descriptor, size - start, start).rfind(b"\n") + 1:
-            position = start + behind
-            break
-    return position, _before(descriptor, position, TAIL_BYTES)
+    held = {}
+    for cursor in cursors:
+        # a compressed file has tails of those cursors only that its head fits
+        known, tail = cursor.identity, tails.get(cursor.file, b"")
+        same_head = fingerprint(head[: known.head_length]) == known.head_hash
+        if size >= cursor.offset and same_head and fingerprint(tail) == known.tail_hash:
+            held[cursor.file] = is_inside_line(tail)
+    return held
 
 
 def _compressed(

@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from typing import NamedTuple
 
 
 class NoticeKind(Enum):
-    """What happened to a file; `is_trouble` tells the states that keep it from being read."""
+    """What happened to a file."""
 
     FOUND = "found"
     MISSING = "missing"
@@ -27,8 +27,7 @@ class NoticeKind(Enum):
         return self in {NoticeKind.MISSING, NoticeKind.UNREADABLE, NoticeKind.REFUSED}
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(NamedTuple):
     """One sentence on a path; `text` is what to say after the path. `lost` counts bytes that were never read."""
 
     kind: NoticeKind

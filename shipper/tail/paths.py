@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from typing import Any
 
 _MAGIC = re.compile(r"[*?[]")
 _TOKEN = re.compile(r"\[[!^]?+.[^]]*\]|.", re.DOTALL)
@@ -21,43 +22,29 @@ def has_magic(pattern: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def pattern_of(glob: str) -> re.Pattern[str]:
+def pattern_of(glob: str, *, excludes: bool = False) -> re.Pattern[str]:
     """Return what matches the whole paths, or the whole names, that a glob shows.
 
     `*` and `?` stay within a name, `**` as a name of its own stands for any number of folders, and a name that begins
-    with a dot is shown only by a pattern that begins with one.
+    with a dot is shown only by a pattern that begins with one. A glob that excludes matches hidden names, and all beneath.
     """
-    return re.compile(_translate(glob, r"(?!\.)"), re.DOTALL)
-
-
-@lru_cache(maxsize=1024)
-def _within(glob: str) -> re.Pattern[str]:
-    """Return what matches the paths that a glob excludes: those it names, hidden or not, and all beneath."""
-    return re.compile(f"{_translate(glob, '')}(?:/.*)?", re.DOTALL)
-
-
-def _translate(glob: str, visible: str) -> str:
+    visible, beneath = ("", "(?:/.*)?") if excludes else (r"(?!\.)", "")
     *folders, name = glob.split("/")
     found = ""
     for part in folders:
         found += f"(?:{visible}[^/]+/)*" if part == "**" else f"{_name(part, visible)}/"
-    if name == "**":
-        return f"{found}(?:{visible}[^/]+/)*{visible}[^/]+"
-    return found + _name(name, visible)
+    found += f"(?:{visible}[^/]+/)*{visible}[^/]+" if name == "**" else _name(name, visible)
+    return re.compile(found + beneath, re.DOTALL)
 
 
 def _name(part: str, visible: str) -> str:
-    tokens = "".join(map(_token, _TOKEN.findall(part)))
-    return visible + tokens if has_magic(part[:1]) else tokens
-
-
-def _token(token: str) -> str:
-    if token in {"*", "?"}:
-        return "[^/]*" if token == "*" else "[^/]"
-    if len(token) == 1:
-        return re.escape(token)
-    one_of = fnmatch.translate(re.sub(r"^\[\^", "[!", token))
-    return "(?!/)" + one_of[: -len(r"\Z")]
+    found = visible if has_magic(part[:1]) else ""
+    for token in _TOKEN.findall(part):
+        if len(token) > 1:
+            found += "(?!/)" + fnmatch.translate(re.sub(r"^\[\^", "[!", token)).removesuffix(r"\Z")
+        else:
+            found += {"*": "[^/]*", "?": "[^/]"}.get(token, re.escape(token))
+    return found
 
 
 class Packing(Enum):
@@ -96,9 +83,8 @@ def live_names(name: str) -> tuple[str, ...]:
     """Return the names that a file may have had before it was rotated to `name`; empty for most names.
 
     `app.log.1`, `app.log-20260101`, `app.log.old` come from `app.log`, and so does `app-20260101.log` (logrotate's
-    `dateext` with `extension`). A short number before the extension (`app-1.log`) is not taken for a rotation, since
-    instances of a service are called so. A compressed file had the names that it had before, and its own without the
-    ending last.
+    `dateext` with `extension`), but not `app-1.log`: instances of a service are called so. A compressed file had its own
+    name without the ending last.
     """
     stem = decompressed_name(name)
     if stem != name:
@@ -141,25 +127,20 @@ class Selection:
 
     @classmethod
     def of(
-        cls,
-        patterns: Iterable[str],
-        excluded: Iterable[str] = (),
-        from_end: bool = False,
-        ignore_older: int | None = None,
+        cls, patterns: Iterable[str], excluded: Iterable[str] = (), **options: Any
     ) -> "Selection":
         """Return the selection of patterns that may be relative to the working directory."""
-        paths = [tuple(map(os.path.abspath, names)) for names in (patterns, excluded)]
-        return cls(paths[0], paths[1], from_end, ignore_older)
+        shown, left_out = (tuple(map(os.path.abspath, names)) for names in (patterns, excluded))
+        return cls(shown, left_out, **options)
 
     def shows(self, path: str) -> bool:
         """Whether a pattern shows a file of this path, and none leaves it out."""
-        return any(
-            pattern == path or pattern_of(pattern).fullmatch(path) for pattern in self.patterns
-        ) and not self.excludes_file(path)
+        shown = any(glob == path or pattern_of(glob).fullmatch(path) for glob in self.patterns)
+        return shown and not self.excludes_file(path)
 
     def excludes(self, path: str) -> bool:
         """Whether a file or folder of this path is left out, by its own name or by that of a folder above it."""
-        return any(_within(pattern).fullmatch(path) for pattern in self.excluded)
+        return any(pattern_of(glob, excludes=True).fullmatch(path) for glob in self.excluded)
 
     def excludes_file(self, path: str) -> bool:
         """Whether a file of this path is left out, or was rotated away from one that is."""
@@ -167,10 +148,6 @@ class Selection:
             return False
         folder, _, name = path.rpartition("/")
         return any(self.excludes(f"{folder}/{live}") for live in (name, *live_names(name)))
-
-    def covers(self, path: str, group: str) -> bool:
-        """Whether a file at this path, of the group of that live path, is followed."""
-        return (self.shows(path) or self.shows(group)) and not self.excludes_file(path)
 
     def is_too_old(self, modified: int, now: int) -> bool:
         """Whether a file that was never seen is passed over, for the time when it was last written."""

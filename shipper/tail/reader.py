@@ -1,6 +1,6 @@
 """Reads whole lines from files that it holds open, and checks at the same time that each is still the file that was being read.
 
-Reading blocks, so it is done in a thread, but for a few bytes that the kernel holds in memory.
+Reading blocks, so it is done in a thread.
 """
 
 import asyncio
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines of one file, as they were read at a time.
+    """Whole lines of one file, read at `read_at` nanoseconds since the epoch.
 
-    `read_at` is in nanoseconds since the epoch. `continues` says that the block begins inside an over-long line, whose
-    beginning is in the block before.
+    `continues` says that the block begins inside an over-long line, whose beginning is in the block before.
     """
 
     section: Section
@@ -36,13 +35,7 @@ class Block:
 
 
 def count_lines(run: bytes) -> int:
-    """Return the number of newlines.
-
-    Taking them out searches with memchr(3), which skips over a line at a time: a third of the time of `bytes.count`
-    for lines of 100 bytes, and several times as much for very short ones.
-    """
-    if run.count(b"\n", 0, 1024) > 32:
-        return run.count(b"\n")
+    """Return the number of newlines; taking them out takes a third of the time of `bytes.count` for lines of 100 bytes."""
     return len(run) - len(run.replace(b"\n", b""))
 
 
@@ -62,8 +55,7 @@ class Reading:
     """What was read: a run of whole lines, the unfinished line behind them, and the bytes before them.
 
     `intact` is False when what had been read before is gone; nothing was read then. `is_complete` is False at the end
-    of a compressed file that has no proper end yet; `damage` says why it cannot have one. `is_underway`: what comes
-    before the offset is still being decompressed.
+    of a compressed file that has no proper end yet; `damage` says why it cannot have one.
     """
 
     intact: bool
@@ -75,16 +67,6 @@ class Reading:
     error: str = ""
     is_complete: bool = True
     damage: str = ""
-    is_underway: bool = False
-
-
-_TOO_MANY = {errno.EMFILE, errno.ENFILE}
-
-_AT_ONCE = 32 * 1024
-"""Bytes of a file that are read without a thread: a few microseconds, where waking a thread and being woken takes a hundred."""
-
-_MOST_DECOMPRESSED = 32 * 1024 * 1024
-"""Bytes of a compressed file that are skipped in one visit: about a tenth of a second, with bzip2 a whole one."""
 
 
 def most_open_files() -> int:
@@ -103,15 +85,14 @@ class Reader:
         self._limit = limit
         self._followed = followed
         self._open: dict[FileKey, int] = {}
-        self._decompressor: tuple[FileKey, Decompressor] | None = None
+        self._decompressor: tuple[FileKey, Decompressor] | None = None  # one, for its memory
 
     def resize(self, block_size: int, max_line: int) -> None:
         """Read runs of `block_size` bytes at most, or one line of `max_line` bytes, from now on."""
         self._block_size = block_size
         self._max_line = max_line
-        self._most = max(block_size, max_line)
         # one that stays spares the kernel from clearing fresh memory for every read
-        self._buffer = bytearray(TAIL_BYTES + self._most + 1)
+        self._buffer = bytearray(TAIL_BYTES + max(block_size, max_line) + 1)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -122,8 +103,8 @@ class Reader:
     async def open(self, tailers: Iterable["Tailer"]) -> None:
         """Open files, the most recently read from now on; the note of a tailer says why its file is not open after this."""
         wanted = {tailer.entry.key: tailer for tailer in tailers}
-        again = [key for key in wanted if key in self._open]
-        self._open.update([(key, self._open.pop(key)) for key in again])
+        for key in wanted.keys() & self._open.keys():
+            self._open[key] = self._open.pop(key)
         await self._open_files([tailer for key, tailer in wanted.items() if key not in self._open])
         if len(self._open) > self._limit:
             await self.trim(wanted)
@@ -141,11 +122,15 @@ class Reader:
 
     async def trim(self, wanted: Collection[FileKey] = (), limit: int | None = None) -> None:
         """Close what is followed no longer and, above the limit, what is not wanted."""
-        followed = self._followed
-        gone = [key for key in self._open if key not in followed]
-        kept = [key for key in self._open if key in followed and key not in wanted]
+        gone = [key for key in self._open if key not in self._followed]
         # never a deleted one: it could not be opened again
-        named = [key for key in kept if followed[key].unseen_since is None]
+        named = [
+            key
+            for key in self._open
+            if key not in wanted
+            and key in self._followed
+            and self._followed[key].unseen_since is None
+        ]
         most = self._limit if limit is None else limit
         await self._close(gone + named[: max(0, len(self._open) - len(gone) - most)])
 
@@ -170,7 +155,7 @@ class Reader:
                 descriptor = open_read_only(tailer.entry.path)
             except OSError as error:
                 tailer.note = f"cannot be opened: {error.strerror}"
-                if error.errno in _TOO_MANY:
+                if error.errno in {errno.EMFILE, errno.ENFILE}:
                     return False
                 continue
             if FileKey.of(os.fstat(descriptor)) == tailer.entry.key:
@@ -185,55 +170,43 @@ class Reader:
 
         Without a limit only what a file begins with is read, to know whether what was read before is still there.
         """
-        try:
-            return self._read_all(tailers, limit, budget, os.RWF_NOWAIT)
-        except OSError:
-            return await asyncio.to_thread(self._read_all, tailers, limit, budget, 0)
+        return await asyncio.to_thread(self._read_all, tailers, limit, budget)
 
-    def _read_all(
-        self, tailers: Sequence["Tailer"], limit: int, budget: int, flags: int
-    ) -> list[Reading]:
-        """Read in a thread or, with RWF_NOWAIT, raise `OSError` where that would take long."""
+    def _read_all(self, tailers: Sequence["Tailer"], limit: int, budget: int) -> list[Reading]:
         readings: list[Reading] = []
         for tailer in tailers:
             if budget <= 0:
                 break
-            readings.append(reading := self._read_one(tailer, limit, flags))
+            descriptor, packing = self._open[tailer.entry.key], tailer.entry.packing
+            try:
+                if packing is None:
+                    reading = self._read(descriptor, tailer, limit)
+                else:
+                    reading = self._decompress(descriptor, packing, tailer, limit)
+            except OSError as error:
+                reading = Reading(True, tailer.offset, 0, error=error.strerror or str(error))
+            readings.append(reading)
             budget -= len(reading.run) + len(reading.rest)
         return readings
 
-    def _read_one(self, tailer: "Tailer", limit: int, flags: int) -> Reading:
-        descriptor = self._open[tailer.entry.key]
-        try:
-            if tailer.entry.packing is None:
-                return self._read(descriptor, tailer, limit, flags)
-            if flags:
-                raise BlockingIOError
-            return self._decompress(descriptor, tailer.entry.packing, tailer, limit)
-        except OSError as error:
-            if flags:
-                raise
-            return Reading(True, tailer.offset, 0, error=error.strerror or str(error))
-
-    def _read(self, descriptor: int, tailer: "Tailer", limit: int, flags: int) -> Reading:
-        if flags:
-            # the file system of another machine, which may be slow to tell even a size, does not know it (preadv2(2))
-            os.preadv(descriptor, [bytearray(1)], 0, flags)
+    def _read(self, descriptor: int, tailer: "Tailer", limit: int) -> Reading:
         status = os.fstat(descriptor)
-        if flags and status.st_size - tailer.offset > _AT_ONCE:
-            raise BlockingIOError
-        if status.st_size < tailer.size:
-            return Reading(False, status.st_size, status.st_mtime_ns)
         start = tailer.identity.tail_length
-        end = self._fill(descriptor, tailer.offset - start, start, limit, status.st_size, flags)
+        begin = tailer.offset - start
+
+        def fill(most: int) -> int:
+            wanted = max(0, min(start + most, status.st_size - begin))
+            with memoryview(self._buffer) as view:
+                return os.preadv(descriptor, [view[:wanted]], begin)
+
+        end = self._fill(fill, start, limit)
         # a file that begins as it did after the reading was not truncated before or during it
         head = os.pread(descriptor, len(tailer.beginning) if limit else HEAD_BYTES, 0)
         after = os.fstat(descriptor)
         size, modified = after.st_size, after.st_mtime_ns
-        same = fingerprint(self._buffer[:start]) == tailer.identity.tail_hash
-        if end < start or size < max(tailer.size, tailer.offset - start + end):
-            same = False
-        if not (same and head.startswith(tailer.beginning)):
+        intact = fingerprint(self._buffer[:start]) == tailer.identity.tail_hash
+        intact &= end >= start and min(size, status.st_size) >= max(tailer.size, begin + end)
+        if not (intact and head.startswith(tailer.beginning)):
             return Reading(False, size, modified)
         if not limit:
             return Reading(True, size, modified, head)
@@ -241,53 +214,44 @@ class Reader:
             return Reading(True, size, modified, error="has fewer bytes than its size says")
         return Reading(True, size, modified, *self._split(start, end))
 
-    def _fill(
-        self, descriptor: int, begin: int, start: int, limit: int, size: int, flags: int
-    ) -> int:
-        """Read from `begin` into the buffer; up to the longest line where none ends within the limit behind `start`."""
-        for most in (min(limit, self._block_size), self._max_line + 1):
-            wanted = min(start + most, size - begin)
-            with memoryview(self._buffer) as view:
-                end = os.preadv(descriptor, [view[:wanted]], begin, flags)
-            if flags and end < wanted:
-                raise BlockingIOError
-            if not most or end - start < most or self._buffer.find(b"\n", start, end) >= 0:
-                break
-        return end
-
     def _decompress(
         self, descriptor: int, packing: Packing, tailer: "Tailer", limit: int
     ) -> Reading:
         key = tailer.entry.key
-        if (
-            self._decompressor is None or self._decompressor[0] != key
-        ):  # one is kept, for its memory
+        if self._decompressor is None or self._decompressor[0] != key:
             self._decompressor = key, Decompressor(descriptor, packing)
         content = self._decompressor[1]
         start = tailer.identity.tail_length
         begin = tailer.offset - start
         modified = os.fstat(descriptor).st_mtime_ns
-        for most in (min(limit, self._block_size), self._max_line + 1):
-            data = content.read(begin, tailer.offset + most, _MOST_DECOMPRESSED)
-            if len(data) - start < most or data.find(b"\n", start) >= 0:
-                break
-        end = begin + len(data)
-        ended = end == content.reached and content.is_at_end()
-        if content.is_underway:
-            size = max(tailer.size, tailer.offset + 1)
-            return Reading(True, size, modified, is_underway=True)
-        if fingerprint(data[:start]) != tailer.identity.tail_hash:
+
+        def fill(most: int) -> int:
+            data = content.read(begin, tailer.offset + most)
+            self._buffer[: len(data)] = data
+            return len(data)
+
+        end = self._fill(fill, start, limit)
+        ended = begin + end == content.reached and content.is_at_end()
+        if fingerprint(self._buffer[: min(start, end)]) != tailer.identity.tail_hash:
             return Reading(False, content.reached, modified)
-        self._buffer[: len(data)] = data
-        split = self._split(start, len(data))
+        split = self._split(start, end)
         if not ended:
-            return Reading(True, max(tailer.size, end + 1), modified, *split)
+            return Reading(True, max(tailer.size, begin + end + 1), modified, *split)
         is_whole, damage = content.is_complete, content.damage
-        return Reading(True, end, modified, *split, is_complete=is_whole, damage=damage)
+        return Reading(True, begin + end, modified, *split, is_complete=is_whole, damage=damage)
+
+    def _fill(self, fill: Callable[[int], int], start: int, limit: int) -> int:
+        """Fill the buffer; up to the longest line where none ends within the limit behind `start`."""
+        for most in (min(limit, self._block_size), self._max_line + 1):
+            end = fill(most)
+            if not most or end - start < most or self._buffer.find(b"\n", start, end) >= 0:
+                break
+        return end
 
     def _split(self, start: int, end: int) -> tuple[bytes, bytes, bytes]:
         """Return the whole lines, what is behind them, and what is before them in the buffer."""
-        until = end_of_run(self._buffer, start, end, self._most, self._max_line)
+        most = max(self._block_size, self._max_line)
+        until = end_of_run(self._buffer, start, end, most, self._max_line)
         with memoryview(self._buffer) as view:
             run, rest, tail = bytes(view[start:until]), bytes(view[until:end]), bytes(view[:start])
         # a rest of more than an unfinished line is read again

@@ -1,37 +1,14 @@
 """Decides what a file is that is not followed yet. Pure rules: the catalogue acts on them.
 
-A rotation group is a live file with the files that it was rotated to. "Truncated" and "gone" files are those of the group that
-are followed no longer; only a compressed file is damaged. A file that has the inode of a remembered file of which bytes are
-known, and holds them, is that file (`recognise`). Of the others the first row that fits decides:
-
-| candidate                                                                                       | outcome  |
-|-------------------------------------------------------------------------------------------------|----------|
-| is at the live path                                                                             | BEGIN    |
-| is empty, and not damaged                                                                       | EMPTY    |
-| holds all that was read of a truncated or gone file                                             | INHERIT  |
-| begins like the live file, and ends like a part of it or (compressed) has no end yet            | COPY     |
-| holds what was read of any file of the group, or is shorter than that and begins like it        | COPY     |
-| is damaged, and begins like a truncated or gone file                                            | DAMAGED  |
-| is damaged without a readable beginning, and the group has a truncated or gone file             | DAMAGED  |
-| is damaged, and no byte of it can be read                                                       | EMPTY    |
-| is compressed, begins like a truncated or gone file, and has no end yet                         | EMPTY    |
-| is shown by a pattern                                                                           | BEGIN    |
-| is younger than what is known of the group                                                      | BEGIN    |
-| any other                                                                                       | OLD      |
-
-Short files may agree by chance. So many bytes of a beginning must agree, unless the candidate was seen beside its original:
-
-| known file                           | to INHERIT           | to be its COPY       |
-|--------------------------------------|----------------------|----------------------|
-| truncated: another file on its inode | any                  | any                  |
-| gone: its inode is not there         | 64 (compressed: any) | 1,024                |
-| deleted: held open without a name    | never                | 64 (compressed: any) |
-| followed                             | never                | 1,024                |
+A rotation group is a live file with the files that it was rotated to. A file that has the inode of a remembered file of which
+bytes are known, and holds them, is that file: all of a group are recognised so before `rule` is asked of the others.
 """
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 from broker.wire.positions import Cursor
 from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Sample, has_head
@@ -52,25 +29,29 @@ class Verdict(Enum):
 
 
 class FilePresence(Enum):
-    """Where a file of a group is that we know: a deleted one is held open, the last two are followed no longer."""
+    """Where a file of a group is that we know; the last two are followed no longer, only a compressed file is damaged."""
 
     FOLLOWED = auto()
-    DELETED = auto()
-    TRUNCATED = auto()
-    GONE = auto()
+    DELETED = auto()  # held open without a name
+    TRUNCATED = auto()  # another file is on its inode
+    GONE = auto()  # its inode is not there
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+# Short files may agree by chance: so many bytes of a beginning must agree. Of a compressed file 64 need not.
+_TO_INHERIT = {FilePresence.TRUNCATED: 0, FilePresence.GONE: TAIL_BYTES}
+_TO_BE_A_COPY = {
+    FilePresence.FOLLOWED: HEAD_BYTES,
+    FilePresence.DELETED: TAIL_BYTES,
+    FilePresence.TRUNCATED: 0,
+    FilePresence.GONE: HEAD_BYTES,
+}
+
+
+class Known(NamedTuple):
     """A file of a group that we know, and where it is."""
 
     cursor: Cursor
     presence: FilePresence
-
-    @property
-    def is_left(self) -> bool:
-        """Whether its lines are not read where it is."""
-        return self.presence in {FilePresence.TRUNCATED, FilePresence.GONE}
 
 
 @dataclass(slots=True)
@@ -86,17 +67,8 @@ class RotationGroup:
     newest: int | None
 
 
-def recognise(seen: Sample, cursors: Iterable[Cursor]) -> list[Cursor]:
-    """Return the remembered cursors that are of this file, which has their inode, the best first; it is read on there.
-
-    All files of a group must have been asked this before `rule` is asked of any.
-    """
-    same = [cursor for cursor in cursors if seen.has_all(cursor)]
-    return sorted(same, key=lambda cursor: (cursor.offset, cursor.seen), reverse=True)
-
-
 def rule(seen: Sample, group: RotationGroup) -> tuple[Verdict, Cursor | None]:
-    """Decide on a file that kept no inode that we know: the first row of the table that fits.
+    """Decide on a file that kept no inode that we know: the first rule that fits.
 
     Return with it the cursor to read on from, or of the file that it is a copy of; None: of the live file.
     """
@@ -108,14 +80,14 @@ def rule(seen: Sample, group: RotationGroup) -> tuple[Verdict, Cursor | None]:
         return Verdict.INHERIT, _best(seen, heir_of)
     if seen.is_in_live:
         return Verdict.COPY, None
-    copy_of = next((known for known in group.known if _is_copy(seen, known)), None)
-    if copy_of is not None:
-        return Verdict.COPY, copy_of.cursor
+    for cursor in (known.cursor for known in group.known if _agrees(seen, known, _TO_BE_A_COPY)):
+        if seen.is_part_of(cursor) or seen.is_copy_of(cursor):
+            return Verdict.COPY, cursor
     return _rule_unknown(seen, group), None
 
 
 def _rule_unknown(seen: Sample, group: RotationGroup) -> Verdict:
-    left = [known.cursor for known in group.known if known.is_left]
+    left = [known.cursor for known in group.known if known.presence in _TO_INHERIT]
     begins_alike = any(has_head(cursor, seen.head) for cursor in left)
     if seen.damage and (begins_alike or (left and not seen.head)):
         return Verdict.DAMAGED
@@ -127,34 +99,26 @@ def _rule_unknown(seen: Sample, group: RotationGroup) -> Verdict:
     return Verdict.BEGIN if is_new else Verdict.OLD
 
 
+def _agrees(seen: Sample, known: Known, least: Mapping[FilePresence, int]) -> bool:
+    length = least.get(known.presence, sys.maxsize)
+    if seen.copy_of == known.cursor.file or (length == TAIL_BYTES and seen.entry.packing):
+        length = 0
+    return known.cursor.identity.head_length >= length
+
+
 def _may_inherit(seen: Sample, known: Known) -> bool:
-    cursor, is_original = known.cursor, seen.copy_of == known.cursor.file
-    if not known.is_left:
+    if known.presence not in _TO_INHERIT:
         return False
-    if is_original and not cursor.offset:
-        return True
-    some = TAIL_BYTES if seen.entry.packing is None else 0
-    least = 0 if is_original or known.presence is FilePresence.TRUNCATED else some
-    return cursor.identity.head_length >= least and seen.holds(cursor)
+    is_unread_original = seen.copy_of == known.cursor.file and not known.cursor.offset
+    return is_unread_original or (
+        _agrees(seen, known, _TO_INHERIT) and seen.is_copy_of(known.cursor)
+    )
 
 
 def _best(seen: Sample, heir_of: Sequence[Known]) -> Cursor:
     def likeliness(known: Known) -> tuple[bool, int, int]:
-        cursor = known.cursor
-        is_original = seen.copy_of == cursor.file
-        if seen.entry.packing is None:
-            return is_original, known.presence is FilePresence.TRUNCATED, cursor.seen
-        return is_original, cursor.offset, cursor.seen
+        cursor, is_truncated = known.cursor, known.presence is FilePresence.TRUNCATED
+        rank = cursor.offset if seen.entry.packing else is_truncated
+        return seen.copy_of == cursor.file, rank, cursor.seen
 
     return max(heir_of, key=likeliness).cursor
-
-
-def _is_copy(seen: Sample, known: Known) -> bool:
-    cursor, least = known.cursor, HEAD_BYTES
-    if seen.copy_of == cursor.file or known.presence is FilePresence.TRUNCATED:
-        least = 0
-    elif known.presence is FilePresence.DELETED:
-        least = TAIL_BYTES if seen.entry.packing is None else 0
-    if cursor.identity.head_length < least:
-        return False
-    return seen.is_part_of(cursor) or seen.holds(cursor)

@@ -34,8 +34,7 @@ class FileEntry:
 
     `group` is the live path that it belongs to: its own, or that of the file which it was rotated from. `wanted` says
     that a pattern shows it; the others are only rotated siblings of one that is. `real` is the path behind a symbolic
-    link. `modified` is in nanoseconds since the epoch. `packing` is how it is compressed, and `stored` its bytes on disk;
-    the `size` of a compressed file is that of its content once it was probed, as far as it is known.
+    link. `modified` is in nanoseconds since the epoch. `packing` is how it is compressed; `size` is that on disk.
     """
 
     path: str
@@ -46,7 +45,6 @@ class FileEntry:
     modified: int
     wanted: bool
     packing: Packing | None = None
-    stored: int = 0
 
     @property
     def is_live(self) -> bool:
@@ -59,22 +57,23 @@ class FileEntry:
         return paths.age(self.modified, self.path)
 
     @property
-    def on_disk(self) -> tuple[int, int]:
-        """The size and the time of change of a compressed file, which tell whether it changed."""
-        return self.stored, self.modified
+    def traits(self) -> tuple[object, ...]:
+        """What tells whether a file that is not followed changed."""
+        return self.size, self.modified, self.wanted, self.is_live
 
     def differs(self, before: "FileEntry") -> bool:
         """Whether it may be another file or have other bytes than before; a compressed one may be renamed freely."""
-        return self.on_disk != before.on_disk if self.packing is not None else self != before
+        if self.packing is None:
+            return self != before
+        return (self.size, self.modified) != (before.size, before.modified)
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(NamedTuple):
     """All that one scan showed; `folders` are those that changes are to be watched in."""
 
-    entries: tuple[FileEntry, ...]
-    troubles: tuple[Notice, ...]
-    folders: tuple[str, ...]
+    entries: Collection[FileEntry]
+    troubles: Collection[Notice]
+    folders: Sequence[str]
 
 
 def scan(selection: Selection, lives: Iterable[str]) -> Scan:
@@ -89,22 +88,22 @@ def scan(selection: Selection, lives: Iterable[str]) -> Scan:
     groups = {*lives, *wanted}
     folders = dict.fromkeys(map(os.path.dirname, groups))
     entries: dict[str, FileEntry] = {}
-    for path in dict.fromkeys([*wanted, *lister.siblings(folders, groups)]):
+    siblings, closed = lister.siblings(folders, groups), {notice.path for notice in lister.troubles}
+    for path in dict.fromkeys([*wanted, *siblings]):
         seen = _inspect(path, paths.group_of(path, groups), path in wanted)
-        # a link to a file that is shown itself is that file, also while its own name is not there yet
-        if isinstance(seen, FileEntry) and (seen.real == path or seen.real not in wanted):
-            entries[path] = seen
+        if isinstance(seen, FileEntry):
+            # a link to a file that is shown itself is that file, also where its own name came behind the listing
+            is_shown = selection.shows(seen.real) and os.path.dirname(seen.real) not in closed  # noqa: PTH120
+            if seen.real == path or not is_shown:
+                entries[path] = seen
         # a glob may show folders, and what is gone by now
         elif isinstance(seen, Notice) and (path in found or seen.kind is not NoticeKind.MISSING):
             lister.troubles.append(seen)
     for pattern in (pattern for pattern, shown in found.items() if not shown):
         lister.troubles.append(Notice(NoticeKind.MISSING, pattern, "matches no file yet"))
     links = [os.path.dirname(e.real) for e in entries.values() if e.real != e.path]  # noqa: PTH120 - 10,000 of them
-    return Scan(
-        tuple(entry for entry in entries.values() if not _is_with_original(entry, entries)),
-        tuple(lister.troubles),
-        tuple(dict.fromkeys([*lister.folders, *folders, *links])),
-    )
+    there = [entry for entry in entries.values() if not _is_with_original(entry, entries)]
+    return Scan(there, lister.troubles, list(dict.fromkeys([*lister.folders, *folders, *links])))
 
 
 def _is_with_original(entry: FileEntry, entries: Collection[str]) -> bool:
@@ -157,26 +156,19 @@ class _Lister:
             yield from self._expand(f"{folder}/{name}", rest)
             return
         self.folders[folder or "/"] = None
-        if name == "**":
+        if not (rest or paths.has_magic(name)):
+            yield from filter(os.path.lexists, [f"{folder}/{name}"])
+            return
+        if is_deep := name == "**":
             yield from self._expand(folder, rest or ["*"])
-            for inside in self._subfolders(folder, "*", links=False):
-                yield from self._expand(inside, parts)
-        elif rest:
-            for inside in self._subfolders(folder, name, links=True):
-                yield from self._expand(inside, rest)
-        elif paths.has_magic(name):
-            yield from (f"{folder}/{entry.name}" for entry in self._matching(folder, name))
-        elif os.path.lexists(f"{folder}/{name}"):
-            yield f"{folder}/{name}"
-
-    def _subfolders(self, folder: str, part: str, *, links: bool) -> list[str]:
-        inside = [e for e in self._matching(folder, part) if _is_folder(e, links=links)]
-        found = [f"{folder}/{entry.name}" for entry in inside]
-        return [path for path in found if not self._selection.excludes(path)]
-
-    def _matching(self, folder: str, name: str) -> Iterator[os.DirEntry[str]]:
+            name, rest = "*", parts
         matches = paths.pattern_of(name).fullmatch
-        return (entry for entry in self._list(folder) if matches(entry.name))
+        for entry in [entry for entry in self._list(folder) if matches(entry.name)]:
+            path = f"{folder}/{entry.name}"
+            if not rest:
+                yield path
+            elif _is_folder(entry, links=not is_deep) and not self._selection.excludes(path):
+                yield from self._expand(path, rest)
 
     def _list(self, folder: str) -> Sequence[os.DirEntry[str]]:
         found = self._listed.get(folder)
@@ -222,4 +214,4 @@ def _inspect(path: str, group: str, wanted: bool) -> FileEntry | Notice | None:
     # a glob may show the archives of years: what was compressed is followed as what was rotated is, never for itself
     wanted = wanted and packing is None
     key, size, modified = FileKey.of(status), status.st_size, status.st_mtime_ns
-    return FileEntry(path, real, group, key, size, modified, wanted, packing, size)
+    return FileEntry(path, real, group, key, size, modified, wanted, packing)

@@ -23,24 +23,23 @@ class Tailer:
     the first piece of the over-long line was read that the offset is in. `held` are the bytes of an unfinished last line.
     `suspect`: what was read of the file may be gone, which the next scan finds out. `lost` bytes cannot be decompressed.
     `beginning` are the first bytes that were ever seen in the file; while they are there it was not written anew.
-    `begun` is where reading began: what is between that and the offset need not be stored yet.
+    `is_fresh` says that the file was never seen before, and that nothing was read of it.
     """
 
-    def __init__(
-        self, cursor: Cursor, entry: FileEntry, head: bytes, now: int, begun: Cursor | None = None
-    ) -> None:
-        """Follow from the cursor on, which may be inside a line; `head` is what the file begins with now, read before or not."""
+    def __init__(self, cursor: Cursor, seen: Sample, now: int, *, is_in_line: bool) -> None:
+        """Follow from the cursor on, which may be inside a line."""
+        entry = seen.entry
         self.file, self.label = cursor.file, cursor.path
         self.offset, self.seen = cursor.offset, cursor.seen
-        self.begun = begun or cursor
+        self.is_fresh = False
         self.entry = entry
-        self.beginning = head
+        self.beginning = seen.head
         self.identity = replace(cursor.identity, inode=entry.key.inode)
-        self.size = entry.size
+        self.size = seen.size
         self.rotated: int | None = None if entry.is_live else entry.modified
         self.unseen_since: int | None = None
-        self.since: int | None = now if entry.size > cursor.offset else None
-        self.line_began: int | None = None
+        self.since: int | None = now if seen.size > cursor.offset else None
+        self.line_began: int | None = now if is_in_line else None
         self.held = 0
         self.suspect = False
         self.note = ""
@@ -69,11 +68,10 @@ class Tailer:
 
     @property
     def start(self) -> Cursor:
-        """Where reading began; at 0 the file is recognised by all that was ever seen of its first bytes."""
-        inode = self.entry.key.inode
-        if self.begun.offset:
-            return replace(self.begun, identity=replace(self.begun.identity, inode=inode))
-        identity = identify(inode, self.beginning[:HEAD_BYTES], b"")
+        """Where reading begins if nothing is stored; at 0 the file is recognised by all that was ever seen of its first bytes."""
+        if self.is_fresh and self.offset:
+            return self.cursor
+        identity = identify(self.entry.key.inode, self.beginning[:HEAD_BYTES], b"")
         return Cursor(self.file, self.label, 0, identity, self.seen)
 
     @property
@@ -94,12 +92,11 @@ class Tailer:
     def scanned(self, entry: FileEntry, now: int) -> None:
         """Take note of where the file is and how large it is; a compressed one is read on only when it changed."""
         before, self.entry = self.entry, entry
+        self._lost_name(now)
         self.unseen_since = None
-        self._leave_live_path(now)
         if entry.is_live:
             self.rotated = None
         if entry.packing is not None:
-            self.entry = replace(entry, size=self.size)
             if entry.differs(before):
                 self.mark_changed(now)
         elif entry.size < self.size:
@@ -116,9 +113,14 @@ class Tailer:
         """
         self.entry = replace(self.entry, modified=modified or self.entry.modified)
         self.unseen_since = now if self.unseen_since is None else min(self.unseen_since, now)
-        self._leave_live_path(now)
+        self._lost_name(now)
         if self.entry.packing is None:
             self.mark_changed(now)
+
+    def _lost_name(self, now: int) -> None:
+        # a clock that was set back would make newer files wait
+        self.rotated = now if self.rotated is None else min(self.rotated, now)
+        self._grew = min(self._grew, now)
 
     def mark_changed(self, now: int) -> None:
         """Take note that there may be something to read."""
@@ -129,14 +131,10 @@ class Tailer:
         """Take note of what the file looks like, once it is known to be the one it was."""
         self.suspect = False
         self.mark_changed(self._grew)
-        self.saw(seen.head)
+        self.beginning = max(self.beginning, seen.head, key=len)
         self.size = seen.size
         if self.line_began is None and seen.held[self.file]:
             self.line_began = now
-
-    def saw(self, head: bytes) -> None:
-        """Take note of what a file begins with that was not written anew, so that a copy of it is recognised."""
-        self.beginning = max(self.beginning, head, key=len)
 
     def is_settled(self, now: int, grace: int) -> bool:
         """Whether the file was rotated away and has not grown for `grace` nanoseconds: its last line is finished."""
@@ -146,7 +144,7 @@ class Tailer:
         """Read on from the cursor; a file that has a name is doubtful until the next scan."""
         if self.offset == cursor.offset:
             return
-        self.offset, self.seen, self.begun = cursor.offset, cursor.seen, cursor
+        self.offset, self.seen = cursor.offset, cursor.seen
         self.identity = replace(cursor.identity, inode=self.entry.key.inode)
         self.suspect |= self.unseen_since is None
         self.line_began, self.held, self.note = None, 0, ""
@@ -188,11 +186,6 @@ class Tailer:
             self.held = 0
         return blocks
 
-    def _leave_live_path(self, now: int) -> None:
-        self.rotated = now if self.rotated is None else min(self.rotated, now)
-        # a clock that was set back would make newer files wait
-        self._grew = min(self._grew, now)
-
     def _is_unknown(self, reading: Reading) -> bool:
         # it may have been written, copied and truncated since it was found empty; a deleted file cannot be sampled
         if self.offset or self.beginning or self.unseen_since is not None:
@@ -213,7 +206,7 @@ class Tailer:
         elif self.line_began is None:
             self.line_began = now
         self.offset += len(run)
-        self.seen = now
+        self.seen, self.is_fresh = now, False
         if start < HEAD_BYTES:
             read = (self.beginning[:start] + run)[:HEAD_BYTES]
             self.beginning = read + self.beginning[len(read) :]
@@ -256,16 +249,14 @@ class Turns:
         if self.is_held(now):
             return []
         ready: list[Tailer] = []
-        has_packed = False
         for group in list(self._queue):
             first = _first(chains.get(group, ()))
             if first is None:
                 self.leave(group)
-            elif first.dirty or first.is_settled(now, grace):
-                is_packed = first.entry.packing is not None
-                if not (is_packed and has_packed):
-                    ready.append(first)
-                has_packed |= is_packed
+            elif (first.dirty or first.is_settled(now, grace)) and not (
+                first.entry.packing and any(one.entry.packing for one in ready)
+            ):
+                ready.append(first)
             if len(ready) >= most:
                 break
         return ready

@@ -16,8 +16,6 @@ from broker.settings import BrokerSettings
 from receiver.settings import ReceiverSettings
 from shipper.settings import ShipperSettings
 
-__all__ = ["ROLES", "SETTINGS", "described", "is_secret", "renewed", "spec_path"]
-
 ROLES = Path(__file__).parents[2] / "ansible/roles"
 SETTINGS: dict[str, type[ProgramSettings]] = {
     "logship_broker": BrokerSettings,

@@ -13,8 +13,6 @@ import yaml
 
 from tests.ansible.argument_specs import ROLES
 
-__all__ = ["BROKERS", "INTERPRETER", "Machines", "done", "play", "play_here"]
-
 BROKERS = ("broker1", "broker2", "broker3")
 PLAYBOOK = Path(sys.executable).with_name("ansible-playbook")
 INTERPRETER = f"ansible_python_interpreter={sys.executable}"

@@ -5,6 +5,7 @@ import re
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.docs.commands import untrue_commands
 from tests.support.ports import free_port
-from tests.support.processes import Process, Processes, wait_until
+from tests.support.processes import Process, Processes, TookTooLong, wait_until
 
 pytestmark = [pytest.mark.nats, pytest.mark.spark]
 
@@ -122,9 +123,16 @@ def watched(processes: Processes, folder: Path) -> tuple[Sample, ...]:
     watch = [*programs.values()]
     wait_until("all listen", listen_all, 150, watch)
     wait_until("lines have come", have_come, 150, watch)
-    seen = "logbroker_host_messages_per_second"
-    wait_until("a host is seen", lambda: any(one.name == seen for one in scrape()), 90, watch)
-    return scrape()
+    last: tuple[Sample, ...] = ()
+
+    def are_exposed() -> bool:
+        nonlocal last
+        last = scrape()
+        return {one.name for one in (*last, *THEIRS)} >= NAMED
+
+    with suppress(TookTooLong):  # what is missing is named by the test
+        wait_until("all that is named is exposed", are_exposed, 90, watch, every=0.5)
+    return last
 
 
 def get(process: Process) -> str:
@@ -152,6 +160,7 @@ def named(expression: str) -> str:
 EXPRESSIONS = {name: rule["expr"] for name, rule in RULES.items()} | {
     f"{panel['title']}-{target['refId']}": named(target["expr"]) for panel, target in TARGETS
 }
+NAMED = {one.name for text in EXPRESSIONS.values() for one in selectors(text)} - WHILE_BEHIND
 
 
 def test_every_metric_label_and_value_that_is_named_is_exposed(scraped: tuple[Sample, ...]) -> None:

@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
-from broker.server.conf import ClusterConf, ServerConf, render
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import BrokerAway, Connection
+from broker.server.conf import ServerConf, render
 from broker.server.process import find
+from broker.settings import BrokerSettings
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from broker.wire.subjects import consumer_name
@@ -75,8 +77,10 @@ class Cluster:
     def _node(self, name: str, place: Place, folder: Path) -> Node:
         own = folder / name
         own.mkdir(parents=True)
-        section = ClusterConf("c", place.route, self._routes, SECRET)
-        conf = ServerConf(name, place.client, None, str(own), 10**9, cluster=section)
+        routes = tuple(f"nats-route://{route}" for route in self._routes)
+        at = {"listen": place.client, "http": None, "cluster_listen": place.route}
+        settings = BrokerSettings(server_name=name, cluster="c", route=routes, **at)
+        conf = ServerConf(settings, own, 10**9, cluster_secret=SECRET)
         path = own / "nats-server.conf"
         text = render(conf).replace("logtime: false", "logtime: true")  # to tell what took how long
         path.write_text(text, "utf-8")

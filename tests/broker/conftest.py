@@ -1,5 +1,6 @@
 """What the broker's tests share: `logbroker run` as a real program, on a free port and a folder of the test's own."""
 
+import asyncio
 import json
 import logging
 import os
@@ -14,7 +15,30 @@ from typing import Any
 
 import pytest
 
+from broker.client.connection import Connection
+
 LOGBROKER = (sys.executable, "-m", "broker")
+
+
+def ask(url: str, *work: Any) -> Any:
+    """Return what a function makes of a connection; a text is a call of the API, a pair a message that is published."""
+
+    async def asked() -> Any:
+        connection, found = Connection([url], "test"), None
+        try:
+            for one in work:
+                match one:
+                    case str():
+                        found = await connection.api(one)
+                    case (subject, payload, *headers):
+                        found = await connection.ask(subject, payload, *headers)
+                    case _:
+                        found = await one(connection)
+        finally:
+            await connection.close()
+        return found
+
+    return asyncio.run(asked())
 
 
 class Broker:
@@ -34,16 +58,8 @@ class Broker:
         with log.open("ab") as sink:
             self.popen = subprocess.Popen(
                 [
-                    *within,
-                    *LOGBROKER,
-                    "run",
-                    "--store-dir",
-                    store,
-                    "--listen",
-                    "127.0.0.1:0",
-                    "--http",
-                    "",
-                    *options,
+                    *(*within, *LOGBROKER, "run", "--store-dir", store),
+                    *("--listen", "127.0.0.1:0", "--http", "", *options),
                 ],
                 stderr=sink,
                 env={**os.environ, **(environment or {})},

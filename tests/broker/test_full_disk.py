@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import Connection
 from broker.inspect.ask import node_reports
 from tests.broker.conftest import LOGBROKER, Mounted
 

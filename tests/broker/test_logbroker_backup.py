@@ -1,27 +1,21 @@
 """`logbroker backup` and `logbroker restore` as programs: what they say, what they ask, and how they end."""
 
-import asyncio
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from broker.client.connection import Connection
+from tests.broker.conftest import ask
 
 pytestmark = pytest.mark.nats
 
-Call = Callable[..., "subprocess.CompletedProcess[str]"]
-
 
 def publish(url: str, count: int = 3) -> None:
-    async def store() -> None:
-        connection = Connection([url], "tests")
-        for number in range(count):
-            await connection.ask("logs.p0.web01", b"line %d\n" % number)
-        await connection.close()
+    ask(url, *(("logs.p0.web01", b"line %d\n" % number) for number in range(count)))
 
-    asyncio.run(store())
+
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_what_was_backed_up_comes_back_to_an_empty_broker_without_a_question(

@@ -1,6 +1,5 @@
 """`logbroker partitions`: hosts go over to other partitions while shippers write, whatever dies in between."""
 
-import asyncio
 import json
 import sys
 import threading
@@ -22,6 +21,7 @@ from broker.topology import Topology
 from broker.wire.message import Origin, Section, decode_origin
 from broker.wire.streams import STREAM
 from broker.wire.subjects import Subject
+from tests.broker.conftest import ask
 from tests.support.processes import Processes, wait_until
 
 pytestmark = pytest.mark.nats
@@ -29,22 +29,6 @@ pytestmark = pytest.mark.nats
 ROOT = Path(__file__).parents[2]
 HOSTS = ("web01", "web02")
 Call = Callable[..., Any]
-
-
-@pytest.fixture
-def logbroker(logbroker_inside: Call) -> Call:
-    return logbroker_inside
-
-
-def connected(url: str, work: Callable[[Connection], Any]) -> Any:
-    async def done() -> Any:
-        connection = Connection([url], "test")
-        try:
-            return await work(connection)
-        finally:
-            await connection.close()
-
-    return asyncio.run(done())
 
 
 async def filled(connection: Connection, partitions: int = 2) -> None:
@@ -144,7 +128,7 @@ def judge_moves(messages: list[Stored], host: str) -> list[int]:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_shippers_go_over_while_they_ship_and_every_line_is_there_once_and_in_order(
-    start_broker: Call, logbroker: Call, processes: Processes, tmp_path: Path
+    start_broker: Call, logbroker_inside: Call, processes: Processes, tmp_path: Path
 ) -> None:
     url = start_broker("--partitions", "2").wait_ready()["server"]
     shippers = [
@@ -161,14 +145,14 @@ def test_shippers_go_over_while_they_ship_and_every_line_is_there_once_and_in_or
 
     def are_all_at(partitions: int) -> bool:
         heads = {str(Subject.for_host(host, partitions)) for host in HOSTS}
-        status = json.loads(logbroker("hosts", "--server", url, "--json").stdout)
+        status = json.loads(logbroker_inside("hosts", "--server", url, "--json").stdout)
         found = {f"logs.p{n}.{one['host']}" for one in status for n in one["partitions"]}
         return heads <= found
 
     with written_all_the_time(tmp_path):
         wait_until("both ship", lambda: are_all_at(2), 90, shippers, every=0.5)
         for number in (5, 3):
-            done = logbroker("partitions", str(number), "--yes", "--server", url)
+            done = logbroker_inside("partitions", str(number), "--yes", "--server", url)
             assert (done.returncode, done.stderr) == (0, "")
             wait_until("both are over", lambda n=number: are_all_at(n), 60, shippers, every=0.5)
             time.sleep(0.5)
@@ -176,48 +160,47 @@ def test_shippers_go_over_while_they_ship_and_every_line_is_there_once_and_in_or
     sizes = {host: (tmp_path / f"{host}.log").stat().st_size for host in HOSTS}
 
     def found() -> dict[str, int]:
-        messages = connected(url, stored)
+        messages = ask(url, stored)
         return {host: shipped(messages, host) for host in HOSTS}
 
     wait_until("all is shipped", lambda: found() == sizes, 60, shippers, every=0.5)
-    messages = connected(url, stored)
+    messages = ask(url, stored)
     for host in HOSTS:
         wanted = [Subject.for_host(host, number).partition for number in (2, 5, 3)]
         assert judge_moves(messages, host) == [
             one for n, one in enumerate(wanted) if not n or wanted[n - 1] != one
         ]
-    status = json.loads(logbroker("status", "--server", url, "--json").stdout)
+    status = json.loads(logbroker_inside("status", "--server", url, "--json").stdout)
     assert (status["current_partitions"], len(status["partitions"])) == (3, 5)
-    assert status["unread"]["messages"] == 0
+    assert status["unread"] == {}
     assert sum(one["behind"] for one in status["partitions"]) == status["messages"]
 
 
 def test_a_broker_keeps_what_hosts_have_left_and_refuses_another_number(
-    start_broker: Call, logbroker: Call
+    start_broker: Call, logbroker_inside: Call
 ) -> None:
     broker = start_broker("--partitions", "5")
     url = broker.wait_ready()["server"]
-    connected(url, lambda c: c.ask(str(Subject.for_host("web01", 5)), b"line\n"))
+    ask(url, (str(Subject.for_host("web01", 5)), b"line\n"))
 
-    done = logbroker("partitions", "3", "--yes", "--server", url)
+    done = logbroker_inside("partitions", "3", "--yes", "--server", url)
     broker.end()
 
-    assert "hosts are spread over 5 partitions, and will be over 3" in done.stdout
-    assert "partitions 3 to 4 keep what they hold" in done.stdout
+    assert "hosts are spread over 5 partitions now" in done.stdout
     refused = start_broker("--partitions", "5")
     assert refused.popen.wait(30) == 78
     assert "`logbroker partitions 5`" in refused.said
     for options in ((), ("--partitions", "3")):
         again = start_broker(*options)
         url = again.wait_ready()["server"]
-        assert connected(url, numbers) == (3, 5)
-        assert len(connected(url, subjects_taken)) == 5
+        assert ask(url, numbers) == (3, 5)
+        assert len(ask(url, subjects_taken)) == 5
         again.end()
 
 
 @pytest.mark.parametrize("after", [2, 4])
 def test_a_change_that_was_broken_off_is_finished_by_the_same_command(
-    fresh_url: str, logbroker: Call, after: int
+    fresh_url: str, logbroker_inside: Call, after: int
 ) -> None:
     async def broken_off(connection: Connection) -> None:
         await filled(connection, 3)
@@ -226,15 +209,15 @@ def test_a_change_that_was_broken_off_is_finished_by_the_same_command(
             await carry_out(connection, made[:steps])
             assert await current_partitions(connection) == 3
 
-    connected(fresh_url, broken_off)
+    ask(fresh_url, broken_off)
 
     call = ("partitions", str(after), "--yes", "--server", fresh_url)
-    first, second = logbroker(*call), logbroker(*call)
+    first, second = logbroker_inside(*call), logbroker_inside(*call)
 
     assert (first.returncode, second.returncode) == (0, 0)
     assert f"hosts are spread over {after} partitions already" in second.stdout
-    assert connected(fresh_url, numbers) == (after, max(3, after))
-    assert len(connected(fresh_url, subjects_taken)) == max(3, after)
+    assert ask(fresh_url, numbers) == (after, max(3, after))
+    assert len(ask(fresh_url, subjects_taken)) == max(3, after)
 
 
 async def test_two_who_change_it_at_once_do_not_overwrite_each_other(fresh_url: str) -> None:
@@ -250,17 +233,3 @@ async def test_two_who_change_it_at_once_do_not_overwrite_each_other(fresh_url: 
 
     assert await current_partitions(connection) == 4
     await connection.close()
-
-
-def test_an_older_configuration_takes_no_subject_of_a_partition_away(
-    fresh_url: str, logbroker: Call, tmp_path: Path
-) -> None:
-    connected(fresh_url, lambda connection: filled(connection, 3))
-    logbroker("export", tmp_path, "--server", fresh_url)
-    for number in ("5", "3"):
-        logbroker("partitions", number, "--yes", "--server", fresh_url)
-
-    ended = logbroker("import", tmp_path, "--yes", "--server", fresh_url)
-
-    assert ended.returncode == 0
-    assert len(connected(fresh_url, subjects_taken)) == 5

@@ -1,6 +1,5 @@
 """`logbroker pause` and `resume`: what they write, what they say, and what they refuse."""
 
-import asyncio
 import json
 import subprocess
 import time
@@ -10,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.client.bucket import read, write
-from broker.client.connection import Connection
+from tests.broker.conftest import ask
 
 pytestmark = pytest.mark.nats
 
@@ -31,16 +29,6 @@ def listed(call: Call, *words: str) -> list[dict[str, Any]]:
     assert (done.returncode, done.stderr) == (0, "")
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
-
-
-def write_entry(url: str, value: bytes) -> None:
-    async def written() -> None:
-        connection = Connection([url], "test")
-        entry = await read(connection, "LOGS_CONFIG", "pause")
-        await write(connection, "LOGS_CONFIG", "pause", value, entry.revision if entry else 0)
-        await connection.close()
-
-    asyncio.run(written())
 
 
 def test_pauses_add_up_replace_those_of_the_same_hosts_and_end_by_name(call: Call) -> None:
@@ -64,14 +52,13 @@ def test_pauses_add_up_replace_those_of_the_same_hosts_and_end_by_name(call: Cal
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("web 01",), "'web 01' is no glob of host names"),
-        (("logs.>",), "'logs.>' is no glob of host names"),
-        (("",), "'' is no glob of host names"),
+        (("web 01",), "hosts 'web 01': "),
+        (("logs.>",), "hosts 'logs.>': "),
+        (("",), "hosts '': "),
         (("--for", "soon"), "is not a length of time"),
-        (("--for", "0s"), "a pause lasts longer than nothing"),
         (("--for", "9999999d"), "longer than a date can be"),
         (("--for", "99999999999d"), "longer than any time can be"),
-        (("--reason", 501 * "x"), "at most 500 letters"),
+        (("--reason", 501 * "x"), "at most 500 characters"),
     ],
     ids=str,
 )
@@ -88,7 +75,7 @@ def test_what_cannot_be_understood_is_a_usage_error(
 def test_an_entry_that_cannot_be_read_pauses_nobody_and_a_resume_mends_it(
     call: Call, logs_url: str
 ) -> None:
-    write_entry(logs_url, b"not a list")
+    ask(logs_url, ("$KV.LOGS_CONFIG.pause", b"not a list"))
 
     paused, status = call("pause"), call("status")
 

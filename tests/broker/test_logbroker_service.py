@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker.conftest import LOGBROKER
-from tests.broker.test_logbroker_run import ask
+from tests.broker.conftest import LOGBROKER, ask
 from tests.manager import Manager
 from tests.support.processes import wait_until
 
@@ -136,14 +135,6 @@ def test_settings_read_again_count_at_once_or_are_named_or_leave_the_old_ones(
     broker.hang_up()
     assert broker.max_age() == 6 * 3600
     assert "Traceback" not in broker.said
-
-
-def test_another_size_of_the_store_counts_at_once(broker: Supervised) -> None:
-    broker.config.write_text(broker.config.read_text("utf-8").replace("100000000", "60000000"))
-    broker.hang_up()
-
-    url = json.loads((broker.store / "broker.json").read_text("utf-8"))["server"]
-    assert ask(url, "STREAM.INFO.LOGS")["config"]["max_bytes"] < 60_000_000
 
 
 @pytest.mark.long  # a server is given up after 50 s

@@ -8,7 +8,8 @@ import struct
 
 import pytest
 
-from broker.client.connection import Connection, ConnectionLost
+from broker.client.answer import ConnectionLost
+from broker.client.connection import Connection
 
 _HELLO = b'INFO {"server_id":"x","version":"2.15.1","max_payload":1000000,"headers":true}\r\n'
 _RESET = struct.pack(
@@ -52,24 +53,3 @@ async def test_the_end_of_a_line_is_heard_of_at_once_and_leaves_nothing_behind(
     await asyncio.sleep(0)
 
     assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == []
-
-
-async def test_an_error_that_comes_after_the_waiting_is_nobodys_concern(
-    caplog: pytest.LogCaptureFixture, fresh_url: str
-) -> None:
-    connection = Connection([fresh_url], "test")
-    await connection.once()
-
-    async def fails_late() -> None:
-        try:
-            await asyncio.sleep(100)
-        except asyncio.CancelledError:
-            raise OSError("late") from None
-
-    with pytest.raises(ConnectionLost, match=r"no answer in 0\.01 s"):
-        await connection.guard(fails_late(), 0.01)
-    await connection.close()
-    gc.collect()
-    await asyncio.sleep(0)
-
-    assert caplog.records == []

@@ -1,26 +1,18 @@
 """A stream that nats-server cannot recover is not begun anew over what the disk still holds of it."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
-from broker.client.connection import Connection
 from broker.wire.streams import POSITIONS_BUCKET, STREAM
-from tests.broker.conftest import StartBroker
+from tests.broker.conftest import StartBroker, ask
 
 pytestmark = pytest.mark.nats
 
 
-async def publish(url: str) -> int:
-    connection = Connection([url], "test")
-    try:
-        for number in range(3):
-            await connection.ask("logs.p0.web01", b"line %d\n" % number)
-        info = await connection.api(f"STREAM.INFO.{STREAM}")
-        return int(info["state"]["messages"])
-    finally:
-        await connection.close()
+def publish(url: str) -> int:
+    info = ask(url, *[("logs.p0.web01", b"line\n")] * 3, f"STREAM.INFO.{STREAM}")
+    return int(info["state"]["messages"])
 
 
 def test_a_stream_that_was_being_made_when_all_was_killed_is_made_again(
@@ -37,7 +29,7 @@ def test_a_stream_that_was_being_made_when_all_was_killed_is_made_again(
 
     for count in (3, 6):
         again = start_broker(store=store)
-        assert asyncio.run(publish(again.wait_ready()["server"])) == count
+        assert publish(again.wait_ready()["server"]) == count
         assert again.end() == 0
 
 
@@ -46,7 +38,7 @@ def test_a_stream_whose_description_is_damaged_stays_as_it_is_until_it_is_mended
 ) -> None:
     store = tmp_path / "store"
     broker = start_broker(store=store)
-    assert asyncio.run(publish(broker.wait_ready()["server"])) == 3
+    assert publish(broker.wait_ready()["server"]) == 3
     assert broker.end() == 0
     meta = store / "jetstream" / "LOGS" / "streams" / STREAM / "meta.inf"
     whole = meta.read_bytes()
@@ -58,5 +50,5 @@ def test_a_stream_whose_description_is_damaged_stays_as_it_is_until_it_is_mended
 
     meta.write_bytes(whole)
     again = start_broker(store=store)
-    assert asyncio.run(publish(again.wait_ready()["server"])) == 6
+    assert publish(again.wait_ready()["server"]) == 6
     assert again.end() == 0

@@ -5,10 +5,6 @@ import re
 from broker.wire.subjects import registry_consumer
 
 
-def test_a_plain_host_stands_in_the_name() -> None:
-    assert registry_consumer("web-01") == "shipper-web-01"
-
-
 def test_hosts_that_no_consumer_may_be_called_after_go_by_a_hash_of_their_own() -> None:
     hosts = ["web.example.net", "web_example.net", "a\\b", "é", "x" * 253]
 

@@ -1,9 +1,8 @@
 """A broker with several streams: how it is set up, what its commands make of it, and what can never change."""
 
-import asyncio
 import json
 import subprocess
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from broker.client.config import require_layout
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET, STREAMS_KEY, StreamLayout
-from tests.broker.conftest import StartBroker
+from tests.broker.conftest import StartBroker, ask
 
 pytestmark = pytest.mark.nats
 
@@ -22,15 +21,9 @@ Call = Callable[..., "subprocess.CompletedProcess[str]"]
 LIMIT = 64 * 1024 * 1024
 
 
-def ask(url: str, work: Callable[[Connection], Awaitable[Any]]) -> Any:
-    async def asked() -> Any:
-        connection = Connection([url], "tests")
-        try:
-            return await work(connection)
-        finally:
-            await connection.close()
-
-    return asyncio.run(asked())
+def fill(url: str, partitions: int = 5, lines: int = 3) -> None:
+    which = [(number, line) for number in range(partitions) for line in range(lines)]
+    ask(url, *((f"logs.p{n}.web{n}", b"line %d\n" % line) for n, line in which))
 
 
 async def streams(connection: Connection) -> dict[str, dict[str, Any]]:
@@ -40,20 +33,6 @@ async def streams(connection: Connection) -> dict[str, dict[str, Any]]:
         for info in found
         if not info["config"]["name"].startswith("KV_")
     }
-
-
-def fill(url: str, partitions: int = 5, lines: int = 3) -> None:
-    async def publish(connection: Connection) -> None:
-        for partition in range(partitions):
-            for number in range(lines):
-                await connection.ask(f"logs.p{partition}.web{partition}", b"line %d\n" % number)
-
-    ask(url, publish)
-
-
-@pytest.fixture
-def logbroker(logbroker_inside: Call) -> Call:
-    return logbroker_inside
 
 
 @pytest.fixture
@@ -80,13 +59,13 @@ def test_partitions_are_spread_over_the_streams_with_equal_parts_of_the_limit(ur
 
 
 def test_the_number_is_kept_by_whoever_tells_none_and_refused_to_whoever_tells_another(
-    start_broker: StartBroker, logbroker: Call
+    start_broker: StartBroker, logbroker_inside: Call
 ) -> None:
     first = start_broker("--streams", "3", "--partitions", "5")
     url = first.wait_ready()["server"]
     fill(url)
-    other = logbroker("apply", "--streams", "4", "--server", url)
-    none = logbroker("apply", "--server", url, "--dry-run")
+    other = logbroker_inside("apply", "--streams", "4", "--server", url)
+    none = logbroker_inside("apply", "--server", url, "--dry-run")
     first.end()
 
     started = start_broker("--streams", "4")
@@ -103,7 +82,7 @@ def test_the_number_is_kept_by_whoever_tells_none_and_refused_to_whoever_tells_a
 
 @pytest.mark.parametrize("made", range(4))
 def test_a_first_start_that_died_among_the_streams_is_completed_with_the_same_number(
-    made: int, fresh_url: str, logbroker: Call
+    made: int, fresh_url: str, logbroker_inside: Call
 ) -> None:
     configs = {config["name"]: config for config in Topology(stream_count=3).streams()}
 
@@ -116,8 +95,8 @@ def test_a_first_start_that_died_among_the_streams_is_completed_with_the_same_nu
 
     ask(fresh_url, begin)
 
-    refused = logbroker("apply", "--streams", "2", "--server", fresh_url)
-    done = logbroker("apply", "--server", fresh_url)
+    refused = logbroker_inside("apply", "--streams", "2", "--server", fresh_url)
+    done = logbroker_inside("apply", "--server", fresh_url)
 
     assert (refused.returncode, done.returncode) == (78, 0), refused.stderr + done.stderr
     assert sorted(ask(fresh_url, streams)) == ["LOGS_0", "LOGS_1", "LOGS_2"]
@@ -126,17 +105,19 @@ def test_a_first_start_that_died_among_the_streams_is_completed_with_the_same_nu
 
 @pytest.mark.long
 def test_a_backup_of_all_streams_comes_back_to_a_broker_with_as_many_and_to_no_other(
-    url: str, start_broker: StartBroker, second_url: str, logbroker: Call, tmp_path: Path
+    url: str, start_broker: StartBroker, second_url: str, logbroker_inside: Call, tmp_path: Path
 ) -> None:
     fill(url)
-    saved = logbroker("backup", tmp_path / "b", "--server", url)
-    logbroker("apply", "--server", second_url)
+    saved = logbroker_inside("backup", tmp_path / "b", "--server", url)
+    logbroker_inside("apply", "--server", second_url)
     store = tmp_path / "other"
     empty = start_broker("--streams", "3", "--partitions", "5", store=store).wait_ready()["server"]
 
-    refused = logbroker("restore", tmp_path / "b", "--server", second_url, "--replace", "--yes")
-    back = logbroker("restore", tmp_path / "b", "--server", empty)
-    positions = logbroker(
+    refused = logbroker_inside(
+        "restore", tmp_path / "b", "--server", second_url, "--replace", "--yes"
+    )
+    back = logbroker_inside("restore", tmp_path / "b", "--server", empty)
+    positions = logbroker_inside(
         *("restore", tmp_path / "b", "--stream", "LOGS_POSITIONS", "--server", second_url)
     )
 
@@ -152,19 +133,22 @@ def test_a_backup_of_all_streams_comes_back_to_a_broker_with_as_many_and_to_no_o
     }
 
 
-def test_views_show_all_streams_and_what_removes_takes_from_all(url: str, logbroker: Call) -> None:
+def test_views_show_all_streams_and_what_removes_takes_from_all(
+    url: str, logbroker_inside: Call
+) -> None:
     fill(url)
 
-    status = logbroker("status", "--json", "--server", url)
-    hosts = logbroker("hosts", "--json", "--server", url)
-    last = logbroker("tail", "--lines", "100", "--no-follow", "--server", url)
-    one = logbroker("get", "--stream", "LOGS_2", "--server", url)
+    status = logbroker_inside("status", "--json", "--server", url)
+    hosts = logbroker_inside("hosts", "--json", "--server", url)
+    last = logbroker_inside("tail", "--lines", "100", "--no-follow", "--server", url)
+    one = logbroker_inside("get", "--stream", "LOGS_2", "--server", url)
     unnamed = [
-        logbroker(*words, "--server", url) for words in (("get",), ("rm", "--seq", "1", "--yes"))
+        logbroker_inside(*words, "--server", url)
+        for words in (("get",), ("rm", "--seq", "1", "--yes"))
     ]
-    named = logbroker("rm", "--seq", "1", "--stream", "LOGS_1", "--yes", "--server", url)
-    some = logbroker("purge", "--host", "web[03]", "--yes", "--server", url)
-    rest = logbroker("purge", "--everything", "--yes", "--server", url)
+    named = logbroker_inside("rm", "--seq", "1", "--stream", "LOGS_1", "--yes", "--server", url)
+    some = logbroker_inside("purge", "--host", "web[03]", "--yes", "--server", url)
+    rest = logbroker_inside("purge", "--everything", "--yes", "--server", url)
 
     done = [status, hosts, last, one, named, some, rest]
     assert [ended.returncode for ended in done] == [0] * 7, [ended.stderr for ended in done]

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from broker.auth.certificates import Pki
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
 from broker.wire.streams import STREAM
@@ -81,30 +80,6 @@ def test_a_broker_with_certificates_talks_to_nobody_in_the_clear_and_takes_new_o
     asyncio.run(through_it_all())
     assert asyncio.run(gets_in(ready["server"], trusting)) == STREAM
     assert broker.end() == 0
-
-
-@pytest.mark.long
-def test_a_certificate_made_for_a_broker_elsewhere_is_not_for_this_machine(tmp_path: Path) -> None:
-    signed, authority = tmp_path / "signed", tmp_path / "authority/tls"
-    words = ("tls", "init", "--elsewhere", "--store-dir")
-    made = call_logbroker(*words, tmp_path / "authority", "--name", "localhost")
-    assert made.returncode == 0, made.stderr
-
-    by = (
-        "--authority",
-        authority / "authority.pem",
-        "--authority-key",
-        authority / "authority.key",
-    )
-    done = call_logbroker(*words, signed, "--name", "broker1.example.net", *by)
-
-    assert done.returncode == 0, done.stderr
-    names = Pki(signed / "tls").names()
-    assert set(names) == {"broker1.example.net", "localhost", "127.0.0.1", "::1"}
-    assert not (signed / "tls/authority.key").exists()
-    nameless = call_logbroker(*words, tmp_path / "nameless")
-    assert nameless.returncode == 2
-    assert "--name" in nameless.stderr
 
 
 @pytest.mark.long

@@ -5,8 +5,6 @@ import sys
 import time
 from pathlib import Path
 
-__all__ = ["CommandFailed", "insist", "run_command"]
-
 _SECONDS = 60.0
 _PAUSE = 0.5  # seconds
 

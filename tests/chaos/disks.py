@@ -22,8 +22,6 @@ from pathlib import Path
 
 from tests.chaos.fault import CannotStrike
 
-__all__ = ["Disk", "have_blocks"]
-
 _INODES = 8192
 _MIB = 1 << 20
 _SHUT_DOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN, linux/ext4.h

@@ -19,8 +19,6 @@ from broker.wire.streams import STREAM
 from tests.chaos.world import World
 from tests.support.processes import TookTooLong
 
-__all__ = ["dump_streams", "keep_disks", "look_around"]
-
 _PATIENCE = 60.0  # seconds for a stream
 _PARTS = ("central/state", "central/out", "hosts/*/logs", "brokers/*/store", "written")
 

@@ -14,27 +14,6 @@ if TYPE_CHECKING:
     from tests.chaos.program import Program
     from tests.chaos.world import World
 
-__all__ = [
-    "FAULTS",
-    "MOMENT",
-    "Act",
-    "CannotStrike",
-    "Chance",
-    "Fault",
-    "Strike",
-    "Stroke",
-    "Undo",
-    "add",
-    "chosen",
-    "dead",
-    "draw",
-    "fault",
-    "held",
-    "one_that_runs",
-    "together",
-    "within",
-]
-
 Chance = random.Random
 Undo = Callable[[], None]
 """Undoes a fault, and does what an operator would do then; returns when that is done."""

@@ -19,8 +19,6 @@ from tests.support.received import read_received
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["Judgement", "judged", "repeats"]
-
 _REPEAT = re.compile(r"(?:repeat|doubt) of [0-9]+ bytes: host .*")
 
 
@@ -107,4 +105,4 @@ def _reached(world: "World", key: Key) -> int:
     partition = partition_of(host, world.shape.partitions)
     with Store(path_of(world.receiver_state, partition)) as store:
         row = store.span(host, file_id)
-    return row.until if row else 0
+    return row[0] if row else 0

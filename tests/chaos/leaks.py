@@ -19,8 +19,6 @@ from tests.chaos.world import World
 from tests.descriptors import held_by
 from tests.support.processes import Process
 
-__all__ = ["Leaks"]
-
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE") // 1024
 _SETTLED = 15.0  # seconds that a process has lived when what it holds is what it needs

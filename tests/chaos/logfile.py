@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-__all__ = ["Generation", "Insistence", "LogFile"]
-
 Answer = TypeVar("Answer")
 
 _AGAIN = 0.1  # seconds

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Audit", "Destroyed", "Key", "audit", "lines_of"]
-
 Key = tuple[str, str]
 """A host, and the id of one of its files."""
 Range = tuple[int, int]

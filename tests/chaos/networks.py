@@ -15,8 +15,6 @@ from typing import TypeVar
 
 from broker.app.address import Address
 
-__all__ = ["EVERYTHING", "Line", "Loss", "Machine", "Slowness", "can_shape", "machines"]
-
 Trouble = TypeVar("Trouble")
 Heal = Callable[[], None]
 """Takes back one trouble, and no other one."""

@@ -18,12 +18,11 @@ from tests.chaos.program import Program
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["HarmedEntry", "HarmedStore", "Operator", "advice", "put"]
-
 _LOOK = 0.5  # seconds
 _BLOCKED = re.compile(
     r"partition ([0-9]+) is blocked, its lines wait in the stream: (?:state|reach): .*"
 )
+_FENCED = "this one goes on with its others; start it again"
 _CONSUMER = re.compile(r"consumer ([\w-]+) .*delete it")
 _QUOTED = re.compile(r"`(log(?:receiver offsets|broker apply)[^`]*)`")
 _PARTITION = re.compile(r"(?:partition |\bp)([0-9]+)\b")
@@ -137,7 +136,7 @@ class Operator:
         for line in self._news(receiver):
             if _CONSUMER.search(line):
                 self._heed(line)
-            elif _BLOCKED.search(line):
+            elif _BLOCKED.search(line) or _FENCED in line:
                 self._heed_stopped(line)
                 self._news(receiver)
                 return

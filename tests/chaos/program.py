@@ -11,8 +11,6 @@ from pathlib import Path
 
 from tests.support.processes import Process, TookTooLong
 
-__all__ = ["Ending", "Program", "Supervisor"]
-
 _LOOK = 0.1  # seconds
 _AGAIN_AFTER = 0.5  # seconds; RestartSec
 _REFUSED = 78

@@ -14,8 +14,6 @@ from tests.support.received import read_segment, read_segments, segments_by_host
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["Received", "awaited"]
-
 _LATELY = 0.5  # seconds
 _LAST = 3
 """Files: the newest of a host, in which what came last is."""

@@ -16,8 +16,6 @@ from shipper.tail.paths import Packing
 from tests.chaos.logfile import Insistence, LogFile
 from tests.shipper.host import packed
 
-__all__ = ["Naming", "Rotation", "Style", "Way"]
-
 _LATE = (0.1, 6.0)  # seconds
 _ALL = 1_000_000  # files: none is ever removed
 _LONG_ENOUGH = 3.0  # seconds, for one that looks several times a second

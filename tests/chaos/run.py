@@ -22,8 +22,6 @@ from tests.chaos.world import Shape, World
 from tests.support.oracle import Verdict
 from tests.support.processes import Processes
 
-__all__ = ["Result", "run"]
-
 _FLOW = 90.0  # seconds within which lines have to flow again; twice that until all is received
 _START = 300.0  # seconds until all is started: nothing has failed yet
 _A_FEW_LINES = 0.3  # seconds
@@ -32,10 +30,7 @@ _DISK_FAULTS = {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """What a disk answers on which another fault of the stroke is at work just then."""
 _FEWEST = 0.05  # of the lines that the shape's rate stands for
 _ENDS_A_PROGRAM = ("kill-shipper", "kill-broker", "kill-driver", "kill-spark-worker")
-_LINES = (
-    *("written", "received", "missing", "repeated", "reordered"),
-    *("torn", "altered", "foreign"),
-)
+_LINES = ("written", "received", "missing", "repeated", "reordered", "torn", "foreign")
 
 
 @dataclass(slots=True)

@@ -13,8 +13,6 @@ from broker.client.access import Access
 from tests.chaos.commands import CommandFailed, run_command
 from tests.chaos.networks import Machine
 
-__all__ = ["Keys"]
-
 _ADMIN = "chaos"
 
 

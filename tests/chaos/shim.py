@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from enum import IntFlag
 from pathlib import Path
 
-__all__ = ["Calls", "Control", "Shim", "have_compiler"]
-
 _SOURCE = Path(__file__).with_name("shim.c")
 _LAYOUT = struct.Struct("<qIiiIIII")  # what stands before the path in `struct control`
 _CLOCK = struct.Struct("<q")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from receiver.consume.assignment import Done
-from receiver.consume.judging import Finding, FindingKind
+from receiver.consume.assignment import Done, Ending, Report
 from receiver.meter import Meter
+from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.tables import gap_report
 from tests.chaos.judging import judged, repeats
 from tests.chaos.program import Supervisor
@@ -43,7 +43,7 @@ HARMS: dict[str, Callable[[Lines], Lines]] = {
     "1 repeated": lambda lines: [*lines[:5], lines[4], *lines[5:]],
     "1 out of order": lambda lines: [*lines[:5], lines[6], lines[5], *lines[7:]],
     "2 torn": lambda lines: [*lines[:5], lines[5][:30] + b"\n", lines[5][30:], *lines[6:]],
-    "1 altered": lambda lines: [*lines[:5], b"#" + lines[5][1:], *lines[6:]],
+    "0 torn, 1 foreign": lambda lines: [*lines[:5], b"#" + lines[5][1:], *lines[6:]],
     "1 foreign": lambda lines: [*lines[:5], b"of somebody else\n", *lines[5:]],
 }
 
@@ -94,9 +94,7 @@ def test_a_receiver_that_had_to_pass_over_lines_tells_on_the_stream(
 ) -> None:
     finding = Finding(FindingKind.REPEAT, "web01", "/var/log/app.log", "f1", 10, 30, 7, 0)
     done = Done(0, 1, 8, findings=(finding,))
-    meter = Meter(lambda: 0)
-    meter.expect(0)
-    meter.done(done, 1, 1.0)
+    Meter(lambda: 0).expect(0).done(Report(done, 1, Ending.SILENCE))
     (tmp_path / "receiver-one.log").write_text(caplog.text, "utf-8")
     (tmp_path / "receiver-two.log").write_text("nothing to tell\n", "utf-8")
 

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.client import bucket
 from broker.client.access import Access
-from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import BrokerAway, Connection
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from broker.wire.subjects import partition_of
@@ -36,6 +36,7 @@ from tests.chaos.networks import Machine, can_shape, machines
 from tests.chaos.operating import Operator
 from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
+from tests.chaos.revisions import history
 from tests.chaos.rotations import Style
 from tests.chaos.secured import Keys
 from tests.chaos.shim import Control, Shim, have_compiler
@@ -43,8 +44,6 @@ from tests.chaos.writers import applications, plain_applications
 from tests.chaos.writing import Writing
 from tests.receiver.cluster import Cluster as SparkCluster
 from tests.support.processes import Processes
-
-__all__ = ["Broker", "Host", "Shape", "World", "machine_features", "missing_here"]
 
 Answer = TypeVar("Answer")
 
@@ -243,7 +242,7 @@ class World:
 
     def offset(self, partition: int) -> int | None:
         """Return up to where a partition is committed by the newest entry that can be read; None where there is none."""
-        revisions = self.ask(lambda c: bucket.history(c, OFFSETS_BUCKET, offset_key(partition)))
+        revisions = self.ask(lambda c: history(c, OFFSETS_BUCKET, offset_key(partition)))
         for revision in reversed(revisions):
             try:
                 return Offset.decode(revision.value).next

@@ -11,20 +11,6 @@ from typing import Protocol
 
 from tests.support.lines import LogLines
 
-__all__ = [
-    "Application",
-    "Binary",
-    "Bursts",
-    "Huge",
-    "Mixed",
-    "Rhythm",
-    "Steady",
-    "Text",
-    "Traces",
-    "applications",
-    "plain_applications",
-]
-
 _MARKS = (b"", b"", b"   ", b"\t", b"\r", b"-- MARK --", b"\0\0\0\0", b"\xff\xfe", b"0")
 _LONGEST_LINE = 1024 * 1024  # bytes that a shipper ships in one piece
 _HUGE = (10_000, _LONGEST_LINE)

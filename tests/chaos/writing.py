@@ -16,8 +16,6 @@ from tests.chaos.logfile import Insistence, LogFile
 from tests.chaos.rotations import Rotation, Style
 from tests.chaos.writers import Application
 
-__all__ = ["Writing"]
-
 _TICK = 0.1  # seconds
 _PATIENCE = 30.0  # seconds for a disk to take the last lines
 _HALF = 0.03

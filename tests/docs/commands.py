@@ -9,8 +9,6 @@ from broker.cli import group as logbroker
 from receiver.cli import logreceiver
 from shipper.cli import logshipper
 
-__all__ = ["blocks", "commands", "untrue_commands"]
-
 _PROGRAMS: dict[str, click.Group] = {
     "logbroker": logbroker,
     "logreceiver": logreceiver,

@@ -15,8 +15,6 @@ from receiver.settings import ReceiverSettings
 from shipper.cli import logshipper
 from shipper.settings import ShipperSettings
 
-__all__ = ["PAGES", "renewed"]
-
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("shipper", "receiver", "broker", "security")
 _MARKED = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", re.DOTALL)

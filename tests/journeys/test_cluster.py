@@ -16,7 +16,7 @@ from tests.support.traffic import Traffic
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.timeout(720)]
 
 HOSTS = ("web01", "web02.example.net", "db1")
-FLOWS_AGAIN = 30.0  # seconds; ten where the machine has nothing else to do
+FLOWS_AGAIN = 60.0  # seconds; ten where the machine has nothing else to do
 
 
 class Stage:

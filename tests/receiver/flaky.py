@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from broker.client.connection import Connection, ConnectionLost
+from broker.client.answer import ConnectionLost
+from broker.client.connection import Connection
 
 
 class Flaky(Connection):

@@ -14,8 +14,6 @@ from receiver.storage import rotation
 from receiver.storage.tables import GAP_REPORTS
 from tests.support.received import read_segment
 
-__all__ = ["Folder", "Model", "Sent"]
-
 
 @dataclass(frozen=True, slots=True)
 class Sent:

@@ -13,8 +13,6 @@ from tests.conftest import Server
 from tests.receiver.partition import ask, ours
 from tests.support.processes import Process, Processes, wait_until
 
-__all__ = ["Scene"]
-
 
 @dataclass
 class Scene:

@@ -12,7 +12,8 @@ from typing import NamedTuple, TypeVar
 import zstandard
 
 from broker.client.access import Access
-from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.message import Identity, Origin, Section, Span, encode_origin
 from broker.wire.streams import STREAM
@@ -20,8 +21,6 @@ from receiver.consume import background
 from tests.conftest import Server, apply_topology
 from tests.receiver.flaky import Flaky
 from tests.receiver.model import Model, Sent
-
-__all__ = ["HOSTS", "Broker", "Senders"]
 
 Answer = TypeVar("Answer")
 

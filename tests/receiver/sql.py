@@ -8,8 +8,6 @@ from pyspark.sql import SparkSession
 
 from receiver.spark.session import spark_context
 
-__all__ = ["spark_session"]
-
 
 @contextmanager
 def spark_session(master: str) -> Iterator[SparkSession]:

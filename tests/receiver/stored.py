@@ -6,13 +6,11 @@ from pathlib import Path
 
 from broker.wire.offset import Offset
 from receiver.consume.assignment import Assignment, Destination
-from receiver.consume.open_partition import OpenPartition
+from receiver.consume.batch import OpenPartition
 from receiver.storage.layout import Layout
 from receiver.storage.position import StoredBatch
 from receiver.storage.rotation import live_of
 from receiver.storage.store import FileRow, SegmentRow, Store, path_of
-
-__all__ = ["add", "age", "begun", "opened"]
 
 
 @contextmanager
@@ -55,7 +53,7 @@ def add(
                 store.put_files([FileRow(*row, moment, moment, None, None, batch)])
             else:
                 number = int(name.removeprefix(f"{live}.").partition(".")[0])
-                row = (name, live, number, day, 0, size, moment, "", "")
+                row = (name, live, number, day, size, moment, "", "")
                 store.put_segments([SegmentRow(*row, batch)])
 
 

@@ -27,15 +27,13 @@ from receiver.consume.assignment import (
 )
 from receiver.consume.claim import Claim
 from receiver.consume.offsets import FilesMismatch, StreamMismatch
-from receiver.status.move import carry_out, propose
+from receiver.offsets_cli import carry_out, propose
 from receiver.storage.layout import Layout
 from receiver.storage.site import Site, adopt
 from receiver.storage.store import Store
 from tests.receiver.faulty_disk import Died, FaultyDisk
 from tests.receiver.model import Folder, Model, Sent
 from tests.receiver.senders import HOSTS, Broker, Senders
-
-__all__ = ["Tended"]
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)  # later than any line: where to go on is given by sequence
 

@@ -8,10 +8,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
-from receiver.consume.assignment import Blocked, Cause, Done
-from receiver.consume.judging import Finding, FindingKind
+from receiver.consume.assignment import Blocked, Cause, Done, Ending, Report
 from receiver.meter import Meter
 from receiver.status.metrics import page_of
+from receiver.storage.findings import Finding, FindingKind
 
 SECOND = 1_000_000_000
 NOW = int(datetime(2026, 11, 21, tzinfo=UTC).timestamp()) * SECOND
@@ -52,8 +52,8 @@ def problem(meter: Meter) -> str:
     return meter.health().body.decode().strip().removeprefix("ok")
 
 
-def a_session(partition: int, pending: int = 0) -> Done:
-    return Done(
+def a_session(partition: int, batches: int, pending: int = 0) -> Report:
+    done = Done(
         partition,
         first=10,
         until=50,
@@ -65,12 +65,13 @@ def a_session(partition: int, pending: int = 0) -> Done:
         stored_at=NOW - 90 * SECOND,
         findings=(GAP,),
     )
+    return Report(done, batches, Ending.SILENCE, 0.5)
 
 
 def test_what_is_committed_is_counted_for_each_partition(meter: Meter) -> None:
-    meter.claimed(0, Offset(10, 7, "", ""))
-    meter.done(a_session(0), batches=3, seconds=0.5)
-    meter.done(a_session(0, pending=5), batches=2, seconds=0.5)
+    meter.partitions[0].claimed(Offset(10, 7, "", ""))
+    meter.partitions[0].done(a_session(0, batches=3))
+    meter.partitions[0].done(a_session(0, batches=2, pending=5))
 
     told = samples(meter)
 
@@ -94,13 +95,13 @@ def test_a_blocked_partition_is_named_by_its_cause_until_it_goes_on(
     meter: Meter, clock: Clock
 ) -> None:
     for partition in (0, 3):
-        meter.claimed(partition, Offset(1, 1, "", ""))
-    meter.blocked(Blocked(3, Cause.DISK, "p: No space left on device"))
+        meter.partitions[partition].claimed(Offset(1, 1, "", ""))
+    meter.partitions[3].stuck(Blocked(3, Cause.DISK, "p: No space left on device"))
     clock.now += 100 * SECOND
-    meter.blocked(Blocked(3, Cause.DISK, "p: No space left on device"))
+    meter.partitions[3].stuck(Blocked(3, Cause.DISK, "p: No space left on device"))
 
     told, ailing, status = samples(meter), problem(meter), meter.status()
-    meter.done(a_session(3), batches=1, seconds=0.5)
+    meter.partitions[3].done(a_session(3, batches=1))
 
     assert told["logreceiver_blocked|disk|3"] == 1
     assert told["logreceiver_blocked|disk|0"] == 0
@@ -126,8 +127,8 @@ def test_a_receiver_is_ill_while_it_starts_and_while_the_broker_is_away(
 
 
 def test_status_is_told_by_the_owner_what_only_the_owner_knows(meter: Meter) -> None:
-    meter.done(a_session(0), batches=4, seconds=0.5)
-    meter.blocked(Blocked(3, Cause.DISK, "p: No space left on device"))
+    meter.partitions[0].done(a_session(0, batches=4))
+    meter.partitions[3].stuck(Blocked(3, Cause.DISK, "p: No space left on device"))
 
     told = json.loads(meter.report())["partitions"]
 
@@ -140,34 +141,29 @@ def test_status_is_told_by_the_owner_what_only_the_owner_knows(meter: Meter) -> 
     }
 
 
-def test_a_status_says_how_far_behind_it_is_and_how_fast(meter: Meter, clock: Clock) -> None:
+def test_the_status_line_says_how_far_behind_it_is_how_fast_and_for_whom_it_stands_by(
+    meter: Meter, clock: Clock
+) -> None:
     assert meter.status() == "starting"
-    for partition in (0, 3):
-        meter.claimed(partition, Offset(1, 1, "", ""))
-    meter.done(a_session(0, pending=1234), batches=1, seconds=0.5)
-    clock.now += SECOND
-
-    assert meter.status() == "2 partitions, 1,234 messages behind, 742.8 KiB/s"
-
-
-def test_whoever_stands_by_is_ready_and_says_behind_whom(meter: Meter) -> None:
-    meter.claimed(0, Offset(1, 1, "", ""))
+    meter.partitions[0].claimed(Offset(1, 1, "", ""))
     assert not meter.is_ready
-    meter.standing_by(3, "central2:77")
+    meter.partitions[3].released(owner="central2:77")
+    meter.partitions[0].done(a_session(0, batches=1, pending=1234))
+    clock.now += SECOND
 
     assert meter.is_ready
     assert problem(meter) == ""
     assert meter.status() == (
-        "1 partition, 0 messages behind, 0 B/s; standing by behind central2:77 (partition 3)"
+        "1 partition, 1,234 messages behind, 742.8 KiB/s; standing by behind central2:77: 3"
     )
 
 
 def test_a_partition_that_was_lost_is_behind_by_nothing_and_is_named(meter: Meter) -> None:
     for partition in (0, 3):
-        meter.claimed(partition, Offset(1, 1, "", ""))
-    meter.done(a_session(3, pending=5), batches=1, seconds=0.5)
-    meter.blocked(Blocked(3, Cause.DISK, "p: No space left on device"))
-    meter.lost(3, "central2:77")
+        meter.partitions[partition].claimed(Offset(1, 1, "", ""))
+    meter.partitions[3].done(a_session(3, batches=1, pending=5))
+    meter.partitions[3].stuck(Blocked(3, Cause.DISK, "p: No space left on device"))
+    meter.partitions[3].released(successor="central2:77")
 
     told = samples(meter)
 
@@ -175,15 +171,13 @@ def test_a_partition_that_was_lost_is_behind_by_nothing_and_is_named(meter: Mete
     assert told["logreceiver_lag_messages|3"] == told["logreceiver_lag_seconds|3"] == 0
     assert told["logreceiver_blocked|disk|3"] == 0
     assert problem(meter) == "partition 3 was taken over by central2:77"
-    assert meter.status() == (
-        "1 partition, 0 messages behind, 0 B/s; taken over by another receiver: 3"
-    )
+    assert meter.status() == ("1 partition, 0 messages behind, 0 B/s; taken over by others: 3")
 
 
 def test_findings_that_are_too_many_for_the_log_are_counted(
     meter: Meter, caplog: pytest.LogCaptureFixture
 ) -> None:
-    meter.done(Done(0, 1, 1, findings=(GAP,) * 23), 1, 1.0)
+    meter.partitions[0].done(Report(Done(0, 1, 1, findings=(GAP,) * 23), 1, Ending.SILENCE))
 
     assert len(caplog.messages) == 21
     assert "3 more of these" in caplog.messages[-1]

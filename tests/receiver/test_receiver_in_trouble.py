@@ -127,27 +127,3 @@ def test_a_killed_jvm_and_a_store_taken_away_end_it_with_a_line_each(scene: Scen
     assert receiver.wait(180) == Exit.CONFIGURATION, receiver.last_words()
     assert "p0.db is gone" in last_line(receiver)
     is_calm(receiver)
-
-
-def test_an_output_disk_that_is_unmounted_blocks_until_it_is_mounted_again(
-    scene: Scene, tmp_path: Path
-) -> None:
-    receiver = scene.receiver("receiver", "--state-dir", str(tmp_path / "state"))
-    scene.publish(20)
-    scene.wait_for_all(receiver)
-    away = tmp_path / "unmounted"
-
-    scene.output.rename(away)
-    scene.output.mkdir()
-    scene.publish(20)
-
-    def is_told() -> bool:
-        return "is its disk mounted?" in receiver.log.read_text()
-
-    wait_until("it is told", is_told, 60, [receiver])
-    assert list(scene.output.iterdir()) == []
-    scene.output.rmdir()
-    away.rename(scene.output)
-    scene.wait_for_all(receiver)
-    assert receiver.stop(10) == 0
-    is_calm(receiver)

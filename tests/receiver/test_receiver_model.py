@@ -22,11 +22,11 @@ from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume.assignment import ForcedRotation
-from receiver.faults import IN_BATCH, IN_TURN, IN_UNDO
 from receiver.storage import folders, names, quarantine, tables
 from receiver.storage.retention import Limits, Order, Retention
 from tests.conftest import start_server
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
+from tests.receiver.points import IN_BATCH, IN_TURN, IN_UNDO
 from tests.receiver.senders import HOSTS, Broker
 from tests.receiver.tended import Tended
 from tests.shipper.programs import Step, as_many_as, programs

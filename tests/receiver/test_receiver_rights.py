@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.exits import FencedError
 from broker.client.bucket import read
 from broker.client.connection import Connection
 from receiver.consume.assignment import Cause, Ending, SessionLimits
-from receiver.driver.partitions import find_partitions
+from receiver.driver.driver import find_partitions
 from receiver.driver.presence import Presence, is_gone, report_of
 from tests import secured
 from tests.receiver.driver.test_follower import Loop
@@ -34,7 +33,7 @@ async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
     expected = b""
 
     async with Loop(central, session=SessionLimits(60.0, 60.0, 0.01)) as loop:
-        assert await find_partitions(loop.connection, {0})
+        assert await find_partitions(loop.connection)
         for line in (b"1\n", b"2\n"):
             await asyncio.to_thread(anybody.lines, "web01", line)
             expected += line
@@ -117,26 +116,3 @@ def test_who_receives_all_partitions_sees_how_all_stand_and_who_does_not_is_told
     assert "permissions violation" in denied.stderr
     assert "come as one that has it" in denied.stderr
     assert denied.stderr.count("\n") == 1
-
-
-async def test_of_two_receivers_of_a_partition_with_these_rights_the_later_one_stays(
-    processes: Processes, tmp_path: Path
-) -> None:
-    identities = (secured.receiver("first", 0), secured.receiver("second", 0, 1))
-    server = await asyncio.to_thread(secured.start_secured, processes, tmp_path, *identities)
-    anybody = Partition(server.url(), tmp_path)
-    first, second = (
-        Partition(server.address, tmp_path, access=server.access(name))
-        for name in ("first", "second")
-    )
-
-    async with Loop(first, "a:1") as before:
-        await asyncio.to_thread(anybody.lines, "web01", b"1\n")
-        await before.has(b"1\n")
-        async with Loop(second, "b:2") as after:
-            await asyncio.to_thread(anybody.lines, "web01", b"2\n")
-            await after.has(b"1\n2\n")
-            with pytest.raises(FencedError):
-                await before.ends()
-
-    assert "Violation" not in server.said()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.consume.assignment import Cause, Done, Ending, SessionLimits, Superseded
+from receiver.consume.assignment import Cause, Done, Ending, SessionLimits
 from receiver.storage.retention import Order, Retention
 from tests.receiver.partition import Partition, blocked, ours
 from tests.support.processes import wait_until
@@ -35,30 +35,6 @@ def test_lines_of_every_host_are_written_whole_and_in_order(partition: Partition
     }
 
 
-def test_a_range_that_retention_has_emptied_is_passed_over(partition: Partition) -> None:
-    last = partition.lines("web01", *(b"%d" % n for n in range(5)))
-    partition.ask(lambda c: c.api("STREAM.PURGE.LOGS"))
-
-    assert partition.run() == Done(0, 1, 1)
-    partition.lines("web01", b"after")
-
-    done = partition.run()
-    assert isinstance(done, Done)
-    assert done.until == last + 2
-    assert partition.read("web01") == b"after\n"
-
-
-def test_an_older_epoch_is_superseded_and_touches_nothing(partition: Partition) -> None:
-    partition.lines("web01", b"one")
-    partition.move(1, 2, "other:7")
-
-    outcome = partition.run(1, 1)
-
-    assert isinstance(outcome, Superseded)
-    assert "other:7" in outcome.detail
-    assert partition.files() == {}
-
-
 def test_an_offset_of_an_earlier_epoch_blocks_as_it_may_only_be_a_late_replica(
     partition: Partition,
 ) -> None:
@@ -66,12 +42,6 @@ def test_an_offset_of_an_earlier_epoch_blocks_as_it_may_only_be_a_late_replica(
 
     blocked(partition.run(1, 2), Cause.STATE, "epoch 1", "replica")
     assert not partition.output.joinpath("web01.log").exists()
-
-
-def test_a_broker_that_is_not_there_blocks(partition: Partition, free_port: object) -> None:
-    away = replace(partition, url=f"nats://127.0.0.1:{free_port()}")  # type: ignore[operator]
-
-    blocked(away.run(), Cause.BROKER)
 
 
 @pytest.mark.parametrize(("telling", "batches"), [(0.0, 1), (60.0, 3)])

@@ -14,11 +14,11 @@ import pytest
 
 from receiver.consume import task
 from receiver.consume.assignment import Blocked, Cause, Ending, SessionLimits
-from receiver.consume.marked_folders import marked_folder
-from receiver.faults import IN_BATCH
+from receiver.consume.marked_folders import held, marked_folder
 from receiver.storage.disk import can_sync_all
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.partition import Partition, blocked, ours
+from tests.receiver.points import IN_BATCH
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
@@ -267,7 +267,7 @@ def test_nothing_is_written_beneath_a_disk_that_is_not_mounted_any_more(
         folder.mkdir(parents=True)
     folders = tuple(map(marked_folder, (partition.output, partition.state)))
     destination = replace(partition.destination, folders=folders)
-    with ThreadPoolExecutor(1) as thread:
+    with held(folders), ThreadPoolExecutor(1) as thread:
         report = thread.submit(task.run, partition.assignment(session=session), destination)
         wait_until("it is committed", lambda: partition.offset().next == 2, 30)
         if not session.longest:
@@ -279,9 +279,9 @@ def test_nothing_is_written_beneath_a_disk_that_is_not_mounted_any_more(
             report = thread.submit(task.run, partition.assignment(2), destination)
         ended = report.result(30).ended
 
-    blocked(ended, Cause.REACH, "is its disk mounted?", str(partition.output))
-    assert list(partition.output.iterdir()) == []
-    partition.output.rmdir()
-    away.rename(partition.output)
-    assert task.run(partition.assignment(2), destination).done.lines == 1
+        blocked(ended, Cause.REACH, "is its disk mounted?", str(partition.output))
+        assert list(partition.output.iterdir()) == []
+        partition.output.rmdir()
+        away.rename(partition.output)
+        assert task.run(partition.assignment(2), destination).done.lines == 1
     assert partition.files() == {"web01.log": b"one\ntwo\n"}

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from receiver.consume.assignment import Ending, SessionLimits
-from receiver.faults import IN_BATCH
 from tests.receiver.partition import Partition, lines_of, message
+from tests.receiver.points import IN_BATCH
 
 pytestmark = pytest.mark.nats
 

@@ -9,9 +9,8 @@ import pytest
 
 from receiver.consume import task
 from receiver.consume.assignment import Destination, Done, ForcedRotation
-from receiver.faults import IN_TURN
-from receiver.storage.retention import Order, Retention
 from tests.receiver.partition import Partition
+from tests.receiver.points import IN_TURN
 
 pytestmark = pytest.mark.nats
 
@@ -68,13 +67,3 @@ def test_killed_at_any_point_it_is_done_by_the_next_task(partition: Partition, p
     partition.lines("web01", b"next")
     partition.receive(4)
     assert partition.read("web01") == b"web01\nnext\n"
-
-
-def test_what_was_turned_is_compressed_by_the_next_look_though_no_batch_follows(
-    partition: Partition,
-) -> None:
-    partition.run_apart(4, fault="turned", rotation=ForcedRotation.ALL)
-
-    Retention(Order(partition.output, partition.state, "zstd"), lambda: 0).tidy(lambda: False)
-
-    assert sorted(with_lines(partition)) == sorted(f"{name}.zst" for name in TURNED)

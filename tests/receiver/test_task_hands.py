@@ -3,15 +3,12 @@
 import os
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from receiver.consume.assignment import Cause, Done, Report, SessionLimits
-from receiver.storage.output import Output
+from receiver.consume.assignment import Cause, Done
 from tests.receiver.partition import Partition, blocked
-from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -38,29 +35,29 @@ def replaced(path: Path) -> None:
 @pytest.mark.parametrize(
     ("hand", "left", "words"),
     [
-        pytest.param(Path.unlink, {"web01.log": b"two\n"}, "is gone", id="removed"),
+        pytest.param(Path.unlink, {"web01.log": b"two\n"}, "it is gone", id="removed"),
         pytest.param(
             lambda path: path.rename(path.with_name("web01.log.1")),
             {"web01.log.1": b"one\n", "web01.log": b"two\n"},
-            "is gone",
+            "it is gone",
             id="moved",
         ),
         pytest.param(
             lambda path: os.truncate(path, 2),
             {"web01.log.000001": b"on", "web01.log": b"two\n"},
-            "was cut to 2 bytes",
+            "2 bytes are there",
             id="cut",
         ),
         pytest.param(
             lambda path: os.truncate(path, 0),
             {"web01.log": b"two\n"},
-            "was cut to 0 bytes",
+            "0 bytes are there",
             id="emptied",
         ),
         pytest.param(
             replaced,
             {"aside": b"one\n", "web01.log.000001": b"of others, torn", "web01.log": b"two\n"},
-            "was replaced",
+            "15 bytes are there",
             id="replaced",
         ),
     ],
@@ -84,24 +81,6 @@ def test_between_batches_it_is_told_once_and_receiving_goes_on_in_a_new_file(
     assert isinstance(again, Done)
     assert again.notices == ()
     assert live(partition).read_bytes() == b"two\nthree\n"
-
-
-@pytest.mark.parametrize("is_empty_in_its_place", [False, True], ids=["gone", "made anew"])
-def test_in_the_middle_of_a_batch_that_is_undone_what_was_moved_is_left_alone_and_told(
-    partition: Partition, is_empty_in_its_place: bool
-) -> None:
-    partition.lines("web01", b"two")
-    assert partition.run_apart(2, fault="synced").returncode == -9
-    live(partition).rename(partition.output / "web01.log.1")
-    if is_empty_in_its_place:
-        live(partition).touch()
-
-    done = partition.run(2)
-
-    assert isinstance(done, Done)
-    assert partition.files() == {"web01.log.1": b"one\ntwo\n", "web01.log": b"two\n"}
-    (notice,) = done.notices
-    assert "web01.log, of which 4 bytes were written, is gone" in notice
 
 
 @pytest.mark.parametrize(
@@ -138,24 +117,6 @@ def contents(path: Path) -> list[bytes]:
     return [each.read_bytes() for each in paths]
 
 
-def test_a_file_that_is_removed_while_it_is_written_costs_no_line_of_the_batch(
-    partition: Partition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    partition.lines("web01", b"two")
-    sync = Output.sync
-
-    def removed(output: Output) -> None:
-        live(partition).unlink(missing_ok=True)
-        sync(output)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Output, "sync", removed)
-        blocked(partition.run(2), Cause.DISK, "web01.log", "was removed", "written again")
-
-    assert isinstance(partition.run(2), Done)
-    assert partition.files() == {"web01.log": b"two\n"}
-
-
 def test_a_number_is_not_given_twice_though_all_closed_segments_are_gone(
     partition: Partition,
 ) -> None:
@@ -181,31 +142,3 @@ def test_a_closed_file_that_the_store_does_not_know_is_never_overwritten(
         "web01.log.000002": b"one\n",
         "web01.log": b"",
     }
-
-
-def test_bytes_that_others_have_appended_between_batches_are_closed_with_what_is_there(
-    partition: Partition,
-) -> None:
-    def append() -> None:
-        with live(partition).open("ab") as file:
-            file.write(b"of others, torn")
-
-    report = stay_with(partition, append)
-
-    assert "has 19 bytes: somebody else has written to it" in report.done.notices[0]
-    assert partition.files() == {
-        "web01.log.000001": b"one\nof others, torn",
-        "web01.log": b"two\n",
-        "db.log": b"first\n",
-    }
-
-
-def stay_with(partition: Partition, act: Callable[[], None]) -> Report:
-    """Have something happen while a task stays, and a line come then."""
-    with ThreadPoolExecutor(1) as thread:
-        report = thread.submit(partition.session, SessionLimits(60.0, 3.0), 2)
-        partition.lines("db", b"first")
-        wait_until("it stays", lambda: partition.offset().next == 3, 30)
-        act()
-        partition.lines("web01", b"two")
-        return report.result(60)

@@ -1,9 +1,6 @@
 """A task and the paths of its files: folders, days, modes, hostile names, other layouts, few descriptors."""
 
-import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,37 +78,6 @@ def test_every_file_of_a_host_has_one_of_its_own_below(partition: Partition) -> 
     }
 
 
-def test_segments_in_folders_are_numbered_and_undone_where_they_are(partition: Partition) -> None:
-    partition.publish(*(ours("web01", "a", n * 4, b"%03d\n" % n) for n in range(3)))
-    done = receive(partition, 1, rotate_size=8)
-    before = tree(partition)
-    assert done.closed == ("web01/var/log/a.000001",)
-    partition.publish(
-        ours("web01", "b", 0, b"new\n"),
-        *(ours("web01", "a", n * 4, b"%03d\n" % n) for n in range(3, 8)),
-    )
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("receiver.consume.batch.fault", _full_when_synced)
-        blocked(run(partition, done.until, rotate_size=8), Cause.DISK, "No space")
-    assert tree(partition) == {**before, "web01/var/log/b": b""}
-
-    receive(partition, done.until, rotate_size=8)
-
-    assert tree(partition) == {
-        "web01/var/log/a": b"006\n007\n",
-        "web01/var/log/a.000001": b"000\n001\n",
-        "web01/var/log/a.000002": b"002\n003\n",
-        "web01/var/log/a.000003": b"004\n005\n",
-        "web01/var/log/b": b"new\n",
-    }
-
-
-def _full_when_synced(name: str) -> None:
-    if name == "synced":
-        raise OSError(28, "No space left on device")
-
-
 def test_a_path_may_be_a_file_first_and_a_folder_later_and_the_other_way_round(
     partition: Partition,
 ) -> None:
@@ -173,48 +139,3 @@ def test_what_is_made_has_its_mode_and_owner_whatever_the_umask(partition: Parti
         found = path.stat()
         assert oct(found.st_mode & 0o7777) == ("0o2775" if path.is_dir() else "0o664")
         assert not is_root or found.st_gid == group
-
-
-_FEW = """
-import json, resource, sys
-from dataclasses import replace
-from pathlib import Path
-from receiver.consume import task
-from receiver.consume.assignment import Assignment, Destination
-resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
-first, output, state, server, template = json.loads(sys.argv[1])
-destination = Destination(Path(output), Path(state), 0, (server,), path_template=template)
-done = task.run(Assignment(0, first, 1, 64_000_000), destination).done
-print(done.until if hasattr(done, "until") else done)
-"""
-
-
-@pytest.mark.long
-def test_five_thousand_hosts_are_written_with_a_thousand_descriptors(
-    partition: Partition,
-) -> None:
-    template = "{host}/{date}.log"
-    hosts = [f"host{n}" for n in range(5000)]
-    first = 1
-    for turn in range(2):
-        partition.publish_in_any_order(
-            ours(host, "a.log", turn * 2, b"%d\n" % turn) for host in hosts
-        )
-        words = (first, str(partition.output), str(partition.state), partition.url, template)
-        ran = subprocess.run(
-            [sys.executable, "-c", _FEW, json.dumps(words)],
-            capture_output=True,
-            text=True,
-            timeout=720,
-            check=False,
-        )
-        assert ran.stdout.strip() == str(first + 5000), ran.stdout + ran.stderr
-        first += 5000
-        partition.move(first)
-
-    written: dict[str, bytes] = {}
-    for path, data in tree(partition).items():  # midnight may have come in between
-        host = path.partition("/")[0]
-        written[host] = written.get(host, b"") + data
-    assert len(written) == 5000
-    assert set(written.values()) == {b"0\n1\n"}

@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 from receiver.consume.assignment import Done
-from receiver.consume.judging import FindingKind
+from receiver.storage.findings import FindingKind
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats

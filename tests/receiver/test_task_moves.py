@@ -8,9 +8,9 @@ import pytest
 from broker.client.connection import Connection
 from broker.wire.message import Followed, Origin, encode_origin
 from receiver.consume.assignment import LARGEST_PULL, Cause, Done, SessionLimits
-from receiver.faults import IN_BATCH
 from tests.partitions import add_subjects, change_partitions
 from tests.receiver.partition import Partition, blocked, lines_of, message
+from tests.receiver.points import IN_BATCH
 
 pytestmark = pytest.mark.nats
 
@@ -105,19 +105,6 @@ def test_what_a_host_left_is_neither_cut_nor_closed_by_the_partition_that_it_lef
     assert old.sql("SELECT path FROM files") == [("other.log",)]
 
 
-def test_numbers_of_segments_go_on(moved: tuple[Partition, Partition]) -> None:
-    old, new = moved
-    old.receive()
-    new.receive()
-
-    numbers = [path.suffix for path in sorted(new.output.glob(f"{HOST}.log.*"))]
-    assert len(numbers) >= 5
-    assert numbers == [f".{number:06d}" for number in range(1, len(numbers) + 1)]
-    segments = new.sql("SELECT count(*) FROM segments WHERE path != live")
-    assert segments == [(len(numbers),)]
-    assert old.sql("SELECT count(*) FROM segments") == [(0,)]
-
-
 def test_a_host_may_come_back(moved: tuple[Partition, Partition]) -> None:
     old, new = moved
     move(new, old)
@@ -133,19 +120,6 @@ def test_a_host_may_come_back(moved: tuple[Partition, Partition]) -> None:
             first[partition.number] = done.until
 
     assert received(new) == b"".join(lines(0, 40))
-
-
-def test_a_host_may_go_on_before_anything_of_it_is_received(
-    moved: tuple[Partition, Partition], third: Partition
-) -> None:
-    old, new = moved
-    left = [Followed(one.number, one.publish(claim(one, moved=2))) for one in moved]
-    third.publish(claim(third, follows=tuple(left)), *shipped(third, 20, 10))
-
-    for partition in (old, new, third):
-        partition.receive()
-
-    assert received(third) == b"".join(lines(0, 30))
 
 
 def test_a_host_that_comes_back_in_a_round_loses_nothing_to_a_kill(
@@ -166,24 +140,6 @@ def test_a_host_that_comes_back_in_a_round_loses_nothing_to_a_kill(
     new.receive(done.until)
 
     assert received(new) == b"".join(lines(0, 31))
-
-
-def test_a_host_that_was_received_on_another_machine_finds_its_file_again(
-    moved: tuple[Partition, Partition], tmp_path: Path
-) -> None:
-    old, new = moved
-    elsewhere = new.with_folder(tmp_path / "elsewhere")
-    move(new, old)
-    old.publish(*shipped(old, 20, 10))
-
-    session = old.session(SessionLimits(60.0))
-    blocked(session.ended, Cause.MOVED)
-    elsewhere.receive()
-    old.receive(session.done.until)
-
-    assert received(elsewhere) == b"".join(lines(10, 10))
-    assert received(old) == b"".join([*lines(0, 10), *lines(20, 10)])
-    assert old.sql("SELECT * FROM gaps") == []
 
 
 @pytest.mark.parametrize("point", IN_BATCH)
@@ -229,23 +185,6 @@ def test_nobody_can_hold_a_partition_up_by_what_cannot_be(
     new.receive(2)
 
     assert received(new) == b"".join(lines(0, 3))
-
-
-def test_lines_in_a_partition_beyond_their_number_are_waited_for_though_nobody_has_received_it_yet(
-    old: Partition, new: Partition
-) -> None:
-    new, beyond = replace(new, partitions=1), replace(old, partitions=1)
-    new.claim()
-    beyond.publish(*shipped(beyond, 0, 10))
-    move(beyond, new)
-    new.publish(*shipped(new, 10, 10))
-
-    blocked(new.run(), Cause.MOVED, HOST, "partition 1", "nothing of it")
-    beyond.claim()
-    beyond.receive()
-    new.receive()
-
-    assert received(new) == b"".join(lines(0, 20))
 
 
 def test_what_is_in_the_stream_no_more_is_not_waited_for(

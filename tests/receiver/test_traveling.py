@@ -20,7 +20,7 @@ print([name for name in sys.argv[2:] if name in sys.modules])
 def test_a_task_and_what_it_is_given_need_no_package_that_is_only_the_drivers() -> None:
     settings = ReceiverSettings(partition=("0",))
     sent = pickle.dumps(
-        (destination_of(settings, (), StreamLayout(10)), pace_of(settings, 2).session)
+        (destination_of(settings, (), StreamLayout(10)), pace_of(settings, 2, 2).session)
     )
 
     shown = subprocess.run(

@@ -242,22 +242,6 @@ def test_moved_to_another_machine_with_its_files_it_goes_on(scene: Scene, tmp_pa
     assert there.read("web01") == ALL
 
 
-def test_moved_without_its_files_it_says_once_that_earlier_lines_are_elsewhere(
-    scene: Scene, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    there = scene.partition.with_folder(tmp_path / "there")
-    moved = replace(scene, partition=there)
-
-    moved.receive()
-    said = [record.getMessage() for record in caplog.records]
-    caplog.clear()
-    moved.start()
-
-    assert there.read("web01") == BLOCKS[4] + BLOCKS[5]
-    assert any("files begin here at sequence 5" in words for words in said)
-    assert not caplog.records
-
-
 def test_another_state_folder_over_the_same_files_is_refused_and_the_owner_goes_on(
     scene: Scene, tmp_path: Path
 ) -> None:

@@ -8,7 +8,8 @@ import logging
 import signal
 import sys
 import time
-from datetime import UTC, datetime, timedelta
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -17,8 +18,7 @@ from receiver.consume import task
 from receiver.consume.assignment import LARGEST_PULL, Destination, SessionLimits
 from receiver.consume.claim import Claim
 from receiver.consume.wake import Wake
-from receiver.driver.follower import Pace, PartitionFollower, RotationTimer
-from receiver.driver.jobs import Jobs
+from receiver.driver.follower import Pace, PartitionFollower, Shared
 from receiver.meter import Meter
 from receiver.storage.rotation import Calendar
 from receiver.storage.site import Site
@@ -32,36 +32,30 @@ async def main(output: Path, state: Path, partitions: int, servers: tuple[str, .
         logging.getLogger(room).setLevel("DEBUG")
     for folder in (output, state):
         folder.mkdir(exist_ok=True)
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    followers: list[PartitionFollower] = []
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop, followers)
     connection = Connection(servers, "receiver")
     destination = Destination(output, state, 0, servers, partitions=partitions)
-    jobs = Jobs(partial(task.run, destination=destination), partitions)
+    run = partial(task.run, destination=destination)
+    threads = ThreadPoolExecutor(partitions)
     async with asyncio.TaskGroup() as group:
         for number in range(partitions):
-            meter = Meter(lambda: 0)
-            meter.expect(number)
+            site = Site(output, state, number, partitions=partitions)
             follower = PartitionFollower(
-                number,
-                connection,
-                jobs,
-                Claim(
-                    connection,
-                    number,
-                    "tests:1",
-                    "LOGS",
-                    Site(output, state, number, partitions=partitions),
-                ),
+                Shared(connection, run, threads, time.time_ns, Calendar(timedelta()), PACE),
+                Claim(connection, number, "tests:1", "LOGS", site),
                 Wake(connection, number, "LOGS"),
-                PACE,
-                meter,
-                lambda: datetime.fromtimestamp(time.time_ns() / 1e9, UTC),
-                asyncio.Event(),
-                RotationTimer(Calendar(timedelta()), time.time_ns),
+                Meter(lambda: 0).expect(number),
             )
-            group.create_task(follower.run(stop))
-    jobs.close()
+            followers.append(follower)
+            group.create_task(follower.run())
+    threads.shutdown(wait=False, cancel_futures=True)
     await connection.close()
+
+
+def stop(followers: list[PartitionFollower]) -> None:
+    for follower in followers:
+        follower.stop.set()
 
 
 if __name__ == "__main__":

@@ -20,19 +20,6 @@ from tests.support.oracle import Verdict
 from tests.support.processes import Processes, TookTooLong, wait_until
 from tests.systemd.machine import Machine, bare, reason_not_to_boot
 
-__all__ = [
-    "LOGS",
-    "MARKS",
-    "REASON",
-    "ROOT",
-    "WHEELHOUSE",
-    "Field",
-    "Play",
-    "laid_out",
-    "played",
-    "received",
-]
-
 ROOT = Path(__file__).parents[2]
 WHEELHOUSE = os.environ.get("ROLLOUT_WHEELHOUSE", "")
 REASON = reason_not_to_boot() or ("" if WHEELHOUSE else "make rollout-test runs it")

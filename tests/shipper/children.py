@@ -2,7 +2,6 @@
 
 import asyncio
 import concurrent.futures.thread  # noqa: F401 - cannot be imported any more once the rights are gone
-import ctypes
 import os
 import resource
 import socket
@@ -14,8 +13,6 @@ from shipper.status.live import ask, require_alone
 from shipper.tail.notices import NoticeKind
 from shipper.tail.reader import most_open_files
 from tests.shipper.host import Host
-
-__all__ = ["run_child"]
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534
@@ -92,25 +89,6 @@ def beside_a_stranger(folder: str) -> None:
         asyncio.run(require_alone(host, "broker"))
         _become_nobody()
         asyncio.run(require_alone(host, "broker"))
-
-
-def without_inotify(folder: str) -> None:
-    """Follow files as a user whose inotify instances are all taken."""
-    from tests.shipper.tail.test_changes import Agent, is_polled
-
-    _become_nobody()
-    libc = ctypes.CDLL(None)
-    while libc.inotify_init() >= 0:
-        pass
-
-    async def follow() -> None:
-        agent = Agent(Path(folder), poll_every=0.05)
-        await is_polled(agent)
-        (text,) = agent.said_of_watches()
-        assert "max_user_instances" in text, text
-        await agent.follower.close()
-
-    asyncio.run(follow())
 
 
 def with_few_descriptors(folder: str) -> None:

@@ -20,8 +20,6 @@ from shipper.tail.paths import Packing, Selection
 from shipper.tail.reader import Block
 from tests.shipper.shipped import origins
 
-__all__ = ["SECOND", "Host", "packed"]
-
 SECOND = 1_000_000_000
 
 

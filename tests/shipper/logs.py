@@ -5,8 +5,6 @@ from pathlib import Path
 
 from tests.support.processes import Process, wait_until
 
-__all__ = ["ROOT", "ReadBack", "Ship", "append", "lines", "rotate", "says"]
-
 ROOT = Path(__file__).parents[2]
 Ship = Callable[..., Process]
 ReadBack = Callable[[str], bytes]

@@ -15,8 +15,6 @@ from shipper.tail.reader import Block
 from tests.shipper.host import packed
 from tests.shipper.shipped import Verdict, contents, shown
 
-__all__ = ["FILE_ACTIONS", "LIVE", "PATTERNS", "Generation", "Model"]
-
 LIVE = "app.log"
 CURRENT = "current.log"
 PATTERNS = (LIVE, CURRENT)

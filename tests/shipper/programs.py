@@ -11,8 +11,6 @@ from typing import TypeVar
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
-__all__ = ["STEP", "Step", "as_many_as", "programs"]
-
 Step = tuple[str, int]
 """What happens, and how much of it, from 0 to 4 if nothing else is said."""
 

@@ -10,8 +10,6 @@ from broker.topology import Topology
 from broker.wire.positions import Positions
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
 
-__all__ = ["Saved", "put"]
-
 Answer = TypeVar("Answer")
 _STREAM = f"KV_{POSITIONS_BUCKET}"
 

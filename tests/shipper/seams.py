@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["amid"]
-
 CALLS = ("scandir", "lstat", "stat", "open", "fstat", "pread", "preadv")
 """The system calls by which a follower sees files."""
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from broker.wire.message import Origin, decode_payload, encode_origin, split
 from shipper.tail.reader import Block
 
-__all__ = ["AGENT", "Verdict", "blocks_of", "contents", "origins", "shown"]
-
 AGENT = "1-aaaaaaaa"
 
 

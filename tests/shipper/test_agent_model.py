@@ -20,8 +20,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.client.answer import ConnectionLost
 from broker.client.bucket import Conflict
-from broker.client.connection import Connection, ConnectionLost, Message
+from broker.client.connection import Connection, Message
 from broker.topology import Topology
 from broker.wire.message import decode_origin
 from broker.wire.subjects import Subject
@@ -254,7 +255,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         broker.close()
 
 
-@as_many_as(120, together=TOGETHER)
+@as_many_as(80, together=TOGETHER)
 @given(hosts=st.tuples(*[programs(ACTIONS)] * TOGETHER))
 def test_what_was_written_is_in_the_stream_once_and_in_order_whatever_happens(
     broker: Broker, hosts: tuple[list[Step], ...]

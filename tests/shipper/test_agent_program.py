@@ -52,7 +52,7 @@ def test_once_ships_what_is_there_and_only_once(
     assert "10 bytes of an unfinished last line" in first.said()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
 def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
     logs_url: str, ship: Ship, received: Received, tmp_path: Path, seed: int
 ) -> None:

@@ -56,7 +56,7 @@ def test_while_a_broker_that_fell_silent_owes_an_acknowledgement(
     assert seconds_to_end(process) < 10
 
 
-@pytest.mark.parametrize("after", [0.0, 0.01, 0.02, 0.05])
+@pytest.mark.parametrize("after", [0.0, 0.02])
 def test_while_a_broker_is_silent_in_the_middle_of_the_start(
     silent: Any, ship: Ship, tmp_path: Path, after: float
 ) -> None:

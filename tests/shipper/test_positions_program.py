@@ -142,7 +142,7 @@ def test_killed_at_every_point_of_its_first_and_later_starts_every_line_is_there
         writer.write(300)
         rotate(log)
         process.start()
-        writer.write_and_rotate_until_the_end_of(process, 5)
+        writer.write_and_rotate_until_the_end_of(process, 2)
         if process.is_running():  # the point is passed once in a start
             process.kill()
         (faults / point).unlink(missing_ok=True)

@@ -118,16 +118,3 @@ def test_once_without_a_broker_gives_up_after_its_patience(
 
     assert_one_line(done, 1, "no broker at nats://127.0.0.1", "logbroker run")
     assert time.monotonic() - began < 10
-
-
-@pytest.mark.nats
-def test_once_with_a_missing_file_fails_before_it_ships_anything(
-    call: Call, tmp_path: Path, logs_url: str, read_back: Callable[[str], bytes]
-) -> None:
-    (tmp_path / "a.log").write_text("line\n")
-    files = ("--file", tmp_path / "a.log", tmp_path / "missing.log")
-
-    done = call(*files, "--server", logs_url, "--once", "--log-level", "warning", "--host", "web01")
-
-    assert_one_line(done, 1, "missing.log: is not there yet; nothing was shipped; check --file")
-    assert read_back(logs_url) == b""

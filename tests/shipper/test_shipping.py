@@ -14,7 +14,7 @@ from broker.wire.message import decode_payload
 from broker.wire.positions import Positions
 from shipper.publish.rounds import Round
 from shipper.shipping import LoopOptions, Shipping
-from shipper.status.meter import AgentMeter
+from shipper.status.report import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice
 from shipper.tail.paths import Selection

@@ -9,8 +9,6 @@ from functools import lru_cache
 
 from faker import Faker
 
-__all__ = ["LogLines", "access_line"]
-
 _POOL = 300
 _LOCALES = ["en_US", "de_DE", "fr_FR", "ja_JP", "ru_RU", "el_GR"]
 

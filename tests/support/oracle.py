@@ -1,32 +1,30 @@
 """The judge of every journey: what was written on a host against what was received from it.
 
-Knows nothing of how lines travel; counts what is missing, repeated, out of order, torn, altered and foreign, each
-under its own name, and says whether the bytes are equal.
+Knows nothing of how lines travel; counts what is missing, repeated, out of order, torn and foreign, each by itself, and
+says whether the bytes are equal. Of a line that was torn the whole one is missing as well, unless it came, too.
 """
 
-from collections import Counter
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
-from tests.support.alignment import align
-from tests.support.fragments import name_unknown
 from tests.support.received import parts_of, read_segments, segments_of
-
-__all__ = ["Verdict", "judge", "judge_host"]
 
 _SHOWN = 3
 _TO_BE_NAMED = 500_000_000  # bytes; each line of more would not fit into memory
 _SHARED = -1
+_SEARCHES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What became of the lines of a host. All numbers are lines.
 
-    `missing`: written, and nothing of it received. `repeated`: received more often than written. `reordered`: received
-    out of the order of its file. `torn`: a received line that is a part of written ones, or several run together.
-    `altered`: like a written one that is missing, with other bytes. `foreign`: never written. `examples` shows some.
+    `missing`: written, and not received. `repeated`: received more often than written. `reordered`: received behind a later
+    one of its file. `torn`: a part of a written one, or several run together. `foreign`: never written. `examples` shows some.
     """
 
     written: int
@@ -35,7 +33,6 @@ class Verdict:
     repeated: int = 0
     reordered: int = 0
     torn: int = 0
-    altered: int = 0
     foreign: int = 0
     bytes_equal: bool = True
     examples: tuple[str, ...] = ()
@@ -43,30 +40,22 @@ class Verdict:
     @property
     def is_perfect(self) -> bool:
         """Whether every line arrived once, in order, byte for byte."""
-        counts = (
-            self.missing,
-            self.repeated,
-            self.reordered,
-            self.torn,
-            self.altered,
-            self.foreign,
-        )
-        return self.bytes_equal and not any(counts)
+        harm = (self.missing, self.repeated, self.reordered, self.torn, self.foreign)
+        return self.bytes_equal and not any(harm)
 
     @property
     def is_complete(self) -> bool:
         """Whether every line arrived once, byte for byte, if not in order."""
         return (
             self.received == self.written
-            and not any((self.missing, self.repeated, self.torn, self.altered, self.foreign))
+            and not any((self.missing, self.repeated, self.torn, self.foreign))
             and (self.bytes_equal or self.reordered > 0)
         )
 
     def __str__(self) -> str:
         return (
             f"{self.written} written, {self.received} received: {self.missing} missing, "
-            f"{self.repeated} repeated, {self.reordered} out of order, {self.torn} torn, "
-            f"{self.altered} altered, {self.foreign} foreign; "
+            f"{self.repeated} repeated, {self.reordered} out of order, {self.torn} torn, {self.foreign} foreign; "
             f"bytes {'equal' if self.bytes_equal else 'DIFFER'}"
             + "".join(f"\n  {e}" for e in self.examples)
         )
@@ -143,102 +132,103 @@ def judge(sources: Sequence[bytes], received: bytes) -> Verdict:
     Order is judged within each source; a line that stands in several sources is judged by its count alone. A source's
     unfinished last line counts as finished, as the shipper finishes it.
     """
-    written = [_finish(source) for source in sources]
+    written = [one if one.endswith(b"\n") or not one else one + b"\n" for one in sources]
     if len(written) == 1 and written[0] == received:
         count = received.count(b"\n")
         return Verdict(count, count)
-    findings = _Findings(written, received)
-    return findings.verdict(
-        (received == written[0]) if len(written) == 1 else len(received) == sum(map(len, written))
+    *come, tail = received.split(b"\n")
+    lines = [one.split(b"\n")[:-1] for one in written]
+    owners = _owners(lines)
+    kinds: dict[str, list[bytes]] = {"missing": [], "repeated": [], "reordered": []}
+    unknown = [line for line in come if line not in owners] + [tail] * bool(tail)
+    kinds["torn"], kinds["foreign"] = _name(unknown, written, owners)
+    wanted_of, own_of = _by_owner(owners, chain.from_iterable(lines)), _by_owner(owners, come)
+    for number in (_SHARED, *range(len(lines))):
+        wanted, own = wanted_of[number], own_of[number]
+        if own != wanted:
+            kinds["missing"] += (Counter(wanted) - Counter(own)).elements()
+            kinds["repeated"] += (Counter(own) - Counter(wanted)).elements()
+            kinds["reordered"] += _late(wanted, own) if number != _SHARED else ()
+    is_equal = (
+        received == written[0] if len(written) == 1 else len(received) == sum(map(len, written))
+    )
+    return Verdict(
+        written=sum(map(len, lines)),
+        received=len(come) + bool(tail),
+        bytes_equal=is_equal and not any(kinds.values()),
+        examples=tuple(
+            f"{kind}: {line[:160]!r}" for kind in kinds for line in kinds[kind][:_SHOWN]
+        ),
+        **{kind: len(found) for kind, found in kinds.items()},
     )
 
 
-class _Findings:
-    """The pieces of a verdict, found one after the other."""
-
-    def __init__(self, sources: Sequence[bytes], received: bytes) -> None:
-        self.sources = sources
-        self.lines = [_lines(source) for source in sources]
-        self.owners = _owners(self.lines)
-        self.tail = received[received.rfind(b"\n") + 1 :]
-        self.received = _lines(received[: len(received) - len(self.tail)])
-        self.lost: list[bytes] = []
-        self.repeated: list[bytes] = []
-        self.moved: list[bytes] = []
-        self.unknown: list[bytes] = []
-        self._sort_out()
-
-    def _sort_out(self) -> None:
-        by_owner: list[list[bytes]] = [[] for _ in self.lines]
-        shared: list[bytes] = []
-        find = self.owners.get
-        for line in self.received:
-            owner = find(line)
-            if owner is None:
-                self.unknown.append(line)
-            elif owner == _SHARED:
-                shared.append(line)
-            else:
-                by_owner[owner].append(line)
-        for number, own in enumerate(by_owner):
-            self._compare(self.lines[number], own)
-        self._count_shared(shared)
-        if self.tail:
-            self.unknown.append(self.tail)
-
-    def _compare(self, written: list[bytes], received: list[bytes]) -> None:
-        if len(self.lines) > 1:
-            written = [line for line in written if self.owners[line] != _SHARED]
-        if written == received:
-            return
-        alignment = align(written, received)
-        self.lost += [written[i] for i in alignment.lost]
-        self.repeated += [received[i] for i in alignment.extra]
-        self.moved += [received[i] for i in alignment.moved]
-
-    def _count_shared(self, received: list[bytes]) -> None:
-        if len(self.lines) == 1:
-            return
-        written = Counter(
-            line for lines in self.lines for line in lines if self.owners[line] == _SHARED
-        )
-        seen = Counter(received)
-        self.lost += (written - seen).elements()
-        self.repeated += (seen - written).elements()
-
-    def verdict(self, same_bytes: bool) -> Verdict:
-        naming = name_unknown(self.unknown, self.lost, self.sources)
-        missing = [line for i, line in enumerate(self.lost) if i not in naming.explained]
-        kinds = {
-            "missing": missing,
-            "repeated": self.repeated,
-            "reordered": self.moved,
-            "torn": naming.torn,
-            "altered": naming.altered,
-            "foreign": naming.foreign,
-        }
-        return Verdict(
-            written=sum(map(len, self.lines)),
-            received=len(self.received) + bool(self.tail),
-            bytes_equal=same_bytes and not any(kinds.values()),
-            examples=tuple(
-                f"{kind}: {line[:160]!r}"
-                for kind, lines in kinds.items()
-                for line in lines[:_SHOWN]
-            ),
-            **{kind: len(lines) for kind, lines in kinds.items()},
-        )
+def _late(written: Sequence[bytes], received: Sequence[bytes]) -> list[bytes]:
+    """Return the received lines that came behind a later one, without those that came too often."""
+    places: defaultdict[bytes, list[int]] = defaultdict(list)
+    for place, line in enumerate(written):
+        places[line].append(place)
+    left, reached, late = Counter(written), -1, []
+    for line in received:
+        if not left[line]:
+            continue
+        left[line] -= 1
+        following = bisect_right(places[line], reached)
+        if following < len(places[line]):
+            reached = places[line][following]
+        else:
+            late.append(line)
+    return late
 
 
-def _finish(source: bytes) -> bytes:
-    return source if not source or source.endswith(b"\n") else source + b"\n"
+def _name(
+    unknown: Sequence[bytes], sources: Sequence[bytes], written: Iterable[bytes]
+) -> tuple[list[bytes], list[bytes]]:
+    """Return which received lines that nobody wrote are torn, and which are foreign; inner parts only of the first 200."""
+    heads = sorted(written) if unknown else []
+    tails = sorted(line[::-1] for line in heads)
+    torn: list[bytes] = []
+    foreign: list[bytes] = []
+    for number, line in enumerate(unknown):
+        is_part = number < _SEARCHES and any(line in source for source in sources)
+        (torn if is_part or _is_made_of(line, heads, tails) else foreign).append(line)
+    return torn, foreign
 
 
-def _lines(text: bytes) -> list[bytes]:
-    return text.split(b"\n")[:-1]
+def _is_made_of(line: bytes, heads: Sequence[bytes], tails: Sequence[bytes]) -> bool:
+    """Whether a line is whole written lines, and what one begins and another one ends with."""
+    rest = line
+    while rest:
+        head = _longest(heads, rest)
+        if head < len(rest) and rest[:head] in heads[bisect_left(heads, rest[:head]) :][:1]:
+            rest = rest[head:]
+        else:
+            return head + _longest(tails, rest[::-1]) >= len(rest)
+    return True
+
+
+def _longest(ordered: Sequence[bytes], text: bytes) -> int:
+    """Return how many bytes the beginning of `text` shares with the line that shares most."""
+    place = bisect_left(ordered, text)
+    near = ordered[max(place - 1, 0) : place + 1]
+    return max((_shared(line, text) for line in near), default=0)
+
+
+def _shared(one: bytes, other: bytes) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _by_owner(owners: dict[bytes, int], lines: Iterable[bytes]) -> defaultdict[int, list[bytes]]:
+    found: defaultdict[int, list[bytes]] = defaultdict(list)
+    for line in lines:
+        if (number := owners.get(line)) is not None:
+            found[number].append(line)
+    return found
 
 
 def _owners(sources: Sequence[Sequence[bytes]]) -> dict[bytes, int]:
+    """Return in which source each line stands, `_SHARED` for several."""
     owners: dict[bytes, int] = {}
     for number, lines in enumerate(sources):
         if number:

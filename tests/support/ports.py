@@ -7,8 +7,6 @@ itself: a connection from a port to that same port succeeds.
 import random
 import socket
 
-__all__ = ["free_port"]
-
 _PORTS = range(16_384, 32_768)  # Linux lends 32768 and above (ip(7), ip_local_port_range)
 
 

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-__all__ = ["Process", "Processes", "ProgramDied", "TookTooLong", "leave", "wait_until"]
-
 _LAST_WORDS = 2000
 _MOMENT = 0.01  # seconds
 _ENDING = (signal.SIGTERM, signal.SIGHUP)

@@ -9,18 +9,6 @@ from pathlib import Path
 
 import zstandard
 
-__all__ = [
-    "hosts_in",
-    "parts_of",
-    "read_received",
-    "read_segment",
-    "read_segments",
-    "received_bytes",
-    "received_in_all",
-    "segments_by_host",
-    "segments_of",
-]
-
 _PART = 4 * 1024 * 1024
 _SEGMENT = re.compile(r"(?P<host>.+)\.log(?:\.(?P<number>[0-9]{6,})(?P<packed>\.zst|\.gz)?)?")
 

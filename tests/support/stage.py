@@ -9,8 +9,6 @@ from tests.support.processes import TookTooLong, wait_until
 from tests.support.received import read_received
 from tests.support.suite import Suite
 
-__all__ = ["Stage"]
-
 _SETTLED = 0.5
 
 

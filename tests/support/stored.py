@@ -14,8 +14,6 @@ from broker.wire.streams import STREAM
 from broker.wire.subjects import Subject
 from tests.support.oracle import Verdict, judge
 
-__all__ = ["Stored", "judge_stored", "stored_lines"]
-
 
 class Stored:
     """A file's bytes as they come out of the stream, held against the file itself."""

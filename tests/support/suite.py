@@ -10,15 +10,14 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from broker.client.answer import ConnectionLost, Rejected
 from broker.client.bucket import read
 from broker.client.config import read_layout
-from broker.client.connection import BrokerAway, Connection, ConnectionLost, Rejected
+from broker.client.connection import BrokerAway, Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, ProgramDied, wait_until
-
-__all__ = ["Suite"]
 
 Answer = TypeVar("Answer")
 

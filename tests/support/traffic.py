@@ -8,8 +8,6 @@ from types import TracebackType
 
 from tests.support.lines import LogLines
 
-__all__ = ["Traffic"]
-
 _TICK = 0.05
 
 

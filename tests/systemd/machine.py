@@ -24,8 +24,6 @@ import pytest
 from broker.server.process import find
 from tests.support.processes import Process, Processes, wait_until
 
-__all__ = ["Machine", "bare", "booted", "reason_not_to_boot"]
-
 ROOT = Path(__file__).parents[2]
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 # one in somebody's home, with shared libraries, is none that a service's user could start; the system's does as well

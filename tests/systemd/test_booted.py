@@ -67,9 +67,9 @@ def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_a
             machine.write("/etc/logship/logreceiver.toml", 'keep = 5\ncompress = "zstd"\n')
             for unit in UNITS:
                 machine.told(f"systemctl reload {unit}")
-                wait_until(f"{unit} goes on", is_up(machine, unit, 1), 20)
+                wait_until(f"{unit} goes on", is_up(machine, unit, 1), 60)
                 words = "settings reloaded"
-                wait_until(words, lambda: words in machine.journal(unit), 20)  # noqa: B023
+                wait_until(words, lambda: words in machine.journal(unit), 60)  # noqa: B023
             machine.told(f"systemctl kill -s USR1 {RECEIVER}")
         received = machine.root / "var/log/logship"
         wait_until("a file is compressed", (received / "web01.log.000001.zst").exists, 40)

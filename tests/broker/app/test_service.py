@@ -1,13 +1,16 @@
-"""What systemd is told, heard on a datagram socket of the test's own, as sd_notify(3) describes it."""
+"""How a program ends that was told to, and what systemd is told, heard on a datagram socket as sd_notify(3) describes it."""
 
 import os
+import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from broker.app.service import Notifier, notifier_from
+from broker.app.service import Notifier
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -28,74 +31,32 @@ def heard(listener: socket.socket) -> list[str]:
             return said
 
 
-def test_each_state_is_one_datagram(manager: tuple[str, socket.socket]) -> None:
-    address, listener = manager
-    notifier = notifier_from({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "3000000"})
-
-    notifier.ready()
-    notifier.reloading(1_234_567_890)
-    notifier.status("3 files, all shipped")
-    notifier.alive()
-    notifier.stopping()
-    notifier.close()
-
-    assert notifier.watchdog == 3.0
-    assert heard(listener) == [
-        "READY=1",
-        "RELOADING=1\nMONOTONIC_USEC=1234567",
-        "STATUS=3 files, all shipped",
-        "WATCHDOG=1",
-        "STOPPING=1",
-    ]
-
-
-def test_a_watchdog_waits_longer_for_what_blocks_and_no_less(
+def test_each_state_is_one_datagram_and_a_status_one_line_said_once(
     manager: tuple[str, socket.socket],
 ) -> None:
     address, listener = manager
-    notifier = Notifier(address, watchdog=3.0)
+    notifier = Notifier({"NOTIFY_SOCKET": address})
 
-    for seconds in (5.0, 2.0):
-        with notifier.excused(seconds):
-            notifier.ready()
-    notifier.close()
-
-    assert heard(listener) == [
-        "WATCHDOG_USEC=5000000\nWATCHDOG=1",
-        "READY=1",
-        "WATCHDOG_USEC=3000000\nWATCHDOG=1",
-        "READY=1",
-    ]
-
-
-def test_a_status_is_one_line_and_said_once(manager: tuple[str, socket.socket]) -> None:
-    address, listener = manager
-    notifier = Notifier(address)
-
+    notifier.send("RELOADING=1", "MONOTONIC_USEC=1234567")
     notifier.status("reading\nREADY=1")
     notifier.status("reading\nREADY=1")
-    notifier.close()
 
-    assert heard(listener) == ["STATUS=reading\\nREADY=1"]
+    assert heard(listener) == ["RELOADING=1\nMONOTONIC_USEC=1234567", "STATUS=reading\\nREADY=1"]
 
 
 @pytest.mark.parametrize("address", ["vsock:2:1234", "/nowhere/notify", "/" + "x" * 300])
 def test_a_service_manager_that_cannot_be_reached_costs_nothing(address: str) -> None:
-    notifier = Notifier(address)
-
-    notifier.ready()
-    notifier.close()
+    Notifier({"NOTIFY_SOCKET": address}).send("READY=1")
 
 
 def test_what_the_service_manager_had_no_room_for_is_sent_later(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        notifier = Notifier(str(tmp_path / "notify"))
-        notifier.ready()
+        notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        notifier.send("READY=1")
         listener.bind(str(tmp_path / "notify"))
         listener.setblocking(False)
 
-        notifier.stopping()
-        notifier.close()
+        notifier.send("STOPPING=1")
 
         assert heard(listener) == ["READY=1", "STOPPING=1"]
 
@@ -104,7 +65,121 @@ def test_the_watchdog_of_another_process_is_none_of_ours() -> None:
     ours = {"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": str(os.getpid())}
     other = {"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}
 
-    assert notifier_from(ours).watchdog == 1.0
-    assert notifier_from(other).watchdog is None
-    assert notifier_from({"WATCHDOG_USEC": "soon"}).watchdog is None
+    assert Notifier(ours).watchdog == 1.0
+    assert Notifier(other).watchdog is None
+    assert Notifier({"WATCHDOG_USEC": "soon"}).watchdog is None
     assert ours == {}
+
+
+PROGRAM = """
+import asyncio, os, sys, time
+from broker.app.service import BrokenOff, Notifier, Service
+class Slow:
+    def __del__(self): pause(2.5)
+class View:
+    is_ready = True
+    def status(self): return "well"
+    def is_moving(self, most): return True
+pause = time.sleep
+async def change(settings): say("changed")
+def say(word): print(word, flush=True)
+async def work(ending):
+    {}
+async def run():
+    ending = Service(View(), change, lambda: {}, 3, 2)
+    notifier = Notifier(os.environ)
+    say("in time" if await ending.run(notifier, dict, work(ending)) else "late")
+asyncio.run(run())
+"""
+
+
+def started(work: str, seconds: float = 5.0, **variables: str) -> "subprocess.Popen[str]":
+    words = [sys.executable, "-c", PROGRAM.format(work, seconds)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=os.environ | variables)
+
+
+@pytest.mark.parametrize(
+    ("work", "code"),
+    [
+        pytest.param(
+            'global slow; slow = Slow(); say("ready"); await ending.asked.wait()',
+            0,
+            id="slow once all is done",
+        ),
+        pytest.param('say("ready"); await ending.asked.wait(); time.sleep(60)', 3, id="hangs"),
+        pytest.param(
+            """try:
+        with ending.blocking(9): say("ready"); time.sleep(60)
+    except BrokenOff: await ending.asked.wait()""",
+            0,
+            id="told while it blocks the loop",
+        ),
+        pytest.param(
+            """try:
+        with ending.blocking(9): say("ready"); time.sleep(60)
+    except BrokenOff: time.sleep(60)""",
+            3,
+            id="hangs as it breaks off",
+        ),
+    ],
+)
+def test_it_ends_by_itself_or_by_the_last_resort_and_never_by_a_signal(
+    work: str, code: int
+) -> None:
+    with started(work) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        program.send_signal(signal.SIGTERM)
+
+        assert program.wait(60) == code
+
+
+def test_work_that_takes_longer_than_it_may_is_broken_off(tmp_path: Path) -> None:
+    with started('say("ready"); await asyncio.sleep(60)', seconds=0.0) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+        program.send_signal(signal.SIGINT)
+
+        assert program.stdout.readline() == "late\n"
+
+
+def test_a_second_signal_ends_it_at_once() -> None:
+    hanging = 'say("ready"); await ending.asked.wait(); say("asked"); await asyncio.sleep(60)'
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with started(hanging, seconds=60.0) as stuck:
+            assert stuck.stdout is not None
+            assert stuck.stdout.readline() == "ready\n"
+            stuck.send_signal(number)
+            assert stuck.stdout.readline() == "asked\n"
+            stuck.send_signal(number)
+
+            assert stuck.wait(10) == -number
+
+
+def test_the_service_manager_hears_of_start_reload_blocking_and_end(tmp_path: Path) -> None:
+    work = """say("ready")
+    while not blocked: await asyncio.sleep(0.01)
+    with ending.blocking(30): pass
+    await ending.asked.wait()
+blocked = []
+async def change(settings): blocked.append(1)"""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "notify"))
+        listener.settimeout(20)
+        variables = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "9000000"}
+        with started(work, **variables) as program:
+            said = [listener.recv(4096).decode() for _ in range(3)]
+            program.send_signal(signal.SIGHUP)
+            while not said[-1].startswith("WATCHDOG_USEC=9"):
+                said.append(listener.recv(4096).decode().partition("MONO")[0])
+            program.send_signal(signal.SIGTERM)
+            while said[-1] != "STOPPING=1":
+                said.append(listener.recv(4096).decode())
+
+    told = [one for one in said if one != "WATCHDOG=1"]
+    assert sorted(told[:4]) == sorted(["STATUS=well", "READY=1", "RELOADING=1\n", "READY=1"])
+    assert [one.partition("\n")[0] for one in told[4:]] == [
+        "WATCHDOG_USEC=30000000",
+        "WATCHDOG_USEC=9000000",
+        "STOPPING=1",
+    ]

@@ -1,13 +1,12 @@
 """What a broker holds, and what its server has reported."""
 
+from logging import ERROR
 from typing import Any
 
-from broker.server.serverlog import ERROR, read_line
+from broker.server.process import read_line
 from tests.raw import Raw
 from tests.secured import Secured
 from tests.support.processes import wait_until
-
-__all__ = ["OWN_LINE", "everything", "is_reported", "of_others"]
 
 OWN_LINE = "logs.p0.web01"
 

@@ -16,7 +16,7 @@ ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files 
 
 
 def init(store: Path, *names: str) -> Pki:
-    pki = Pki(store / "tls")
+    pki = Pki(store)
     pki.sign(pki.found("tests", NOW), names or ["localhost"], NOW)
     return pki
 

@@ -7,7 +7,7 @@ import pytest
 
 from broker.app.configuration import ProgramSettings, load
 from broker.app.exits import OperatorError
-from broker.auth.credential_file import CredentialFile, write_files
+from broker.auth.files import CredentialFile, write_files
 from broker.auth.store import Credential, CredentialKind
 from broker.settings import BrokerSettings
 from receiver.settings import ReceiverSettings

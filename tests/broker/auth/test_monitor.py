@@ -10,7 +10,6 @@ from broker.client.connection import Connection
 from broker.inspect.reader import MessageReader, at_sequence
 from broker.wire.subjects import reader_names
 from tests.broker.auth.oracle import everything
-from tests.broker.auth.test_injections import TARGETS
 from tests.raw import Heard, Raw
 from tests.secured import Secured
 from tests.support.processes import wait_until
@@ -105,19 +104,3 @@ async def test_its_readers_have_names_of_their_own_and_one_too_many_is_told(
         for reader in readers:
             await reader.close()
         await connection.close()
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_no_answer_can_be_had_sent_to_where_it_may_not_publish(
-    server: Secured, own: Raw, target: str
-) -> None:
-    before = everything(own)
-
-    with Raw(server.port, "watch") as client:
-        heard = [
-            client.publish(subject, json.dumps(body).encode() if body else b"", target)
-            for subject, body in READS.items()
-        ]
-
-    assert not any(one.errors for one in heard)
-    assert everything(own) == before

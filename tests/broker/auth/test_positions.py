@@ -1,4 +1,4 @@
-"""A host keeps its positions under its own key, and has no way to those of another host, nor to the room that they take."""
+"""A host keeps its positions under its own key, with no way to those of another; every receiver reads every offset."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,11 +8,12 @@ import pytest
 
 from broker.auth.permissions import API
 from broker.client import bucket
+from broker.client.answer import Rejected
+from broker.client.config import current_partitions, existing_partitions
 from broker.client.connection import Connection
-from broker.wire.streams import MAX_PAYLOAD, POSITIONS_BUCKET, positions_key
+from broker.wire.streams import MAX_PAYLOAD, OFFSETS_BUCKET, POSITIONS_BUCKET, positions_key
 from tests.broker.auth.forbidden import HOSTS
 from tests.broker.auth.oracle import everything
-from tests.broker.auth.test_injections import TARGETS
 from tests.raw import Raw
 from tests.secured import Secured
 from tests.support.processes import wait_until
@@ -61,32 +62,6 @@ def test_a_host_reads_and_writes_its_own_positions_by_compare_and_set(
         return after.value
 
     assert by(server, host, exchange) == b"newer"
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_no_answer_about_positions_can_be_had_sent_to_where_one_may_not_publish(
-    server: Secured, own: Raw, target: str
-) -> None:
-    before, refused = everything(own), "Nats-Expected-Last-Subject-Sequence: 999"
-
-    with Raw(server.port, "web01") as client:
-        heard = [
-            client.publish(OWN_KEY, b"mine", target, refused),
-            client.publish(READ, b"", target),
-        ]
-
-    assert not any(one.errors for one in heard)
-    assert everything(own) == before
-
-
-@pytest.mark.parametrize("header", ["Nats-Rollup: all", "Nats-Rollup: sub", "Nats-TTL: 1s"])
-def test_a_host_rolls_up_and_ages_no_positions(server: Secured, own: Raw, header: str) -> None:
-    before = everything(own)
-
-    with Raw(server.port, "web01") as client:
-        client.publish(OWN_KEY, b"{}", "", header)
-
-    assert everything(own) == before
 
 
 @pytest.mark.parametrize("operation", ["DEL", "PURGE"])
@@ -162,3 +137,19 @@ async def _rewrite(connection: Connection, host: str) -> int:
     entry = await bucket.read(connection, POSITIONS_BUCKET, host)
     assert entry is not None
     return await bucket.write(connection, POSITIONS_BUCKET, host, entry.value, entry.revision)
+
+
+@pytest.mark.parametrize("name", ["r0", "everything"])
+def test_every_receiver_reads_the_offset_of_any_partition(server: Secured, name: str) -> None:
+    entry = by(server, name, lambda c: bucket.read(c, OFFSETS_BUCKET, "p1"))
+
+    assert b'"partition": 1' in entry.value
+
+
+def test_a_receiver_of_all_learns_how_many_partitions_exist_and_one_of_some_need_not(
+    server: Secured,
+) -> None:
+    assert by(server, "everything", existing_partitions) == 2
+    assert by(server, "r0", current_partitions) == 2
+    with pytest.raises(Rejected, match="ermission"):
+        by(server, "r0", existing_partitions)

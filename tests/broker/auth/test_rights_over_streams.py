@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from broker.client.answer import Denied
 from broker.client.bucket import read, write
 from broker.client.config import require_layout
-from broker.client.connection import Connection, Denied
+from broker.client.connection import Connection
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, StreamLayout
 from receiver.consume.wake import Wake
+from shipper.publish.messages import HostMessages
 from tests import secured
 from tests.shipper.publish.agents import PublishingAgent
 from tests.support.processes import Processes
@@ -36,9 +38,7 @@ async def test_a_host_goes_over_to_another_stream_and_a_receiver_reads_its_own(
     try:
         layout = await require_layout(host)
         assert layout == StreamLayout(2, STREAMS) == await require_layout(receiver)
-        agent = PublishingAgent(host, host="web02")
-        agent.messages.streams = STREAMS
-        await agent.open()
+        agent = await PublishingAgent(host, host="web02").open()
         entry = await read(own, CONFIG_BUCKET, PARTITIONS_KEY)
         assert entry is not None
         assert agent.subject.partition == 1
@@ -47,7 +47,7 @@ async def test_a_host_goes_over_to_another_stream_and_a_receiver_reads_its_own(
         await agent.open()
 
         assert agent.subject.partition == 0
-        heads = {head.stream: head for head in await agent.messages.heads()}
+        heads = {head.stream: head for head in await HostMessages(host, "web02", STREAMS).heads()}
         assert heads["LOGS_1"].origin is not None
         assert heads["LOGS_1"].origin.moved == 0
         assert set(heads) == {"LOGS_0", "LOGS_1"}

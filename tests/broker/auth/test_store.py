@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.auth.accounts import LOGS, RECEIVE, SHIP, AccountLimits, admit
+from broker.auth.accounts import LOGS, accounts_of
 from broker.auth.store import (
     EMPTY,
     CredentialKind,
@@ -44,8 +44,9 @@ ROTATED = EVERY_KIND.rotated({Holder(CredentialKind.RECEIVER, "3"): C}, NOW, HOU
 
 def accepted(store: CredentialStore, at: datetime) -> dict[str, set[str]]:
     """Return the keys that get in at a time, by account."""
-    accounts = admit(store, OWN, ANYBODY, at, streams=1).accounts.accounts
-    return {one.name: {user.nkey for user in one.users} for one in accounts}
+    anybody = "" if store.secured else ANYBODY
+    accounts = accounts_of(store.credentials, OWN, at, anybody=anybody, streams=1)["accounts"]
+    return {name: {user["nkey"] for user in one["users"] or ()} for name, one in accounts.items()}
 
 
 @given(
@@ -109,15 +110,7 @@ def test_a_store_without_its_last_credential_lets_in_nobody_until_it_is_opened()
 
 def test_it_is_known_when_the_next_former_key_ends() -> None:
     for store, until in ((STORE.rotated({WEB_A: C}, NOW, HOUR), NOW + HOUR), (STORE, None)):
-        assert admit(store, OWN, ANYBODY, NOW, streams=1).until == until
-
-
-def test_hosts_and_receivers_are_limited_and_admins_are_not() -> None:
-    given_limits = {SHIP: AccountLimits(7, 8), RECEIVE: AccountLimits(9, 10)}
-    found = admit(EVERY_KIND, OWN, ANYBODY, NOW, given_limits, streams=1).accounts.accounts
-
-    limits = {one.name: one.limits for one in found}
-    assert (limits[SHIP], limits[RECEIVE], limits[LOGS]) == (*given_limits.values(), None)
+        assert store.next_end(NOW) == until
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 
 from broker.app.exits import OperatorError
-from broker.app.files import open_folder
-from broker.backup.archives import BUCKETS, back_up, check
-from broker.backup.directory import Backup
-from broker.backup.restore import RestoreOptions, present, preview, restore
+from broker.backup.archives import BUCKETS, Backup, back_up, check
+from broker.backup.restore import adapted, present, preview, restore
 from broker.client import bucket
-from broker.client.connection import Connection, Rejected
+from broker.client.answer import Rejected
+from broker.client.connection import Connection
 from broker.inspect.reader import MessageReader, at_sequence
 from broker.provision.apply import apply
 from broker.topology import Topology
@@ -34,7 +33,6 @@ pytestmark = pytest.mark.nats
 STREAMS = (*BUCKETS, "LOGS")
 
 NOW = datetime(2026, 11, 21, 16, 45, tzinfo=UTC)
-KEEP = RestoreOptions()
 
 
 def clock() -> datetime:
@@ -74,8 +72,7 @@ async def digests(connection: Connection, until: int) -> dict[str, str]:
 
 
 async def taken(connection: Connection, folder: Path, streams: Sequence[str] = ()) -> Backup:
-    with open_folder(folder) as opened:
-        return await back_up(connection, streams, opened, clock)
+    return await back_up(connection, streams, folder, clock())
 
 
 @pytest.fixture
@@ -109,7 +106,7 @@ async def test_consumers_that_receivers_make_meanwhile_are_in_no_restores_way(
             await asyncio.sleep(0)
 
     receiving = asyncio.ensure_future(receive())
-    await restore(target, tmp_path, backup.archives, KEEP)
+    await restore(target, tmp_path, backup.archives)
     receiving.cancel()
 
     assert (await target.api("STREAM.INFO.LOGS"))["state"]["last_seq"] == 40
@@ -142,7 +139,7 @@ async def test_a_backup_under_load_is_restored_with_equal_content(
     for archive in backup.archives:
         check(tmp_path, archive)
 
-    await restore(target, tmp_path, backup.archives, KEEP)
+    await restore(target, tmp_path, backup.archives)
 
     logs = next(archive for archive in backup.archives if archive.stream == "LOGS")
     entry = await bucket.read(target, OFFSETS_BUCKET, "p0")
@@ -162,38 +159,28 @@ async def test_a_backup_under_load_is_restored_with_equal_content(
 async def test_positions_come_back_and_never_point_beyond_the_lines_that_came_back_with_them(
     source: Connection, target: Connection, tmp_path: Path
 ) -> None:
-    keys, done, has_begun = (
-        [f"web{number}" for number in range(9)],
-        asyncio.Event(),
-        asyncio.Event(),
-    )
+    keys, done = [f"web{number}" for number in range(9)], asyncio.Event()
+    has_begun = asyncio.Barrier(len(keys) + 1)
 
-    async def load() -> None:
-        revisions = dict.fromkeys(keys, 0)
+    async def load(key: str) -> None:
+        revision = await bucket.write(source, POSITIONS_BUCKET, key, b"1", 0)
+        await has_begun.wait()
         while not done.is_set():
-            for key, revision in revisions.items():
-                stored = await source.ask("logs.p0.web01", b"line\n" * 1000)
-                said = b"%d" % stored["seq"]
-                revisions[key] = await bucket.write(source, POSITIONS_BUCKET, key, said, revision)
-            has_begun.set()
+            stored = await source.ask("logs.p0.web01", b"line\n" * 1000)
+            said = b"%d" % stored["seq"]
+            revision = await bucket.write(source, POSITIONS_BUCKET, key, said, revision)
 
-    loading = asyncio.ensure_future(load())
+    loading = [asyncio.ensure_future(load(key)) for key in keys]
     await has_begun.wait()
     backup = await taken(source, tmp_path)
     done.set()
-    await loading
+    await asyncio.gather(*loading)
 
-    await restore(target, tmp_path, backup.archives, KEEP)
+    await restore(target, tmp_path, backup.archives)
 
     found = [await bucket.read(target, POSITIONS_BUCKET, key) for key in keys]
     last = (await present(target, ["LOGS"]))["LOGS"]["state"]["last_seq"]
-    # one may be missing: that which was being replaced at the moment of the archive; its shipper reads headers instead
-    entries = [entry for entry in found if entry]
-    assert len(entries) >= len(keys) - 1
-    assert all(0 < int(entry.value) <= last for entry in entries)
-    await bucket.write(
-        target, POSITIONS_BUCKET, keys[0], b"newer", found[0].revision if found[0] else 0
-    )
+    assert all(entry and 0 < int(entry.value) <= last for entry in found)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.9])
@@ -207,7 +194,7 @@ async def test_a_restore_that_dies_leaves_nothing_that_can_be_written_to_and_can
     (tmp_path / "LOGS.nats").write_bytes(whole[: int(len(whole) * share)])
 
     with pytest.raises(OperatorError, match="run the same `logbroker restore` again"):
-        await restore(target, tmp_path, backup.archives, KEEP)
+        await restore(target, tmp_path, backup.archives)
 
     half = await present(target, STREAMS)
     assert ("LOGS" in half) == (share > 0.5)
@@ -215,11 +202,11 @@ async def test_a_restore_that_dies_leaves_nothing_that_can_be_written_to_and_can
         await ship(target, 1)
     assert await apply(target, Topology(partitions=3)) == ()
     assert ("LOGS" in await present(target, STREAMS)) == ("LOGS" in half)
-    assert preview(backup.archives, half, KEEP, clock()).deletes == {}
-    with pytest.raises(OperatorError, match="being restored"):
+    assert preview(backup.archives, half, clock())[0] == {}
+    with pytest.raises(OperatorError, match="no whole stream"):
         await taken(target, tmp_path, ["KV_LOGS_CONFIG"])
     (tmp_path / "LOGS.nats").write_bytes(whole)
-    await restore(target, tmp_path, backup.archives, KEEP)
+    await restore(target, tmp_path, backup.archives)
     assert await apply(target, Topology(partitions=2)) == ()
     assert await digests(target, 41) == await digests(source, 41)
 
@@ -231,11 +218,11 @@ async def test_what_the_server_refuses_is_named_and_the_same_restore_mends_it(
     backup = await taken(source, tmp_path)
 
     with pytest.raises(OperatorError, match="--replicas 1"):
-        await restore(target, tmp_path, backup.archives, RestoreOptions(replicas=3))
+        await restore(target, tmp_path, [adapted(one, 3, None) for one in backup.archives])
 
     with pytest.raises(Rejected):
         await ship(target, 1)
-    await restore(target, tmp_path, backup.archives, RestoreOptions(replicas=1))
+    await restore(target, tmp_path, [adapted(one, 1, None) for one in backup.archives])
     assert await digests(target, 2) == await digests(source, 2)
 
 
@@ -247,7 +234,7 @@ async def test_one_stream_alone_can_be_restored(
     backup = await taken(source, tmp_path)
     logs = [archive for archive in backup.archives if archive.stream == "LOGS"]
 
-    await restore(target, tmp_path, logs, KEEP)
+    await restore(target, tmp_path, logs)
 
     assert await bucket.read(target, OFFSETS_BUCKET, "p0") is None
     await apply(target, Topology(partitions=3))
@@ -292,5 +279,5 @@ async def test_a_server_that_goes_away_in_the_middle_ends_an_archive_at_once(
 
     (tmp_path / "LOGS.nats").unlink()
     await asyncio.to_thread(own_server.start)
-    assert (await taken(connection, tmp_path)).size > 400 * 40_000
+    assert sum(one.size for one in (await taken(connection, tmp_path)).archives) > 400 * 40_000
     await connection.close()

@@ -8,30 +8,30 @@ from typing import Any
 import pytest
 
 from broker.app.exits import OperatorError
-from broker.backup import directory
-from broker.backup.directory import NAME, load
+from broker.backup import archives
+from broker.backup.archives import NAME, load
 
 NOW = datetime(2026, 11, 21, 16, 45, tzinfo=UTC)
 
 
 def put(folder: Path, now: datetime = NOW) -> Path:
-    with directory.new_backup(folder, now) as part:
-        (part.path / NAME).write_bytes(b"{}")
-    return directory.name_of(folder, now)
+    with archives.new_backup(folder, now) as part:
+        (part / NAME).write_bytes(b"{}")
+    return archives.name_of(folder, now)
 
 
 def test_it_gets_its_name_once_it_is_whole(tmp_path: Path) -> None:
-    with directory.new_backup(tmp_path / "a" / "b", NOW) as part:
-        assert part.path.name == "2026-11-21T164500Z.part"
-        assert part.path.stat().st_mode & 0o777 == 0o700
-        (part.path / NAME).write_bytes(b"{}")
+    with archives.new_backup(tmp_path / "a" / "b", NOW) as part:
+        assert part.name == "2026-11-21T164500Z.part"
+        assert part.stat().st_mode & 0o777 == 0o700
+        (part / NAME).write_bytes(b"{}")
 
-    assert directory.find(tmp_path / "a" / "b").name == "2026-11-21T164500Z"
+    assert archives.find(tmp_path / "a" / "b").name == "2026-11-21T164500Z"
     assert [path.name for path in (tmp_path / "a" / "b").iterdir()] == ["2026-11-21T164500Z"]
 
 
 def test_nothing_is_left_of_one_that_was_broken_off(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit), directory.new_backup(tmp_path, NOW):
+    with pytest.raises(SystemExit), archives.new_backup(tmp_path, NOW):
         raise SystemExit
 
     assert list(tmp_path.iterdir()) == []
@@ -44,7 +44,7 @@ def test_what_a_crash_left_is_no_backup_and_is_swept(tmp_path: Path) -> None:
     other = tmp_path / "mine.part"
     other.mkdir()
     with pytest.raises(OperatorError, match="no whole backup"):
-        directory.find(tmp_path)
+        archives.find(tmp_path)
 
     put(tmp_path)
 
@@ -54,9 +54,9 @@ def test_what_a_crash_left_is_no_backup_and_is_swept(tmp_path: Path) -> None:
 
 def test_two_at_once_are_refused(tmp_path: Path) -> None:
     with (
-        directory.new_backup(tmp_path, NOW),
+        archives.new_backup(tmp_path, NOW),
         pytest.raises(OperatorError, match="under way"),
-        directory.new_backup(tmp_path, NOW + timedelta(seconds=1)),
+        archives.new_backup(tmp_path, NOW + timedelta(seconds=1)),
     ):
         pass
 
@@ -65,41 +65,22 @@ def test_the_newest_are_kept_and_nothing_else_is_touched(tmp_path: Path) -> None
     made = [put(tmp_path, NOW + timedelta(hours=hour)) for hour in range(4)]
     (tmp_path / "notes").touch()
 
-    removed = directory.prune(tmp_path, 2)
+    removed = archives.prune(tmp_path, 2)
 
     assert removed == made[:2]
     assert [path for path in made if path.exists()] == made[2:]
     assert (tmp_path / "notes").exists()
-    assert directory.find(tmp_path) == made[3]
-    assert directory.find(made[2]) == made[2]
+    assert archives.find(tmp_path) == made[3]
+    assert archives.find(made[2]) == made[2]
 
 
-@pytest.mark.parametrize("mode", [0o750, 0o701])
-def test_a_folder_that_others_may_enter_is_refused_with_what_to_do(
-    tmp_path: Path, mode: int
-) -> None:
-    tmp_path.chmod(mode)
+def test_a_folder_that_others_may_enter_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    tmp_path.chmod(0o701)
 
-    with pytest.raises(OperatorError, match="chmod 700"), directory.new_backup(tmp_path, NOW):
+    with pytest.raises(OperatorError, match="chmod 700"), archives.new_backup(tmp_path, NOW):
         pytest.fail("others could read it")
 
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_is_removed_is_never_what_a_link_points_to(tmp_path: Path) -> None:
-    put(tmp_path / "theirs")
-    ours = tmp_path / "ours"
-    put(ours)
-    (ours / "2026-11-20T000000Z.part").symlink_to(tmp_path / "theirs")
-    old = ours / "2026-11-19T000000Z"
-    old.symlink_to(directory.name_of(tmp_path / "theirs", NOW))
-
-    with pytest.raises(OperatorError, match="symbolic link"):
-        directory.prune(ours, 1)
-    old.unlink()
-    put(ours, NOW + timedelta(hours=1))
-
-    assert (directory.name_of(tmp_path / "theirs", NOW) / NAME).exists()
 
 
 ARCHIVE: dict[str, Any] = {
@@ -114,9 +95,7 @@ ARCHIVE: dict[str, Any] = {
 DOCUMENT: dict[str, Any] = {
     "version": 1,
     "began": "2026-11-21T00:00:00Z",
-    "ended": "2026-11-21T00:00:01Z",
     "server": "nats://a",
-    "server_version": "2.15.1",
     "archives": [ARCHIVE],
 }
 
@@ -125,10 +104,10 @@ def test_it_reads_what_it_wrote_and_refuses_what_is_no_manifest(tmp_path: Path) 
     path = tmp_path / NAME
     path.write_text(json.dumps(DOCUMENT))
     backup = load(tmp_path)
-    path.write_bytes(backup.encode())
+    path.write_text(backup.model_dump_json())
     assert load(tmp_path) == backup
 
-    wrong = [{"file": "../x"}, {"config": {"name": "OTHER"}}, {"size": "5"}, {"colour": "blue"}]
+    wrong = [{"file": "../x"}, {"size": "5"}, {"colour": "blue"}]
     changed = [{**DOCUMENT, "archives": [{**ARCHIVE, **change}]} for change in wrong]
     for document in (*changed, {**DOCUMENT, "version": 2}, "cut off"):
         path.write_text(json.dumps(document))

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from broker.backup.directory import Archive
-from broker.backup.restore import RestoreOptions, preview
+from broker.app.exits import OperatorError
+from broker.backup.archives import Archive
+from broker.backup.restore import adapted, preview
 from broker.wire.descent import Ancestor, ancestors, opened, restoring
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = 86_400_000_000_000
-KEEP = RestoreOptions()
 
 
 def archive(stream: str, first: str = "", last: str = "", **config: Any) -> Archive:
@@ -78,29 +78,27 @@ EMPTY = {
     ],
 )
 def test_what_is_deleted_is_named(there: dict[str, Any], deleted: list[str]) -> None:
-    seen = preview(ALL, there, KEEP, NOW)
-
-    assert set(seen.deletes) == set(deleted)
-    assert seen.refusals == ()
+    assert set(preview(ALL, there, NOW)[0]) == set(deleted)
 
 
 def test_what_expires_at_once_is_said_and_refused_where_it_is_all() -> None:
     old = archive("LOGS", "2026-11-18T00:00:00Z", "2026-11-19T00:00:00Z", max_age=DAY)
     partly = archive("LOGS", "2026-11-19T00:00:00Z", max_age=DAY)
-    longer = RestoreOptions(max_age=timedelta(days=7))
 
-    seen = [preview([one], {}, options, NOW) for one in (old, partly) for options in (KEEP, longer)]
+    with pytest.raises(OperatorError, match="everything in LOGS"):
+        preview([old], {}, NOW)
+    assert len(preview([partly], {}, NOW)[1]) == 1
+    for one in (old, partly):
+        assert preview([adapted(one, None, timedelta(days=7))], {}, NOW) == ({}, [])
 
-    assert [(len(one.refusals), len(one.notes)) for one in seen] == [(1, 0), (0, 0), (0, 1), (0, 0)]
 
-
-@pytest.mark.parametrize(("there", "refusals"), [(7, 1), (500, 0), (-1, 0)])
-def test_a_stream_that_is_too_small_for_its_archive_is_refused(there: int, refusals: int) -> None:
+def test_a_stream_that_is_too_small_for_its_archive_is_refused() -> None:
     one = archive("LOGS", subjects=["logs.>"], max_bytes=100)
 
-    seen = preview([one], {"LOGS": info("LOGS", 0, max_bytes=there)}, KEEP, NOW)
-
-    assert len(seen.refusals) == refusals
+    for limit in (500, -1):
+        preview([one], {"LOGS": info("LOGS", 0, max_bytes=limit)}, NOW)
+    with pytest.raises(OperatorError, match="more than its limit"):
+        preview([one], {"LOGS": info("LOGS", 0, max_bytes=7)}, NOW)
 
 
 def test_of_a_stream_that_was_restored_twice_both_ancestors_are_known() -> None:

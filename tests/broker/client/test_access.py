@@ -88,21 +88,11 @@ def token(issuer: str, key: SigningKey, subject: str, claims: dict[str, object])
     return f"{text}.{pack(key.sign(text.encode()).signature)}"
 
 
-async def test_a_user_gets_in_by_password(serve: Serve) -> None:
-    where = serve(USERS)
-
-    await enter(f"nats://{where}", Access(user="web01", password="s3cret"))
-
-
 @pytest.mark.parametrize(
     ("url", "access", "named"),
     [
-        pytest.param(
-            "nats://", Access(user="web01", password="s3cret1"), "user 'web01'", id="user"
-        ),
-        pytest.param("nats://web02:s3cret@", Access(), "user 'web02'", id="address"),
-        pytest.param("nats://s3cret@", Access(), "the token", id="token"),
-        pytest.param("nats://", Access(), "a client without --creds", id="nothing"),
+        ("nats://", Access(user="web01", password="s3cret1"), "user 'web01'"),
+        ("nats://web02:s3cret@", Access(), "a client without --creds"),
     ],
 )
 async def test_who_is_refused_is_named_without_a_secret(
@@ -112,7 +102,7 @@ async def test_who_is_refused_is_named_without_a_secret(
 
     said = await refusal(url + where, access)
 
-    assert f"the broker at nats://{where} refuses {named}" in said
+    assert f"no broker at nats://{where}: it refuses {named}" in said
 
 
 async def test_a_key_gets_in_and_its_file_is_read_again_at_each_connect(

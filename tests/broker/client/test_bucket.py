@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from broker.client import bucket
-from broker.client.connection import Connection, Rejected
+from broker.client.answer import Rejected
+from broker.client.connection import Connection
 
 pytestmark = pytest.mark.nats
 

@@ -7,7 +7,8 @@ import pytest
 
 from broker.auth.permissions import API
 from broker.client.access import Access
-from broker.client.connection import Connection, Denied
+from broker.client.answer import Denied
+from broker.client.connection import Connection
 from tests import secured
 from tests.support.processes import Processes
 

@@ -14,7 +14,7 @@ LOST = ConnectionLost("no answer in 3 s")
 NOBODY = Rejected(503, 0, "nobody listens there")
 NO_LEADER = Rejected(503, 10008, "JetStream system temporarily unavailable")
 NO_STREAM = Rejected(404, 10059, "stream not found")
-DENIED = Denied("permissions violation", "logs.>")
+DENIED = Denied("permissions violation")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ import socket
 
 import pytest
 
-from broker.client.connection import Connection, ConnectionLost, Message
-from broker.client.sending import DIRECT_BYTES
+from broker.client.answer import ConnectionLost
+from broker.client.client import DIRECT_BYTES
+from broker.client.connection import Connection, Message
 
 BLOCK = os.urandom(256 * 1024)
 

@@ -1,34 +1,14 @@
 """A broker of several servers: what stands still or is cut off is left for another one."""
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.client.connection import Connection, ConnectionLost
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import Connection
 from tests.conftest import Server
 
 pytestmark = pytest.mark.nats
-
-
-@pytest.fixture
-async def mute() -> AsyncIterator[str]:
-    """Stand for a server that was stopped: it takes connections and never says a word."""
-
-    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-
-    server = await asyncio.start_server(hold, "127.0.0.1", 0)
-    async with server:
-        yield f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
-async def test_a_server_that_says_nothing_is_passed_over(mute: str, fresh_url: str) -> None:
-    for _ in range(3):  # in any order
-        connection = Connection([mute, fresh_url], "test")
-        await connection.once()
-        await connection.close()
 
 
 async def test_a_server_from_which_no_answer_comes_is_left_for_another_one(
@@ -57,17 +37,34 @@ async def test_a_server_from_which_no_answer_comes_is_left_for_another_one(
     assert fresh_url.endswith(moved_to.removeprefix("nats://"))
 
 
-async def test_what_is_under_way_on_a_server_that_is_left_ends_at_once(
-    own_server: Server, fresh_url: str
+SILENCE, NOBODY = ConnectionLost("no answer"), Rejected(503, 0, "nobody listens")
+IN_HAND = Rejected(400, 10071, "wrong last sequence")
+
+
+@pytest.mark.parametrize(
+    ("endings", "is_left"),
+    [
+        ([(5.0, SILENCE)], True),
+        ([(4.0, SILENCE)], False),
+        ([(5.0, NOBODY)], False),
+        ([(13.0, NOBODY)], True),
+        ([(4.0, SILENCE), (0.0, None), (1.0, SILENCE)], False),
+        ([(4.4, SILENCE), (0.0, IN_HAND), (5.0, SILENCE)], True),
+        ([(9.0, IN_HAND)], False),
+    ],
+)
+async def test_what_is_under_way_ends_at_once_on_a_server_where_nobody_has_led_for_long(
+    fresh_url: str, endings: list[tuple[float, ConnectionLost | Rejected | None]], is_left: bool
 ) -> None:
-    connection = Connection([own_server.url, fresh_url], "test")
+    connection = Connection([fresh_url, "nats://127.0.0.1:1"], "test")
     client = await connection.client()
-    waiting = asyncio.ensure_future(connection.guard(asyncio.sleep(60), 60))
+    waiting = asyncio.ensure_future(connection.guard(asyncio.sleep(0.01), 60))
     await asyncio.sleep(0)
 
-    connection.judge(5.0, ConnectionLost("no answer"))
+    for seconds, error in endings:
+        connection.judge(seconds, error)
 
-    with pytest.raises(ConnectionLost):
-        await asyncio.wait_for(waiting, 10)
-    assert await connection.client() is not client
+    (ended,) = await asyncio.gather(waiting, return_exceptions=True)
+    assert isinstance(ended, ConnectionLost) is is_left
+    assert (await connection.client() is not client) is is_left
     await connection.close()

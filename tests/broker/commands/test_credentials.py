@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from broker.app.exits import ConfigurationError, Exit, OperatorError
+from broker.app.exits import Exit, OperatorError
+from broker.auth.files import load_credentials
 from broker.auth.store import EMPTY
-from broker.auth.store_file import load_credentials
 from broker.cli import group
 
 Call = Callable[..., Result]
@@ -191,15 +191,3 @@ def test_no_store_that_opens_a_broker_or_cannot_be_read_is_taken_over(
 
     assert words in refused(call("import", "-", *force, given=text))
     assert names() == ["host a"]
-
-
-def test_a_damaged_store_is_said_and_kept(call: Call) -> None:
-    done(call("add", "host", "a"))
-    Path("store/credentials.json").write_text("{")
-
-    for command in (["list"], ["add", "host", "b"], ["revoke", "host", "a"]):
-        result = call(*command)
-        assert isinstance(result.exception, ConfigurationError)
-        assert "store/credentials.json is damaged" in str(result.exception)
-    assert Path("store/credentials.json").read_text() == "{"
-    assert not Path("host-b.toml").exists()

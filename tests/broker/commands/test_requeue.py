@@ -1,6 +1,5 @@
 """A quarantined message goes back into its stream once, whenever the command that puts it back is killed."""
 
-import asyncio
 import json
 import subprocess
 import sys
@@ -13,17 +12,13 @@ import pytest
 import zstandard
 
 from broker.client.connection import Connection
+from tests.broker.conftest import ask
 
 pytestmark = pytest.mark.nats
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 SUBJECT = "logs.p0.web01"
 LINES = [b"line %d\n" % number for number in range(300)]
-
-
-@pytest.fixture
-def logbroker(logbroker_inside: Call) -> Call:
-    return logbroker_inside
 
 
 def quarantine(path: Path, *messages: tuple[str, dict[str, str], bytes]) -> Path:
@@ -43,33 +38,21 @@ def quarantine(path: Path, *messages: tuple[str, dict[str, str], bytes]) -> Path
     return path
 
 
-def stored(url: str, act: Callable[[Connection], Any] | None = None) -> list[bytes]:
+def stored(url: str, *work: Any) -> list[bytes]:
     """Return the payloads that the stream holds, after doing something."""
 
-    async def read() -> list[bytes]:
-        connection = Connection([url], "test")
-        try:
-            if act:
-                await act(connection)
-            state = (await connection.api("STREAM.INFO.LOGS"))["state"]
-            numbers = range(max(1, state["first_seq"]), state["last_seq"] + 1)
-            answers = [
-                await connection.call("DIRECT.GET.LOGS", json.dumps({"seq": n}).encode())
-                for n in numbers
-            ]
-            return [one.data for one in answers]
-        finally:
-            await connection.close()
+    async def read(connection: Connection) -> list[bytes]:
+        state = (await connection.api("STREAM.INFO.LOGS"))["state"]
+        numbers = range(max(1, state["first_seq"]), state["last_seq"] + 1)
+        calls = (connection.call("DIRECT.GET.LOGS", b'{"seq": %d}' % n) for n in numbers)
+        return [(await one).data for one in calls]
 
-    return asyncio.run(read())
-
-
-def publish(payload: bytes) -> Callable[[Connection], Any]:
-    return lambda connection: connection.ask(SUBJECT, payload)
+    found: list[bytes] = ask(url, *work, read)
+    return found
 
 
 def test_payloads_come_back_without_the_headers_of_a_shipper_and_the_unreadable_are_named(
-    logs_url: str, logbroker: Call, tmp_path: Path
+    logs_url: str, logbroker_inside: Call, tmp_path: Path
 ) -> None:
     frame, zstd = zstandard.compress(b"a\nb\n"), {"Content-Encoding": "zstd"}
     file = quarantine(
@@ -80,7 +63,7 @@ def test_payloads_come_back_without_the_headers_of_a_shipper_and_the_unreadable_
         (SUBJECT, zstd, frame),
     )
 
-    called = logbroker("requeue", file, "--server", logs_url)
+    called = logbroker_inside("requeue", file, "--server", logs_url)
 
     assert called.returncode == 0, called.stderr
     assert stored(logs_url) == [b"plain\n\n", frame]
@@ -88,41 +71,45 @@ def test_payloads_come_back_without_the_headers_of_a_shipper_and_the_unreadable_
     assert "message 3 of logs.p0 still cannot be read" in called.stderr
     assert "2 messages with 4 lines are back" in called.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["q.msg.requeued"]
-    again = logbroker("requeue", file, "--server", logs_url)
+    again = logbroker_inside("requeue", file, "--server", logs_url)
     assert (again.returncode, again.stderr.count("\n")) == (78, 1)
 
 
 @pytest.mark.parametrize("arrived", [True, False], ids=["arrived", "did not arrive"])
 def test_an_interrupted_run_is_resumed_behind_whatever_came_meanwhile(
-    logs_url: str, logbroker: Call, tmp_path: Path, arrived: bool
+    logs_url: str, logbroker_inside: Call, tmp_path: Path, arrived: bool
 ) -> None:
     one, other = quarantine(tmp_path / "q.msg", (SUBJECT, {}, b"a\n")), tmp_path / "other.msg"
-    stored(logs_url, publish(b"before\n"))
+    stored(logs_url, (SUBJECT, b"before\n"))
     if arrived:  # the same message by another file: as if this run had published it
         other.write_bytes(one.read_bytes())
-        assert logbroker("requeue", other, "--server", logs_url).returncode == 0
-    info = json.loads(logbroker("stream", "info", "LOGS", "--json", "--server", logs_url).stdout)
+        assert logbroker_inside("requeue", other, "--server", logs_url).returncode == 0
+    info = json.loads(
+        logbroker_inside("stream", "info", "LOGS", "--json", "--server", logs_url).stdout
+    )
     progress = {"done": 0, "last": 1, "created": info["created"]}
     (tmp_path / "q.msg.progress").write_text(json.dumps(progress))
-    stored(logs_url, publish(b"meanwhile\n"))
+    stored(logs_url, (SUBJECT, b"meanwhile\n"))
 
-    called = logbroker("requeue", one, "--server", logs_url)
+    called = logbroker_inside("requeue", one, "--server", logs_url)
 
     assert called.returncode == 0, called.stderr
     assert stored(logs_url).count(b"a\n") == 1
 
 
 def test_a_person_is_asked_where_the_stream_can_no_longer_tell(
-    logs_url: str, logbroker: Call, tmp_path: Path
+    logs_url: str, logbroker_inside: Call, tmp_path: Path
 ) -> None:
     file = quarantine(tmp_path / "q.msg", (SUBJECT, {}, b"a\n"))
-    stored(logs_url, publish(b"before\n"))
-    info = json.loads(logbroker("stream", "info", "LOGS", "--json", "--server", logs_url).stdout)
+    stored(logs_url, (SUBJECT, b"before\n"))
+    info = json.loads(
+        logbroker_inside("stream", "info", "LOGS", "--json", "--server", logs_url).stdout
+    )
     progress = {"done": 0, "last": 0, "created": info["created"]}
     (tmp_path / "q.msg.progress").write_text(json.dumps(progress))
-    stored(logs_url, lambda connection: connection.api("STREAM.PURGE.LOGS"))
+    stored(logs_url, "STREAM.PURGE.LOGS")
 
-    called = logbroker("requeue", file, "--server", logs_url)
+    called = logbroker_inside("requeue", file, "--server", logs_url)
 
     assert called.returncode == 1
     assert "look for its lines in the file of the host" in called.stderr

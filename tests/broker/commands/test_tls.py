@@ -11,11 +11,6 @@ from broker.auth.certificates import names_in
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture
-def logbroker(logbroker_inside: Call) -> Call:
-    return logbroker_inside
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tests.broker.conftest import call_logbroker
@@ -30,13 +25,13 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_init_makes_a_certificate_that_names_this_machine_too_and_replaces_none(
-    made: Path, logbroker: Call
+    made: Path, logbroker_inside: Call
 ) -> None:
     files = {path.name: path for path in (made / "tls").iterdir()}
     before = {name: path.read_bytes() for name, path in files.items()}
     names = names_in(before["broker.pem"])
 
-    again = logbroker("tls", "init", "--store-dir", made)
+    again = logbroker_inside("tls", "init", "--store-dir", made)
 
     assert names[:2] == ("broker1.example.net", "10.0.0.7")
     assert {"localhost", "127.0.0.1", "::1"} <= set(names)
@@ -50,51 +45,55 @@ def test_init_makes_a_certificate_that_names_this_machine_too_and_replaces_none(
     assert {name: path.read_bytes() for name, path in files.items()} == before
 
 
-def test_renew_keeps_the_names_or_takes_new_ones(made: Path, logbroker: Call) -> None:
+def test_renew_keeps_the_names_or_takes_new_ones(made: Path, logbroker_inside: Call) -> None:
     broker = made / "tls" / "broker.pem"
     before = broker.read_bytes()
 
-    assert logbroker("tls", "renew", "--store-dir", made).returncode == 0
+    assert logbroker_inside("tls", "renew", "--store-dir", made).returncode == 0
     same = broker.read_bytes()
     assert same != before
     assert names_in(same) == names_in(before)
 
-    assert logbroker("tls", "renew", "--store-dir", made, "--name", "other").returncode == 0
+    assert logbroker_inside("tls", "renew", "--store-dir", made, "--name", "other").returncode == 0
     assert names_in(broker.read_bytes())[0] == "other"
 
     (store, at) = ("--store-dir", made)
     before = broker.read_bytes()
-    due = logbroker("tls", "renew", store, at, "--within", "30d", "--name", "other")
+    due = logbroker_inside("tls", "renew", store, at, "--within", "30d", "--name", "other")
     assert (due.stdout.split(":")[0], broker.read_bytes()) == ("not renewed", before)
     for reason in (("--within", "400d"), ("--within", "30d", "--name", "third")):
-        assert logbroker("tls", "renew", store, at, *reason).stdout.startswith("signed anew")
+        assert logbroker_inside("tls", "renew", store, at, *reason).stdout.startswith("signed anew")
 
     away = ("--name", "broker2", "--elsewhere")
-    assert logbroker("tls", "renew", "--store-dir", made, *away).returncode == 0
+    assert logbroker_inside("tls", "renew", "--store-dir", made, *away).returncode == 0
     assert names_in(broker.read_bytes()) == ("broker2", "localhost", "127.0.0.1", "::1")
 
 
 def test_a_second_broker_of_a_cluster_takes_the_first_ones_authority_and_not_its_key(
-    made: Path, tmp_path: Path, logbroker: Call
+    made: Path, tmp_path: Path, logbroker_inside: Call
 ) -> None:
     own = ("--authority", made / "tls" / "authority.pem")
     key = ("--authority-key", made / "tls" / "authority.key")
 
-    called = logbroker("tls", "init", "--store-dir", tmp_path / "second", *own, *key)
+    called = logbroker_inside("tls", "init", "--store-dir", tmp_path / "second", *own, *key)
 
     assert called.returncode == 0, called.stderr
     second = tmp_path / "second" / "tls"
     assert (second / "authority.pem").read_bytes() == own[1].read_bytes()
     assert not (second / "authority.key").exists()
-    assert logbroker("tls", "renew", "--store-dir", tmp_path / "second", *key).returncode == 0
-    alone = logbroker("tls", "renew", "--store-dir", tmp_path / "second")
+    assert (
+        logbroker_inside("tls", "renew", "--store-dir", tmp_path / "second", *key).returncode == 0
+    )
+    alone = logbroker_inside("tls", "renew", "--store-dir", tmp_path / "second")
     assert alone.returncode == 78
     assert "authority.key" in alone.stderr
 
 
 @pytest.mark.parametrize("name", ["", "a b", "http://x", "ümlaut"])
-def test_a_name_that_will_not_do_is_refused(tmp_path: Path, logbroker: Call, name: str) -> None:
-    called = logbroker("tls", "init", "--store-dir", tmp_path / "store", "--name", name)
+def test_a_name_that_will_not_do_is_refused(
+    tmp_path: Path, logbroker_inside: Call, name: str
+) -> None:
+    called = logbroker_inside("tls", "init", "--store-dir", tmp_path / "store", "--name", name)
 
     assert called.returncode == 2
     assert called.stderr.count("\n") == 1

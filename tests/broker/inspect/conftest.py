@@ -9,7 +9,6 @@ from typing import NamedTuple
 import click
 import pytest
 import zstandard
-from faker import Faker
 
 from broker.cli import group
 from broker.client.connection import Connection
@@ -52,17 +51,6 @@ async def connection(logs_url: str) -> AsyncIterator[Connection]:
     await connection.once()
     yield connection
     await connection.close()
-
-
-@pytest.fixture
-def log_lines() -> Callable[[int], bytes]:
-    """Return believable lines, each different from all others."""
-    fake = Faker()
-    fake.seed_instance(5)
-    return lambda number: "".join(
-        f"{fake.date_time().isoformat()} {fake.user_name()} {fake.uri_path()} {n}\n"
-        for n in range(number)
-    ).encode()
 
 
 def message(

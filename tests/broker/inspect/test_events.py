@@ -9,7 +9,7 @@ import pytest
 
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
-from broker.inspect.events import Event, listen, read_event
+from broker.inspect.events import Event, read_event
 from tests.broker.conftest import LOGBROKER
 from tests.secured import Secured, admin, start_secured
 from tests.support.processes import Processes
@@ -45,20 +45,6 @@ async def test_the_program_tells_who_comes_goes_and_is_refused(server: Secured) 
     assert {one["kind"] for one in found} == {"client_disconnect", "auth_error"}
     assert any("somebody" in one["text"] for one in found)
     assert program.returncode == 0
-
-
-async def test_what_cannot_be_heard_is_said(
-    connection: Connection, caplog: pytest.LogCaptureFixture
-) -> None:
-    events = listen(connection)
-    heard = asyncio.ensure_future(anext(events))
-    while not heard.done():
-        await connection.api("STREAM.CREATE.OTHER", {"name": "OTHER", "subjects": ["other"]})
-        await connection.api("STREAM.DELETE.OTHER")
-        await asyncio.sleep(0.05)
-    await events.aclose()
-
-    assert "no events of the server itself" in caplog.text
 
 
 _CLIENT = {"id": 7, "acc": "LOGS", "name": "logshipper web01", "host": "10.0.0.7"}

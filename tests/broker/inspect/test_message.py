@@ -31,13 +31,6 @@ def _sized(size: int, *sections: Section, compressed: bool = False) -> StoredMes
     return _read(encode_origin(Origin("1-a", 5, sections, compressed)), size=size)
 
 
-def test_a_message_has_the_lines_and_files_of_all_its_sections() -> None:
-    found = _sized(120, APP, DB)
-
-    assert (found.line_count, found.size, found.agent, found.trouble) == (5, 120, "1-a", "")
-    assert [section.path for section in found.sections] == ["/app.log", "/db.log"]
-
-
 @pytest.mark.parametrize("size", [0, 100, 119, 121])
 def test_sections_that_are_not_the_payload_are_quarantined_unless_they_are_compressed(
     size: int,

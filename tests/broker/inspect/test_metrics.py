@@ -1,17 +1,14 @@
 """`logbroker run --metrics`: what Prometheus and a load balancer are told."""
 
-import asyncio
 import re
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.client.connection import Connection
-from tests.broker.conftest import Broker, StartBroker
+from tests.broker.conftest import Broker, StartBroker, ask
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -30,24 +27,11 @@ def _get(broker: Broker, path: str) -> tuple[int, str]:
         return 0, ""
 
 
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def test_metrics_are_the_numbers_of_the_status(start_broker: StartBroker) -> None:
     broker = start_broker("--partitions", "2", "--metrics", "127.0.0.1:0", "--max-bytes", "100MB")
     server = broker.wait_ready()["server"]
 
-    async def fill() -> None:
-        connection = Connection([server], "test")
-        for _ in range(3):
-            await connection.ask("logs.p1.web01", b"a line\n", patience=30)
-        await connection.close()
-
-    asyncio.run(fill())
+    ask(server, *[("logs.p1.web01", b"a line\n")] * 3)
 
     def samples() -> dict[tuple[str, ...], float]:
         page = _get(broker, "/metrics")[1]
@@ -62,7 +46,7 @@ def test_metrics_are_the_numbers_of_the_status(start_broker: StartBroker) -> Non
         named = (("stream_messages", "LOGS"), ("partition_behind", "1"), ("hosts",))
         return [found.get(name) for name in named] == [3, 3, 1]
 
-    _until(has_all_of_them)
+    wait_until("all figures are there", has_all_of_them, 60, every=0.5)
     found = samples()
     assert found["stream_max_bytes", "LOGS"] == 100_000_000
     assert found["silent_hosts",] == 0

@@ -56,8 +56,7 @@ async def test_messages_of_all_sizes_come_pull_by_pull(connection: Connection) -
     assert found == sizes
 
 
-@pytest.mark.parametrize("start", [at_sequence(1), LAST_PER_SUBJECT], ids=["all", "last of each"])
-@pytest.mark.parametrize("kept", [0, 3])
+@pytest.mark.parametrize(("start", "kept"), [(at_sequence(1), 3), (LAST_PER_SUBJECT, 0)])
 async def test_what_is_purged_meanwhile_is_not_waited_for(
     connection: Connection, publish: Publish, start: Start, kept: int
 ) -> None:

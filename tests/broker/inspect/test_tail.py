@@ -25,7 +25,7 @@ Lines = Callable[[int], bytes]
 
 
 async def _shown(connection: Connection, wanted: TailOptions, prefixed: bool = False) -> bytes:
-    pieces = [one async for some in tail(connection, wanted) for one in some]
+    pieces = [one async for one in tail(connection, wanted)]
     return b"".join(
         as_shown(one.host, one.lines, prefixed=prefixed, for_terminal=False) for one in pieces
     )
@@ -141,8 +141,8 @@ async def test_a_broker_that_is_killed_costs_no_line_and_repeats_none(own_server
 
     async def watch() -> None:
         nonlocal found
-        async for some in tail(connection, TailOptions(since=0)):
-            found += b"".join(one.lines for one in some)
+        async for one in tail(connection, TailOptions(since=0)):
+            found += one.lines
 
     watching = asyncio.ensure_future(watch())
     for _ in range(2):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.connection import Connection, ConnectionLost, Rejected
-from broker.provision.apply import consumers_of
-from broker.provision.cluster import join
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import Connection
+from broker.provision.apply import consumers_of, join
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from tests.broker.cluster import Cluster, insist

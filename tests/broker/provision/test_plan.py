@@ -1,13 +1,25 @@
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.app.exits import ConfigurationError
-from broker.provision.plan import Actual, plan, plan_partitions, plan_promotion
-from broker.provision.steps import Change, ResourceKind
+from broker.provision.plan import (
+    Actual,
+    Change,
+    Step,
+    as_json,
+    compare,
+    deleted_by,
+    describe,
+    plan,
+    plan_partitions,
+    plan_promotion,
+    shown,
+)
 from broker.topology import Topology
 from broker.wire.streams import StreamLayout, consumer_config
 
@@ -21,7 +33,6 @@ topologies = st.builds(
     stream_count=st.just(3),
     max_age=st.timedeltas(timedelta(seconds=1), timedelta(days=400)),
     max_bytes=limits,
-    max_msgs=limits,
     discard=st.sampled_from(["old", "new"]),
     replicas=st.integers(1, 5),
 )
@@ -125,11 +136,11 @@ def test_a_changed_number_adds_what_is_missing_removes_nothing_and_comes_last(
 
     made = plan_partitions(after, held)
 
-    made_consumers = {step.name for step in made if step.kind is ResourceKind.CONSUMER}
+    made_consumers = {step.name for step in made if step.kind == "consumer"}
     assert made_consumers == {f"receiver-p{n}" for n in range(before, after)}
     (*_, last) = made or (None,)
     assert (last is None) == (before == after)
-    assert last is None or (last.kind, last.config) == (ResourceKind.ENTRY, {"value": str(after)})
+    assert last is None or (last.kind, last.config) == ("entry", {"value": str(after)})
     assert plan_partitions(after, after_change(before, after)) == ()
 
 
@@ -152,3 +163,48 @@ def test_a_copy_that_is_promoted_takes_lines_of_its_partitions_only() -> None:
         "KV_LOGS_CONFIG": ["$KV.LOGS_CONFIG.>"],
         "KV_LOGS_POSITIONS": ["$KV.LOGS_POSITIONS.>"],
     }
+
+
+def stream(**config: Any) -> Step:
+    return Step("stream", "LOGS", config)
+
+
+def test_metadata_of_others_stays() -> None:
+    found = {"name": "LOGS", "metadata": {"_nats.ver": "2.15.1", "theirs": "1", "ours": "old"}}
+
+    (step,) = compare(stream(metadata={"ours": "new"}), found)
+
+    assert step.config["metadata"] == {"_nats.ver": "2.15.1", "theirs": "1", "ours": "new"}
+    assert not compare(stream(metadata={"ours": "new"}), step.config)
+
+
+def test_people_and_programs_read_what_changes_and_what_that_deletes() -> None:
+    wanted = stream(max_age=2 * 86_400 * 10**9, max_bytes=33_475_333_259, metadata={"_nats.x": "1"})
+    made = compare(wanted, {"max_age": 86_400 * 10**9})
+    made = (replace(made[0], deletes="deletes lines"),)
+
+    assert describe(made).splitlines() == [
+        "~ update stream LOGS",
+        "    - max_age: 1d  + max_age: 2d",
+        "    - max_bytes: not set  + max_bytes: 31.2 GiB",
+        "    ! deletes lines",
+    ]
+    (found,) = as_json(made)
+    assert {"field": "max_bytes", "before": None, "after": 33_475_333_259} in found["changes"]
+    assert found["deletes"] == "deletes lines"
+    assert describe(()) == ""
+
+
+def test_a_value_is_shown_without_what_the_server_adds() -> None:
+    assert shown("field", {"_nats.ver": "2.15.1", "owner": "ops"}) == "owner=ops"
+    assert shown("field", [*range(12)]) == "0,1,2,3,4,5,6,7,8,9 and 2 more"
+
+
+@pytest.mark.parametrize(("first", "is_lost"), [("10:00:03", False), ("09:59:57", True)])
+def test_what_is_too_old_is_known_by_the_servers_clock(first: str, is_lost: bool) -> None:
+    (step,) = compare(stream(max_age=2 * 10**9), {"name": "LOGS"})
+    state = {"messages": 1, "bytes": 1, "first_ts": f"2026-11-23T{first}.123456789Z"}
+
+    found = deleted_by(step, {"ts": "2026-11-23T10:00:01.987654321Z", "state": state})
+
+    assert bool(found) == is_lost

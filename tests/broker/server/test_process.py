@@ -9,13 +9,21 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from logging import DEBUG, ERROR, FATAL, INFO, WARNING
 from pathlib import Path
 
 import pytest
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.server import parent_death
-from broker.server.process import NatsServer, find, started
+from broker.server.process import (
+    LogLine,
+    NatsServer,
+    explain,
+    find,
+    read_line,
+    started,
+)
 
 PHRASES = (
     "Reloaded server configuration",
@@ -31,28 +39,15 @@ INJECTED = [
 ]
 
 
-def program(folder: Path, mode: int = 0o755) -> Path:
-    folder.mkdir(exist_ok=True)
-    path = folder / "nats-server"
-    path.touch(mode)
-    return path
-
-
-def test_the_program_that_is_named_is_taken_else_that_of_the_package_else_that_on_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert find(program(tmp_path / "named")) == tmp_path / "named" / "nats-server"
-    assert find(None) == Path(sys.executable).with_name("nats-server")
+def test_the_program_that_is_named_is_taken_else_that_of_the_package(tmp_path: Path) -> None:
+    named = tmp_path / "nats-server"
+    named.touch(0o644)
     with pytest.raises(ConfigurationError, match="not executable"):
-        find(program(tmp_path / "plain", 0o644))
+        find(named)
+    named.chmod(0o755)
 
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    with pytest.raises(ConfigurationError, match=r"pip install 'nats-logship\[broker\]'"):
-        find(None)
-    on_path = program(tmp_path / "bin")
-    assert find(None) == on_path
+    assert find(named) == named
+    assert find(None) == Path(sys.executable).with_name("nats-server")
 
 
 def test_a_program_does_not_start_when_its_parent_is_gone_already(tmp_path: Path) -> None:
@@ -120,25 +115,27 @@ def hung_up(client: socket.socket) -> None:
 
 @pytest.mark.nats
 async def test_no_clients_words_pass_for_the_servers(conf: Path) -> None:
-    async with asyncio.timeout(60), attended(conf) as (server, port, _):
+    async with asyncio.timeout(60), attended(conf) as (server, port, attending):
         for text in INJECTED:
             for speak in (spoken, spoken_with_credential):
                 client = connected(port)
                 speak(client, text)
                 hung_up(client)
-        await server.reload()  # all that was said before is heard by then
+        with broken(conf), pytest.raises(OperatorError, match="no_such_setting"):
+            await reloaded_among(server, port, "Reloaded server configuration")
+        await reloaded_among(server, port, "Failed to reload server configuration: no")
 
         assert not server.cannot_decrypt
         assert (await server.ports()).client == port
 
-
-@pytest.mark.nats
-async def test_a_reload_is_told_by_the_server_alone(conf: Path) -> None:
-    async with asyncio.timeout(60), attended(conf) as (server, port, _):
-        for _ in range(5):
-            with broken(conf), pytest.raises(OperatorError, match="no_such_setting"):
-                await reloaded_among(server, port, "Reloaded server configuration")
-            await reloaded_among(server, port, "Failed to reload server configuration: no")
+        client = connected(port)
+        spoken(client, "listen tcp 9.9.9.9:99: bind: address already in use")
+        hung_up(client)
+        os.kill(server.pid, signal.SIGKILL)
+        with pytest.raises(OperatorError) as ended:
+            await attending
+    assert "killed by SIGKILL" in str(ended.value)
+    assert "9.9.9.9" not in str(ended.value)
 
 
 @contextmanager
@@ -165,15 +162,29 @@ async def reloaded_among(server: NatsServer, port: int, text: str) -> None:
             hung_up(client)
 
 
-@pytest.mark.nats
-async def test_a_client_gives_no_reason_for_the_servers_end(conf: Path) -> None:
-    async with asyncio.timeout(60), attended(conf) as (server, port, attending):
-        client = connected(port)
-        spoken(client, "listen tcp 9.9.9.9:99: bind: address already in use")
-        hung_up(client)
-        os.kill(server.pid, signal.SIGKILL)
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("[7] [INF] Server is ready", LogLine(INFO, "Server is ready")),
+        ("[7] [WRN] slow", LogLine(WARNING, "slow")),
+        ("[7] [FTL] dead", LogLine(FATAL, "dead")),
+        ("[7] 2026/11/20 19:00:00.1 [ERR] bad", LogLine(ERROR, "bad")),
+        ("panic: runtime error", LogLine(ERROR, "panic: runtime error")),
+        ("goroutine 1 [running]:", LogLine(DEBUG, "goroutine 1 [running]:")),
+        ("", LogLine(DEBUG, "")),
+    ],
+)
+def test_a_line_of_nats_server_keeps_its_level(line: str, said: LogLine) -> None:
+    assert read_line(line) == said
 
-        with pytest.raises(OperatorError) as ended:
-            await attending
 
-    assert str(ended.value) == "nats-server ended (killed by SIGKILL)"
+def test_the_last_trouble_is_the_reason_and_chatter_is_none() -> None:
+    said = [LogLine(ERROR, "first"), LogLine(ERROR, "last"), LogLine(INFO, "bye")]
+
+    assert explain(said) == "last"
+    assert explain([LogLine(INFO, "Server is ready")]) == ""
+    assert explain([]) == ""
+
+
+def test_control_characters_in_a_line_are_shown_as_escapes() -> None:
+    assert explain([read_line("[7] [ERR] a\x1b[2Kb\r\u202ec")]) == r"a\x1b[2Kb\r\u202ec"

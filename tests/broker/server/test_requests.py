@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.client.connection import Connection, Rejected
+from broker.client.answer import Rejected
+from broker.client.connection import Connection
 from broker.server.requests import pulled_only, refuse_pushes
 
 PULLED = {"name": "shipper-web01", "filter_subject": "logs.*.web01", "ack_policy": "none"}

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.app.configuration import load
 from broker.app.exits import ConfigurationError
-from broker.auth.store_file import CREDENTIALS, held_credentials
+from broker.auth.accounts import LOGS, SHIP
+from broker.auth.files import CREDENTIALS, held_credentials
 from broker.server.resolve import Resolved, ServerAccess, resolve
 from broker.server.store import Space
 from broker.settings import BrokerSettings
@@ -25,8 +26,8 @@ sizes = st.integers(0, 10**15)
 
 
 def resolved(folder: Path, space: Space = SPACE, **options: Any) -> Resolved:
-    settings = load(BrokerSettings, {"store_dir": folder, **options}, None)
-    return resolve(settings, ServerAccess(folder), space, NOW)
+    given_settings = load(BrokerSettings, {"store_dir": folder, **options}, None)
+    return resolve(given_settings, ServerAccess(folder), space, NOW)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def resolved(folder: Path, space: Space = SPACE, **options: Any) -> Resolved:
         ({"route": ROUTES}, "--cluster"),
         ({"cluster": "logs"}, "--route"),
         ({"cluster": "c", "route": ROUTES, "cluster_listen": ANYWHERE}, "--cluster-secret-file"),
-        ({"site": "a", "site_listen": ANYWHERE}, "credentials add site"),
+        ({"site": "a", "site_listen": ANYWHERE}, "add site"),
         ({"site": "a", "mirror": "a"}, "name other sites"),
         ({"mirror": "a"}, "takes a --site"),
         ({"site": "a", "site_nkey": "/gone"}, "--site-nkey /gone: No such file"),
@@ -54,19 +55,18 @@ def test_what_does_not_go_together_is_refused(
 @pytest.mark.parametrize(
     ("text", "mode", "words"),
     [
-        pytest.param(None, 0o600, "No such file", id="missing"),
-        pytest.param("short", 0o600, "openssl", id="short"),
-        pytest.param("0123456789\n0123456789", 0o600, "one line", id="lines"),
-        pytest.param(SECRET, 0o644, "chmod 600", id="readable-by-all"),
+        (b"short", 0o600, "openssl"),
+        (b"0123456789\n0123456789", 0o600, "openssl"),
+        (b"\xff" * 32, 0o600, "is no text"),
+        (SECRET.encode(), 0o644, "chmod 600"),
     ],
 )
 def test_a_secret_that_is_none_is_refused_and_not_shown(
-    tmp_path: Path, text: str | None, mode: int, words: str
+    tmp_path: Path, text: bytes, mode: int, words: str
 ) -> None:
     path = tmp_path / "secret"
-    if text is not None:
-        path.write_text(text, "utf-8")
-        path.chmod(mode)
+    path.write_bytes(text)
+    path.chmod(mode)
 
     with pytest.raises(ConfigurationError, match=words) as refused:
         resolved(tmp_path, cluster="logs", route=ROUTES, cluster_secret_file=path)
@@ -74,6 +74,7 @@ def test_a_secret_that_is_none_is_refused_and_not_shown(
     assert SECRET not in str(refused.value)
 
 
+@settings(max_examples=40)
 @given(sizes, sizes, st.none() | st.integers(1, 10**15), st.none() | st.integers(1, 10**16))
 def test_the_stream_fits_into_the_store_beside_offsets_and_positions(
     tmp_path_factory: pytest.TempPathFactory,
@@ -97,10 +98,10 @@ def test_the_stream_fits_into_the_store_beside_offsets_and_positions(
 @pytest.fixture
 def access(tmp_path: Path) -> ServerAccess:
     access = ServerAccess(tmp_path)
-    assert not access.look(BrokerSettings(), NOW, 1).secured
+    assert not access.credentials().secured
     with held_credentials(tmp_path) as held:
         held.write(STORE)
-    assert access.look(BrokerSettings(), NOW, 1).secured
+    assert access.credentials().secured
     return access
 
 
@@ -112,15 +113,18 @@ def test_a_credential_store_that_is_gone_or_damaged_does_not_open_a_broker(
     path.unlink() if content is None else path.write_text(content)
 
     with pytest.raises(ConfigurationError, match=words):
-        access.look(BrokerSettings(), NOW, 1)
+        access.credentials()
 
 
 def test_who_says_so_opens_a_broker(access: ServerAccess, tmp_path: Path) -> None:
     with held_credentials(tmp_path) as held:
         held.write(STORE.revoked([WEB_A, WEB_B]).opened())
 
-    found = access.look(BrokerSettings(), NOW, 1)
+    found = resolve(load(BrokerSettings, {"store_dir": tmp_path}, None), access, SPACE, NOW)
 
-    assert (found.secured, found.credentials, found.revision) == (False, 0, 3)
-    assert found.accounts.anybody
+    assert (found.credentials.secured, found.credentials.revision) == (False, 3)
+    assert found.conf.accounts["no_auth_user"]
+    limits = {name: one["limits"] for name, one in found.conf.accounts["accounts"].items()}
+    assert limits[SHIP] == {"max_connections": 50_000, "max_subscriptions": 100}
+    assert limits[LOGS] is None
     assert access.own.nkey_seed not in repr(access.own) + repr(found)

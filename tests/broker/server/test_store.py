@@ -1,40 +1,33 @@
 """The broker's folder: one owner at a time, and a store stays what it is: alone or of a cluster, and with its own key."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.server.store import (
+    await_credentials,
+    check_encryption,
     check_membership,
-    encryption_of,
     is_locked,
     locked_store,
-    remember_membership,
+    read_state,
+    write_state,
 )
-from broker.settings import SecuritySettings
 
 
 def test_a_store_has_one_owner_at_a_time_and_can_be_held_again(tmp_path: Path) -> None:
-    owner = pytest.raises(OperatorError, match=str(os.getpid()))
-
-    with locked_store(tmp_path / "s"):
+    with locked_store(tmp_path / "s") as lock:
         assert is_locked(tmp_path / "s")
-        with owner, locked_store(tmp_path / "s"):
-            pass
+        inherited = os.dup(lock)  # by a child, which may live on
+    with pytest.raises(OperatorError, match="another broker"), locked_store(tmp_path / "s"):
+        pass
+    os.close(inherited)
     assert not is_locked(tmp_path / "s")
     with locked_store(tmp_path / "s"):
         pass
-
-
-def test_a_child_that_inherits_the_lock_keeps_others_out(tmp_path: Path) -> None:
-    with locked_store(tmp_path / "s") as lock:
-        inherited = os.dup(lock)
-
-    with pytest.raises(OperatorError), locked_store(tmp_path / "s"):
-        pass
-    os.close(inherited)
 
 
 @pytest.fixture
@@ -43,81 +36,62 @@ def alone(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def member(alone: Path) -> Path:
-    (alone / "jetstream" / "SYS" / "_js_" / "_meta_").mkdir(parents=True)
-    remember_membership(alone, "logs", "b1")
-    return alone
-
-
-def test_a_store_that_was_alone_stays_alone(alone: Path) -> None:
+def test_a_store_stays_alone_or_that_member_of_its_cluster_until_its_disk_is_wiped(
+    alone: Path,
+) -> None:
     check_membership(alone, "", "whatever")
     with pytest.raises(ConfigurationError, match="logbroker backup"):
         check_membership(alone, "logs", "b1")
 
+    (alone / "jetstream").rename(alone / "gone")
+    check_membership(alone, "logs", "b1")
+    (alone / "jetstream" / "SYS" / "_js_" / "_meta_").mkdir(parents=True)
+    check_membership(alone, "logs", "b1")
+    for cluster, name in (("", "b1"), ("logs", "b2")):
+        with pytest.raises(ConfigurationError, match="--server-name b1"):
+            check_membership(alone, cluster, name)
 
-def test_a_member_stays_that_member_until_its_disk_is_wiped(member: Path) -> None:
-    check_membership(member, "logs", "b1")
-    with pytest.raises(ConfigurationError, match="--cluster"):
-        check_membership(member, "", "b1")
-    with pytest.raises(ConfigurationError, match="--server-name b1"):
-        check_membership(member, "logs", "b2")
-
-    (member / "jetstream").rename(member / "gone")
-    check_membership(member, "logs", "b2")
+    (alone / "jetstream").rename(alone / "wiped")
+    check_membership(alone, "logs", "b2")
 
 
-def settings(file: Path | None) -> SecuritySettings:
-    return SecuritySettings().model_copy(update={"encryption_key_file": file})
+@pytest.mark.parametrize(("was", "wrong"), [(True, "give its"), (False, "logbroker backup")])
+def test_a_store_is_opened_as_it_was_stored_and_never_converted(
+    tmp_path: Path, was: bool, wrong: str
+) -> None:
+    check_encryption(tmp_path, has_key=not was)  # a new one
+    folder = tmp_path / "jetstream" / "LOGS" / "streams" / "LOGS"
+    folder.mkdir(parents=True)
+    for name in ("meta.inf", *(["meta.key"] if was else [])):
+        (folder / name).touch()
+
+    check_encryption(tmp_path, has_key=was)
+    with pytest.raises(ConfigurationError, match=wrong):
+        check_encryption(tmp_path, has_key=not was)
 
 
 @pytest.fixture
-def key(tmp_path: Path) -> Path:
-    file = tmp_path / "key"
-    file.write_text("0123456789abcdef\n", "utf-8")
-    return file
+def running(tmp_path: Path) -> Iterator[Path]:
+    with locked_store(tmp_path):
+        yield tmp_path
 
 
-def stream_in(store: Path) -> Path:
-    folder = store / "jetstream" / "LOGS" / "streams" / "LOGS"
-    folder.mkdir(parents=True)
-    (folder / "meta.inf").write_bytes(b"{}")
-    return folder
+def test_what_the_broker_has_taken_over_is_done(running: Path) -> None:
+    write_state(running, revision=2)
+
+    assert await_credentials(running, 2) == "the broker has taken the change"
 
 
-def test_a_new_store_takes_the_key_which_no_file_and_no_repr_shows(
-    tmp_path: Path, key: Path
-) -> None:
-    encryption = encryption_of(settings(key), tmp_path / "store")
+def test_what_the_broker_does_not_take_is_an_error(running: Path) -> None:
+    write_state(running, revision=2)
 
-    assert (encryption.key, encryption.cipher) == ("0123456789abcdef", "chachapoly")
-    assert encryption.environment() == {"LOGSHIP_STORE_KEY": '"0123456789abcdef"'}
-    assert encryption.key not in repr(encryption)
+    with pytest.raises(OperatorError, match=r"not taken it within 0.2 s"):
+        await_credentials(running, 3, 0.2)
 
 
-def test_a_store_in_the_clear_is_not_encrypted_in_place(tmp_path: Path, key: Path) -> None:
-    stream_in(tmp_path)
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"revision": 1}'])
+def test_where_no_broker_runs_a_file_says_nothing(tmp_path: Path, text: str) -> None:
+    (tmp_path / "broker.json").write_text(text)
 
-    assert encryption_of(settings(None), tmp_path).cipher is None
-    with pytest.raises(ConfigurationError, match="is not encrypted in place"):
-        encryption_of(settings(key), tmp_path)
-
-
-@pytest.mark.parametrize(("length", "cipher"), [(72, "chacha20"), (64, "aes")])
-def test_a_store_is_opened_with_its_key_and_cipher_only(
-    tmp_path: Path, key: Path, length: int, cipher: str
-) -> None:
-    (stream_in(tmp_path) / "meta.key").write_bytes(bytes(length))
-
-    refused = [settings(None)] if cipher == "chacha20" else [settings(None), settings(key)]
-    for one in refused:
-        with pytest.raises(ConfigurationError, match=f"encryption_cipher = '{cipher}'$"):
-            encryption_of(one, tmp_path)
-
-
-@pytest.mark.parametrize("content", [b"", b"short", b"\xff" * 32, b"two\nlines, and long enough"])
-def test_what_is_no_key_is_refused(tmp_path: Path, key: Path, content: bytes) -> None:
-    key.write_bytes(content)
-
-    with pytest.raises(ConfigurationError, match="is no key"):
-        encryption_of(settings(key), tmp_path)
+    assert "no broker runs" in await_credentials(tmp_path, 2)
+    assert read_state(tmp_path).keys() <= {"revision"}

@@ -39,7 +39,7 @@ def _revoke(kind: str) -> Act:
 
         def undo() -> None:
             _insist(world, f"{kind} {name} has a credential again", lambda: keys.give(kind, name))
-            _take_over(program)
+            _take_over(world, program)
 
         return _tried(lambda: keys.revoke(kind, name), undo)
 
@@ -58,9 +58,9 @@ def _rotate(kind: str) -> Act:
 
         def mend() -> None:
             _insist(world, f"{kind} {name} has a new secret", rotate)
-            _take_over(program)
+            _take_over(world, program)
 
-        return _tried(rotate, lambda: _take_over(program), mend)
+        return _tried(rotate, lambda: _take_over(world, program), mend)
 
     return act
 
@@ -145,11 +145,13 @@ def _insist(world: "World", what: str, change: Callable[[], object]) -> None:
     world.supervisor.wait(what, is_done, _SECONDS)
 
 
-def _take_over(program: Program) -> None:
-    """Have a program begin to use the new file that is in its place: those that were given a key's path do so by themselves."""
-    if "--nkey" not in program.process.arguments:
-        with suppress(ProcessLookupError):
-            program.process.terminate()
+def _take_over(world: "World", program: Program) -> None:
+    """Have a program, and rivals of it, use the new file that is in its place: those with a key's path do so by themselves."""
+    for one in list(world.supervisor.programs):
+        is_meant = one is program or one.name.startswith(f"{program.name}-rival-")
+        if is_meant and "--nkey" not in one.process.arguments:
+            with suppress(ProcessLookupError):
+                one.process.terminate()
 
 
 def _hang_up(broker: "Broker") -> None:

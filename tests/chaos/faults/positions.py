@@ -23,6 +23,7 @@ from broker.wire.subjects import consumer_name
 from tests.chaos.commands import insist
 from tests.chaos.fault import Act, CannotStrike, Chance, Undo, add, dead, fault
 from tests.chaos.operating import HarmedEntry
+from tests.chaos.revisions import history
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
@@ -95,7 +96,7 @@ def _of_partition(harm: Harm) -> Act:
 
 def _remember(world: "World", partition: int, left: bytes) -> None:
     """Have the operator know the entry that stood before the harmed one."""
-    revisions = world.ask(lambda c: bucket.history(c, OFFSETS_BUCKET, offset_key(partition)))
+    revisions = world.ask(lambda c: history(c, OFFSETS_BUCKET, offset_key(partition)))
     values = [revision.value for revision in revisions]
     try:
         moved_to = Offset.decode(left).next

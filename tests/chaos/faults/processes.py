@@ -14,8 +14,6 @@ from tests.chaos.program import Program
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-__all__ = ["send", "server_of"]
-
 _GONE_WITHIN = 60.0  # seconds; it may be stopped meanwhile
 _DAEMONS = frozenset({b"pyspark.daemon", b"receiver.spark.worker_daemon"})
 

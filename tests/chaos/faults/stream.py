@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from broker.app.exits import OperatorError
-from broker.client import bucket
 from broker.client.connection import Connection
 from broker.inspect.ask import get_message
 from broker.inspect.message import StoredMessage
@@ -19,6 +18,7 @@ from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from tests.chaos.commands import insist
 from tests.chaos.fault import CannotStrike, Chance, dead, fault
 from tests.chaos.losses import Destroyed
+from tests.chaos.revisions import history
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
@@ -62,9 +62,7 @@ def _unreceived(world: "World") -> list[StoredMessage]:
 
 async def _offset(connection: Connection, partition: int, created: str) -> int:
     """Return up to where a partition is committed in the stream of that time, and 1 where that is said of another one."""
-    for revision in reversed(
-        await bucket.history(connection, OFFSETS_BUCKET, offset_key(partition))
-    ):
+    for revision in reversed(await history(connection, OFFSETS_BUCKET, offset_key(partition))):
         with suppress(UnreadableOffset):
             offset = Offset.decode(revision.value)
             return offset.next if offset.stream_created == created else 1
@@ -97,10 +95,17 @@ def purge(world: "World", chance: Chance) -> None:
 def short_of_space(world: "World", chance: Chance) -> None:
     """Give the stream so little space for a while that retention purges all the time and hosts wait; nothing is lost by it."""
     with _TURNS:
-        _apply(world, "--max-msgs", str(chance.randint(20, 200)), "--discard", "new")
+        _hold(world, chance.randint(20, 200))
         time.sleep(chance.uniform(*_SHORT))
-        _apply(world, "--max-msgs", "-1")
+        _hold(world, -1)
 
 
-def _apply(world: "World", *words: str) -> None:
-    insist("logbroker", "apply", "--yes", *words, *world.admin_words)
+def _hold(world: "World", messages: int) -> None:
+    """Let the stream hold so many messages, and refuse more."""
+
+    async def update(connection: Connection) -> None:
+        config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
+        limited = {**config, "max_msgs": messages, "discard": "new"}
+        await connection.api(f"STREAM.UPDATE.{STREAM}", limited)
+
+    world.ask(update)

@@ -20,35 +20,22 @@ from tests.receiver.stored import opened
 
 NOON = 1_700_000_000_000_000_000
 _NUMBERS = st.sampled_from([0, 1, 5, 7, -1, 10**19, True, 1e3, "1", None])
+_WHOLE = {"file": "/var/log/a", "id": "id", "start": 0, "end": 5, "size": 5, "lines": 1}
 _SECTIONS = st.one_of(
-    st.sampled_from([0, "x", None, []]),
+    st.sampled_from([0, "x", None, [], _WHOLE]),
     st.fixed_dictionaries(
         {"file": st.sampled_from(["/var/log/a", "%ff%00", "../../etc", "", 1])},
         optional={
             "id": st.sampled_from(["id", "", "a:b", "id 1", 7]),
-            "start": _NUMBERS,
-            "end": _NUMBERS,
-            "size": _NUMBERS,
-            "lines": _NUMBERS,
             "identity": st.sampled_from(["1:0::0:", "1:2", "x" * 300, 1]),
             "filtered": st.sampled_from([True, False, 1]),
+            **dict.fromkeys(("start", "end", "size", "lines"), _NUMBERS),
         },
     ),
-    st.integers(0, 30).map(
-        lambda start: {
-            "file": "/var/log/a",
-            "id": "id",
-            "start": start,
-            "end": start + 5,
-            "size": 5,
-            "lines": 1,
-        }
-    ),
+    st.integers(0, 30).map(lambda start: {**_WHOLE, "start": start, "end": start + 5}),
 )
 _SPANS = st.one_of(
-    st.text(max_size=12),
-    st.lists(_SECTIONS, max_size=3).map(json.dumps),
-    st.just("[" * 20_000),
+    st.text(max_size=12), st.lists(_SECTIONS, max_size=3).map(json.dumps), st.just("[" * 20_000)
 )
 _HEADERS = st.fixed_dictionaries(
     {},

@@ -8,9 +8,6 @@ import pytest
 
 from broker.client.connection import Connection
 from broker.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM
-from receiver.consume import background
-from receiver.source.ranges import Range
-from receiver.source.reading import read
 from tests import secured
 from tests.receiver.partition import Partition
 from tests.support.processes import Processes
@@ -69,15 +66,3 @@ def test_empty_messages_are_passed_over_and_all_lines_received(
 
     assert anybody.read("web01") == b"".join(payloads)
     assert anybody.offset().next == last + 1
-
-
-def test_who_reads_the_stream_again_is_not_stopped_by_empty_messages(
-    server: secured.Secured, anybody: Partition, first: int
-) -> None:
-    payloads = [b"", b"1\n", *[b""] * 40, b"2\n", b""]
-    until = store(anybody, *payloads) + 1
-    connection = background.connection((server.address,), server.access("everything"))
-
-    runs = read(connection, Range("logs.p0.>", first, until))
-
-    assert [message.payload for run in runs for message in run] == payloads

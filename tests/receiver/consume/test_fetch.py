@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.client.answer import ConnectionLost
 from broker.client.connection import Connection
 from broker.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM, consumer_config
 from receiver.consume import background
@@ -55,6 +56,12 @@ def reset(partition: Partition, first: int) -> None:
     )
 
 
+def configure(partition: Partition, **change: object) -> None:
+    config = {**consumer_config(0), **change}
+    name = f"CONSUMER.CREATE.LOGS.receiver-p0.{config['filter_subject']}"
+    partition.ask(lambda c: c.api(name, {"stream_name": "LOGS", "config": config}))
+
+
 @pytest.mark.parametrize("taken", [4, 12])
 def test_a_stranger_who_used_the_consumer_costs_no_line(partition: Partition, taken: int) -> None:
     partition.lines("web01", *(b"%d" % n for n in range(8)))
@@ -89,15 +96,33 @@ def test_a_consumer_that_would_leave_lines_out_blocks(
     partition: Partition, change: dict[str, object]
 ) -> None:
     partition.lines("web01", b"1")
-    config = {**consumer_config(0), **change}
-    name = f"CONSUMER.CREATE.LOGS.receiver-p0.{config['filter_subject']}"
-    partition.ask(lambda c: c.api(name, {"stream_name": "LOGS", "config": config}))
+    configure(partition, **change)
 
     outcome = partition.run()
 
     assert isinstance(outcome, Blocked)
     assert "delete it" in outcome.detail
     assert partition.files() == {}
+
+
+def test_no_message_is_taken_without_its_payload(partition: Partition) -> None:
+    """Somebody changes the consumer while a session is under way."""
+    partition.lines("web01", b"1\n")
+    connection = background.connection((partition.url,))
+    with PartitionReader(connection, partition.assignment(), 1, "LOGS") as reading:
+        assert len(list(reading.batch())) == 1
+        configure(partition, headers_only=True)
+        partition.lines("web01", b"2\n", b"3\n")
+
+        with pytest.raises(ConnectionLost, match=r"headers_only.*delete it"):
+            list(reading.batch())
+
+
+def test_a_message_that_says_it_is_without_its_payload_stops_nobody(partition: Partition) -> None:
+    partition.publish(("logs.p0.web01", b"", {"Nats-Msg-Size": "5"}))
+    partition.lines("web01", b"1\n")
+
+    assert sequences(partition) == [1, 2]
 
 
 def test_the_largest_message_comes_through_among_small_ones(partition: Partition) -> None:
@@ -108,21 +133,3 @@ def test_the_largest_message_comes_through_among_small_ones(partition: Partition
 
     assert done.until == 5
     assert partition.read("web01") == b"before\n" + largest * 2 + b"after\n"
-
-
-def test_more_small_messages_than_one_pull_takes_come_in_order(partition: Partition) -> None:
-    count = 10_000
-
-    async def publish(connection: Connection) -> None:
-        for number in range(count - 1):
-            if number % 500:
-                await connection.publish("logs.p0.web01", b"%d" % number)
-            else:
-                await connection.ask("logs.p0.web01", b"%d" % number, patience=180)
-        await connection.ask("logs.p0.web01", b"last", patience=180)
-
-    partition.ask(publish)
-
-    assert sequences(partition) == list(range(1, count + 1))
-    # the consumer's position at the end of the pulls is the one that the next batch needs
-    assert sequences(partition, count + 1) == []

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.wire.message import MalformedMessage, Section, Span
-from receiver.consume.judging import FindingKind, Judge
+from receiver.consume.judging import Judge
 from receiver.consume.judging import judge as judged_alone
+from receiver.storage.findings import FindingKind
 from receiver.storage.store import Store
 from receiver.storage.tables import Spans
 from tests.receiver.partition import lines_of, message, ours
@@ -101,26 +102,17 @@ def test_a_message_whose_gap_is_in_any_of_its_sections_tells_no_loss_of_its_host
     assert kinds == [FindingKind.GAP, FindingKind.LOSS]
 
 
-CONTENT = bytes(range(256))
-
-
-def section(start: int, end: int, size: int | None = None) -> Section:
-    length = end - start
-    filtered = size is not None
-    return Section("/var/log/a", Span("id", start, end), size or length, 0, filtered=filtered)
-
-
 @given(st.lists(st.tuples(st.integers(0, 100), st.integers(0, 30)), max_size=20))
 def test_every_byte_is_written_once_in_order_and_gaps_are_named(
     sections: list[tuple[int, int]],
 ) -> None:
-    reached: int | None = None
+    content, reached = bytes(range(256)), None
     written: list[int] = []
     missing: set[int] = set()
     for start, length in sections:
-        payload = CONTENT[start : start + length]
-        found = judged_alone(reached, section(start, start + length), "web01", 1)
-        written += payload[found.skip :]
+        section = Section("/var/log/a", Span("id", start, start + length), length, 0)
+        found = judged_alone(reached, section, "web01", 1)
+        written += content[start : start + length][found.skip :]
         if found.finding and found.finding.kind is FindingKind.GAP:
             missing |= set(range(found.finding.start, found.finding.end))
         reached = max(start + length, reached or 0)
@@ -131,41 +123,25 @@ def test_every_byte_is_written_once_in_order_and_gaps_are_named(
 
 
 @pytest.mark.parametrize(
-    ("reached", "start", "end", "skip", "kind"),
+    ("reached", "filtered", "skip", "kind"),
     [
-        pytest.param(None, 50, 60, 0, None, id="never seen: any start"),
-        pytest.param(50, 50, 60, 0, None, id="follows"),
-        pytest.param(40, 50, 60, 0, FindingKind.GAP, id="gap"),
-        pytest.param(60, 50, 60, 10, FindingKind.REPEAT, id="all of it had come"),
-        pytest.param(70, 50, 60, 10, FindingKind.REPEAT, id="long past"),
-        pytest.param(55, 50, 60, 5, FindingKind.REPEAT, id="its beginning had come"),
+        pytest.param(None, False, 0, None, id="never seen: any start"),
+        pytest.param(50, False, 0, None, id="follows"),
+        pytest.param(40, False, 0, FindingKind.GAP, id="gap"),
+        pytest.param(90, False, 40, FindingKind.REPEAT, id="all of it had come"),
+        pytest.param(55, False, 5, FindingKind.REPEAT, id="its beginning had come"),
+        pytest.param(40, True, 0, FindingKind.GAP, id="gap, lines left out"),
+        pytest.param(55, True, 0, FindingKind.DOUBT, id="nobody knows which lines had come"),
+        pytest.param(90, True, 7, FindingKind.REPEAT, id="all of it had come, lines left out"),
     ],
 )
 def test_a_section_is_judged_by_its_span(
-    reached: int | None, start: int, end: int, skip: int, kind: FindingKind | None
+    reached: int | None, filtered: bool, skip: int, kind: FindingKind | None
 ) -> None:
-    found = judged_alone(reached, section(start, end), "web01", 7)
+    size = 7 if filtered else 40
+    section = Section("/var/log/a", Span("id", 50, 90), size, 0, filtered=filtered)
 
-    assert found.skip == skip
-    assert (found.finding.kind if found.finding else None) is kind
-
-
-@pytest.mark.parametrize(
-    ("reached", "skip", "kind"),
-    [
-        pytest.param(None, 0, None, id="never seen"),
-        pytest.param(50, 0, None, id="follows"),
-        pytest.param(40, 0, FindingKind.GAP, id="gap"),
-        pytest.param(
-            55, 0, FindingKind.DOUBT, id="its beginning had come, nobody knows which lines"
-        ),
-        pytest.param(90, 7, FindingKind.REPEAT, id="all of it had come"),
-    ],
-)
-def test_a_section_with_lines_left_out_is_written_whole_or_not_at_all(
-    reached: int | None, skip: int, kind: FindingKind | None
-) -> None:
-    found = judged_alone(reached, section(50, 90, size=7), "web01", 7)
+    found = judged_alone(reached, section, "web01", 7)
 
     assert found.skip == skip
     assert (found.finding.kind if found.finding else None) is kind

@@ -22,24 +22,6 @@ def offset(sequence: int, created: str = CREATED) -> Offset:
 
 
 @pytest.mark.parametrize(
-    ("found", "first", "until", "begin"),
-    [
-        pytest.param(None, 0, 1, 1, id="nothing was ever there"),
-        pytest.param(None, 1, 10, 1, id="a first receiver"),
-        pytest.param(None, 7, 10, 7, id="a first receiver, late"),
-        pytest.param(offset(5), 1, 10, 5, id="in the middle"),
-        pytest.param(offset(10), 1, 10, 10, id="nothing new"),
-        pytest.param(offset(5), 8, 10, 5, id="retention has passed it"),
-        pytest.param(offset(1), 0, 1, 1, id="claimed, nothing came yet"),
-    ],
-)
-def test_it_goes_on_where_the_offset_says(
-    found: Offset | None, first: int, until: int, begin: int
-) -> None:
-    assert start(found, StreamState(CREATED, first, until), 0) == begin
-
-
-@pytest.mark.parametrize(
     ("found", "until", "words"),
     [
         pytest.param(offset(5, "2026-01-01T00:00:00Z"), 10, "made anew", id="recreated"),

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -16,12 +17,10 @@ from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from receiver.consume import task
-from receiver.consume.assignment import LARGEST_PULL, Assignment, Ending, Report, SessionLimits
+from receiver.consume.assignment import LARGEST_PULL, Assignment, Report, SessionLimits
 from receiver.consume.claim import Claim
 from receiver.consume.wake import Wake
-from receiver.driver import follower as room
-from receiver.driver.follower import Pace, PartitionFollower, RotationTimer
-from receiver.driver.jobs import Jobs
+from receiver.driver.follower import Pace, PartitionFollower, Shared
 from receiver.meter import Meter
 from receiver.storage.rotation import Calendar
 from tests.receiver.partition import Partition
@@ -29,6 +28,7 @@ from tests.receiver.partition import Partition
 pytestmark = pytest.mark.nats
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
+OFTEN = {"pause": 0.05, "check": 0.1, "look_around": 0.1}
 
 
 class Loop:
@@ -40,6 +40,7 @@ class Loop:
         owner: str = "a:1",
         *,
         once: bool = False,
+        often: bool = False,
         session: SessionLimits = SessionLimits(60.0, 0.3, 0.01),  # noqa: B008 - a frozen value
     ) -> None:
         self.partition = partition
@@ -47,25 +48,24 @@ class Loop:
         self.may_run = threading.Event()
         self.may_run.set()
         self.reports: list[Report] = []
-        self.stop = asyncio.Event()
         self.connection = Connection([partition.url], owner, partition.access)
-        self.retention = asyncio.Event()
-        self.timer = RotationTimer(Calendar(timedelta(hours=1)), time.time_ns)
         self.wake = Wake(self.connection, partition.number, "LOGS")
         self.meter = Meter(lambda: 0)
-        self.meter.expect(partition.number)
+        pace = Pace(
+            *(partition.limit, LARGEST_PULL, SessionLimits(60.0) if once else session, once),
+            **(OFTEN if often else {}),
+        )
+        calendar = Calendar(timedelta(hours=1))
+        self.shared = Shared(
+            self.connection, self._run, ThreadPoolExecutor(1), time.time_ns, calendar, pace
+        )
         self.follower = PartitionFollower(
-            partition.number,
-            self.connection,
-            Jobs(self._run, 1),
+            self.shared,
             Claim(self.connection, partition.number, owner, "LOGS"),
             self.wake,
-            Pace(partition.limit, LARGEST_PULL, SessionLimits(60.0) if once else session, once),
-            self.meter,
-            lambda: NOW,
-            self.retention,
-            self.timer,
+            self.meter.expect(partition.number),
         )
+        self.stop = self.follower.stop
 
     def _run(self, assignment: Assignment) -> Report:
         self.jobs += 1
@@ -75,7 +75,7 @@ class Loop:
         return report
 
     async def __aenter__(self) -> "Loop":
-        self.running = asyncio.create_task(self.follower.run(self.stop))
+        self.running = asyncio.create_task(self.follower.run())
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -132,19 +132,18 @@ async def test_a_silent_hosts_file_of_an_earlier_period_is_closed_by_the_clock(
     hourly = replace(partition, rotate_every=timedelta(hours=1))
 
     async with Loop(hourly, "b:2") as loop:
-        await asyncio.wait_for(loop.retention.wait(), 20)
+        await asyncio.wait_for(loop.shared.closed.wait(), 20)
     assert (partition.output / "web01.log.000001").read_bytes() == b"1\n"
 
 
 async def test_a_blocked_partition_says_so_once_and_goes_on_when_mended(
-    partition: Partition, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    partition: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(room, "_FIRST_PAUSE", 0.05)
     caplog.set_level(logging.INFO)
     partition.output.mkdir()
     obstacle = partition.output / "web01.log"
     obstacle.mkdir()
-    async with Loop(partition) as loop:
+    async with Loop(partition, often=True) as loop:
         await lines(partition, b"1")
         async with asyncio.timeout(20):
             while loop.jobs < 4:  # noqa: ASYNC110 - a thread's doing is waited for
@@ -191,18 +190,10 @@ async def _until_said(caplog: pytest.LogCaptureFixture, words: str) -> None:
     raise AssertionError(caplog.text)
 
 
-@pytest.fixture
-def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_LONGEST_LOOK", 0.1)
-    monkeypatch.setattr(room, "_CHECK", 0.1)
-    monkeypatch.setattr(room, "_LONGEST_PAUSE", 0.1)
-
-
-@pytest.mark.usefixtures("_looks_often")
 async def test_a_stream_made_anew_under_a_running_receiver_is_told_once_and_nothing_written(
     partition: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Loop(partition) as loop:
+    async with Loop(partition, often=True) as loop:
         await lines(partition, b"1", b"2")
         await loop.has(b"1\n2\n")
         config = (await loop.connection.api(f"STREAM.INFO.{STREAM}"))["config"]
@@ -219,57 +210,8 @@ async def test_a_stream_made_anew_under_a_running_receiver_is_told_once_and_noth
         assert partition.read("web01") == b"1\n2\n"
 
 
-async def test_an_entry_deleted_under_a_running_receiver_ends_it_and_says_so(
-    partition: Partition,
-) -> None:
-    async with Loop(partition) as loop:
-        await lines(partition, b"1")
-        await loop.has(b"1\n")
-        await loop.connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
-        await lines(partition, b"2")
-
-        with pytest.raises(FencedError, match=r"deleted its offset|nobody"):
-            await loop.ends()
-
-
-async def test_lines_that_keep_coming_are_one_stay_and_silence_ends_it(
-    partition: Partition,
-) -> None:
-    async with Loop(partition, session=SessionLimits(60.0, 3.0, 0.01)) as loop:
-        for number in range(5):
-            await lines(partition, b"%d" % number)
-            await loop.has(b"".join(b"%d\n" % n for n in range(number + 1)))
-        assert loop.jobs == 1
-        async with asyncio.timeout(20):
-            while not loop.reports:  # noqa: ASYNC110 - a thread's doing is waited for
-                await asyncio.sleep(0.02)
-
-    assert (loop.reports[0].ended, loop.reports[0].done.lines) == (Ending.SILENCE, 5)
-    assert loop.reports[0].batches >= 5
-
-
-async def test_where_lines_come_soon_after_each_silence_the_task_stays_through_it(
-    partition: Partition,
-) -> None:
-    async with Loop(partition, session=SessionLimits(60.0, 0.2, 0.01)) as loop:
-        await lines(partition, b"first")
-        async with asyncio.timeout(20):
-            while not loop.reports:  # noqa: ASYNC110 - a thread's doing is waited for
-                await asyncio.sleep(0.02)
-        await lines(partition, b"soon")
-        await loop.has(b"first\nsoon\n")
-        await asyncio.sleep(1.0)
-        await lines(partition, b"later")
-        await loop.has(b"first\nsoon\nlater\n")
-
-        assert (loop.jobs, len(loop.reports)) == (2, 1)
-
-
-async def test_a_successor_is_noticed_while_nothing_comes(
-    partition: Partition, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(room, "_LOOK_AROUND", 0.1)
-    async with Loop(partition) as first:
+async def test_a_successor_is_noticed_while_nothing_comes(partition: Partition) -> None:
+    async with Loop(partition, often=True) as first:
         async with asyncio.timeout(20):
             while not first.connection.away and not first.meter.partitions[0].epoch:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
@@ -288,7 +230,7 @@ async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
 ) -> None:
     caplog.set_level(logging.INFO)
     loop = Loop(partition, session=SessionLimits(0.1, 0.1))
-    loop.follower.pace = replace(loop.follower.pace, patience=0.1)
+    loop.shared.pace = replace(loop.shared.pace, patience=0.1)
     loop.may_run.clear()
 
     async with loop:

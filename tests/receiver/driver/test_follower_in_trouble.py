@@ -1,7 +1,6 @@
 """A running receiver under whose hands stream, bucket or broker go: it says so, harms nothing, and ends when told to."""
 
 import asyncio
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +11,7 @@ from broker.app.exits import FencedError
 from broker.topology import Topology
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.consume import offsets, task
-from receiver.consume.assignment import Assignment, Done, Ending, Report
 from receiver.consume.claim import Claim, stream_state
-from receiver.driver import follower as room
 from receiver.storage.disk import exclusive_lock
 from tests.conftest import Server, apply_topology
 from tests.receiver.driver.test_follower import NOW, Loop, lines
@@ -26,14 +23,6 @@ pytestmark = pytest.mark.nats
 @pytest.fixture
 def partition(logs_url: str, tmp_path: Path) -> Partition:
     return Partition(logs_url, tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def _looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_LONGEST_LOOK", 0.1)
-    monkeypatch.setattr(room, "_CHECK", 0.1)
-    monkeypatch.setattr(room, "_LOOK_AROUND", 0.2)
-    monkeypatch.setattr(room, "_LONGEST_PAUSE", 0.1)
 
 
 async def said(caplog: pytest.LogCaptureFixture, words: str) -> None:
@@ -51,7 +40,7 @@ async def make_stream_anew(loop: Loop) -> None:
 async def test_who_is_blocked_by_a_stream_made_anew_ends_when_somebody_resets_the_offset(
     partition: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with Loop(partition) as loop:
+    async with Loop(partition, often=True) as loop:
         await lines(partition, b"1")
         await loop.has(b"1\n")
         await make_stream_anew(loop)
@@ -71,7 +60,7 @@ async def test_whose_tasks_never_come_to_the_entry_ends_when_somebody_has_taken_
     partition: Partition, monkeypatch: pytest.MonkeyPatch, *, is_held: bool
 ) -> None:
     monkeypatch.setattr(task, "_LOCK_PATIENCE", 0.1)
-    async with Loop(partition) as older:
+    async with Loop(partition, often=True) as older:
         await lines(partition, b"1")
         await older.has(b"1\n")
         lock = partition.destination.state / "p0.lock"
@@ -99,7 +88,7 @@ async def test_a_bucket_deleted_in_mid_run_is_told_and_once_made_again_ends_the_
 ) -> None:
     bucket = Topology(partitions=2).streams()[1]
     assert bucket["name"] == f"KV_{OFFSETS_BUCKET}"
-    async with Loop(partition) as loop:
+    async with Loop(partition, often=True) as loop:
         await lines(partition, b"1")
         await loop.has(b"1\n")
         await loop.connection.api(f"STREAM.DELETE.{bucket['name']}")
@@ -116,7 +105,7 @@ async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(
 ) -> None:
     await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=2))
     partition = Partition(own_server.url, tmp_path)
-    async with Loop(partition) as loop:
+    async with Loop(partition, often=True) as loop:
         await lines(partition, b"1")
         await loop.has(b"1\n")
         await asyncio.to_thread(own_server.stop)
@@ -125,32 +114,3 @@ async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(
         async with asyncio.timeout(9.5):  # all of a program's end has ten
             await asyncio.shield(loop.running)
             await loop.wake.close()
-
-
-class Deaf(Loop):
-    """A loop whose tasks find nothing for a while."""
-
-    deaf = True
-
-    def _run(self, assignment: Assignment) -> Report:
-        if not self.deaf:
-            return super()._run(assignment)
-        self.jobs += 1
-        nothing = Done(assignment.partition, assignment.first, assignment.first)
-        return Report(nothing, 0, Ending.SILENCE)
-
-
-async def test_tasks_that_find_nothing_of_what_is_there_are_no_tight_loop_and_told_once(
-    partition: Partition, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    caplog.set_level(logging.INFO)
-    monkeypatch.setattr(room, "_BRISK_PAUSE", 0.2)
-    async with Deaf(partition) as loop:
-        await lines(partition, b"1")
-        await said(caplog, "consumer receiver-p0 delivers none")
-        await asyncio.sleep(1.0)
-        assert loop.jobs < 15
-        loop.deaf = False
-        await loop.has(b"1\n")
-
-    assert caplog.text.count("delivers none") == 1

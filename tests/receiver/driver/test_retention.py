@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from receiver.driver.retention import RetentionWorker
+from receiver.driver.driver import retain
 from receiver.storage.retention import Order, Retention
 from tests.receiver.stored import add
 
@@ -38,10 +38,10 @@ async def test_what_was_closed_is_compressed_before_the_end_behind_everybody_els
 ) -> None:
     names = [f"web01.log.{number:06d}" for number in range(1, 4)]
     retention = make(tmp_path, *names)
-    worker = RetentionWorker(retention, asyncio.Event())
+    done = asyncio.Event()
+    done.set()
 
-    worker.end()
-    await worker.run()
+    await retain(retention, asyncio.Event(), done, asyncio.Event())
 
     assert names_in(tmp_path) == [f"{name}.zst" for name in names]
     assert retention.niceness > os.getpriority(os.PRIO_PROCESS, 0)
@@ -51,9 +51,7 @@ async def test_told_to_leave_it_leaves_segments_as_they_are(tmp_path: Path) -> N
     retention = make(tmp_path, "web01.log.000001")
     stop = asyncio.Event()
     stop.set()
-    worker = RetentionWorker(retention, stop)
 
-    worker.end()
-    await worker.run()
+    await retain(retention, asyncio.Event(), stop, stop)
 
     assert names_in(tmp_path) == ["web01.log.000001"]

@@ -18,7 +18,7 @@ import sys
 from tests.receiver.sql import spark_session
 
 url, folder = sys.argv[1:]
-with spark_session("local[2]") as spark:
+with spark_session("local[2,4]") as spark:  # a task is tried again
     frame = spark.readStream.format("jetstream").options(
         servers=url, startingOffsets="earliest", explode=True, maxOffsetsPerTrigger=15, minPartitions=4
     )

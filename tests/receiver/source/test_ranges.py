@@ -2,7 +2,9 @@
 
 import pytest
 
-from receiver.source.ranges import StreamEnds, cut
+from receiver.source.datasource import cut
+from receiver.source.options import SourceOptions
+from receiver.source.stream import StreamEnds
 
 STATE = StreamEnds(first=50, until=100, messages=40, size=4000, created=5)
 P0, P1 = "logs.p0.>", "logs.p1.>"
@@ -19,7 +21,7 @@ def test_bytes_become_sequences_by_the_average_size() -> None:
 def test_pieces_are_enough_and_cover_every_sequence_once(
     subjects: tuple[str, ...] | None, pieces: int
 ) -> None:
-    ranges = cut(subjects, 60, 71, pieces, STATE)
+    ranges = cut(SourceOptions(subjects=subjects, pieces=pieces), 60, 71, STATE)
 
     assert len(ranges) >= min(pieces, 11)
     for subject in subjects or (">",):

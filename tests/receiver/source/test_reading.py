@@ -1,7 +1,6 @@
 """Reading ranges of a real stream by sequence, also through a broker that goes away in the middle."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -9,9 +8,7 @@ import pytest
 from broker.client.connection import Connection
 from broker.topology import Topology
 from receiver.consume import background
-from receiver.source.planning import refuse_loss
-from receiver.source.ranges import LostSequences, Range
-from receiver.source.reading import SourceMessage, read
+from receiver.source.stream import LostSequences, Range, SourceMessage, read
 
 pytestmark = pytest.mark.nats
 
@@ -32,8 +29,7 @@ def connect() -> Iterator[Connect]:
 
 
 def messages(connection: Connection, item: Range, fail: bool = True) -> list[SourceMessage]:
-    check = partial(refuse_loss, connection) if fail else None
-    return [message for run in read(connection, item, check) for message in run]
+    return [message for run in read(connection, item, fail=fail) for message in run]
 
 
 def test_a_range_holds_its_partition_in_order_and_is_the_same_again(
@@ -89,11 +85,3 @@ def test_a_broker_that_restarts_in_the_middle_leaves_no_hole(
     read_so_far += [m.sequence for run in runs for m in run]
 
     assert read_so_far == list(range(1, 31))
-
-
-def test_no_consumer_is_made(logs_url: str, store: Any, call: Any, connect: Connect) -> None:
-    store(logs_url, ("logs.p0.web", b"x\n", None))
-
-    assert len(messages(connect(logs_url), Range("logs.p0.>", 1, 2))) == 1
-
-    assert call(logs_url, "STREAM.INFO.LOGS")["state"]["consumer_count"] == 0

@@ -9,9 +9,9 @@ import zstandard
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from broker.wire.message import Identity, Origin, Section, Span, encode_origin
-from receiver.source.options import Show
-from receiver.source.reading import SourceMessage
+from receiver.source.options import SourceOptions
 from receiver.source.rows import columns, record_batches
+from receiver.source.stream import SourceMessage
 
 AS_WRITTEN = "2026-11-20T12:00:00.123456789Z"
 TIME = datetime(2026, 11, 20, 12, 0, 0, 123456, tzinfo=UTC)
@@ -29,7 +29,7 @@ def several(count: int, size: int = 2) -> tuple[dict[str, str], bytes]:
 def rows(*messages: SourceMessage, include_headers: bool = False) -> list[dict[str, Any]]:
     return [
         row
-        for batch in record_batches(messages, Show(headers=include_headers))
+        for batch in record_batches(messages, SourceOptions(headers=include_headers))
         for row in batch.to_pylist()
     ]
 
@@ -41,7 +41,8 @@ def stored(
 
 
 def test_the_batches_are_exactly_what_spark_makes_of_the_columns() -> None:
-    for show in itertools.starmap(Show, itertools.product((False, True), repeat=3)):
+    for flags in itertools.product((False, True), repeat=2):
+        show = SourceOptions(**dict(zip(("headers", "explode"), flags, strict=True)))
         (batch,) = record_batches([stored({"A": "b"}, b"x\n")], show)
 
         assert batch.schema.equals(to_arrow_schema(columns(show), timezone="UTC"))
@@ -64,20 +65,6 @@ def test_a_message_of_one_file_is_a_row_that_says_which() -> None:
     }
 
 
-def test_a_message_of_several_files_is_a_row_for_each_section_in_their_order() -> None:
-    headers, payload = several(3)
-
-    found = rows(stored(headers, payload), stored({}, b"plain"))
-
-    assert [(row["sequence"], row["section"], row["file"], row["payload"]) for row in found] == [
-        *((8, n, f"/f{n}", b"%d\n" % n) for n in range(3)),
-        (8, 0, None, b"plain\n"),
-    ]
-    assert [row["span"] for row in found[:2]] == [
-        {"file": f"f{n}", "start": 0, "end": 2} for n in range(2)
-    ]
-
-
 def test_sections_that_do_not_make_up_the_payload_are_shown_as_they_were_sent() -> None:
     headers, payload = several(3)
 
@@ -86,8 +73,8 @@ def test_sections_that_do_not_make_up_the_payload_are_shown_as_they_were_sent() 
     assert (row["payload"], row["lines"], row["file"]) == (payload + b"more\n", None, None)
 
 
-def lines(*messages: SourceMessage, as_text: bool = True) -> list[tuple[Any, ...]]:
-    show = Show(headers=False, explode=True, as_text=as_text)
+def lines(*messages: SourceMessage) -> list[tuple[Any, ...]]:
+    show = SourceOptions(headers=False, explode=True)
     return [
         (row["sequence"], row["host"], row["pos"], row["line"])
         for batch in record_batches(messages, show)
@@ -117,7 +104,7 @@ def test_lines_of_a_large_message_come_in_parts_and_are_numbered_on() -> None:
     payload = b"".join(b"%07d\n" % n for n in range(2**20)) * 2
 
     message = stored({"Content-Encoding": "zstd"}, zstandard.compress(payload))
-    found = list(record_batches([message], Show(headers=False, explode=True)))
+    found = list(record_batches([message], SourceOptions(headers=False, explode=True)))
 
     assert max(batch.nbytes for batch in found) < 32 * 1024 * 1024
     assert len(found) > 4
@@ -145,8 +132,8 @@ def test_lines_are_those_of_a_plain_split_whatever_they_hold() -> None:
         for n, payload in enumerate(payloads)
     ]
 
-    assert [(row[0], row[2], row[3]) for row in lines(*blocks, as_text=False)] == [
-        (n, pos, line)
+    assert [(row[0], row[2], row[3]) for row in lines(*blocks)] == [
+        (n, pos, line.decode())
         for n, payload in enumerate(payloads)
         if payload
         for pos, line in enumerate(payload.removesuffix(b"\n").split(b"\n"))

@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said when none is fit."""
+"""Which Java is taken, what is said when none is fit, and the folder in which it works."""
 
 import os
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import pytest
 
 import receiver.spark.java
 from broker.app.exits import ConfigurationError, Exit
-from receiver.spark.java import Java, find_java
+from receiver.spark.java import Java, find_java, scratch_folder
 
 
 def make_java(home: Path, version: str) -> Path:
@@ -61,7 +61,7 @@ def test_a_java_home_that_holds_no_java_is_refused_by_name(
     home = tmp_path / "home"
     make(home)
 
-    with pytest.raises(ConfigurationError, match=f"^JAVA_HOME is {home}, and .* no working Java"):
+    with pytest.raises(ConfigurationError, match=f"JAVA_HOME: {home}/bin/java is no working Java"):
         find_java({"JAVA_HOME": str(home), "PATH": os.environ["PATH"]})
 
 
@@ -77,6 +77,23 @@ def test_without_any_fit_java_one_line_says_what_was_seen_and_what_to_do(
 
     message = str(caught.value)
     assert caught.value.code == Exit.CONFIGURATION
-    assert f"JAVA_HOME {tmp_path}/bin/java is 11.0.20" in message
+    assert f"JAVA_HOME: {tmp_path}/bin/java is 11.0.20" in message
     assert "pip install 'nats-logship[receiver]'" in message
     assert "\n" not in message
+
+
+def test_the_scratch_folder_goes_though_somebody_writes_there_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rmdir, late = os.rmdir, ["late"]
+
+    def remove(path: str, *args: object, **options: object) -> None:
+        if late and Path(path) == folder:
+            (folder / late.pop()).touch()
+        rmdir(path, *args, **options)  # type: ignore[arg-type]
+
+    with scratch_folder() as folder:
+        monkeypatch.setattr(os, "rmdir", remove)
+
+    assert late == []
+    assert not folder.exists()

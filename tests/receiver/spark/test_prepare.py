@@ -1,13 +1,10 @@
 """Classes that were kept are used by later starts, and what does not fit is passed over without a word."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from receiver.spark.java import class_data, find_java
 
 pytestmark = pytest.mark.spark
 
@@ -49,18 +46,3 @@ def test_classes_are_kept_once_and_used_by_the_next_start(tmp_path: Path) -> Non
     assert second.stdout.startswith("[2]\n")
     assert str(path) in second.stdout
     assert second.stderr == ""
-
-
-@pytest.mark.long
-def test_a_file_that_is_no_class_data_does_no_harm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    path = class_data(find_java(os.environ))
-    path.parent.mkdir(parents=True)
-    path.write_bytes(b"none" * 10_000)
-
-    ended = run(START, tmp_path)
-
-    assert ended.stdout.startswith("[2]\n")
-    assert ended.stderr == ""

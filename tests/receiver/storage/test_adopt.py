@@ -7,7 +7,8 @@ import pytest
 from broker.wire.offset import Offset
 from receiver.storage.position import StoredBatch
 from receiver.storage.site import Site, adopt
-from receiver.storage.store import FileRow, SpanRow, Store
+from receiver.storage.store import FileRow, Store
+from receiver.storage.tables import Spans
 
 PAGE = 4096
 FILES = 200
@@ -25,7 +26,10 @@ def site(tmp_path: Path) -> Site:
             store.put_batch(StoredBatch(1, 1, 10, 20, "LOGS"))
         with store.transaction():
             store.put_files(map(row, range(FILES)))
-            store.put_spans((SpanRow(f"web{n}", f"{n:032}", 2, 0) for n in range(FILES)), 1)
+            spans = Spans(store)
+            for number in range(FILES):
+                spans[f"web{number}", f"{number:032}"] = 2, 0
+            spans.put(1)
     return site
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.client.connection import RawMessage
-from broker.wire.delivery import Delivery
+from broker.wire.delivery import Delivery, RawMessage
 from receiver.storage.quarantine import Quarantine
 from tests.receiver.partition import Partition
 
@@ -34,13 +33,6 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (folder / "out" / ".quarantine").iterdir()}
 
 
-def test_messages_of_a_stream_made_anew_leave_those_before_as_they_are(tmp_path: Path) -> None:
-    set_aside(tmp_path, b"of the first stream")
-    set_aside(tmp_path, b"of the second", made="2026-11-21T00:00:00Z")
-
-    assert payloads(tmp_path) == [b"of the first stream", b"of the second"]
-
-
 @pytest.mark.parametrize("size", [0, 1, 100, -1], ids=["nothing", "a byte", "a part", "nearly all"])
 def test_a_file_that_a_killed_writer_has_left_is_written_to_its_end(
     tmp_path: Path, size: int
@@ -62,6 +54,21 @@ def test_a_batch_that_is_written_again_makes_no_second_file(tmp_path: Path, coun
     set_aside(tmp_path, *[b"one", b"two", b"three"][:count])
 
     assert payloads(tmp_path) == [b"one", b"two", b"three"][: max(2, count)]
+
+
+def test_a_bad_client_does_not_fill_the_disk(tmp_path: Path) -> None:
+    folder = tmp_path / "out" / ".quarantine"
+    for first in (1, 2, 3):
+        set_aside(tmp_path, b"one", first=first)
+        (last,) = folder.glob(f"*{first}.msg")
+        os.truncate(last, 600 * 1024 * 1024)
+        os.utime(last, (first, first))
+    (folder / "p1-another's.msg").write_bytes(b"")
+
+    set_aside(tmp_path, b"two", first=4)
+
+    kept = {path.name.rpartition("-")[2] for path in folder.iterdir()}
+    assert kept == {"000000000003.msg", "000000000004.msg", "another's.msg"}
 
 
 def test_nothing_that_stands_where_a_file_is_to_be_is_overwritten(tmp_path: Path) -> None:

@@ -78,15 +78,6 @@ def test_killed_between_rename_and_unlink_one_form_is_left_after_the_next_look(
     assert names_in(order) == ["web01.log", packed.name]
 
 
-def test_told_to_stop_it_leaves_off_within_a_file_and_leaves_nothing_behind(order: Order) -> None:
-    names = make(order, 1, 2)
-    answers = iter([False, True, True, True])
-
-    tidy(order, lambda: next(answers))
-
-    assert names_in(order) == ["web01.log", *names]
-
-
 def of_seven_days(order: Order) -> tuple[str, ...]:
     names = make(order, *range(1, 8))
     for number, name in enumerate(names):
@@ -189,16 +180,6 @@ def test_whatever_is_killed_no_line_is_compressed_or_removed_that_an_undo_needs(
     assert sorted(partition.output.glob("web01.log.*")) == packed[-1:]
 
 
-def test_what_other_hands_have_taken_away_is_forgotten_and_counts_no_more(order: Order) -> None:
-    names = make(order, 1, 2, 3, 4)
-    for name in names[2:]:
-        (order.output / name).unlink()
-
-    tidy(replace(order, compress="none", limits=Limits(2)), never)
-
-    assert names_in(order) == ["web01.log", *names[:2]]
-
-
 def test_where_the_output_is_not_mounted_nothing_is_forgotten(order: Order, tmp_path: Path) -> None:
     names = make(order, 1, 2)
     order.output.rename(tmp_path / "away")
@@ -212,21 +193,9 @@ def test_where_the_output_is_not_mounted_nothing_is_forgotten(order: Order, tmp_
     assert names_in(order) == ["web01.log", names[1]]
 
 
-def test_a_store_that_cannot_be_read_holds_up_no_other_and_is_told(
-    order: Order, caplog: pytest.LogCaptureFixture
-) -> None:
-    (name,) = make(order, 1)
-    (order.state / "p7.db").write_bytes(b"junk\n" * 1000)
-
-    tidy(order, never)
-
-    assert names_in(order) == ["web01.log", f"{name}.zst"]
-    assert "p7.db is damaged" in caplog.text
-
-
 def segment(live: str, number: int, moment: int = 0, size: int = 10) -> SegmentRow:
     name = f"{live}.{number:06d}"
-    return SegmentRow(name, live, number, "", 0, size, moment, "", "", 0)
+    return SegmentRow(name, live, number, "", size, moment, "", "", 0)
 
 
 segments = st.lists(

@@ -36,7 +36,7 @@ def add(
     day = order.layout.date_of(path)
     if day and day < DAYS[-1]:
         with stored.begun(order.state, order.output) as store, store.transaction():
-            row = (path, path, 1, day, 0, len(data), moment, "", "", batch)
+            row = (path, path, 1, day, len(data), moment, "", "", batch)
             store.put_segments([SegmentRow(*row)])
 
 

@@ -3,19 +3,16 @@
 from datetime import timedelta
 from pathlib import Path
 
-from receiver.consume.assignment import Assignment, Destination
-from receiver.consume.batch import stored_batch
+from receiver.consume.assignment import Destination
 from tests.receiver.stored import opened
 
 HOUR = 3_600_000_000_000
 HOURLY = timedelta(hours=1)
 
 
-def write(
-    root: Path, *pieces: tuple[int, bytes], every: timedelta = HOURLY, undo: bool = False
-) -> None:
-    """Append pieces as batches of one piece each, as separate tasks would; the last may not be committed."""
-    destination = Destination(root, root / ".state", 0, (), every)
+def write(root: Path, *pieces: tuple[int, bytes]) -> None:
+    """Append pieces as batches of one piece each, as separate tasks would."""
+    destination = Destination(root, root / ".state", 0, (), HOURLY)
     for moment, piece in pieces:
         with opened(destination) as partition, partition.writing() as output:
             live = partition.names.live_name("web01", None, moment)
@@ -23,7 +20,7 @@ def write(
             output.flush()
             output.sync()
             with partition.store.transaction():
-                output.put(stored_batch(partition, Assignment(0, 1, 1, 1), 2 if undo else 1), {})
+                output.put(partition.next_batch(1, 1), {})
 
 
 def content(root: Path) -> dict[str, bytes]:

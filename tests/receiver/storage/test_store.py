@@ -12,39 +12,6 @@ from receiver.storage.site import Site
 from receiver.storage.store import FileRow, Store
 
 BATCH = StoredBatch(3, 1, 5, 9, "LOGS", "2026-11-20T00:00:00Z")
-_DIES = """
-import os, signal, sys
-from pathlib import Path
-from receiver.storage.store import Store
-from receiver.storage.position import StoredBatch
-store = Store(Path(sys.argv[1]), make=True)
-with store.transaction():
-    store.put_batch(StoredBatch(3, 1, 5, 9, "LOGS", "2026-11-20T00:00:00Z"))
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "p0.db"
-
-
-def test_what_was_committed_before_a_kill_is_there(path: Path) -> None:
-    killed = subprocess.run([sys.executable, "-c", _DIES, str(path)], check=False)
-    left = path.with_name("p0.db-wal").exists()
-
-    assert killed.returncode == -9
-    assert left, "the log is what is tested here"
-    with Store(path) as store:
-        assert store.batch() == BATCH
-
-
-def test_a_log_whose_store_is_gone_is_not_taken_for_another_store(path: Path) -> None:
-    subprocess.run([sys.executable, "-c", _DIES, str(path)], check=False)
-    path.unlink()
-
-    with Store(path, make=True) as store:
-        assert store.batch() is None
 
 
 _WRITES_ON = """

@@ -5,23 +5,16 @@ from collections.abc import Callable
 from broker.client.connection import Connection
 from broker.wire.positions import Positions
 from broker.wire.subjects import Subject
-from shipper.publish.claim import Claimant, Ownership
-from shipper.publish.config import BrokerConfig
-from shipper.publish.messages import AgentId, HostMessages
-from shipper.publish.publisher import Publisher, SessionLost
+from shipper.publish.messages import AgentId
+from shipper.publish.publisher import SessionLost
 from shipper.publish.rounds import Round
-from shipper.publish.snapshots import Snapshots
-from shipper.publish.waiting import Waiting
-
-__all__ = ["NOW", "PublishingAgent"]
+from shipper.publish.session import Sessions
 
 NOW = 1_700_000_000_000_000_000
 
 
 class PublishingAgent:
-    """One agent of a host; `owned` is what its last claim gave, `lost` counts its sessions that were lost."""
-
-    owned: Ownership
+    """One agent of a host; `lost` counts its sessions that were lost."""
 
     def __init__(
         self,
@@ -31,30 +24,26 @@ class PublishingAgent:
         host: str = "web01",
         clock: Callable[[], int] = lambda: NOW,
     ) -> None:
-        waiting = Waiting()
-        self.messages = HostMessages(connection, host, 1)
-        self.config = BrokerConfig(connection, host, clock)
-        self.publisher = Publisher(connection, self.config, waiting)
+        self._sessions = Sessions(connection, host, clock, tag=tag)
+        self.config = self._sessions.config
+        self.publisher = self._sessions.publisher
+        self.snapshots = self._sessions.snapshots
         self.positions = Positions()
-        self.lost = 0
-        self.snapshots = Snapshots(connection, host)
-        self._claimant = Claimant(self.messages, self.snapshots, waiting, tag, clock)
+        self.lost = self.last = 0
 
     async def open(self) -> "PublishingAgent":
         """Open a session."""
-        await self.config.look()
-        self.owned = await self._claimant.claim(self.config.subject, self.positions)
-        self.positions = self.owned.positions
-        self.publisher.begin(self.owned.subject, self.owned.last)
+        await self._sessions.prepare()
+        self.positions = await self._sessions.claim(self.positions)
         return self
 
     @property
     def agent(self) -> AgentId:
-        return self.owned.agent
+        return self._sessions.agent
 
     @property
     def subject(self) -> Subject:
-        return self.owned.subject
+        return self.config.subject
 
     async def publish(self, round_: Round) -> int:
         """Publish a round, once; return the last sequence of the subject then."""
@@ -66,8 +55,8 @@ class PublishingAgent:
                 await self.open()
             else:
                 self.positions = self.positions.advance([round_.origin], sequence)
-                return sequence
-        return self.owned.last
+                self.last = sequence
+        return self.last
 
     def has(self, round_: Round) -> bool:
         """Whether a round is stored as far as the positions tell."""

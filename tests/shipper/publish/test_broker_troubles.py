@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from broker.client.connection import Connection
-from broker.wire.streams import CONFIG_BUCKET
 from broker.wire.subjects import Subject
 from shipper.publish.rounds import Round
 from tests.shipper.logs import ReadBack, Ship, says
@@ -120,7 +119,6 @@ async def test_a_stream_that_is_deleted_is_waited_for_and_goes_on_when_it_is_mad
     await publisher.publish(make_round(agent, 0, b"one\n"))
     config = (await connection.api("STREAM.INFO.LOGS"))["config"]
     await connection.api("STREAM.DELETE.LOGS")
-    await connection.api(f"STREAM.DELETE.KV_{CONFIG_BUCKET}")
 
     publishing = asyncio.create_task(publisher.publish(make_round(agent, 4, b"two\nthree\n")))
     await asyncio.sleep(0.3)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from broker.client.answer import ConnectionLost, Rejected
 from broker.client.bucket import read
-from broker.client.connection import Connection, ConnectionLost, Rejected
+from broker.client.connection import Connection
 from broker.wire.positions import Covered, Positions
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
 from broker.wire.subjects import Subject
-from shipper.publish.claim import Ownership
 from shipper.publish.messages import HostMessages
 from shipper.publish.rounds import Round
 from tests.shipper.publish.agents import PublishingAgent
@@ -25,10 +25,10 @@ Make = Callable[..., Round]
 
 async def take(
     connection: Connection, subject: Subject, saved: Positions | None, tag: str = "bbbbbbbb"
-) -> Ownership:
+) -> PublishingAgent:
     """Take over where the broker has saved these positions, None: none at all."""
     await put(connection, subject.host, saved and saved.encode())
-    return (await PublishingAgent(connection, tag, host=subject.host).open()).owned
+    return await PublishingAgent(connection, tag, host=subject.host).open()
 
 
 async def fill(

@@ -2,14 +2,14 @@
 
 import asyncio
 import base64
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from broker.app.exits import FencedError
-from broker.client.connection import Connection, RawMessage
+from broker.client.answer import Rejected
+from broker.client.connection import Connection
+from broker.wire.delivery import RawMessage
 from broker.wire.subjects import Subject
 from shipper.publish.messages import AgentId
 from shipper.publish.rounds import Round
@@ -73,34 +73,6 @@ async def test_a_line_cut_at_random_moments_repeats_nothing_and_reorders_nothing
     assert lines_of(await stream()) == [r.payload for r in rounds]
 
 
-async def test_a_newer_agent_fences_the_older_one(
-    connection: Connection, web01: Subject, make_round: Make, stream: Stream
-) -> None:
-    older = await PublishingAgent(connection, "aaaaaaaa").open()
-    await older.publish(round_of(make_round, older.agent, 1))
-    newer = await PublishingAgent(connection, "bbbbbbbb").open()
-
-    with pytest.raises(FencedError, match=str(newer.agent)):
-        await older.publish(round_of(make_round, older.agent, 2))
-    await newer.publish(round_of(make_round, newer.agent, 3))
-
-    assert newer.agent > older.agent
-    assert len(lines_of(await stream())) == 2
-
-
-async def test_an_expired_subject_is_no_conflict(
-    connection: Connection, web01: Subject, make_round: Make, stream: Stream
-) -> None:
-    agent = await PublishingAgent(connection).open()
-    await agent.publish(round_of(make_round, agent.agent, 1))
-    await connection.api("STREAM.PURGE.LOGS")
-    r = round_of(make_round, agent.agent, 2)
-
-    await agent.publish(r)
-
-    assert lines_of(await stream()) == [r.payload]
-
-
 async def test_a_plain_clients_message_after_a_lost_acknowledgement_hides_no_stored_round(
     line: Any, connection: Connection, web01: Subject, make_round: Make, stream: Stream
 ) -> None:
@@ -157,15 +129,11 @@ class Crowded(Connection):
         super().__init__([url], "crowded")
         self.left = 0
 
-    async def publish(
-        self, subject: str, payload: bytes = b"", reply: str = "", *rest: Any, **more: Any
-    ) -> None:
+    async def ask(self, subject: str, *rest: Any, **more: Any) -> dict[str, Any]:
         if self.left and subject.startswith("logs."):
             self.left -= 1
-            error = {"code": 400, "err_code": 10164, "description": "wrong last sequence"}
-            await super().publish(reply, json.dumps({"error": error}).encode())
-        else:
-            await super().publish(subject, payload, reply, *rest, **more)
+            raise Rejected(400, 10164, "wrong last sequence")
+        return await super().ask(subject, *rest, **more)
 
 
 async def test_a_round_whose_own_write_is_still_under_way_is_stored_once(

@@ -21,6 +21,7 @@ from broker.wire.message import (
 )
 from broker.wire.positions import Positions
 from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, make, next_size
+from shipper.settings import Compression
 from shipper.tail.reader import Block
 
 AGENT = "1-aaaaaaaa"
@@ -151,6 +152,15 @@ def test_a_round_has_the_lines_of_its_blocks_and_says_where_each_byte_came_from(
     assert all_ends([round_.origin]) == {
         one.section.span.file: one.section.span.end for one in blocks
     }
+
+
+@pytest.mark.parametrize(
+    ("mode", "compressed"),
+    [("auto", [True, False]), ("zstd", [True, True]), ("none", [False, False])],
+)
+def test_a_mode_decides_what_is_compressed(mode: Compression, compressed: list[bool]) -> None:
+    blocks = block(0, b"the same line\n" * 1000), block(0, b"one line\n" * 9)
+    assert [make([one], AGENT, mode).origin.compressed for one in blocks] == compressed
 
 
 RENAMED = replace(block(0, b"a\n"), section=replace(block(0, b"a\n").section, path="/log/a.1"))

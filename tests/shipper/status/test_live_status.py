@@ -116,7 +116,7 @@ def test_a_table_of_a_hundred_files_has_those_behind_first_and_no_control_charac
 
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 103
-    assert lines[0].startswith(f"host web01: running, pid {os.getpid()}, up since ")
+    assert lines[0].startswith(f"host web01: running, pid {os.getpid()}, last ack ")
     assert "/log/99\\x1b.log" in lines[2]
     assert all(line.isprintable() for line in lines)
     assert lines[-1].startswith("not followed: /log/x")

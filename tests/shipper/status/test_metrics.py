@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -15,14 +14,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.app.configuration import load
+from broker.client.connection import Connection
 from broker.wire.positions import Positions
-from shipper.session import Sessions
-from shipper.settings import ShipperSettings
+from shipper.publish.session import Sessions
 from shipper.status.live import ask
-from shipper.status.meter import AgentMeter
 from shipper.status.metrics import FILES_SHOWN, AgentMetrics
-from shipper.status.report import AgentView, FileStatus, HostReport
+from shipper.status.report import AgentMeter, AgentView, FileStatus, HostReport
 from shipper.tail.notices import Notice, NoticeKind
 from tests.shipper.logs import Ship
 from tests.support.processes import Process, wait_until
@@ -92,15 +89,6 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
     assert process.stop(10) == 0
 
 
-def test_an_address_in_use_is_a_configuration_error(ship: Ship, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        address = f"127.0.0.1:{other.getsockname()[1]}"
-        process = ship("nats://127.0.0.1:1", "--file", tmp_path / "a.log", "--listen", address)
-
-        assert process.wait(60) == 78
-    assert process.said().startswith(f"logshipper: cannot listen on {address}: ")
-
-
 def behind(path: str, size: int) -> FileStatus:
     return FileStatus(
         path=path, state="following", size_bytes=size, position_bytes=0, behind_bytes=size
@@ -116,7 +104,7 @@ class Crowd(AgentView):
 
 
 def view_of(kind: type[AgentView], now: int) -> AgentView:
-    sessions = Sessions(load(ShipperSettings, {}, None), "web01", int)
+    sessions = Sessions(Connection([], "test"), "web01", int)
     return kind("web01", sessions, AgentMeter(int), lambda: now)
 
 

@@ -13,7 +13,6 @@ import pytest
 from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Selection
-from tests.shipper.children import run_child
 
 SOON = 40.0  # seconds, on a machine that is busy with other things
 NEVER = 3600.0
@@ -67,9 +66,6 @@ class Agent:
     def lines_of(self, name: str) -> list[bytes]:
         return [line for line in self.got.splitlines() if line.startswith(name.encode())]
 
-    def said_of_watches(self) -> list[str]:
-        return [n.text for n in self.notices if n.kind is NoticeKind.UNWATCHED]
-
 
 @pytest.fixture
 async def agent(tmp_path: Path) -> AsyncIterator[Agent]:
@@ -119,7 +115,8 @@ async def test_a_write_to_what_a_link_leads_to_is_heard(tmp_path: Path, what: st
     await agent.follower.close()
 
 
-async def is_polled(agent: Agent) -> None:
+async def test_without_inotify_everything_is_polled(tmp_path: Path) -> None:
+    agent = Agent(tmp_path, poll_every=0.05, listen=False)
     for name in ("a.log", "b.log", "c.log"):
         agent.write(name, b"1\n")
     await agent.until(lambda: agent.got == b"1\n1\n1\n")
@@ -133,19 +130,4 @@ async def is_polled(agent: Agent) -> None:
     await agent.until_got(b"late\n")
     os.truncate(agent.folder / "a.log", 0)
     await agent.until_noticed(NoticeKind.TRUNCATED)
-
-
-async def test_without_inotify_everything_is_polled_without_a_word(tmp_path: Path) -> None:
-    agent = Agent(tmp_path, poll_every=0.05, listen=False)
-
-    await is_polled(agent)
-
     await agent.follower.close()
-    assert agent.said_of_watches() == []
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be another user")
-def test_where_inotify_is_not_to_be_had_it_is_said_once_and_all_is_polled(
-    open_folder: Path,
-) -> None:
-    run_child("without_inotify", open_folder)

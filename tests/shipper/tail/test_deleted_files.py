@@ -7,7 +7,7 @@ from pathlib import Path
 from broker.wire.positions import Positions
 from shipper.publish.rounds import Round
 from shipper.shipping import LoopOptions, Shipping
-from shipper.status.meter import AgentMeter
+from shipper.status.report import AgentMeter
 from shipper.tail.notices import NoticeKind
 from tests.descriptors import held_by
 from tests.shipper.host import SECOND
@@ -102,25 +102,3 @@ async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(
     await asyncio.gather(running, return_exceptions=True)
 
     assert meter.lost["deleted"] == 2
-
-
-async def test_descriptors_of_deleted_files_are_closed_last(
-    tmp_path: Path, make_host: MakeHost
-) -> None:
-    host = make_host("*.log", open_files=3)
-    host.write("a.log", b"1\n")
-    host.write("b.log", b"1\n")
-    await host.ship()
-    host.write("a.log", b"rest of a\n")
-    (tmp_path / "a.log").unlink()
-    await host.look()
-    for number in range(20):
-        host.write(f"{number}.log", b"2\n")
-    await host.look()
-    for number in range(20):
-        host.write(f"{number}.log", b"3\n")
-
-    await host.ship()
-
-    assert b"rest of a\n" in host.shipped
-    assert host.follower.open_files <= 3

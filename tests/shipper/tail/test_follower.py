@@ -21,21 +21,6 @@ async def test_a_gathering_keeps_to_its_budget_and_is_fair(make_host: MakeHost) 
     assert b"quiet\n" in [block.lines for block in blocks]
 
 
-async def test_files_take_turns_and_one_that_comes_later_waits_for_its_own(
-    make_host: MakeHost,
-) -> None:
-    host = make_host("*.log", block_size=1000)
-    for name in "abc":
-        host.write(f"{name}.log", (name.encode() * 99 + b"\n") * 1000)
-    await host.look()
-    order = [await host.follower.gather(1) for _ in range(2)]
-    host.write("later.log", (b"later" * 20)[:99] + b"\n")
-    await host.look()
-    order += [await host.follower.gather(1) for _ in range(4)]
-
-    assert b"".join(blocks[0].lines[:1] for blocks in order) == b"abcabl"
-
-
 async def test_a_gathering_takes_the_line_of_every_file_although_there_are_many(
     make_host: MakeHost,
 ) -> None:

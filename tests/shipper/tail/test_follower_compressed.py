@@ -26,7 +26,7 @@ def spans(host: Host) -> list[str]:
 
 @forms
 @pytest.mark.parametrize("read", [b"1\n", b"a line of a usual length, %d\n" % 1 * 90], ids=len)
-@pytest.mark.parametrize("name", ["app.log.1", "app.log-20260101", "app-20260101.log", "app.log"])
+@pytest.mark.parametrize("name", ["app.log.1", "app-20260101.log", "app.log"])
 async def test_the_rest_of_a_file_compressed_while_the_agent_was_down_comes_before_its_successor(
     host: Host, name: str, read: bytes, packing: Packing
 ) -> None:

@@ -1,27 +1,9 @@
 """Lines that are unfinished or over-long: held, or shipped in pieces that stay together."""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from tests.shipper.host import SECOND
 from tests.shipper.tail.conftest import MakeHost
-
-
-async def test_unfinished_last_lines_of_rotated_files_wait_for_one_grace_not_one_after_another(
-    tmp_path: Path, make_host: MakeHost
-) -> None:
-    host = make_host("app.log*")
-    for number, name in enumerate(["app.log.2", "app.log.1", "app.log"]):
-        host.write(name, b"%d" % number)
-        os.utime(tmp_path / name, ns=(0, number))
-    host.write("app.log", b"\n")
-    assert await host.ship() == b""
-
-    host.later = 6 * SECOND
-
-    assert await host.ship() == b"0\n1\n2\n"
 
 
 @pytest.mark.parametrize("budget", [500, 3000, 100_000])

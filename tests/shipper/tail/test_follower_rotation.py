@@ -7,22 +7,8 @@ from pathlib import Path
 import pytest
 
 from shipper.tail.notices import NoticeKind
-from tests.shipper.host import SECOND, Host
+from tests.shipper.host import SECOND
 from tests.shipper.tail.conftest import MakeHost
-
-
-@pytest.mark.parametrize("name", ["app.log-20260101", "app-20260101.log", "app.log.old"])
-async def test_dated_names_are_followed_as_well(host: Host, name: str) -> None:
-    host.write("app.log", b"1\n")
-    await host.ship()
-    host.write("app.log", b"2\n")
-    host.move("app.log", name)
-    host.write("app.log", b"3\n")
-    await host.restart()
-
-    await host.ship()
-
-    assert host.shipped == b"1\n2\n3\n"
 
 
 @pytest.mark.parametrize("name", ["other.log", "app.log.1.gz"])

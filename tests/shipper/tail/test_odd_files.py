@@ -9,9 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.wire.positions import Cursor
-from shipper.tail.follower import Follower
-from shipper.tail.identity import identify
 from shipper.tail.notices import NoticeKind
 from tests.shipper.children import run_child
 from tests.shipper.host import Host
@@ -97,30 +94,6 @@ async def test_what_rotation_makes_of_a_hard_link_in_another_group_is_a_copy(
     assert host.shipped == lines + b"new\n"
 
 
-async def test_lines_beyond_4_gib_are_read_with_their_true_offsets(
-    tmp_path: Path, make_host: MakeHost
-) -> None:
-    host = make_host()
-    far = (1 << 32) - 4
-    with (tmp_path / "app.log").open("wb") as file:
-        file.truncate(far)
-        file.seek(far)
-        file.write(b"end\n")
-    inode = (tmp_path / "app.log").stat().st_ino
-    identity = identify(inode, bytes(1024), bytes(60) + b"end\n")
-    known = Cursor("big", str(tmp_path / "app.log"), 1 << 32, identity, 1)
-    host.follower = Follower(host.selection, [known], new_id=lambda: "another", clock=host.clock)
-    host.write("app.log", b"beyond\n")
-
-    assert await host.ship() == b"beyond\n"
-
-    span = host.blocks[-1].section.span
-    assert (span.file, span.start, span.end) == ("big", 1 << 32, (1 << 32) + 7)
-    await host.restart_with_saved_positions()
-    host.write("app.log", b"and on\n")
-    assert await host.ship() == b"and on\n"
-
-
 def test_permissions_may_be_taken_and_given_back(open_folder: Path) -> None:
     run_child("without_rights", open_folder)
 
@@ -128,6 +101,13 @@ def test_permissions_may_be_taken_and_given_back(open_folder: Path) -> None:
 @pytest.mark.long
 def test_10000_files_need_no_more_than_1024_descriptors(open_folder: Path) -> None:
     run_child("with_few_descriptors", open_folder)
+
+
+async def test_a_file_that_has_fewer_bytes_than_its_size_says_keeps_nobody_waiting() -> None:
+    host = Host(Path("/sys/devices/system/cpu"), "online")
+    assert (await host.ship()).startswith(b"0")
+    assert "fewer bytes" in host.follower.states()[0].note
+    await host.follower.close()
 
 
 async def test_a_moment_without_descriptors_costs_no_deleted_file(
@@ -175,10 +155,3 @@ def few_descriptors() -> Iterator[None]:
         for descriptor in taken:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-async def test_a_file_that_has_fewer_bytes_than_its_size_says_keeps_nobody_waiting() -> None:
-    host = Host(Path("/sys/devices/system/cpu"), "online")
-    assert (await host.ship()).startswith(b"0")
-    assert "fewer bytes" in host.follower.states()[0].note
-    await host.follower.close()

@@ -1,7 +1,5 @@
 """The points of a receiver at which a test can kill it; `broker.app.faults` does it."""
 
-__all__ = ["IN_BATCH", "IN_DRIVER", "IN_TURN", "IN_UNDO", "POINTS"]
-
 IN_BATCH = (
     "fetched",
     "announced",

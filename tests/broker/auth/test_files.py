@@ -1,15 +1,15 @@
 """The credential store on disk: whole or as before, for one writer at a time, and refused rather than taken for an empty one."""
 
-import fcntl
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.auth.store import EMPTY
-from broker.auth.store_file import CREDENTIALS, held_credentials, load_credentials
+from broker.auth.files import CREDENTIALS, held_credentials, load_credentials
+from broker.auth.store import EMPTY, CredentialStore
 from tests.broker.auth.test_store import STORE
 
 ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
@@ -39,19 +39,16 @@ def test_a_damaged_store_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / CREDENTIALS).read_text() == text
 
 
-def test_a_store_that_somebody_else_holds_is_waited_for_and_then_said(tmp_path: Path) -> None:
-    descriptor = os.open(tmp_path / "credentials.lock", os.O_RDWR | os.O_CREAT)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+def test_a_store_that_somebody_else_holds_is_waited_for(tmp_path: Path) -> None:
+    def held_by_another() -> CredentialStore:
+        with held_credentials(tmp_path) as held:
+            return held.store
 
-    with (
-        pytest.raises(OperatorError, match="another program is changing"),
-        held_credentials(tmp_path, 0.1),
-    ):
-        pytest.fail("two hold it")
-    os.close(descriptor)
+    with ThreadPoolExecutor() as pool, held_credentials(tmp_path) as held:
+        waiting = pool.submit(held_by_another)
+        held.write(STORE)
 
-    with held_credentials(tmp_path) as held:
-        assert held.store == EMPTY
+    assert waiting.result() == STORE
 
 
 @pytest.mark.parametrize("name", [CREDENTIALS, "credentials.lock"])

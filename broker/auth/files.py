@@ -1,0 +1,214 @@
+"""The credential store on disk, and what people get of it: the file of each credential, and a list.
+
+A store that is damaged or newer is refused with what to do, never replaced and never taken for an empty one. What if we die
+while it is written? The atomic writer leaves the file as it was, or whole; the lock ends with the process.
+"""
+
+import fcntl
+import json
+import os
+import urllib.request
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.files import Folder, give, make_folder, open_folder, write_atomic, write_for_owner
+from broker.auth.permissions import API
+from broker.auth.store import EMPTY, Credential, CredentialKind, CredentialStore, parse_store
+from broker.wire.subjects import inbox_of
+
+CREDENTIALS = "credentials.json"
+"""The name of the credential store in the broker's directory."""
+HEAD = ("KIND", "NAME", "PARTITIONS", "SINCE", "ROTATED", "OLD UNTIL", "CONNECTED")
+"""The columns of the table, of which `cells` returns the rows."""
+
+_LOCK = "credentials.lock"
+_MOST = 1_000_000  # connections; nats-server gives 1,024 unless told otherwise
+_TIMEOUT = 5.0  # seconds
+_MODE = 0o600
+_HINTS = {
+    CredentialKind.HOST: "logshipper --config {file} --file /var/log/app.log",
+    CredentialKind.RECEIVER: "logreceiver --config {file} --output /var/log/logship",
+    CredentialKind.ADMIN: "logbroker status --config {file}",
+    CredentialKind.MONITOR: "logbroker status --config {file}",
+    CredentialKind.SITE: "logbroker run --site-nkey {file} --site {name} --site-remote nats-leaf://HOST:7422 ...",
+}
+
+
+def load_credentials(folder: Path) -> CredentialStore:
+    """Return the credential store of a broker's directory, an open one where there is none; raises `ConfigurationError`."""
+    path = folder / CREDENTIALS
+    try:
+        with open_folder(folder) as opened:
+            return parse_store(opened.read(CREDENTIALS).decode("utf-8"))
+    except FileNotFoundError:
+        return EMPTY
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot read {error.filename or path}: {error.strerror}; run this as the broker's user"
+        ) from None
+    except ValueError as error:  # InvalidStore, and what is not UTF-8
+        raise ConfigurationError(
+            f"{path} {error}; put back a copy of it, or move it away and add all credentials again"
+        ) from None
+
+
+class HeldCredentials(NamedTuple):
+    """A credential store that nobody else changes meanwhile."""
+
+    folder: Folder
+    store: CredentialStore
+
+    def write(self, store: CredentialStore) -> None:
+        """Put a changed store in place; raises `OperatorError`. Where root writes it, the owner of the directory gets it."""
+        write_for_owner(self.folder, CREDENTIALS, store.as_json())
+
+
+@contextmanager
+def held_credentials(folder: Path) -> Iterator[HeldCredentials]:
+    """Hold the credential store of a directory, made where it is not there, once no other program does; raises `OperatorError` kinds."""
+    try:
+        opened = make_folder(folder)
+    except OSError as error:
+        raise _unusable(folder, error) from None
+    with opened:
+        try:
+            descriptor = opened.open(_LOCK, os.O_RDWR | os.O_CREAT)
+        except OSError as error:
+            raise _unusable(folder / _LOCK, error) from None
+        try:
+            give(descriptor, opened.owner)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield HeldCredentials(opened, load_credentials(folder))
+        finally:
+            os.close(descriptor)
+
+
+def _unusable(path: Path, error: OSError) -> OperatorError:
+    return OperatorError(f"cannot use {path}: {error.strerror}; check --store-dir and its owner")
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialFile:
+    """What the holder of a credential needs; `authority` (PEM) is what the broker's certificate is checked against."""
+
+    credential: Credential
+    seed: str = field(repr=False)
+    servers: Sequence[str] = ()
+    authority: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the file is called by default, e.g. `host-web01.toml`."""
+        kind, name = self.credential.holder
+        return f"{kind.value}.toml" if name == kind.value else f"{kind.value}-{name}.toml"
+
+    def as_toml(self, file: str) -> str:
+        """Return the text of a file of settings named `file`: those for the program of this kind."""
+        settings = {
+            **({"server": list(self.servers)} if self.servers else {}),
+            **_own_settings(self.credential),
+            **({"tls_ca_pem": self.authority} if self.authority else {}),
+            "nkey_seed": self.seed,
+        }
+        lines = [
+            f"# {self.credential.holder}: whoever has this file gets in as that, so nobody else may read it",
+            f"# {self.hint(file)}",
+            *(f"{key} = {_toml(value)}" for key, value in settings.items()),
+        ]
+        return "\n".join(lines) + "\n"
+
+    def hint(self, file: str) -> str:
+        """Return the command that uses the file."""
+        return _HINTS[self.credential.kind].format(file=file, name=self.credential.name)
+
+
+def write_files(texts: Mapping[Path, str], *, force: bool) -> None:
+    """Write files that only their owner may read, all or none, and in the place of others by `force` alone; raises `OperatorError`."""
+    if not force and (there := [path for path in texts if os.path.lexists(path)]):
+        raise OperatorError(
+            f"{there[0]} is there already; --force replaces it, --output names another file"
+        )
+    written: list[Path] = []
+    try:
+        for path, text in texts.items():
+            write_atomic(path, text, _MODE)
+            written.append(path)
+    except OperatorError:
+        remove_files(written)
+        raise
+
+
+def remove_files(paths: Sequence[Path]) -> None:
+    """Remove files whose secrets turned out to be of no use."""
+    for path in paths:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _own_settings(credential: Credential) -> dict[str, Any]:
+    inbox = {"inbox_prefix": inbox_of(credential.name), "api_prefix": API}
+    match credential.kind:
+        case CredentialKind.HOST:
+            return {"host": credential.name, **inbox}
+        case CredentialKind.RECEIVER:
+            return {"partition": [str(one) for one in credential.partitions] or ["all"], **inbox}
+        case CredentialKind.MONITOR:
+            return inbox
+        case CredentialKind.ADMIN | CredentialKind.SITE:
+            return {}
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, str) and "\n" in value:  # PEM holds nothing that TOML reads otherwise
+        return f'"""\n{value}"""'
+    return json.dumps(value, ensure_ascii=False)
+
+
+def connections_at(monitoring: str | None) -> Counter[str] | None:
+    """Return how many connections use each key, as the monitoring at an address tells; None where nothing tells."""
+    if not monitoring:
+        return None
+    try:
+        with urllib.request.urlopen(
+            f"{monitoring}/connz?auth=1&limit={_MOST}", timeout=_TIMEOUT
+        ) as answer:  # our own broker's
+            found = json.loads(answer.read()).get("connections") or []
+    except (OSError, ValueError):
+        return None
+    return Counter(str(one.get("authorized_user", "")) for one in found)
+
+
+def rows(
+    store: CredentialStore, now: datetime, connections: Counter[str] | None
+) -> list[dict[str, Any]]:
+    """Return the credentials as plain values; `connections` are those by key, where they are known."""
+    found = []
+    for one in store.credentials:
+        row, keys = one.model_dump(mode="json"), one.accepted_keys(now)
+        ends = [old["until"] for old in row.pop("former") if old["nkey"] in keys]
+        count = None if connections is None else sum(connections[key] for key in keys)
+        found.append({**row, "old_until": max(ends, default=None), "connections": count})
+    return found
+
+
+def cells(found: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """Return rows for people."""
+    made = []
+    for row in found:
+        shares = ",".join(map(str, row["partitions"])) or "all"
+        times = (
+            f"{datetime.fromisoformat(row[key]).astimezone(UTC):%Y-%m-%d %H:%M}Z"
+            if row[key]
+            else "-"
+            for key in ("since", "rotated", "old_until")
+        )
+        count = "-" if row["connections"] is None else str(row["connections"])
+        partitions = shares if row["kind"] == "receiver" else "-"
+        made.append((row["kind"], row["name"], partitions, *times, count))
+    return made

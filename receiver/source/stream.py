@@ -1,0 +1,234 @@
+"""Streams by sequence: what each holds, where a time lies in it, and a range of it, read as often as wanted.
+
+Messages come by direct batched gets (ADR-31): no consumer is used, none is touched. Each request says where it begins, so
+that a lost connection costs one of them and nothing else.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.client.answer import ConnectionLost, Rejected, is_certain
+from broker.client.connection import Connection, Message, until_answered
+from broker.wire.streams import STREAM
+from receiver.consume import background
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Position = datetime | int
+"""Where to begin or to end in a stream: a time of storage, or a sequence."""
+EARLIEST, LATEST = 0, 2**63 - 1
+
+_NO_STREAM, _NO_MESSAGE = 10059, 10037
+_LOOKS, _LOOK_AGAIN = 40, 0.5  # how often, and seconds between: longer than an election takes
+_RUN_BYTES = 8 * 1024 * 1024
+_RUN_MESSAGES = 2000
+_FIRST_MESSAGES = 16  # before anything is known of how close they lie
+_LAG = 0.1  # seconds until a replica that is behind its leader is asked again
+_ANSWER = 30.0  # seconds
+_HOW_TO_ALLOW = "stream {0} takes no direct gets; allow them: nats stream edit {0} --allow-direct"
+AWAY = 30.0  # seconds that a broker may be away in the middle of a query
+_OURS = ("Nats-Sequence", "Nats-Time-Stamp", "Nats-Subject")
+_ADDED = {*_OURS, "Nats-Stream", "Nats-Num-Pending", "Nats-Last-Sequence", "Nats-UpTo-Sequence"}
+
+
+class LostSequences(OperatorError):
+    """Sequences that the query still had to read are not in the stream any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The sequences `[first, until)` of a stream, of which those that a subject filter takes in are to be read."""
+
+    subject: str
+    first: int
+    until: int
+    stream: str = STREAM
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnds:
+    """What a stream holds: sequences `[first, until)`, `messages` of them still there, `size` bytes in all.
+
+    `created` is when it was made, in microseconds since 1970: another stream of the same name has another. Its last message
+    was stored at `last`.
+    """
+
+    first: int
+    until: int
+    messages: int
+    size: int
+    created: int = 0
+    name: str = STREAM
+    last: datetime = EPOCH
+
+    def window_of(self, size: int) -> int:
+        """Return how many sequences hold about `size` bytes, by the average of what is stored; at least one."""
+        return max(1, size * self.messages // max(1, self.size))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMessage:
+    """A message of the stream; `time` is when it was stored, UTC, as the broker writes it."""
+
+    sequence: int
+    time: str
+    subject: str
+    headers: dict[str, str]
+    payload: bytes
+
+
+async def look(connection: Connection, stream: str) -> StreamEnds:
+    """Return what a stream holds now, by a leader: by another's answer it may seem to have been rewound.
+
+    Raises `BrokerAway` at once when there is no broker, `ConfigurationError` when there is no such stream,
+    `OperatorError`, `ConnectionLost`.
+    """
+    await connection.once()
+    for _ in range(_LOOKS):
+        try:
+            answer = await connection.api(f"STREAM.INFO.{stream}")
+        except Rejected as error:
+            if error.error == _NO_STREAM:
+                raise ConfigurationError(
+                    f"there is no stream {stream} at {connection.servers}; check the option stream, "
+                    "or run `logbroker apply`"
+                ) from None
+            raise OperatorError(f"stream {stream} at {connection.servers}: {error}") from None
+        if is_certain(answer):
+            return _ends(answer, stream)
+        await asyncio.sleep(_LOOK_AGAIN)
+    raise OperatorError(f"stream {stream} at {connection.servers} has no leader that is sure of it")
+
+
+def _ends(answer: dict[str, Any], stream: str) -> StreamEnds:
+    state, until = answer["state"], answer["state"]["last_seq"] + 1
+    created = (datetime.fromisoformat(answer["created"]) - EPOCH) // timedelta(microseconds=1)
+    first = state["first_seq"] if state["messages"] else until
+    last = datetime.fromisoformat(state["last_ts"])
+    return StreamEnds(first, until, state["messages"], state["bytes"], created, stream, last)
+
+
+async def sequence_of(connection: Connection, position: Position, ends: StreamEnds) -> int:
+    """Return the sequence that a position means: of a time that of the first message stored then or later, or the end."""
+    if isinstance(position, int):
+        return {EARLIEST: ends.first, LATEST: ends.until}.get(position, position)
+    if not ends.messages or position > ends.last:
+        return ends.until
+    request = {"start_time": max(position, EPOCH).astimezone(UTC).isoformat(), "next_by_subj": ">"}
+    found = await message_at(connection, ends.name, request)
+    return min(found["seq"], ends.until) if found else ends.until
+
+
+async def message_at(
+    connection: Connection, stream: str, request: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Return the message that is asked for, None for none: the leader has the last word on that.
+
+    Raises `OperatorError`, `ConnectionLost`.
+    """
+    try:
+        answer = await connection.api(f"STREAM.MSG.GET.{stream}", request)
+    except Rejected as error:
+        if error.error == _NO_MESSAGE:
+            return None
+        raise OperatorError(f"stream {stream} at {connection.servers}: {error}") from None
+    return dict(answer["message"])
+
+
+def kept(first: int, until: int, ends: StreamEnds, *, fail: bool) -> int:
+    """Return from where `[first, until)` can be read: where the stream now begins, if that is later.
+
+    Raises `LostSequences` instead when `fail`.
+    """
+    if fail and first < min(ends.first, until):
+        raise LostSequences(
+            f"sequences {first} to {min(ends.first, until) - 1} were removed from the stream before they "
+            "were read; set failOnDataLoss to false to go on behind them"
+        )
+    return max(first, ends.first)
+
+
+def read(
+    connection: Connection, item: Range, *, fail: bool = False
+) -> Iterator[list[SourceMessage]]:
+    """Yield the messages of a range in order, in runs of about 8 MiB; the next run is fetched meanwhile.
+
+    Raises `BrokerAway` when the broker stays away for longer than half a minute, `Rejected`, and with `fail` `LostSequences`
+    when retention removes what is still to be read.
+    """
+    if item.first >= item.until:
+        return
+    pending = background.submit(_fetch(connection, item, _FIRST_MESSAGES, fail))
+    try:
+        while run := pending.result():
+            rest = replace(item, first=run[-1].sequence + 1)
+            if rest.first >= item.until:
+                yield [message for message in run if message.sequence < item.until]
+                return
+            expected = len(run) * (rest.until - rest.first) // (rest.first - item.first)
+            most = min(_RUN_MESSAGES, expected + expected // 10 + _FIRST_MESSAGES)
+            pending = background.submit(_fetch(connection, rest, most, fail))
+            yield run
+            item = rest
+    finally:
+        pending.cancel()
+
+
+async def _fetch(connection: Connection, item: Range, most: int, fail: bool) -> list[SourceMessage]:
+    """Return the next messages of a range, about `most`, with some behind it; none where it has no more."""
+    begin = {"seq": item.first, "next_by_subj": item.subject}
+    limits = {"batch": min(most, item.until - item.first), "max_bytes": _RUN_BYTES}
+    while True:
+        run = await until_answered(
+            connection, lambda c: _request_batch(c, item.stream, begin | limits), AWAY
+        )
+        if fail:
+            ends = await until_answered(connection, lambda c: look(c, item.stream), AWAY)
+            kept(item.first, item.until, ends, fail=True)
+        if run:
+            return run
+        found = await until_answered(connection, lambda c: message_at(c, item.stream, begin), AWAY)
+        if found is None or found["seq"] >= item.until:
+            return []
+        await asyncio.sleep(_LAG)
+
+
+async def _request_batch(
+    connection: Connection, stream: str, request: dict[str, Any]
+) -> list[SourceMessage]:
+    """Return what one request brings, empty when there is nothing.
+
+    Raises `BrokerAway`, `ConnectionLost`, `Denied`, and `Rejected` when the stream allows no direct gets.
+    """
+    found: list[SourceMessage] = []
+    status: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def take(message: Message) -> None:
+        headers = message.headers or {}
+        if "Nats-Sequence" in headers:
+            sequence, time, subject = (headers[name] for name in _OURS)
+            rest = {name: value for name, value in headers.items() if name not in _ADDED}
+            found.append(SourceMessage(int(sequence), time, subject, rest, message.data))
+        elif not status.done():
+            status.set_result(headers.get("Status", ""))
+
+    async def answer() -> str:
+        return await status
+
+    await connection.once()
+    subject, inbox = connection.api_subject(f"DIRECT.GET.{stream}"), connection.new_inbox()
+    subscription = await connection.subscribe(inbox, take)
+    try:
+        await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
+        code = await connection.guard(answer(), _ANSWER, subject)
+    finally:
+        with suppress(ConnectionLost):  # which would take the place of what there was before
+            await connection.guard(subscription.unsubscribe(), 1)
+    if code not in {"204", "404"}:
+        raise Rejected(int(code or 0), 0, _HOW_TO_ALLOW.format(stream))
+    return found
