@@ -51,7 +51,9 @@ def test_a_worker_that_is_killed_again_and_again_blocks_its_partition_until_it_l
     def is_told() -> bool:
         if "is blocked" in receiver.said():
             return True
-        if trigger.exists():  # nobody died: the last batch may have been written before the trigger was there again
+        if (
+            trigger.exists()
+        ):  # nobody died: the last batch may have been written before the trigger was there again
             scene.publish(1)
         trigger.touch()
         return False
