@@ -41,10 +41,10 @@ from receiver.driver.driver import (
 from receiver.driver.jobs import run_job, warm_up, watch
 from receiver.driver.presence import Presence, unless
 from receiver.meter import Meter
-from receiver.permissions import Permissions
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local, spark_context
 from receiver.storage.folders import make_folder
+from receiver.storage.layout import Permissions
 from receiver.storage.retention import Retention
 
 _MOST_WORKERS = 16  # of some 21 MiB each, beside 260 for the driver and its JVM

@@ -1,17 +1,15 @@
 """The settings of logreceiver: every option, environment variable (LOGRECEIVER_…) and key of the TOML file."""
 
-from collections.abc import Collection, Mapping
+import grp
+import os
+import pwd
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
+from zoneinfo import available_timezones
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ByteSize,
-    Field,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import OptionalListen
@@ -19,9 +17,7 @@ from broker.app.configuration import Many, option
 from broker.app.exits import ConfigurationError
 from broker.app.units import Duration
 from broker.client.access_settings import ACCESS, AccessSettings, Servers
-from receiver.permissions import Permissions, checked_mode, checked_owner
-from receiver.storage.layout import DEFAULT, Layout
-from receiver.zones import zone_name
+from receiver.storage.layout import DEFAULT, Layout, Permissions
 
 ASKING = ACCESS | {"server", "log_level", "log_format"}
 """The names of the settings of commands that ask the broker."""
@@ -35,6 +31,7 @@ VERIFY_FIELDS = ASKING | {
 }
 
 _NEVER = timedelta(0)
+_LARGEST_ID = 2**32 - 2  # of users and groups
 
 
 def _partitions(value: object) -> object:
@@ -61,10 +58,55 @@ def _check_pairs(pairs: tuple[str, ...]) -> tuple[str, ...]:
     return pairs
 
 
+def _checked_mode(text: str, least: int) -> str:
+    """Return a mode with which the owner has at least these rights, and others cannot write."""
+    try:
+        mode = int(text, 8)
+    except ValueError:
+        mode = 0
+    if mode & least != least or mode & 0o002 or mode > 0o7777:
+        raise ValueError(
+            f"{text!r} is no mode that works here; the owner needs {least:04o}, others may not write: e.g. {least + 0o040:04o}"
+        )
+    return text
+
+
+def _ids_of(owner: str) -> tuple[int, int]:
+    """Return the ids of `user`, `user:group` or `:group`, by name or number; -1 for one that is not given."""
+    user, _, group = owner.partition(":")
+    return (
+        _id("user", user, lambda: pwd.getpwnam(user).pw_uid),
+        _id("group", group, lambda: grp.getgrnam(group).gr_gid),
+    )
+
+
+def _id(kind: str, name: str, look: Callable[[], int]) -> int:
+    if not name or (name.isascii() and name.isdigit() and int(name) <= _LARGEST_ID):
+        return int(name or -1)
+    try:
+        return look()
+    except KeyError:
+        raise ValueError(f"{kind} {name!r} is not known here; give a name or a number") from None
+
+
+def _zone_name(text: str) -> str:
+    """Return the name by which every machine knows a time zone; that of this machine for `local`."""
+    name = text
+    if text == "local":  # as the C library has it
+        _, _, link = str(Path("/etc/localtime").resolve()).partition("/zoneinfo/")
+        name = os.environ.get("TZ", "").removeprefix(":") or link or "UTC"
+    if name not in available_timezones():
+        raise ValueError(
+            f"time zone {name!r} is not known; give UTC, local, or a name such as Europe/Berlin"
+        )
+    return name
+
+
 Partitions = Annotated[tuple[str, ...], BeforeValidator(_partitions)]
-FileMode = Annotated[str, AfterValidator(lambda text: checked_mode(text, 0o600))]
-FolderMode = Annotated[str, AfterValidator(lambda text: checked_mode(text, 0o700))]
-Owner = Annotated[str, AfterValidator(lambda text: checked_owner(text) and text)]
+FileMode = Annotated[str, AfterValidator(lambda text: _checked_mode(text, 0o600))]
+FolderMode = Annotated[str, AfterValidator(lambda text: _checked_mode(text, 0o700))]
+Owner = Annotated[str, AfterValidator(lambda text: _ids_of(text) and text)]
+TimeZone = Annotated[str, AfterValidator(lambda text: _zone_name(text))]
 Template = Annotated[str, AfterValidator(lambda text: Layout(text).template)]
 SparkSettings = Annotated[
     tuple[str, ...], BeforeValidator(_one_per_line), AfterValidator(_check_pairs)
@@ -141,7 +183,7 @@ class ReceiverSettings(AccessSettings):
         "Time after which a file is closed and numbered, aligned to the clock of --time-zone, by when its lines "
         "reached the broker: 1h at full hours, 1d at midnight, 1w on Mondays; 0 for never.",
     )
-    time_zone: Annotated[str, AfterValidator(zone_name)] = option(
+    time_zone: TimeZone = option(
         "UTC",
         "ZONE",
         "Time zone whose hours and days --rotate-every goes by, e.g. Europe/Berlin; local is this machine's.",
@@ -203,8 +245,8 @@ class ReceiverSettings(AccessSettings):
     @property
     def permissions(self) -> Permissions:
         """Modes and ids of what is made."""
-        ids = checked_owner(self.owner)
-        return Permissions(int(self.file_mode, 8), int(self.folder_mode, 8), *ids)
+        modes = int(self.file_mode, 8), int(self.folder_mode, 8)
+        return Permissions(*modes, *_ids_of(self.owner))
 
     @property
     def state(self) -> Path:

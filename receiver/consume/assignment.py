@@ -7,8 +7,8 @@ from math import inf
 from pathlib import Path
 
 from broker.client.access import Access
-from receiver.permissions import Permissions
 from receiver.storage.findings import Finding
+from receiver.storage.layout import Permissions
 
 LARGEST_PULL = 16 * 1024 * 1024
 """Bytes of one pull, at most: the server drops a client with more than 64 MB unsent."""

@@ -44,17 +44,33 @@ Messages = Sequence[tuple[Delivery, RawMessage]]
 
 
 class PartitionReader:
-    """What a partition has from `first` on, for one session. While messages are being written the next ones are fetched."""
+    """What a partition has from `first` on, for one session. While messages are being written the next ones are fetched.
+
+    A task's thread calls what is public; what is asynchronous runs on the worker's loop. Every pull has an inbox of its own,
+    so that late deliveries are not mixed in.
+    """
 
     def __init__(
         self, connection: Connection, assignment: Assignment, first: int, stream: str
     ) -> None:
         """Ask nothing yet."""
-        self._limit = assignment.limit
+        self._connection = connection
+        self._assignment = assignment
+        self._stream = stream
+        self._consumer = consumer_name(assignment.partition)
         self._ahead: Future[Messages] | None = None
         self._left_over: Messages = ()
         self._is_ended = False
-        self._pulls = _Pulls(connection, assignment, first, stream)
+        self._count = self._beats = 0
+        self._inbox = ""
+        self._number = 1
+        self._sequence = first  # of the first message that is still to come
+        self._taken: list[tuple[Delivery, RawMessage]] = []
+        self._ended: asyncio.Future[str] | None = None
+        self._lines: Any = None
+        self._word_to_leave: Any = None
+        self._client: BrokerClient | None = None
+        self._leave = threading.Event()
 
     def batch(self, wait: float = 0.0) -> Iterator[Messages]:
         """Yield a batch: what is there, about its limit of bytes; wait at most `wait` seconds for its first message.
@@ -63,14 +79,14 @@ class PartitionReader:
         Raises `ConnectionLost`, `Rejected` or TimeoutError; the consumer then stands nobody knows where, and the next
         session puts it back.
         """
-        size, limit, self._is_ended = 0, self._limit, False
+        size, limit, self._is_ended = 0, self._assignment.limit, False
         while messages := self._next(limit - size, wait):
             # as the broker counts: many small messages, or large headers, fill a batch, too
             size += sum(sum(map(len, message)) for _, message in messages)
             pending, is_full = messages[-1][0].pending, size >= limit
             if pending and not self._ahead:
                 most = limit if is_full else limit - size
-                self._ahead = background.submit(self._pulls.pull(most, 0.0))
+                self._ahead = background.submit(self._fetch(most, 0.0))
             yield messages
             if is_full or self._is_ended or not pending:
                 return
@@ -83,19 +99,19 @@ class PartitionReader:
         if messages := self._left_over:
             self._left_over = ()
             return messages
-        ahead = self._ahead or background.submit(self._pulls.pull(most, wait))
+        ahead = self._ahead or background.submit(self._fetch(most, wait))
         self._ahead = None
         return ahead.result(2 * _LONGEST + wait)
 
     @property
     def is_wanted_elsewhere(self) -> bool:
         """Whether the driver has asked for the end of the session."""
-        return self._pulls.left.is_set()
+        return self._leave.is_set()
 
     def rest(self, seconds: float) -> None:
         """Sleep, or return as soon as the driver asks for the end of the session."""
         if seconds > 0:
-            self._pulls.left.wait(seconds)
+            self._leave.wait(seconds)
 
     def __enter__(self) -> "PartitionReader":
         return self
@@ -103,35 +119,15 @@ class PartitionReader:
     def __exit__(self, *_: object) -> None:
         if self._ahead:
             self._ahead.cancel()
-        background.submit(self._pulls.close())
+        background.submit(self._unsubscribe())
 
-
-class _Pulls:
-    """The pulls of a session. Lives on the loop; every pull has an inbox of its own, so that late deliveries are not mixed in."""
-
-    def __init__(
-        self, connection: Connection, assignment: Assignment, first: int, stream: str
-    ) -> None:
-        self._stream = stream
-        self._connection = connection
-        self._assignment = assignment
-        self._consumer = consumer_name(assignment.partition)
-        self._count = self._beats = 0
-        self._inbox = ""
-        self._number = 1
-        self._sequence = first  # of the first message that is still to come
-        self._taken: list[tuple[Delivery, RawMessage]] = []
-        self._ended: asyncio.Future[str] | None = None
-        self._lines: Any = None
-        self._word_to_leave: Any = None
-        self._client: BrokerClient | None = None
-        self.left = threading.Event()
+    # on the worker's loop
 
     async def _listen(self) -> None:
         self._inbox = self._connection.new_inbox()
         self._lines = await self._connection.tap(f"{self._inbox}.*", self._take)
 
-    async def pull(self, most: int, wait: float) -> Messages:
+    async def _fetch(self, most: int, wait: float) -> Messages:
         """Pull about `most` bytes at most; nothing when nothing has come for `wait` seconds, or we are to leave.
 
         Raises `ConnectionLost` for deliveries that are not the next ones.
@@ -141,7 +137,7 @@ class _Pulls:
                 self._client = await self._connection.client()
             await self._listen()
             if leave := self._assignment.leave:
-                self._word_to_leave = await self._connection.tap(leave, self._leave)
+                self._word_to_leave = await self._connection.tap(leave, self._give_up)
             await self._position()
         elif not self._connection.is_on(self._client):
             # another one is not waited for: whoever is told to stop need not wait for it
@@ -194,7 +190,7 @@ class _Pulls:
 
         Raises `_Doubt` for what is not next, and unless we are sure of the consumer for a message without its payload.
         """
-        if self.left.is_set():
+        if self._leave.is_set():
             return ()
         size = min(max(most, _LEAST), self._assignment.pull)
         status = await self._ask(_PULL_MESSAGES, size, wait)
@@ -272,14 +268,13 @@ class _Pulls:
                 status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
                 self._ended.set_result(status)
 
-    def _leave(self, message: RawMessage) -> None:
+    def _give_up(self, message: RawMessage) -> None:
         # a pull that waits is given up; should the broker answer it all the same, the next session finds the consumer elsewhere
-        self.left.set()
+        self._leave.set()
         if self._ended and not self._ended.done() and not self._taken:
             self._ended.set_result(_LEFT)
 
-    async def close(self) -> None:
-        """Unsubscribe."""
+    async def _unsubscribe(self) -> None:
         for subscription in (self._lines, self._word_to_leave):
             if subscription is not None:
                 await self._connection.guard(subscription.unsubscribe(), 5)

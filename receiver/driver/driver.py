@@ -35,9 +35,8 @@ from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.storage.layout import Layout
 from receiver.storage.retention import Limits, Order, Retention, be_modest
-from receiver.storage.rotation import Calendar
+from receiver.storage.rotation import Calendar, named_zone
 from receiver.storage.site import Site
-from receiver.zones import named_zone
 
 _IN_HAND = 64 * 1024 * 1024
 """Bytes that all tasks of a machine hold at once: a pull being written, another under way."""

@@ -34,8 +34,8 @@ from receiver.storage.folders import make_folder
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
 from receiver.storage.output import Output
+from receiver.storage.rotation import named_zone
 from receiver.storage.store import Store
-from receiver.zones import named_zone
 
 _PROGRAM = "logreceiver replay"
 _MOST_MESSAGES = 2000  # of a run

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from receiver.permissions import Permissions
 from receiver.storage import disk
 from receiver.storage.disk import REFUSED, sync_folder
+from receiver.storage.layout import Permissions
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _MOST_OPEN = 96  # descriptors; a process has 1024 as a rule, and so many for files

@@ -36,6 +36,16 @@ _DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
+class Permissions:
+    """Modes of files and folders whatever the umask, and the ids of user and group they are given to; -1 leaves them as they come."""
+
+    file: int = 0o640
+    folder: int = 0o750
+    user: int = -1
+    group: int = -1
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """A path template that was found to be right.
 

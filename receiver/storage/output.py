@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from broker.app.faults import fault
-from receiver.permissions import Permissions
 from receiver.storage import disk, rotation
 from receiver.storage.folders import Folders, give
+from receiver.storage.layout import Permissions
 from receiver.storage.names import Names
 from receiver.storage.position import StoredBatch
 from receiver.storage.rotation import Calendar
@@ -249,19 +249,19 @@ class Output:
             return descriptor
         if not self._lives[path].inode:
             return self._make(path)
-        self._make_room()
+        self._close_too_many()
         with self.folders.naming(path):
             name, folder = self.folders.at(path)
             descriptor = self._open[path] = os.open(name, _FLAGS, dir_fd=folder)
         return descriptor
 
-    def _make_room(self) -> None:
+    def _close_too_many(self) -> None:
         # by closing all: one alone would cost as much time on the disk as all together
         if len(self._open) >= _MOST_OPEN:
             self._leave_all()
 
     def _make(self, path: str) -> int:
-        self._make_room()
+        self._close_too_many()
         folder, _, name = path.rpartition("/")
         with self.folders.naming(path):
             self.folders.note_change(folder)

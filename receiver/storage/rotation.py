@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo
 
 _LONGEST_STEM = 215  # bytes; a file name has 255, and "..p99999.log.000001.zst" must fit behind, ".….new" around it
 SUFFIXES = {"zstd": ".zst", "gzip": ".gz"}
@@ -76,6 +77,11 @@ class Period:
 
 ALWAYS = Period(0, 2**127)
 """What every moment lies in when time rotates nothing."""
+
+
+def named_zone(name: str) -> tzinfo:
+    """Return a time zone by its name; UTC also where an executor's machine knows no zones."""
+    return UTC if name == "UTC" else ZoneInfo(name)
 
 
 class Calendar:

@@ -35,8 +35,8 @@ from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
 from receiver.storage.position import Damaged
 from receiver.storage.retention import compressed_form
+from receiver.storage.rotation import named_zone
 from receiver.storage.store import SegmentRow, Store, path_of
-from receiver.zones import named_zone
 
 _PROGRAM = "logreceiver verify"
 _READ = 1024 * 1024

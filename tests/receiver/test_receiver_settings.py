@@ -1,5 +1,6 @@
 """What the settings of logreceiver make of what they are told."""
 
+import click
 import pytest
 
 from broker.app.configuration import load
@@ -36,3 +37,15 @@ def test_a_partition_that_the_broker_does_not_have_is_refused() -> None:
 def test_the_state_belongs_to_the_files_unless_told_otherwise() -> None:
     assert str(load(ReceiverSettings, {"output": "/x"}, None).state) == "/x/.logreceiver"
     assert str(load(ReceiverSettings, {"output": "/x", "state_dir": "/y"}, None).state) == "/y"
+
+
+@pytest.mark.parametrize("given", ["Europe/Berln", "europe/paris", "../../etc/passwd"])
+def test_an_unknown_time_zone_is_refused(given: str) -> None:
+    with pytest.raises(click.UsageError, match="not known; give UTC, local, or a name such as"):
+        load(ReceiverSettings, {"time_zone": given}, None)
+
+
+def test_local_is_the_time_zone_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", ":America/New_York")
+
+    assert load(ReceiverSettings, {"time_zone": "local"}, None).time_zone == "America/New_York"

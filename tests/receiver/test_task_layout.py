@@ -13,7 +13,7 @@ from receiver.consume.assignment import (
     Done,
     Ending,
 )
-from receiver.permissions import Permissions
+from receiver.storage.layout import Permissions
 from tests.receiver.partition import Partition, blocked, ours
 
 pytestmark = pytest.mark.nats
