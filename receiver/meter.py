@@ -17,6 +17,7 @@ from broker.app.units import format_size
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Done, Report
+from receiver.consume.offsets import nanoseconds
 from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.tables import gap_report
 
@@ -82,9 +83,7 @@ class Standing:
         """Take note that the partition is ours, and where it goes on."""
         self.next, self.epoch, self.owner = offset.next, offset.epoch, ""
         self.blocked, self.blocked_since = None, 0
-        if offset.last_time:
-            stored = datetime.fromisoformat(offset.last_time)
-            self.stored_at = int(stored.timestamp() * 1000) * (_SECOND // 1000)
+        self.stored_at = nanoseconds(offset.last_time) or self.stored_at
 
     def done(self, report: Report) -> None:
         """Count what a task has committed, and log what is to be logged of it; the partition is not blocked."""
@@ -152,14 +151,13 @@ class Standing:
         return PartitionReport(lines_per_second=round(lines, 1), blocked=blocked)
 
 
+@dataclass(slots=True)
 class Meter:
     """How one run of the receiver does, and all its `partitions`; `clock` is nanoseconds since the epoch."""
 
-    def __init__(self, clock: Callable[[], int], connection: Connection | None = None) -> None:
-        """Begin without a partition."""
-        self.clock = clock
-        self.partitions: dict[int, Standing] = {}
-        self._connection = connection
+    clock: Callable[[], int]
+    connection: Connection | None = None
+    partitions: dict[int, Standing] = field(default_factory=dict)
 
     def expect(self, partition: int) -> Standing:
         """Return how a partition that is to be received stands."""
@@ -175,7 +173,7 @@ class Meter:
     @property
     def away(self) -> str:
         """Why the broker is away, empty while it is there."""
-        return self._connection.away if self._connection else ""
+        return self.connection.away if self.connection else ""
 
     @property
     def is_ready(self) -> bool:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from broker.app.exits import ConfigurationError, FencedError, OperatorError
@@ -51,27 +51,24 @@ class EntryTaken(Exception):
         self.found = found
 
 
+@dataclass(slots=True)
 class Claim:
-    """The driver's side: the offset of one partition and the epoch in which we own it."""
+    """The driver's side: the offset of one partition and the epoch in which `owner` has it, known once `claim` was called.
 
-    def __init__(
-        self,
-        connection: Connection,
-        partition: int,
-        owner: str,
-        stream: str,
-        site: Site | None = None,
-        presence: str = "",
-    ) -> None:
-        """Know nothing yet; `claim` comes first. What the store at the site says must go with the offset."""
-        self._stream = stream
-        self._presence = presence
-        self._connection = connection
-        self._partition = partition
-        self._at = (connection, OFFSETS_BUCKET, offset_key(partition))
-        self._owner = owner
-        self._site = site
-        self.offset: Offset | None = None
+    What the store at the site says must go with the offset.
+    """
+
+    connection: Connection
+    partition: int
+    owner: str
+    stream: str
+    site: Site | None = None
+    presence: str = ""
+    offset: Offset | None = None
+
+    @property
+    def _at(self) -> tuple[Connection, str, str]:
+        return self.connection, OFFSETS_BUCKET, offset_key(self.partition)
 
     async def claim(self, now: datetime, revision: int | None = None) -> Offset | None:
         """Take the partition over from whoever owns it, and return where to go on.
@@ -82,7 +79,7 @@ class Claim:
         """
         doubt: tuple[int, str] | None = None
         while True:
-            stream = await stream_state(self._connection, self._stream)
+            stream = await stream_state(self.connection, self.stream)
             entry = await bucket.read(*self._at)
             seen = entry.revision if entry else 0
             if revision is not None and seen != revision:
@@ -107,24 +104,24 @@ class Claim:
                         "partition %d: the stream begins at sequence %d by now; what there was for it from %d on, "
                         "if anything, is gone and was not received"
                     )
-                    logger.warning(words, self._partition, stream.first, offset.next)
+                    logger.warning(words, self.partition, stream.first, offset.next)
                 return offset
 
     async def _next(self, entry: bucket.Entry | None, stream: StreamState, now: str) -> Offset:
         """Return the offset as it is once it is ours; raises what `claim` raises."""
         before = offsets.carried_over(self._decode(entry), stream, now)
         last = await self._last_batch(before)
-        offset = offsets.claimed(before, stream, self._partition, self._owner, now, last)
-        return replace(offset, presence=self._presence)
+        offset = offsets.claimed(before, stream, self.partition, self.owner, now, last)
+        return replace(offset, presence=self.presence)
 
     async def _last_batch(self, offset: Offset | None) -> StoredBatch | None:
         """Return the batch that the store has; raises `FilesMismatch` where it does not go with the files."""
-        if self._site is None:
+        if self.site is None:
             return None
         try:
-            return await asyncio.to_thread(self._site.last_batch, offset.lines if offset else 0)
+            return await asyncio.to_thread(self.site.last_batch, offset.lines if offset else 0)
         except Damaged as error:
-            raise FilesMismatch(f"partition {self._partition}: {error}") from None
+            raise FilesMismatch(f"partition {self.partition}: {error}") from None
         except OSError as error:
             raise OperatorError(
                 f"cannot use {error.filename}: {error.strerror}; choose --output and --state-dir"
@@ -133,7 +130,7 @@ class Claim:
     async def check(self) -> None:
         """Raise `StreamMismatch` where the stream was made anew under our hands, `Rejected`, `ConnectionLost`."""
         if self.offset is not None:
-            await hold_against_stream(self._connection, self.offset, self._partition)
+            await hold_against_stream(self.connection, self.offset, self.partition)
 
     def follow(self, done: Done) -> None:
         """Take in what a task has committed; KV has it already."""
@@ -149,13 +146,11 @@ class Claim:
         found = self._decode(entry)
         if found is None:
             await bucket.confirm(*self._at, entry)
-            raise FencedError(f"partition {self._partition}: somebody has deleted its offset")
+            raise FencedError(f"partition {self.partition}: somebody has deleted its offset")
         if self.offset is None or found.epoch > self.offset.epoch:
             if found.is_moved:
-                raise FencedError(
-                    f"partition {self._partition}: {found.owner} has moved its offset"
-                )
-            raise TakenOver(self._partition, found.owner)
+                raise FencedError(f"partition {self.partition}: {found.owner} has moved its offset")
+            raise TakenOver(self.partition, found.owner)
         return found
 
     async def look_around(self) -> None:

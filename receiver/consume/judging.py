@@ -6,7 +6,7 @@ Decides only; never touches a file.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol
 
@@ -76,15 +76,15 @@ class Piece:
         return self.host, self.file_id
 
 
+@dataclass(slots=True)
 class Endings:
     """Whose line is unfinished at the end of a live file, so that nobody else's is glued to it.
 
-    A line longer than a shipper sends at once comes in pieces; its rest may be long in coming, or never come.
+    A line longer than a shipper sends at once comes in pieces; its rest may be long in coming, or never come. `torn` has the
+    owner of each such line, by live file.
     """
 
-    def __init__(self, torn: dict[str, Source] | None = None) -> None:
-        """Begin with those that are known, by live file."""
-        self.torn: dict[str, Source] = dict(torn or {})
+    torn: dict[str, Source] = field(default_factory=dict)
 
     def joined(self, live: str, piece: Piece) -> bytes:
         """Return what to append for a piece: with a newline before it when a line stands there that it does not go on with."""

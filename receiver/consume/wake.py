@@ -6,6 +6,8 @@ The pull is on a throw-away consumer that delivers headers only, so that the dur
 import asyncio
 import json
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 from broker.client.answer import ConnectionLost, Rejected, is_level
 from broker.client.connection import Connection, Message
@@ -23,38 +25,40 @@ _NANOSECONDS = 1_000_000_000
 _NO_CONSUMER = 10014
 
 
-class Wake:
-    """The bell of one partition, as its owner in one epoch hears it."""
+def headers_from(sequence: int, partition: int, lives: int) -> dict[str, Any]:
+    """Return the configuration of a throw-away consumer of a partition's headers; the broker keeps it `lives` seconds unasked."""
+    return {
+        "ack_policy": "none",
+        "filter_subject": partition_filter(partition),
+        "headers_only": True,
+        "mem_storage": True,
+        "num_replicas": 1,
+        "inactive_threshold": lives * _NANOSECONDS,
+        "deliver_policy": "by_start_sequence",
+        "opt_start_seq": max(sequence, 1),
+    }
 
-    def __init__(self, connection: Connection, partition: int, stream: str, epoch: int = 0) -> None:
-        """Ask nothing yet; `epoch` tells the consumers of several receivers apart, and may be set later."""
-        self._connection = connection
-        self._partition = partition
-        self._stream = stream
-        self.epoch = epoch
+
+@dataclass(slots=True)
+class Wake:
+    """The wake-up consumer of one partition; `epoch` tells those of several receivers apart, and may be set later."""
+
+    connection: Connection
+    partition: int
+    stream: str
+    epoch: int = 0
 
     @property
     def _name(self) -> str:
-        return wake_name(self._partition, self.epoch)
+        return wake_name(self.partition, self.epoch)
 
     async def pending(self, sequence: int) -> int:
         """Return how many messages of the partition there are from `sequence` on; raises `Rejected`, `ConnectionLost`."""
-        subjects = partition_filter(self._partition)
-        config = {
-            "name": self._name,
-            "ack_policy": "none",
-            "filter_subject": subjects,
-            "headers_only": True,
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": _LIVES * _NANOSECONDS,
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": max(sequence, 1),
-        }
+        config = headers_from(sequence, self.partition, _LIVES) | {"name": self._name}
         await self._forget()
-        answer = await self._connection.api(
-            f"CONSUMER.CREATE.{self._stream}.{self._name}.{subjects}",
-            {"stream_name": self._stream, "config": config},
+        answer = await self.connection.api(
+            f"CONSUMER.CREATE.{self.stream}.{self._name}.{config['filter_subject']}",
+            {"stream_name": self.stream, "config": config},
         )
         return int(answer["num_pending"])
 
@@ -63,7 +67,7 @@ class Wake:
 
         Raises as `pending`, and `ConnectionLost` while a replica lags.
         """
-        info = await self._connection.api(f"STREAM.INFO.{self._stream}")
+        info = await self.connection.api(f"STREAM.INFO.{self.stream}")
         if not is_level(info):
             raise ConnectionLost("a replica lags, and may not have all that there is")
         return not await self.pending(sequence)
@@ -71,13 +75,13 @@ class Wake:
     async def wait(self, sequence: int) -> None:
         """Return when the partition has a message at `sequence` or later; raises `Rejected`, `ConnectionLost`."""
         while not await self.pending(sequence):
-            if await self._rings():
+            if await self._pull():
                 return
             await asyncio.sleep(_AGAIN)
 
-    async def _rings(self) -> bool:
+    async def _pull(self) -> bool:
         """Pull once; False when nothing has come in the time. Everything is made anew then, on whatever client there is."""
-        connection, said = self._connection, asyncio.Queue[Message]()
+        connection, said = self.connection, asyncio.Queue[Message]()
         request = {"batch": 1, "expires": _EXPIRES * _NANOSECONDS}
         if connection.has_choice:
             request["idle_heartbeat"] = _BEAT * _NANOSECONDS
@@ -85,17 +89,17 @@ class Wake:
         with suppress(ConnectionLost):
             subscription = await connection.subscribe(inbox, said.put)
             try:
-                subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{self._stream}.{self._name}")
+                subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{self.stream}.{self._name}")
                 await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
-                return await connection.guard(self._ring(said), _EXPIRES)
+                return await connection.guard(self._has_come(said), _EXPIRES)
             finally:
                 with suppress(ConnectionLost):
                     await connection.guard(subscription.unsubscribe(), _PATIENCE)
         return False
 
-    async def _ring(self, said: "asyncio.Queue[Message]") -> bool:
+    async def _has_come(self, said: "asyncio.Queue[Message]") -> bool:
         """Return True for a message, False when the pull has ended or its server gives no sign of life."""
-        patience = 2 * _BEAT if self._connection.has_choice else _EXPIRES
+        patience = 2 * _BEAT if self.connection.has_choice else _EXPIRES
         with suppress(TimeoutError):
             while True:
                 message = await asyncio.wait_for(said.get(), patience)
@@ -104,10 +108,10 @@ class Wake:
         return False
 
     async def _forget(self) -> None:
-        is_one_of_many = self._connection.has_choice
+        is_one_of_many = self.connection.has_choice
         try:
-            call = f"CONSUMER.DELETE.{self._stream}.{self._name}"
-            await self._connection.api(call, patience=_SHORT if is_one_of_many else None)
+            call = f"CONSUMER.DELETE.{self.stream}.{self._name}"
+            await self.connection.api(call, patience=_SHORT if is_one_of_many else None)
         except Rejected as error:
             if error.error != _NO_CONSUMER:
                 raise

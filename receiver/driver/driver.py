@@ -85,14 +85,17 @@ async def find_partitions(connection: Connection) -> tuple[StreamLayout, int] | 
     None where nothing is set up. Raises `ConfigurationError` for an entry that is no number, `Rejected`, `ConnectionLost`.
     """
     layout = await read_layout(connection)
-    if layout is None:
-        return None
+    return (layout, await partitions_there(connection, layout)) if layout else None
+
+
+async def partitions_there(connection: Connection, layout: StreamLayout) -> int:
+    """Return the number below which all partitions are, with those that hosts have left where the rights suffice to ask."""
     try:
         configs = [(await connection.api(f"STREAM.INFO.{name}"))["config"] for name in layout.names]
     except Rejected:
-        return layout, layout.partitions  # who follows one says what is wrong with the stream
+        return layout.partitions  # who follows one says what is wrong with the stream
     subjects = [subject for config in configs for subject in config.get("subjects") or ()]
-    return layout, max(layout.partitions, existing_in(subjects))
+    return max(layout.partitions, existing_in(subjects))
 
 
 class Followers:

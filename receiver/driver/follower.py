@@ -86,30 +86,29 @@ class Shared:
     closed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
+@dataclass(slots=True)
 class RotationTimer:
     """When the live files of one partition that gets no lines are closed: once after every period, and whenever somebody asks.
 
     The clock closes files only where nothing comes: while lines come, they rotate their own files, and those of yesterday may
-    still be on their way.
+    still be on their way. `clock` gives nanoseconds since the epoch; `asked` is set as long as somebody waits for every file
+    to be closed, at the next batch boundary.
     """
 
-    def __init__(self, calendar: Calendar, clock: Callable[[], int]) -> None:
-        """Wait for nothing yet; `clock` gives nanoseconds since the epoch."""
-        self._calendar = calendar
-        self._clock = clock
-        self._until = 0
-        self._next = ForcedRotation.DUE
-        self.asked = asyncio.Event()
-        """Set as long as somebody waits for every file to be closed, at the next batch boundary."""
+    calendar: Calendar
+    clock: Callable[[], int]
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    _until: int = 0
+    _next: ForcedRotation = ForcedRotation.DUE
 
     @property
     def is_due(self) -> bool:
         """Say whether the period is over in which files were closed last."""
-        return self._clock() >= self._until
+        return self.clock() >= self._until
 
     def left(self) -> float:
         """Return after how many seconds of silence files are to be closed; the clock is to be looked at again then."""
-        return max((self._until - self._clock()) / 1e9, _SILENCE)
+        return max((self._until - self.clock()) / 1e9, _SILENCE)
 
     def take(self, *, is_silent: bool) -> ForcedRotation:
         """Return what is to be done now, once; by the clock only when the partition is silent."""
@@ -119,13 +118,13 @@ class RotationTimer:
         if not self.is_due or not (is_silent or self._next is ForcedRotation.ALL):
             return ForcedRotation.NONE
         rotation, self._next = self._next, ForcedRotation.DUE
-        self._until = self._calendar.period(self._clock() - _GRACE).end + _GRACE
+        self._until = self.calendar.period(self.clock() - _GRACE).end + _GRACE
         return rotation
 
     def again(self, rotation: ForcedRotation) -> None:
         """Have what could not be done tried again in a minute; receiving goes on meanwhile."""
         if rotation is not ForcedRotation.NONE:
-            self._next, self._until = rotation, self._clock() + _AGAIN
+            self._next, self._until = rotation, self.clock() + _AGAIN
 
 
 class PartitionFollower:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeVar
 
 from broker.client import bucket
@@ -36,31 +37,30 @@ async def unless(stop: asyncio.Event, call: Awaitable[Answer]) -> Answer | None:
         work.cancel()
 
 
+@dataclass(slots=True)
 class Presence:
     """The address at which one receiver answers, empty until the receiver has heard itself there.
 
-    Who may not subscribe has no address, and so is not taken for dead.
+    Who may not subscribe has no address, and so is not taken for dead. `report` says what whoever asks is told.
     """
 
-    def __init__(self, connection: Connection, report: Callable[[], bytes]) -> None:
-        """Answer nobody yet; `report` says what whoever asks is told."""
-        self._connection = connection
-        self._report = report
-        self._name = ""
-        self._client: object = None
-        self.address = ""
+    connection: Connection
+    report: Callable[[], bytes]
+    address: str = ""
+    _name: str = ""
+    _client: object = None
 
     async def begin(self) -> None:
         """Answer from now on, and set `address` if that can be heard; logs if not."""
         while not self.address:
             try:
                 await self._subscribe()
-                await self._connection.request(f"{_PREFIX}{self._name}", patience=_PATIENCE)
+                await self.connection.request(f"{_PREFIX}{self._name}", patience=_PATIENCE)
                 self.address = self._name
             except ConnectionLost:
                 continue  # a new connection is waited for
             except Rejected:
-                if await self._connection.client() is self._client:  # else it was lost in between
+                if await self.connection.client() is self._client:  # else it was lost in between
                     words = "no --standby can take over from this receiver: it may not subscribe to %s%s"
                     logger.warning(words, _PREFIX, self._name)
                     return
@@ -69,21 +69,21 @@ class Presence:
         """Go on answering through new connections; never returns."""
         while True:
             await asyncio.sleep(_LOOK)
-            if await self._connection.client() is not self._client:
+            if await self.connection.client() is not self._client:
                 with suppress(ConnectionLost):
                     await self._subscribe()
 
     async def _subscribe(self) -> None:
-        client = await self._connection.client()
-        self._name = self._name or self._connection.private()
-        await self._connection.subscribe(f"{_PREFIX}{self._name}", self._answer)
+        client = await self.connection.client()
+        self._name = self._name or self.connection.private()
+        await self.connection.subscribe(f"{_PREFIX}{self._name}", self._answer)
         self._client = client
 
     async def _answer(self, message: Message) -> None:
         # whoever asks may have us answer to any subject, those included that only we have the right to
         if message.reply.startswith(_INBOXES):
             with suppress(ConnectionLost):  # that's fine: whoever asked asks again
-                await self._connection.publish(message.reply, self._report())
+                await self.connection.publish(message.reply, self.report())
 
 
 async def report_of(connection: Connection, name: str) -> bytes | None:

@@ -26,9 +26,10 @@ from broker.wire.message import MAX_LINES_BYTES, MalformedMessage
 from broker.wire.subjects import InvalidHost, InvalidSubject, partition_filter
 from receiver.consume import background
 from receiver.consume.judging import Endings, Judge, Piece
+from receiver.driver.driver import partitions_there
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.source.stream import EARLIEST, LATEST, Range, SourceMessage, look, read, sequence_of
-from receiver.status.status import ask, partitions_there
+from receiver.status.status import ask
 from receiver.storage.disk import sync_folder
 from receiver.storage.folders import make_folder
 from receiver.storage.layout import Days, Layout

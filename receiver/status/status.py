@@ -19,11 +19,13 @@ from broker.app.units import format_duration, format_size
 from broker.app.untrusted import printable
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Denied, Rejected
-from broker.client.config import existing_partitions, require_layout
+from broker.client.config import require_layout
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, StreamLayout, offset_key
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from broker.wire.subjects import partition_filter
+from receiver.consume.wake import headers_from
+from receiver.driver.driver import partitions_there
 from receiver.driver.presence import report_of
 from receiver.meter import OwnerReport, PartitionReport
 from receiver.settings import ReceiverSettings
@@ -186,13 +188,6 @@ async def gather(
     return [*await asyncio.gather(*found)]
 
 
-async def partitions_there(connection: Connection, layout: StreamLayout) -> int:
-    """Return how many partitions there are, with those that hosts have left where the rights suffice to ask."""
-    with suppress(Rejected):
-        return max(layout.partitions, await existing_partitions(connection))
-    return layout.partitions
-
-
 async def _partition(
     connection: Connection, partition: int, stream: str, now: datetime
 ) -> ReceivedPartition:
@@ -232,16 +227,7 @@ def _told(answer: bytes | None, partition: int) -> PartitionReport:
 
 async def waiting(connection: Connection, stream: str, partition: int, sequence: int) -> int:
     """Return how many messages of a partition its stream holds from a sequence on; raises `Rejected`, `ConnectionLost`."""
-    config = {
-        "ack_policy": "none",
-        "deliver_policy": "by_start_sequence",
-        "opt_start_seq": max(sequence, 1),
-        "filter_subject": partition_filter(partition),
-        "headers_only": True,
-        "mem_storage": True,
-        "num_replicas": 1,
-        "inactive_threshold": 5_000_000_000,
-    }
+    config = headers_from(sequence, partition, lives=5)
     answer = await connection.api(
         f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": config}
     )

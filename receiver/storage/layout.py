@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 
-from receiver.storage.rotation import Calendar, Period, is_closed, live_of, stem_of
+from receiver.storage.rotation import Calendar, Period, parse_closed, stem_of
 
 DEFAULT = "{host}.log"
 
@@ -194,8 +194,8 @@ def _component(name: str) -> str:
     )
     if safe.startswith("."):
         safe = f"%2E{safe[1:]}"
-    if is_closed(safe):
-        live = live_of(safe)
+    if closed := parse_closed(safe):
+        live = closed[0]
         safe = f"{live}%2E{safe[len(live) + 1 :]}"
     if len(safe.encode()) <= _LONGEST:
         return safe

@@ -7,6 +7,7 @@ is marked.
 
 import errno
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from receiver.storage.layout import Days, Layout
 from receiver.storage.store import FileRow, Store
@@ -14,38 +15,29 @@ from receiver.storage.store import FileRow, Store
 _MOST_KNOWN = 20_000
 
 
+@dataclass(slots=True)
 class Names:
     """The names of the live files of one partition.
 
     `is_there` says whether something is at a path of the output folder, `is_home_of` whether a host belongs to the partition.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        layout: Layout,
-        days: Days,
-        partition: int = 0,
-        is_there: Callable[[str], bool] = lambda _: False,
-        is_home_of: Callable[[str], bool] = lambda _: True,
-    ) -> None:
-        """Know no name yet."""
-        self.store = store
-        self._layout = layout
-        self._days = days
-        self._mark = f"..p{partition}"
-        self._is_there = is_there
-        self._is_home_of = is_home_of
-        self._known: dict[tuple[str, str, str, bool], str] = {}
-        self._new: dict[str, FileRow] = {}
+    store: Store
+    layout: Layout
+    days: Days
+    partition: int = 0
+    is_there: Callable[[str], bool] = lambda _: False
+    is_home_of: Callable[[str], bool] = lambda _: True
+    _known: dict[tuple[str, str, str, bool], str] = field(default_factory=dict)
+    _new: dict[str, FileRow] = field(default_factory=dict)
 
     def live_name(self, host: str, file: str | None, moment: int, *, is_own: bool = False) -> str:
         """Return the live file for lines of a host's file that were stored at a moment; raises OSError.
 
         `is_own` says that the host's shipper sent them: to a partition that is not the host's only while that was its own.
         """
-        layout = self._layout
-        day = self._days.date(moment) if layout.has_date else ""
+        layout = self.layout
+        day = self.days.date(moment) if layout.has_date else ""
         source = (host, (file or "") if layout.has_file else "", day, is_own)
         if (live := self._known.get(source)) is None:
             if len(self._known) >= _MOST_KNOWN:
@@ -56,7 +48,7 @@ class Names:
     def own(self, host: str) -> list[str]:
         """Return the live files of a host that are not marked: they go with it to another partition."""
         paths = (row.path for row in self.store.files("host = ?", host))
-        return [path for path in paths if not self._layout.mark_of(path)]
+        return [path for path in paths if not self.layout.mark_of(path)]
 
     def forget(self) -> None:
         """Ask the store again for every name: other files have come to it, or left it."""
@@ -68,20 +60,21 @@ class Names:
 
     def _stored(self, host: str, file: str, day: str, is_own: bool) -> str | None:
         found = self.store.files("host = ? AND source = ? AND day = ?", host, file, day)
-        paths = [row.path for row in found if self._layout.holds(row.path)]
+        paths = [row.path for row in found if self.layout.holds(row.path)]
         # a marked file may be that of other clients, and the host's own lines have another one
-        paths = [path for path in paths if not (is_own and self._layout.mark_of(path))]
-        return min(paths, key=lambda path: bool(self._layout.mark_of(path)), default=None)
+        paths = [path for path in paths if not (is_own and self.layout.mark_of(path))]
+        return min(paths, key=lambda path: bool(self.layout.mark_of(path)), default=None)
 
     def _given(self, host: str, file: str, day: str, is_own: bool) -> str:
         """Return the first of a host's paths that is free, and note that it was given."""
         live = ""
-        for mark in ("", self._mark) if is_own or self._is_home_of(host) else (self._mark,):
-            live = self._layout.path(host, file or None, day, mark)
-            live = self._untangled(live) if self._layout.has_file else live
+        own = f"..p{self.partition}"
+        for mark in ("", own) if is_own or self.is_home_of(host) else (own,):
+            live = self.layout.path(host, file or None, day, mark)
+            live = self._untangled(live) if self.layout.has_file else live
             if self._is_file(live):
                 return live
-            if not self._is_there(live):
+            if not self.is_there(live):
                 self._new[live] = FileRow(live, host, file, day)
                 return live
         raise FileExistsError(errno.EEXIST, "is not known to the store; move it away", live)

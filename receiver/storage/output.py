@@ -79,11 +79,7 @@ class Output:
         self._has_left = False  # files that were closed without a sync
         self.closed: list[str] = []
         self.notices: list[str] = []
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin the batch behind the one that was stored last."""
-        batch = self._store.batch()
+        batch = store.batch()
         self.batch = batch.number + 1 if batch else 1
         self._lives: dict[str, _Live] = {}
         self._held: dict[str, _Lines] = {}

@@ -161,15 +161,17 @@ class Order:
     layout: Layout = Layout()  # noqa: RUF009 - a frozen value
 
 
+@dataclass(slots=True)
 class Retention:
-    """Looks after the closed segments of one output folder; of several receivers one does so at a time."""
+    """Looks after the closed segments of one output folder; of several receivers one does so at a time.
 
-    def __init__(self, order: Order, clock: Callable[[], int]) -> None:
-        """Look at nothing yet; `clock` gives nanoseconds since the epoch."""
-        self.order = order
-        self._clock = clock
-        self._told: str | None = None
-        self._failed: str | None = None
+    `clock` gives nanoseconds since the epoch.
+    """
+
+    order: Order
+    clock: Callable[[], int]
+    _told: str | None = None
+    _failed: str | None = None
 
     def tidy(self, stopped: Callable[[], bool]) -> None:
         """Compress the committed segments, and remove those that are not to be kept.
@@ -208,7 +210,7 @@ class Retention:
                     store.change(query, form.suffix, size, segment.path)
 
     def _prune(self) -> None:
-        limits, now, newest = self.order.limits, self._clock(), 0
+        limits, now, newest = self.order.limits, self.clock(), 0
         owners: dict[str, Path] = {}
         segments: list[SegmentRow] = []
         for path in self._stores():

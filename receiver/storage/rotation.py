@@ -6,7 +6,6 @@ Closed segments stand beside their live file, `<host>.log` as a rule, as `<host>
 
 import hashlib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
@@ -15,7 +14,7 @@ _LONGEST_STEM = 215  # bytes; a file name has 255, and "..p99999.log.000001.zst"
 SUFFIXES = {"zstd": ".zst", "gzip": ".gz"}
 """Behind the name of a compressed segment, by method."""
 
-_CLOSED = re.compile(r"(?P<live>.+)\.(?P<number>[0-9]{6,})(?:\.zst|\.gz)?", re.DOTALL)
+_CLOSED = re.compile(r"(?P<live>.+)\.(?P<number>[0-9]{6,})(?P<suffix>\.zst|\.gz)?", re.DOTALL)
 
 
 def stem_of(host: str, longest: int = _LONGEST_STEM) -> str:
@@ -35,29 +34,16 @@ def closed_name(live: str, number: int) -> str:
     return f"{live}.{number:06d}"
 
 
-def is_closed(name: str) -> bool:
-    """Say whether a name is one that only closed segments may have."""
-    return _CLOSED.fullmatch(name) is not None
+def parse_closed(name: str) -> tuple[str, int, str] | None:
+    """Return live name, number and suffix of compression of a name that only closed segments may have; None for another."""
+    found = _CLOSED.fullmatch(name)
+    return (found["live"], int(found["number"]), found["suffix"] or "") if found else None
 
 
-def live_of(closed: str) -> str:
-    """Return the name of the live file that a closed segment came from."""
-    found = _CLOSED.fullmatch(closed)
-    return found["live"] if found else closed
-
-
-def plain_name(closed: str) -> str:
-    """Return the name that a closed segment has, or had, before it was compressed."""
-    return closed.removesuffix(".zst").removesuffix(".gz")
-
-
-def closed_segments(names: Iterable[str]) -> dict[str, dict[int, str]]:
-    """Return the closed segments in a listing of the folder: for each live name, number to name."""
-    segments: dict[str, dict[int, str]] = {}
-    for name in names:
-        if found := _CLOSED.fullmatch(name):
-            segments.setdefault(found["live"], {})[int(found["number"])] = name
-    return segments
+def live_of(name: str) -> str:
+    """Return the name of the live file that a closed segment came from; any other name as it is."""
+    closed = parse_closed(name)
+    return closed[0] if closed else name
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -19,7 +19,7 @@ from broker.wire.subjects import partition_of
 from receiver.storage.folders import Folders, make_folder, walk
 from receiver.storage.layout import DEFAULT, Layout
 from receiver.storage.position import Damaged, StoredBatch, settled
-from receiver.storage.rotation import closed_segments, is_closed, live_of, plain_name
+from receiver.storage.rotation import live_of, parse_closed
 from receiver.storage.store import UNKNOWN, FileRow, SegmentRow, Store, path_of
 from receiver.storage.tables import gap_report
 
@@ -184,7 +184,6 @@ def _cut(path: str, length: int, folders: Folders) -> None:
 
 
 def _take_back(store: Store, since: int) -> None:
-    store.change("DELETE FROM gaps WHERE batch >= ?", since)
     store.change("DELETE FROM spans WHERE batch >= ? AND until_before IS NULL", since)
     store.change(
         "UPDATE spans SET until = until_before, read_at = read_at_before, batch = 0 WHERE batch >= ?",
@@ -204,15 +203,16 @@ def adopt(site: Site, offset: Offset) -> int:
     with _readable(site) as store, closing(Folders(site.output)) as folders:
         known = {row.path: row for row in store.files("TRUE")}
         ours |= {path for path in {*known, gap_report(site.partition)} if folders.find(path)}
-        lives = sorted(path for path in ours if not is_closed(path))
-        closed = closed_segments(ours)
-        numbers = {live: max(closed[live]) for live in closed}
+        lives = sorted(path for path in ours if not parse_closed(path))
+        numbers: dict[str, int] = {}
+        for live, number, _ in filter(None, map(parse_closed, ours)):
+            numbers[live] = max(number, numbers.get(live, 0))
         rows = [_row(path, known, numbers.get(path, 0), folders, site) for path in lives]
         segments = [_segment(path, folders, site) for path in ours.difference(lives)]
         batch = store.batch()
-        number = batch.number + 1 if batch else 1
         with store.transaction():
-            store.put_batch(settled(number, offset, store.inode(), folders.inode))
+            following = batch.number + 1 if batch else 1
+            store.put_batch(settled(following, offset, store.inode(), folders.inode))
             store.change(
                 "DELETE FROM segments WHERE live NOT IN (SELECT path FROM files WHERE left_in > 0)"
             )
@@ -256,14 +256,15 @@ def _row(
 
 
 def _segment(path: str, folders: Folders, site: Site) -> SegmentRow:
-    found = folders.find(path)
+    found, closed = folders.find(path), parse_closed(path)
     assert found is not None, "it was just listed"
-    live, plain = live_of(path), plain_name(path)
-    number = next(iter(closed_segments([plain])[live]))
+    assert closed is not None, "it is no live one"
+    live, number, suffix = closed
+    plain = path.removesuffix(suffix)
     closed_at = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="seconds")
     return SegmentRow(
         *(plain, live, number, Layout(site.template).date_of(live), found.st_size),
-        *(found.st_mtime_ns, closed_at, path.removeprefix(plain)),
+        *(found.st_mtime_ns, closed_at, suffix),
         batch=0,
-        length=found.st_size if path == plain else None,
+        length=None if suffix else found.st_size,
     )

@@ -1,4 +1,4 @@
-"""What a store says beside files: how far source files were received, what never came, and the hosts that go elsewhere."""
+"""What is known beside files: how far source files were received, what never came, and the hosts that go elsewhere."""
 
 import json
 from collections.abc import Iterable
@@ -58,20 +58,6 @@ class Spans:
         if self._store.rows(f"SELECT 1 FROM spans WHERE {where} LIMIT 1", now, _FORGOTTEN):
             with self._store.transaction():
                 self._store.change(f"DELETE FROM spans WHERE {where}", now, _FORGOTTEN)
-
-
-def put_gaps(store: Store, gaps: Iterable[Finding], batch: int) -> None:
-    """Write what a batch has shown never to have come, within its transaction."""
-    store.change_all(
-        "INSERT INTO gaps VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            (
-                *(gap.kind.value, gap.host, gap.file, gap.file_id, gap.start, gap.end),
-                *(gap.sequence, gap.after, _iso(gap.since), _iso(gap.read_at), batch),
-            )
-            for gap in gaps
-        ),
-    )
 
 
 def gap_report(partition: int) -> str:

@@ -77,8 +77,9 @@ class Folder:
         place, name = (self.output / live).parent, Path(live).name
         if not place.exists():
             return {}
-        numbered = rotation.closed_segments(path.name for path in place.iterdir()).get(name, {})
-        return {number: read_segment(place / numbered[number]) for number in sorted(numbered)}
+        closed = ((path, rotation.parse_closed(path.name)) for path in place.iterdir())
+        numbered = {found[1]: path for path, found in closed if found and found[0] == name}
+        return {number: read_segment(numbered[number]) for number in sorted(numbered)}
 
     def content(self, live: str) -> bytes:
         """Return everything that the files hold."""

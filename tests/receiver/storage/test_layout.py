@@ -83,7 +83,7 @@ def test_any_host_and_file_have_a_path_of_their_own_below_the_output(
         assert len(path.encode()) < 1800
         *folders, name = path.split("/")
         assert len(folders) <= 33
-        assert not rotation.is_closed(name)
+        assert not rotation.parse_closed(name)
         for part in (*folders, f"{name}..%%f"):
             assert part
             assert not part.startswith(".")
