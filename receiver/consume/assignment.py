@@ -68,14 +68,6 @@ class SessionLimits:
     linger: float = 0.0
     telling: float = inf
 
-    def short(self) -> "SessionLimits":
-        """Return one batch of it, after which it is told that the partition goes on."""
-        return replace(self, longest=0.0)
-
-    def patient(self) -> "SessionLimits":
-        """Return it as it is where something has come soon after each silence: silence ends it no more."""
-        return replace(self, silence=self.longest)
-
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -148,7 +140,6 @@ class Cause(Enum):
 class Blocked:
     """A batch that could not be written, undone as far as the disk allows; to be tried again later."""
 
-    partition: int
     cause: Cause
     detail: str
 
@@ -157,7 +148,6 @@ class Blocked:
 class Superseded:
     """The partition is ours no more: `successor` is the receiver that owns it, empty where a person has moved its offset."""
 
-    partition: int
     detail: str
     successor: str = ""
 

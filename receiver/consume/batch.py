@@ -86,7 +86,7 @@ class OpenPartition:
     def next_batch(self, first: int, until: int) -> StoredBatch:
         """Return the batch behind the last one, as it is stored when all of it is written."""
         last, epoch = self.last, self._assignment.epoch
-        return replace(last, number=last.number + 1, epoch=epoch, first=first, until=until)
+        return last._replace(number=last.number + 1, epoch=epoch, first=first, until=until)
 
     def _first_undone(self) -> int:
         return first_undone(self.last, self._offset, self._assignment.partition)

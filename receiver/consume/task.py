@@ -68,7 +68,6 @@ def _objection(assignment: Assignment, offset: Offset) -> Blocked | None:
     if (offset.epoch, offset.next) >= (epoch, first):
         return None
     return Blocked(
-        assignment.partition,
         Cause.STATE,
         f"the offset is {offset.next} in epoch {offset.epoch}, but {first} was committed in epoch {epoch}: somebody has moved "
         "it back, it was restored, or a replica of the broker is behind",
@@ -76,12 +75,11 @@ def _objection(assignment: Assignment, offset: Offset) -> Blocked | None:
 
 
 def _lost(assignment: Assignment, found: Offset | None) -> Blocked | Superseded:
-    partition = assignment.partition
     if found is not None and found.epoch == assignment.epoch:
-        return Blocked(partition, Cause.LOCKED, "another attempt of the same task is at work there")
+        return Blocked(Cause.LOCKED, "another attempt of the same task is at work there")
     owner = found.owner if found else "nobody"
     successor = found.owner if found and not found.is_moved else ""
-    return Superseded(partition, f"it belongs to {owner} by now", successor)
+    return Superseded(f"it belongs to {owner} by now", successor)
 
 
 class _Session:
@@ -100,28 +98,28 @@ class _Session:
 
     def ended(self) -> Ending | Blocked | Superseded:
         """Run the session; return how it ended, whatever an operator can run into."""
-        destination, partition = self._destination, self._assignment.partition
+        destination = self._destination
         try:
             self._look()
             make_folder(destination.output, destination.permissions)
             make_folder(destination.state)
-            with exclusive_lock(destination.state / f"p{partition}.lock", _LOCK_PATIENCE):
+            with exclusive_lock(destination.state / f"p{self.done.partition}.lock", _LOCK_PATIENCE):
                 return self._locked()
         except EntryTaken as taken:
             return _lost(self._assignment, taken.found)
         except (Elsewhere, Locked, MustWait) as error:
-            return Blocked(partition, _CAUSES[type(error)], str(error))
+            return Blocked(_CAUSES[type(error)], str(error))
         except (ConnectionLost, Rejected, TimeoutError) as error:
             is_refused = isinstance(error, Rejected)
             words = (
                 f"the broker refuses: {error}; run `logbroker apply`" if is_refused else str(error)
             )
-            return Blocked(partition, Cause.BROKER, words or type(error).__name__)
+            return Blocked(Cause.BROKER, words or type(error).__name__)
         except OSError as error:
             name = f"{error.filename}: " if error.filename else ""
-            return Blocked(partition, Cause.DISK, f"{name}{error.strerror or error}")
+            return Blocked(Cause.DISK, f"{name}{error.strerror or error}")
         except (Damaged, StreamMismatch, UnreadableOffset) as error:
-            return Blocked(partition, Cause.STATE, str(error))
+            return Blocked(Cause.STATE, str(error))
 
     def _look(self) -> None:
         for one in self._destination.folders:

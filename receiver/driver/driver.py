@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,6 @@ from receiver.consume.assignment import (
     SessionLimits,
 )
 from receiver.consume.claim import Claim, TakenOver
-from receiver.consume.wake import Wake
 from receiver.driver.follower import Pace, PartitionFollower, Shared
 from receiver.driver.presence import Presence, unless, until_free
 from receiver.meter import Meter
@@ -98,37 +98,29 @@ async def partitions_there(connection: Connection, layout: StreamLayout) -> int:
     return max(layout.partitions, existing_in(subjects))
 
 
+@dataclass
 class Followers:
-    """The followers of one receiver, which KV knows by the name `owner`."""
+    """The followers of one receiver, which KV knows by the name `owner`; `run_job` runs a task in a thread, `slots` at once."""
 
-    def __init__(
-        self,
-        settings: ReceiverSettings,
-        connection: Connection,
-        owner: str,
-        presence: Presence,
-        meter: Meter,
-        folders: tuple[MarkedFolder, ...],
-        run_job: Callable[[Destination, Assignment], Report],
-        slots: int,
-    ) -> None:
-        """Follow nothing yet; `run_job` runs a task, in a thread, at most `slots` at once."""
-        self._settings = settings
-        self._owner = owner
-        self._presence = presence
-        self._meter = meter
-        self._folders = folders
-        self._run_job = run_job
-        self._layout = StreamLayout(0)
+    settings: ReceiverSettings
+    connection: Connection
+    owner: str
+    presence: Presence
+    meter: Meter
+    folders: tuple[MarkedFolder, ...]
+    run_job: Callable[[Destination, Assignment], Report]
+    slots: int
+    _layout: StreamLayout = StreamLayout(0)  # noqa: RUF009 - a frozen value
+    _is_ending: bool = False
+    _followed: dict[int, tuple[PartitionFollower, asyncio.Task[None]]] = field(default_factory=dict)
+    _lost: FencedError | None = None
+
+    def __post_init__(self) -> None:
+        threads = ThreadPoolExecutor(self.slots, "job")
+        calendar, pace = calendar_of(self.settings), pace_of(self.settings, self.slots, self.slots)
         self.shared = Shared(
-            *(connection, self._run, ThreadPoolExecutor(slots, "job"), meter.clock),
-            calendar_of(settings),
-            pace_of(settings, slots, slots),
+            *(self.connection, self._run, threads, self.meter.clock, calendar, pace)
         )
-        self._slots = slots
-        self._is_ending = False
-        self._followed: dict[int, tuple[PartitionFollower, asyncio.Task[None]]] = {}
-        self._lost: FencedError | None = None
 
     def follow(self, layout: StreamLayout, existing: int, group: asyncio.TaskGroup) -> None:
         """Follow the partitions that are wanted, of those `existing`, from now on, except those that were followed before.
@@ -136,7 +128,7 @@ class Followers:
         `group` runs the followers, so that what only a person can mend ends all of them. Raises `ConfigurationError` where
         a partition that is wanted does not exist.
         """
-        wanted = self._settings.wanted(existing)
+        wanted = self.settings.wanted(existing)
         if self._is_ending:
             return
         if self._layout.partitions not in {0, layout.partitions}:
@@ -146,17 +138,17 @@ class Followers:
             )
         self._layout = layout
         if new := [number for number in wanted if number not in self._followed]:
-            numbers, output = ", ".join(map(str, wanted)), self._settings.output
+            numbers, output = ", ".join(map(str, wanted)), self.settings.output
             logger.info("receiving partitions %s into %s", numbers, output)
         for number in new:
             follower = self._follower(number)
             self._followed[number] = follower, group.create_task(self._one(number, follower))
-        self.change(self._settings)
+        self.change(self.settings)
 
     def change(self, settings: ReceiverSettings) -> None:
         """Go by other settings from the next tasks on."""
-        self._settings = settings
-        self.shared.pace = pace_of(settings, len(self._running()), self._slots)
+        self.settings = settings
+        self.shared.pace = pace_of(settings, len(self._running()), self.slots)
 
     def close_files(self) -> None:
         """Have the live files of every partition closed."""
@@ -193,7 +185,7 @@ class Followers:
 
     async def _one(self, number: int, follower: PartitionFollower) -> None:
         try:
-            if self._settings.standby:
+            if self.settings.standby:
                 await self._stand_by(number, follower)
             else:
                 await follower.run()
@@ -205,17 +197,17 @@ class Followers:
         """Go on without a partition, which is logged; of the last one the program's last line tells."""
         self._lost = error
         by = f"{error.owner}" if isinstance(error, TakenOver) else f"hand: {error}"
-        self._meter.expect(number).released(successor=f"{by}{_advice(error)}")
+        self.meter.expect(number).released(successor=f"{by}{_advice(error)}")
         if len(self._running()) > 1:
             logger.error("%s; this one goes on with its others%s", error, _advice(error))
 
     async def _stand_by(self, number: int, follower: PartitionFollower) -> None:
         """Own the partition whenever nobody else does, until told to stop."""
         silence, standing = (
-            self._settings.takeover_after.total_seconds(),
-            self._meter.expect(number),
+            self.settings.takeover_after.total_seconds(),
+            self.meter.expect(number),
         )
-        wait = partial(until_free, self.shared.connection, standing, silence, follower.stop)
+        wait = partial(until_free, self.connection, standing, silence, follower.stop)
         while (revision := await unless(follower.stop, wait())) is not None:
             try:
                 await follower.run(revision)
@@ -223,20 +215,19 @@ class Followers:
                 logger.warning("%s; it stands by again", error)
 
     def _follower(self, number: int) -> PartitionFollower:
-        settings, connection = self._settings, self.shared.connection
-        stream = self._layout.stream_of(number)
+        settings, stream = self.settings, self._layout.stream_of(number)
         site = Site(
             *(settings.output, settings.state, number, settings.path_template),
             self._layout.partitions,
         )
-        claim = Claim(connection, number, self._owner, stream, site, self._presence.address)
-        wake = Wake(connection, number, stream)
-        return PartitionFollower(self.shared, claim, wake, self._meter.expect(number))
+        address = self.presence.address
+        claim = Claim(self.connection, number, self.owner, stream, site, address)
+        return PartitionFollower(self.shared, claim, self.meter.expect(number))
 
     def _run(self, assignment: Assignment) -> Report:
         # settings and the number of partitions may have changed since the last task
-        destination = destination_of(self._settings, self._folders, self._layout)
-        return self._run_job(destination, assignment)
+        destination = destination_of(self.settings, self.folders, self._layout)
+        return self.run_job(destination, assignment)
 
 
 def _advice(error: FencedError) -> str:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -130,12 +130,12 @@ class RotationTimer:
 class PartitionFollower:
     """Follows one partition until `stop` is set, or, at a pace of once, until nothing is left."""
 
-    def __init__(self, shared: Shared, claim: Claim, wake: Wake, standing: Standing) -> None:
-        """Take the parts; all of them are of one partition."""
+    def __init__(self, shared: Shared, claim: Claim, standing: Standing) -> None:
+        """Claim nothing yet; `claim` and `standing` are of one partition."""
         self.stop = asyncio.Event()
         self._shared = shared
         self._claim = claim
-        self._wake = wake
+        self._wake = Wake(claim.connection, claim.partition, claim.stream)
         self._standing = standing
         self._partition = standing.partition
         self.timer = RotationTimer(shared.calendar, shared.clock)
@@ -267,10 +267,10 @@ class PartitionFollower:
                 await unless(self.stop, asyncio.sleep(_VAIN_PAUSE if is_vain else 0.0))
             case Ending.TIME | Ending.ASKED:
                 return True
-            case Blocked(_, cause, detail):
+            case Blocked(cause, detail):
                 self.timer.again(rotation)
                 await self._blocked(cause, detail)
-            case Superseded(_, detail, successor):
+            case Superseded(detail, successor):
                 moved = FencedError(f"partition {self._partition}: {detail}")
                 raise TakenOver(self._partition, successor) if successor else moved
         return False
@@ -280,9 +280,11 @@ class PartitionFollower:
         shared, pace, loop = self._shared, self._shared.pace, asyncio.get_running_loop()
         session, subject = pace.session, f"{_LEAVE}.{shared.connection.private()}"
         if self._attempts:
-            session = session.short()
+            session = replace(
+                session, longest=0.0
+            )  # one batch: that the partition goes on is told soon
         elif loop.time() - self._fell_silent < session.longest and not pace.once:
-            session = session.patient()  # lines trickle in
+            session = replace(session, silence=session.longest)  # lines come again and again: go on
         assignment = Assignment(
             *(self._partition, self._offset.next, self._offset.epoch, pace.limit, rotation),
             *(pace.pull, session, subject),
@@ -293,7 +295,7 @@ class PartitionFollower:
             overdue = pace.session.longest + pace.patience
             while not (await asyncio.wait({task}, timeout=overdue))[0]:
                 words = f"no report of its task for {overdue:.0f} s: Spark has no executor for it, or a disk hangs"
-                self._standing.stuck(Blocked(self._partition, Cause.SPARK, words))
+                self._standing.stuck(Blocked(Cause.SPARK, words))
             return await task
         finally:
             asking.cancel()
@@ -323,7 +325,7 @@ class PartitionFollower:
             with suppress(ConnectionLost, Rejected):  # asked again before the next attempt
                 await unless(self.stop, self._claim.confirm())
             await unless(self.stop, self._count())
-        self._standing.stuck(Blocked(self._partition, cause, detail))
+        self._standing.stuck(Blocked(cause, detail))
         longest = _BRISK_PAUSE if cause in _PASSING else _LONGEST_PAUSE
         seconds = min(self._shared.pace.pause * 2 ** min(self._attempts - 1, 10), longest)
         await unless(self.stop, asyncio.sleep(seconds))

@@ -39,13 +39,13 @@ def run_job(spark: SparkContext, destination: Destination, assignment: Assignmen
         tasks = spark.parallelize([assignment], 1)
         return tasks.map(partial(task.run, destination=destination)).collect()[0]
     except Py4JJavaError as error:
-        blocked = Blocked(partition, Cause.SPARK, _cause_of(error))
+        blocked = Blocked(Cause.SPARK, _cause_of(error))
     except (Py4JError, OSError) as error:
         if not isinstance(error, OSError) or error.errno not in _REFUSALS:
             raise OperatorError(
                 f"Spark's Java process has died ({type(error).__name__}); start again"
             ) from error
-        blocked = Blocked(partition, Cause.DISK, f"Spark's scratch folder: {error.strerror}")
+        blocked = Blocked(Cause.DISK, f"Spark's scratch folder: {error.strerror}")
     return Report(Done(partition, first, first), 0, blocked)
 
 

@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -210,7 +210,7 @@ class Output:
                 self._store.put_files(rows)
                 self._store.put_segments(closing)
                 if batch and closing:  # what is closed now is never taken back
-                    self._store.put_batch(replace(batch, first=batch.until))
+                    self._store.put_batch(batch._replace(first=batch.until))
             self._names.stored()
         fault("announced")
 

@@ -1,6 +1,6 @@
 """Where a partition stands: by its store, by KV, and what follows from the two. Decides only."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker.wire.offset import Offset
 
@@ -9,8 +9,7 @@ class Damaged(Exception):
     """Store, files and offset do not go together; a person has to decide."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredBatch:
+class StoredBatch(NamedTuple):
     """The batch that was stored last: messages `[first, until)` of a stream, which was made at `created`.
 
     `store_inode` and `output_inode` are those of the store and of the output folder then: a copy has others.

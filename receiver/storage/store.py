@@ -11,7 +11,6 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -116,8 +115,7 @@ class SegmentRow(NamedTuple):
 
 
 _FILE, _SEGMENT = ", ".join(FileRow._fields), ", ".join(SegmentRow._fields)
-_COLUMNS = [field.name for field in fields(StoredBatch)]
-_BATCH = ", ".join(_COLUMNS)
+_BATCH = ", ".join(StoredBatch._fields)
 
 
 def _values(columns: Iterable[str]) -> str:
@@ -125,8 +123,8 @@ def _values(columns: Iterable[str]) -> str:
 
 
 _PUT_BATCH = (
-    f"INSERT INTO batch (id, bytes, {_BATCH}) VALUES (1, 0, {', '.join('?' for _ in _COLUMNS)}) ON CONFLICT DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS)
+    f"INSERT INTO batch (id, bytes, {_BATCH}) VALUES (1, 0, {', '.join('?' for _ in StoredBatch._fields)}) ON CONFLICT DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in StoredBatch._fields)
 )
 _PUT_FILE = f"INSERT INTO files {_values(FileRow._fields)} ON CONFLICT DO UPDATE SET " + ", ".join(
     f"{name} = excluded.{name}" for name in FileRow._fields[4:]
@@ -285,7 +283,7 @@ class Store:
 
     def put_batch(self, batch: StoredBatch) -> None:
         """Replace the row of the batch, within a transaction."""
-        self._sql.execute(_PUT_BATCH, astuple(batch))
+        self._sql.execute(_PUT_BATCH, batch)
 
     def inode(self) -> int:
         """Return the inode of the store itself."""

@@ -156,7 +156,7 @@ class Tended:
         match report.ended:
             case Superseded() if self.epochs[partition] == epoch:
                 self.claim(partition)
-            case Blocked(_, Cause.STATE) if self.epochs[partition] == epoch:
+            case Blocked(Cause.STATE) if self.epochs[partition] == epoch:
                 self.claim(partition)
             case Superseded() | Blocked():
                 pass

@@ -96,9 +96,9 @@ def test_a_blocked_partition_is_named_by_its_cause_until_it_goes_on(
 ) -> None:
     for partition in (0, 3):
         meter.partitions[partition].claimed(Offset(1, 1, "", ""))
-    meter.partitions[3].stuck(Blocked(3, Cause.DISK, "p: No space left on device"))
+    meter.partitions[3].stuck(Blocked(Cause.DISK, "p: No space left on device"))
     clock.now += 100 * SECOND
-    meter.partitions[3].stuck(Blocked(3, Cause.DISK, "p: No space left on device"))
+    meter.partitions[3].stuck(Blocked(Cause.DISK, "p: No space left on device"))
 
     told, ailing, status = samples(meter), problem(meter), meter.status()
     meter.partitions[3].done(a_session(3, batches=1))
@@ -128,7 +128,7 @@ def test_a_receiver_is_ill_while_it_starts_and_while_the_broker_is_away(
 
 def test_status_is_told_by_the_owner_what_only_the_owner_knows(meter: Meter) -> None:
     meter.partitions[0].done(a_session(0, batches=4))
-    meter.partitions[3].stuck(Blocked(3, Cause.DISK, "p: No space left on device"))
+    meter.partitions[3].stuck(Blocked(Cause.DISK, "p: No space left on device"))
 
     told = json.loads(meter.report())["partitions"]
 
@@ -162,7 +162,7 @@ def test_a_partition_that_was_lost_is_behind_by_nothing_and_is_named(meter: Mete
     for partition in (0, 3):
         meter.partitions[partition].claimed(Offset(1, 1, "", ""))
     meter.partitions[3].done(a_session(3, batches=1, pending=5))
-    meter.partitions[3].stuck(Blocked(3, Cause.DISK, "p: No space left on device"))
+    meter.partitions[3].stuck(Blocked(Cause.DISK, "p: No space left on device"))
     meter.partitions[3].released(successor="central2:77")
 
     told = samples(meter)

@@ -17,7 +17,6 @@ from broker.client.connection import Connection
 from receiver.consume import task
 from receiver.consume.assignment import LARGEST_PULL, Destination, SessionLimits
 from receiver.consume.claim import Claim
-from receiver.consume.wake import Wake
 from receiver.driver.follower import Pace, PartitionFollower, Shared
 from receiver.meter import Meter
 from receiver.storage.rotation import Calendar
@@ -44,7 +43,6 @@ async def main(output: Path, state: Path, partitions: int, servers: tuple[str, .
             follower = PartitionFollower(
                 Shared(connection, run, threads, time.time_ns, Calendar(timedelta()), PACE),
                 Claim(connection, number, "tests:1", "LOGS", site),
-                Wake(connection, number, "LOGS"),
                 Meter(lambda: 0).expect(number),
             )
             followers.append(follower)

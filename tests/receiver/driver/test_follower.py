@@ -19,7 +19,6 @@ from broker.wire.streams import STREAM
 from receiver.consume import task
 from receiver.consume.assignment import LARGEST_PULL, Assignment, Report, SessionLimits
 from receiver.consume.claim import Claim
-from receiver.consume.wake import Wake
 from receiver.driver.follower import Pace, PartitionFollower, Shared
 from receiver.meter import Meter
 from receiver.storage.rotation import Calendar
@@ -49,7 +48,6 @@ class Loop:
         self.may_run.set()
         self.reports: list[Report] = []
         self.connection = Connection([partition.url], owner, partition.access)
-        self.wake = Wake(self.connection, partition.number, "LOGS")
         self.meter = Meter(lambda: 0)
         pace = Pace(
             *(partition.limit, LARGEST_PULL, SessionLimits(60.0) if once else session, once),
@@ -62,7 +60,6 @@ class Loop:
         self.follower = PartitionFollower(
             self.shared,
             Claim(self.connection, partition.number, owner, "LOGS"),
-            self.wake,
             self.meter.expect(partition.number),
         )
         self.stop = self.follower.stop
@@ -84,7 +81,7 @@ class Loop:
             async with asyncio.timeout(20):
                 await asyncio.wait({self.running})
         finally:
-            await self.wake.close()
+            await self.follower.close()
             await self.connection.close()
 
     async def ends(self) -> None:

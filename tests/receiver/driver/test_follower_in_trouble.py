@@ -113,4 +113,4 @@ async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(
         loop.stop.set()
         async with asyncio.timeout(9.5):  # all of a program's end has ten
             await asyncio.shield(loop.running)
-            await loop.wake.close()
+            await loop.follower.close()

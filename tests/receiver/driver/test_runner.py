@@ -35,7 +35,7 @@ def test_a_disk_that_refuses_a_jobs_scratch_file_blocks_its_partition_and_ends_n
 
     report = run_job(Context(error), _destination(tmp_path), Assignment(3, 7, 1, 1))
 
-    assert report.ended == Blocked(3, Cause.DISK, f"Spark's scratch folder: {os.strerror(number)}")
+    assert report.ended == Blocked(Cause.DISK, f"Spark's scratch folder: {os.strerror(number)}")
     assert (report.done.first, report.done.until) == (7, 7)
 
 
