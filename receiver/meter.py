@@ -17,7 +17,7 @@ from broker.app.units import format_size
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Done, Report
-from receiver.consume.offsets import nanoseconds
+from receiver.consume.claim import nanoseconds
 from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.tables import gap_report
 

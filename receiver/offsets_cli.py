@@ -19,8 +19,7 @@ from broker.client.config import require_layout
 from broker.client.connection import Connection
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
-from receiver.consume import offsets as moves
-from receiver.consume.claim import stream_state
+from receiver.consume.claim import iso, moved, stream_state
 from receiver.driver.presence import is_gone
 from receiver.settings import ASKING, ReceiverSettings
 from receiver.source.stream import LATEST, look, sequence_of
@@ -202,7 +201,7 @@ async def propose(
     return Move(
         partition,
         entry.revision if entry else 0,
-        moves.moved(offset, stream, sequence, by, moves.iso(now)),
+        moved(offset, stream, sequence, by, iso(now)),
         f"{way}, {left} messages wait from there{skipped}",
         objection,
     )

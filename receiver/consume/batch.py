@@ -19,10 +19,10 @@ from broker.wire.message import (
 from broker.wire.offset import Offset
 from broker.wire.subjects import InvalidHost, InvalidSubject
 from receiver.consume.assignment import Assignment, Destination, Done
+from receiver.consume.claim import nanoseconds
 from receiver.consume.fetch import Messages
 from receiver.consume.host_moves import follows, leaves_for
 from receiver.consume.judging import Endings, Judge, host_of
-from receiver.consume.offsets import nanoseconds
 from receiver.storage import tables
 from receiver.storage.findings import FindingKind
 from receiver.storage.folders import Folders

@@ -18,18 +18,128 @@ from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected, is_certain
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection
-from broker.wire.descent import ancestors, is_being_restored
+from broker.wire.descent import Ancestor, ancestors, is_being_restored
 from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, offset_key
-from receiver.consume import offsets
+from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume.assignment import Done
-from receiver.consume.offsets import FilesMismatch, StreamState, iso
-from receiver.storage.position import Damaged, StoredBatch
+from receiver.storage.position import Damaged, StoredBatch, first_undone
 from receiver.storage.site import Site
 
 _PAUSE, _AGAIN = 0.5, 0.05  # seconds between looks, and between claims
 
 logger = logging.getLogger(__name__)
+
+
+class StreamMismatch(ConfigurationError):
+    """The stream is not the one that the offset belongs to; going on could lose or repeat lines."""
+
+
+class StreamRestored(StreamMismatch):
+    """The stream was restored from a backup of the one that the offset belongs to; a claim carries the offset over."""
+
+
+class FilesMismatch(ConfigurationError):
+    """The files are not those that the offset speaks of; going on could lose or repeat lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamState:
+    """The stream as the broker describes it: when it was made, and the sequences it holds, `[first, until)`.
+
+    `ancestors` are the streams that it was restored from, oldest first.
+    """
+
+    created: str
+    first: int
+    until: int
+    ancestors: tuple[Ancestor, ...] = ()
+    name: str = STREAM
+
+    def in_common_with(self, created: str) -> int | None:
+        """Return the end of what it has in common with a stream that it was restored from; None for any other."""
+        return next((one.until for one in self.ancestors if one.created == created), None)
+
+
+def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
+    """Return the first sequence to receive; raises `StreamMismatch` when the stream was recreated or rewound."""
+    if offset is None:
+        return max(stream.first, 1)
+    if stream.in_common_with(offset.stream_created) is not None:
+        raise StreamRestored(
+            f"partition {partition}: stream {stream.name} was restored from a backup"
+        )
+    if offset.stream_created != stream.created or offset.next > max(stream.until, 1):
+        raise StreamMismatch(
+            f"partition {partition}: stream {stream.name}, of {stream.created} and up to sequence {stream.until - 1}, was made "
+            f"anew, rewound or restored: the offset {offset.next} belongs to the one of {offset.stream_created}; `logreceiver "
+            f"offsets set --partition {partition} --to earliest` begins with what the stream holds now, behind the lines that "
+            "the files have"
+        )
+    return offset.next
+
+
+def carried_over(offset: Offset | None, stream: StreamState, now: str) -> Offset | None:
+    """Return the entry as it counts in a stream that was restored; any other as it is.
+
+    As if moved by a person, who has asked for the restore: what the files have since is told by their spans.
+    """
+    until = stream.in_common_with(offset.stream_created) if offset else None
+    if offset is None or until is None:
+        return offset
+    # behind the end of the backup the same sequences are other lines
+    return moved(offset, stream, min(offset.next, until), "logbroker restore", now)
+
+
+def claimed(
+    offset: Offset | None,
+    stream: StreamState,
+    partition: int,
+    owner: str,
+    now: str,
+    last: StoredBatch | None = None,
+) -> Offset:
+    """Return the entry of a new owner, who cannot be asked yet: the next epoch; `last` is the batch that its store has.
+
+    Raises `StreamMismatch`, and `FilesMismatch` or `Damaged` where store and offset do not go together.
+    """
+    first = start(offset, stream, partition)
+    if offset is None:
+        if last is not None and last.until:
+            raise FilesMismatch(
+                f"partition {partition}: key {offset_key(partition)} of bucket {OFFSETS_BUCKET} is gone, but the files were "
+                f"written up to sequence {last.until}: `logreceiver offsets set --partition {partition} --to {last.until}` goes "
+                "on behind them"
+            )
+        return Offset(first, 1, stream.created, owner, committed_at=now, stream=stream.name)
+    epoch = offset.epoch + 1
+    claim = replace(offset, epoch=epoch, owner=owner, presence="", released=False, committed_at=now)
+    if last is not None:
+        first_undone(last, claim, partition)
+    return claim
+
+
+def moved(offset: Offset | None, stream: StreamState, to: int, by: str, now: str) -> Offset:
+    """Return the entry of an offset that a person moves, and that may be none.
+
+    What the files have is judged by where the offset stood before; bytes that they have already are not written again.
+    """
+    if offset is None:  # where it stood nobody knows
+        made = (to, 1, stream.created, by)
+        return Offset(*made, committed_at=now, moved_in=1, stream=stream.name)
+    return offset.moved(to, stream.created, by, now)
+
+
+def nanoseconds(moment: str) -> int:
+    """Read a moment that `iso` wrote, since the epoch; 0 for none, or what is none."""
+    try:
+        return round(datetime.fromisoformat(moment).timestamp() * 1000) * 1_000_000
+    except ValueError:
+        return 0
+
+
+def iso(moment: datetime) -> str:
+    """Write a moment as entries hold it: RFC 3339, to the millisecond."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class TakenOver(FencedError):
@@ -109,19 +219,20 @@ class Claim:
 
     async def _next(self, entry: bucket.Entry | None, stream: StreamState, now: str) -> Offset:
         """Return the offset as it is once it is ours; raises what `claim` raises."""
-        before = offsets.carried_over(self._decode(entry), stream, now)
-        last = await self._last_batch(before)
-        offset = offsets.claimed(before, stream, self.partition, self.owner, now, last)
+        before = carried_over(self._decode(entry), stream, now)
+        try:
+            last = await self._last_batch(before)
+            offset = claimed(before, stream, self.partition, self.owner, now, last)
+        except Damaged as error:
+            raise FilesMismatch(f"partition {self.partition}: {error}") from None
         return replace(offset, presence=self.presence)
 
     async def _last_batch(self, offset: Offset | None) -> StoredBatch | None:
-        """Return the batch that the store has; raises `FilesMismatch` where it does not go with the files."""
+        """Return the batch that the store has; raises `Damaged` where it does not go with the files."""
         if self.site is None:
             return None
         try:
             return await asyncio.to_thread(self.site.last_batch, offset.lines if offset else 0)
-        except Damaged as error:
-            raise FilesMismatch(f"partition {self.partition}: {error}") from None
         except OSError as error:
             raise OperatorError(
                 f"cannot use {error.filename}: {error.strerror}; choose --output and --state-dir"
@@ -181,17 +292,22 @@ class Claim:
             ) from None
 
 
+@dataclass(slots=True)
 class OffsetEntry:
-    """The task's side: the offset, read once under the partition's lock and then moved; nothing is known before `read`."""
+    """The task's side: the offset, read once under the partition's lock and then moved; nothing is known before `read`.
 
-    def __init__(
-        self, connection: Connection, partition: int, clock: Callable[[], datetime]
-    ) -> None:
-        """Ask nothing yet; `clock` is asked for the time of each move."""
-        self._at = (connection, OFFSETS_BUCKET, offset_key(partition))
-        self._clock = clock
-        self._revision = 0
-        self.offset: Offset | None = None
+    `clock` is asked for the time of each move.
+    """
+
+    connection: Connection
+    partition: int
+    clock: Callable[[], datetime]
+    offset: Offset | None = None
+    _revision: int = 0
+
+    @property
+    def _at(self) -> tuple[Connection, str, str]:
+        return self.connection, OFFSETS_BUCKET, offset_key(self.partition)
 
     async def read(self, epoch: int = 0, first: int = 0) -> Offset | None:
         """Ask KV, of which it is known that `epoch` has begun and that all before `first` was committed then.
@@ -213,7 +329,7 @@ class OffsetEntry:
         assert self.offset is not None, "read, and found ours, before anything is written"
         stored = iso(datetime.fromtimestamp(done.stored_at / 1e9, UTC))
         await self._put(
-            self.offset.advanced(done.until, done.lines, done.size, stored, iso(self._clock()))
+            self.offset.advanced(done.until, done.lines, done.size, stored, iso(self.clock()))
         )
 
     async def fence(self) -> None:
@@ -257,4 +373,4 @@ async def stream_state(connection: Connection, name: str) -> StreamState:
 
 async def hold_against_stream(connection: Connection, offset: Offset, partition: int) -> None:
     """Raise `StreamMismatch` when the stream is not, or no longer, the one that the offset belongs to."""
-    offsets.start(offset, await stream_state(connection, offset.stream), partition)
+    start(offset, await stream_state(connection, offset.stream), partition)

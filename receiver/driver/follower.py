@@ -26,8 +26,7 @@ from receiver.consume.assignment import (
     SessionLimits,
     Superseded,
 )
-from receiver.consume.claim import Claim, TakenOver
-from receiver.consume.offsets import StreamMismatch, StreamRestored
+from receiver.consume.claim import Claim, StreamMismatch, StreamRestored, TakenOver
 from receiver.consume.wake import Wake
 from receiver.driver.presence import unless
 from receiver.meter import Standing

@@ -110,7 +110,9 @@ def spark_context(
     there at the end. Raises `ConfigurationError` without a Java or for a wrong setting, `OperatorError` when Spark does not
     start, or no master takes us.
     """
-    _quieten_py4j()
+    # all that py4j says is raised too, where a job is waited for; of a JVM that died some goes to the root logger
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(lambda record: record.module != "java_gateway")
     check_masters(master)
     java = find_java(os.environ)
     # what Spark says where goes by this variable, its user interface too
@@ -164,12 +166,6 @@ def prepare(java: Java) -> Path:
             f"cannot write {error.filename or path}: {error.strerror}; run this as the user who installed logship"
         ) from None
     return path
-
-
-def _quieten_py4j() -> None:
-    # all that it says is raised too, where a job is waited for; of a JVM that died some goes to the root logger
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(lambda record: record.module != "java_gateway")
 
 
 def _stop(context: SparkContext) -> None:

@@ -29,9 +29,6 @@ _LARGE = 1024 * 1024  # bytes
 _MOST_PIECES = 1024  # IOV_MAX of Linux
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
-_NEVER = Calendar(timedelta())
-_USUAL = Permissions()
-
 
 @dataclass(slots=True)
 class _Lines:
@@ -52,40 +49,35 @@ class _Live:
     inode: int
 
 
+@dataclass(slots=True)
 class Output:
-    """The output folder as one batch writes to it; used by one thread, under the partition's lock."""
+    """The output folder as one batch writes to it; used by one thread, under the partition's lock.
 
-    def __init__(
-        self,
-        root: Path,
-        store: Store,
-        names: Names,
-        rotate_size: int,
-        calendar: Calendar = _NEVER,
-        permissions: Permissions = _USUAL,
-    ) -> None:
-        """Open the folder; raises OSError. `rotate_size` is in bytes, 0 is never; `calendar` tells when time rotates.
+    `rotate_size` is in bytes, 0 is never; `calendar` tells when time rotates. It `is_full` when a file has reached its size,
+    so that the next batch closes it. What somebody else did to files is told in `notices`. Making one raises OSError.
+    """
 
-        What somebody else did to files is told in `notices`.
-        """
-        self._root = root
-        self._store = store
-        self._names = names
-        self._limit = rotate_size
-        self._calendar = calendar
-        self._permissions = permissions
-        self.folders = Folders(root, permissions)
-        self._open: dict[str, int] = {}
-        self._has_left = False  # files that were closed without a sync
-        self.closed: list[str] = []
-        self.notices: list[str] = []
-        batch = store.batch()
+    root: Path
+    store: Store
+    names: Names
+    rotate_size: int
+    calendar: Calendar = Calendar(timedelta())  # noqa: RUF009 - without periods
+    permissions: Permissions = Permissions()  # noqa: RUF009 - a frozen value
+    closed: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    is_full: bool = False
+    batch: int = field(init=False)
+    folders: Folders = field(init=False)
+    _open: dict[str, int] = field(default_factory=dict)
+    _has_left: bool = False  # files that were closed without a sync
+    _lives: dict[str, _Live] = field(default_factory=dict)
+    _held: dict[str, _Lines] = field(default_factory=dict)
+    _until: int = 0  # of the period of rotation that the batch is in
+
+    def __post_init__(self) -> None:
+        batch = self.store.batch()
         self.batch = batch.number + 1 if batch else 1
-        self._lives: dict[str, _Live] = {}
-        self._held: dict[str, _Lines] = {}
-        self._until = 0  # of the period of rotation that the batch is in
-        self.is_full = False
-        """Whether a file has reached its size, so that the next batch closes it."""
+        self.folders = Folders(self.root, self.permissions)
 
     def takes(self, moment: int) -> bool:
         """Say whether lines of a moment belong into this batch: else files may have to be closed before them."""
@@ -95,23 +87,23 @@ class Output:
         """Keep lines for a live file until `flush`; return for how many files there are some."""
         if (lines := self._held.get(path)) is None:
             lines = self._held[path] = _Lines(self._size_of(path))
-            self._until = self._until or self._calendar.period(moment).end
+            self._until = self._until or self.calendar.period(moment).end
         lines.pieces.append(piece)
         lines.moment = moment
         lines.size += len(piece)
-        self.is_full |= 0 < self._limit <= lines.size
+        self.is_full |= 0 < self.rotate_size <= lines.size
         return len(self._held)
 
     def _size_of(self, path: str) -> int:
         if live := self._lives.get(path):
             return live.size
-        row = self._store.file(path)
+        row = self.store.file(path)
         return 0 if row is None or self._is_large(row) else row.length
 
     def flush(self) -> None:
         """Append what is held to live files, closing those whose size or time is reached before; raises OSError."""
         held, self._held = self._held, {}
-        periods = {path: self._calendar.period(lines.moment) for path, lines in held.items()}
+        periods = {path: self.calendar.period(lines.moment) for path, lines in held.items()}
         self._take_up({path: period.begin for path, period in periods.items()})
         for path, lines in held.items():
             live = self._lives[path]
@@ -129,7 +121,7 @@ class Output:
 
     def close_days(self, today: str) -> None:
         """Have files of days before `today` be closed as they are; raises OSError."""
-        rows = self._store.files(
+        rows = self.store.files(
             "day != '' AND day < ? AND path NOT IN (SELECT path FROM segments)", today
         )
         over = [self._segment(row, row.path, row.number, row.length) for row in rows]
@@ -145,7 +137,7 @@ class Output:
         for path, since in paths.items():
             if path in self._lives:
                 continue
-            known = self._store.file(path)
+            known = self.store.file(path)
             row, size = self._looked_at(path, known)
             is_over = row.unfinished == UNKNOWN or row.last_line < since or self._is_large(row)
             if size and (is_over or row.length != size):
@@ -166,7 +158,7 @@ class Output:
         if row is None:
             if found:
                 raise self._not_ours(path)
-            return self._names.row(path, self.batch), 0
+            return self.names.row(path, self.batch), 0
         if found is None or (found.st_ino, found.st_size) != (row.inode, row.length):
             if row.host and row.length:
                 now = f"{found.st_size} bytes are there" if found else "it is gone"
@@ -178,7 +170,7 @@ class Output:
         return row._replace(inode=found.st_ino if found else 0), found.st_size if found else 0
 
     def _is_large(self, row: FileRow) -> bool:
-        return bool(row.host) and 0 < self._limit <= row.length
+        return bool(row.host) and 0 < self.rotate_size <= row.length
 
     def _free_number(self, row: FileRow) -> int:
         """Return the number of the next segment; one that the store does not know is never overwritten."""
@@ -205,13 +197,13 @@ class Output:
 
     def _announce(self, closing: list[SegmentRow], rows: list[FileRow]) -> None:
         if closing or rows:
-            batch = self._store.batch()
-            with self._store.transaction():
-                self._store.put_files(rows)
-                self._store.put_segments(closing)
+            batch = self.store.batch()
+            with self.store.transaction():
+                self.store.put_files(rows)
+                self.store.put_segments(closing)
                 if batch and closing:  # what is closed now is never taken back
-                    self._store.put_batch(batch._replace(first=batch.until))
-            self._names.stored()
+                    self.store.put_batch(batch._replace(first=batch.until))
+            self.names.stored()
         fault("announced")
 
     # doing it
@@ -267,22 +259,22 @@ class Output:
                 self.folders.look_again()
                 descriptor = self._create(folder, name)
             except FileExistsError:
-                with self._store.transaction():  # an undo must not touch it
-                    self._store.put_files([self._lives[path].row._replace(batch=0)])
+                with self.store.transaction():  # an undo must not touch it
+                    self.store.put_files([self._lives[path].row._replace(batch=0)])
                 raise self._not_ours(path) from None
             self._open[path] = descriptor
-            give(descriptor, self._permissions.file, self._permissions)
+            give(descriptor, self.permissions.file, self.permissions)
         self._lives[path].inode = os.fstat(descriptor).st_ino
         return descriptor
 
     def _create(self, folder: str, name: str) -> int:
         opened = self.folders.make(folder)
         flags = _FLAGS | os.O_CREAT | os.O_EXCL
-        return os.open(name, flags, self._permissions.file, dir_fd=opened)
+        return os.open(name, flags, self.permissions.file, dir_fd=opened)
 
     def _not_ours(self, path: str) -> OSError:
         words = "was made by somebody else just now; move it away"
-        return FileExistsError(errno.EEXIST, words, str(self._root / path))
+        return FileExistsError(errno.EEXIST, words, str(self.root / path))
 
     # the end of the batch
 
@@ -323,7 +315,7 @@ class Output:
 
     def put(self, batch: StoredBatch, unfinished: Mapping[str, str]) -> None:
         """Have the store say what was written, within a transaction; `unfinished` has source files by path."""
-        self._store.put_files(
+        self.store.put_files(
             live.row._replace(
                 length=live.size,
                 length_before=live.row.length,
@@ -336,7 +328,7 @@ class Output:
             )
             for path, live in self._lives.items()
         )
-        self._store.put_batch(batch)
+        self.store.put_batch(batch)
 
     def __enter__(self) -> "Output":
         return self

@@ -5,6 +5,7 @@ import logging
 import os
 import re
 from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from stat import S_ISREG
@@ -20,23 +21,23 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class Quarantine:
     """What one batch of a partition sets aside, in files under `<output>/.quarantine`: one, or more where it is much.
 
     A file is called after its first message: its sequence, and when the stream was made, since the sequences of a stream
     that was made anew begin again. So a batch that is written again makes the same file and not a second one; a file that is
     there and holds something else is left as it is. Of each message there is a line of JSON (subject, sequence, reason,
-    headers, bytes) and the payload as it came; a newline stands between messages.
+    headers, bytes) and the payload as it came; a newline stands between messages. `created` is when the stream was made
+    (RFC 3339), empty where that is not known.
     """
 
-    def __init__(self, output: Path, partition: int, created: str = "") -> None:
-        """Touch nothing yet; `created` is when the stream was made (RFC 3339), empty where that is not known."""
-        self._created = re.sub(r"[^0-9T.Z]", "", created)
-        self._output = output
-        self._partition = partition
-        self._held: list[bytes] = []
-        self._size = 0
-        self._name = ""
+    output: Path
+    partition: int
+    created: str = ""
+    _held: list[bytes] = field(default_factory=list)
+    _size: int = 0
+    _name: str = ""
 
     def set_aside(self, delivery: Delivery, message: RawMessage, reason: str) -> None:
         """Keep a message; on disk with `sync`. Raises OSError."""
@@ -49,7 +50,8 @@ class Quarantine:
             "bytes": len(message.data),
         }
         if not self._held:
-            self._name = f"p{self._partition}-{self._created}-{delivery.sequence:012d}"
+            created = re.sub(r"[^0-9T.Z]", "", self.created)
+            self._name = f"p{self.partition}-{created}-{delivery.sequence:012d}"
         told = json.dumps(about).encode()
         self._held.append(told + b"\n" + message.data)
         self._size += len(told) + len(message.data)
@@ -60,8 +62,8 @@ class Quarantine:
         """Bring everything to disk, and make room for more; raises OSError."""
         if not self._held:
             return
-        make_folder(self._output)
-        with closing(Folders(self._output)) as folders, folders.naming(f"{FOLDER}/{self._name}"):
+        make_folder(self.output)
+        with closing(Folders(self.output)) as folders, folders.naming(f"{FOLDER}/{self._name}"):
             folder = folders.make(FOLDER)
             for number in count(1):
                 name = f"{self._name}.msg" if number == 1 else f"{self._name}-{number}.msg"
@@ -74,9 +76,7 @@ class Quarantine:
     def _prune(self, folder: int) -> None:
         """Remove what was set aside first, where it is more than 1 GiB; never the last file."""
         found = []
-        for name in (
-            name for name in os.listdir(folder) if name.startswith(f"p{self._partition}-")
-        ):
+        for name in (name for name in os.listdir(folder) if name.startswith(f"p{self.partition}-")):
             with suppress(FileNotFoundError):  # somebody else removes it
                 about = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if S_ISREG(about.st_mode):
@@ -88,9 +88,7 @@ class Quarantine:
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=folder)
             left -= size
-            logger.warning(
-                "too much is in quarantine: %s was removed", self._output / FOLDER / name
-            )
+            logger.warning("too much is in quarantine: %s was removed", self.output / FOLDER / name)
 
 
 def _write(folder: int, name: str, data: bytes) -> bool:

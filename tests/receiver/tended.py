@@ -25,8 +25,7 @@ from receiver.consume.assignment import (
     SessionLimits,
     Superseded,
 )
-from receiver.consume.claim import Claim
-from receiver.consume.offsets import FilesMismatch, StreamMismatch
+from receiver.consume.claim import Claim, FilesMismatch, StreamMismatch
 from receiver.offsets_cli import carry_out, propose
 from receiver.storage.layout import Layout
 from receiver.storage.site import Site, adopt

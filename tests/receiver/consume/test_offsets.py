@@ -4,7 +4,7 @@ import pytest
 
 from broker.wire.descent import Ancestor
 from broker.wire.offset import Offset
-from receiver.consume.offsets import (
+from receiver.consume.claim import (
     StreamMismatch,
     StreamState,
     carried_over,

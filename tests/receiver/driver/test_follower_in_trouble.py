@@ -10,8 +10,8 @@ import pytest
 from broker.app.exits import FencedError
 from broker.topology import Topology
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
-from receiver.consume import offsets, task
-from receiver.consume.claim import Claim, stream_state
+from receiver.consume import task
+from receiver.consume.claim import Claim, moved, stream_state
 from receiver.storage.disk import exclusive_lock
 from tests.conftest import Server, apply_topology
 from tests.receiver.driver.test_follower import NOW, Loop, lines
@@ -48,8 +48,8 @@ async def test_who_is_blocked_by_a_stream_made_anew_ends_when_somebody_resets_th
 
         offset = await asyncio.to_thread(partition.offset)
         stream = await stream_state(loop.connection, "LOGS")
-        moved = offsets.moved(offset, stream, 1, "root by hand", "")
-        await loop.connection.ask("$KV.LOGS_OFFSETS.p0", moved.encode())
+        by_hand = moved(offset, stream, 1, "root by hand", "")
+        await loop.connection.ask("$KV.LOGS_OFFSETS.p0", by_hand.encode())
 
         with pytest.raises(FencedError, match="root by hand"):
             await loop.ends()
