@@ -185,13 +185,11 @@ async def propose(
     sequence = await _sequence_of(connection, name, to, now)
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
     offset = None
-    if entry:
-        with suppress(UnreadableOffset):
-            offset = Offset.decode(entry.value)
+    with suppress(UnreadableOffset):
+        offset = Offset.decode(entry.value) if entry else None
     by = f"{getpass.getuser()}@{socket.gethostname()} by hand"
-    asked = offset.presence if offset and not offset.is_moved else ""
     objection = ""
-    if offset and asked and not await is_gone(connection, asked):
+    if offset and offset.presence and not await is_gone(connection, offset.presence):
         objection = f"receiver {offset.owner} is running there; end it first, or stop it by moving the offset with --force"
     left = await waiting(connection, name, partition, sequence)
     way, skipped = f"on at sequence {sequence}", ""
@@ -209,24 +207,24 @@ async def propose(
 
 async def _sequence_of(connection: Connection, stream: str, to: str, now: datetime) -> int:
     """Return the sequence of a stream that `to` names; raises ConfigurationError for what is none, or not in the stream."""
-    ends = await look(connection, stream)
+    state = await look(connection, stream)
     try:
         position = LATEST if to == "latest" else read_moment(to, now)
     except ValueError as error:
         raise ConfigurationError(f"--to: {error}, or latest") from None
-    sequence = max(await sequence_of(connection, position, ends), 1)
-    if sequence > ends.until or (isinstance(position, datetime) and position > now):
+    sequence = max(await sequence_of(connection, position, state), 1)
+    if sequence > state.until or (isinstance(position, datetime) and position > now):
         raise ConfigurationError(
-            f"--to {to}: stream {stream} ends at sequence {ends.until - 1}; give 1 to {ends.until}, earliest or latest"
+            f"--to {to}: stream {stream} ends at sequence {state.until - 1}; give 1 to {state.until}, earliest or latest"
         )
     return sequence
 
 
 async def carry_out(connection: Connection, move: Move) -> None:
     """Write it; raises OperatorError when the entry has changed since, `Rejected`, `ConnectionLost`."""
-    key, value = offset_key(move.partition), move.moved.encode()
+    at = connection, OFFSETS_BUCKET, offset_key(move.partition)
     try:
-        await bucket.write(connection, OFFSETS_BUCKET, key, value, move.revision)
+        await bucket.write(*at, move.moved.encode(), move.revision)
     except Conflict:
         raise OperatorError(
             f"partition {move.partition}: its offset has changed meanwhile, so a receiver is running there; look again"

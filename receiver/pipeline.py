@@ -31,13 +31,7 @@ from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout
 from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import held, marked_folder
-from receiver.driver.driver import (
-    Followers,
-    find_partitions,
-    order_of,
-    retain,
-    wait_for_partitions,
-)
+from receiver.driver.driver import Followers, find_partitions, order_of, retain, wait_for_partitions
 from receiver.driver.jobs import run_job, warm_up, watch
 from receiver.driver.presence import Presence, unless
 from receiver.meter import Meter

@@ -153,12 +153,6 @@ class OpenPartition:
         self._folders.close()
         self.store.close()
 
-    def __enter__(self) -> "OpenPartition":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 class Batch:
     """The writing half of a task; used by one thread, under the partition's lock."""

@@ -46,7 +46,8 @@ class FilesMismatch(ConfigurationError):
 class StreamState:
     """The stream as the broker describes it: when it was made, and the sequences it holds, `[first, until)`.
 
-    `ancestors` are the streams that it was restored from, oldest first.
+    `ancestors` are the streams that it was restored from, oldest first. It has so many `messages`, which are `size` bytes in
+    all, and the last of them was stored at `last`.
     """
 
     created: str
@@ -54,6 +55,13 @@ class StreamState:
     until: int
     ancestors: tuple[Ancestor, ...] = ()
     name: str = STREAM
+    messages: int = 0
+    size: int = 0
+    last: datetime = datetime(1, 1, 1, tzinfo=UTC)
+
+    def window_of(self, size: int) -> int:
+        """Return how many sequences hold about `size` bytes, by the average of what is stored; at least one."""
+        return max(1, size * self.messages // max(1, self.size))
 
     def in_common_with(self, created: str) -> int | None:
         """Return the end of what it has in common with a stream that it was restored from; None for any other."""
@@ -357,17 +365,20 @@ async def stream_state(connection: Connection, name: str) -> StreamState:
     Raises `ConnectionLost` when nobody can say so for sure: a stream that seems shorter than it is would look rewound.
     """
     info = await connection.api(f"STREAM.INFO.{name}")
-    state, config = info["state"], info["config"]
+    state, config, until = info["state"], info["config"], info["state"]["last_seq"] + 1
     if not is_certain(info):
         raise ConnectionLost(f"stream {name} has no leader that is sure of it")
     if is_being_restored(config):
         raise Rejected(503, 0, f"stream {name} is being restored from a backup")
     return StreamState(
         info["created"],
-        int(state["first_seq"]),
-        int(state["last_seq"]) + 1,
-        ancestors=ancestors(config),
-        name=name,
+        state["first_seq"] if state["messages"] else until,
+        until,
+        ancestors(config),
+        name,
+        state["messages"],
+        state["bytes"],
+        datetime.fromisoformat(state["last_ts"]),
     )
 
 

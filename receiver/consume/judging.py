@@ -107,18 +107,18 @@ class Ends(Protocol):
     def __setitem__(self, key: Source, value: tuple[int, int], /) -> None: ...
 
 
+@dataclass(slots=True)
 class Judge:
-    """Judges a partition's messages in the order of their sequences, section by section, and keeps what was found."""
+    """Judges a partition's messages in the order of their sequences, section by section, and keeps what was found.
 
-    def __init__(
-        self, ends: Ends | None = None, wants: Callable[[str], bool] = lambda _: True
-    ) -> None:
-        """Go by `ends`, which are kept up to date, or know no file yet; files whose path nobody `wants` are passed over."""
-        self._ends: Ends = {} if ends is None else ends
-        self._wants = wants
-        self._gap_at = 0  # sequence of the last message that showed a gap
-        self._decompressor = ZstdDecompressor()
-        self.findings: list[Finding] = []
+    It goes by `ends`, which are kept up to date; files whose path nobody `wants` are passed over.
+    """
+
+    ends: Ends = field(default_factory=dict[Source, tuple[int, int]])
+    wants: Callable[[str], bool] = lambda _: True
+    findings: list[Finding] = field(default_factory=list)
+    _gap_at: int = 0  # sequence of the last message that showed a gap
+    _decompressor: ZstdDecompressor = field(default_factory=ZstdDecompressor)
 
     def take(
         self,
@@ -134,12 +134,12 @@ class Judge:
         """
         host, origin = host_of(subject), decode_origin(headers)
         if origin is None:  # whole lines of no file that is known
-            wanted = self._wants("")
+            wanted = self.wants("")
             lines = decode_payload(headers, data, self._decompressor) if wanted else b""
             lines += b"" if not lines or lines.endswith(_NEWLINE) else _NEWLINE
             count = lines.count(_NEWLINE)
             return [Piece(host, "", sequence, stored_at, lines, lines=count)] if lines else []
-        if origin.sections and not any(self._wants(one.path) for one in origin.sections):
+        if origin.sections and not any(self.wants(one.path) for one in origin.sections):
             return []
         payload = decode_payload(headers, data, self._decompressor)
         # a host's clock may be anywhere; times that others go by are near the broker's
@@ -147,7 +147,7 @@ class Judge:
         read_at = origin.read_at if is_near else stored_at
         found = []
         for section, part in split(origin, payload):
-            if self._wants(section.path):
+            if self.wants(section.path):
                 judgement = self._judged(host, section, sequence, read_at)
                 finding = judgement.finding
                 follows = finding is None or finding.kind is FindingKind.REPEAT
@@ -159,11 +159,11 @@ class Judge:
 
     def _judged(self, host: str, section: Section, sequence: int, read_at: int) -> Judgement:
         key = (host, section.span.file)
-        reached, since = self._ends.get(key, _NEVER)
+        reached, since = self.ends.get(key, _NEVER)
         judgement = judge(reached if reached >= 0 else None, section, host, sequence)
         if finding := judgement.finding:
             self._keep(replace(finding, since=since, read_at=read_at))
-        self._ends[key] = max(section.span.end, reached), read_at
+        self.ends[key] = max(section.span.end, reached), read_at
         return judgement
 
     def follow(self, host: str, predecessor: int | None, sequence: int, stored_at: int) -> None:
@@ -171,12 +171,12 @@ class Judge:
 
         To be called once for every message, whatever becomes of it. A message that shows a gap tells its own loss.
         """
-        last, since = self._ends.get((host, ""), _NEVER)
-        known = last if last >= 0 else self._ends.get(("", ""), _NEVER)[0]
+        last, since = self.ends.get((host, ""), _NEVER)
+        known = last if last >= 0 else self.ends.get(("", ""), _NEVER)[0]
         if predecessor is not None and 0 <= known < predecessor and self._gap_at != sequence:
             loss = Finding(FindingKind.LOSS, host, "", "", 0, 0, sequence, stored_at, since)
             self._keep(replace(loss, after=max(last, 0)))
-        self._ends[host, ""] = sequence, stored_at
+        self.ends[host, ""] = sequence, stored_at
 
     def _keep(self, finding: Finding) -> None:
         if finding.kind is FindingKind.GAP:

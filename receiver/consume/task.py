@@ -11,7 +11,7 @@ every attempt forgets what was before, asks KV, and first undoes what is not com
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
@@ -133,7 +133,7 @@ class _Session:
         if objection := _objection(assignment, offset):
             return objection
         self.done = Done(assignment.partition, offset.next, offset.next)
-        with OpenPartition(assignment, self._destination, offset) as partition:
+        with closing(OpenPartition(assignment, self._destination, offset)) as partition:
             self._recover(partition)
             if assignment.rotation is not ForcedRotation.NONE:
                 return self._close_files(partition)

@@ -12,14 +12,7 @@ from pyspark import SparkContext
 
 from broker.app.exits import OperatorError
 from receiver.consume import task
-from receiver.consume.assignment import (
-    Assignment,
-    Blocked,
-    Cause,
-    Destination,
-    Done,
-    Report,
-)
+from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, Done, Report
 
 _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
 """What a disk refuses with; a JVM that has died leaves connections behind, and these end otherwise."""

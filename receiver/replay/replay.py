@@ -215,11 +215,11 @@ async def find_ranges(
     subject = partition_filter(partitions[0]) if len(partitions) == 1 else ">"
     ranges = []
     for name in layout.names:
-        ends = await look(connection, name)
-        first, end = [await sequence_of(connection, one, ends) for one in (since, until)]
-        if isinstance(since, datetime) and first == ends.first:
+        state = await look(connection, name)
+        first, end = [await sequence_of(connection, one, state) for one in (since, until)]
+        if isinstance(since, datetime) and first == state.first:
             first = 1  # when those before were stored nobody knows any more
-        ranges.append(Range(subject, first, min(end, ends.until), name))
+        ranges.append(Range(subject, first, min(end, state.until), name))
     return partitions, ranges
 
 

@@ -31,6 +31,7 @@ from broker.client.config import read_layout
 from broker.client.connection import Connection, until_answered
 from broker.wire.streams import STREAM
 from receiver.consume import background
+from receiver.consume.claim import StreamState
 from receiver.source.options import SourceOptions
 from receiver.source.rows import columns, record_batches
 from receiver.source.stream import (
@@ -39,7 +40,6 @@ from receiver.source.stream import (
     LATEST,
     LostSequences,
     Range,
-    StreamEnds,
     kept,
     look,
     read,
@@ -52,8 +52,8 @@ _LOOKS, _AGAIN = 10, 0.05  # for news, and seconds between two
 _PLANNING = 60.0  # seconds for all questions of one planning step
 _PIECE_BYTES = 32 * 1024 * 1024
 
-ReadUntil = dict[str, int]
-"""`{"sequence": <next to read>, "created": <of its stream, microseconds since 1970>}`."""
+ReadUntil = dict[str, Any]
+"""`{"sequence": <next to read>, "created": <of its stream>}`."""
 Checkpoint = dict[str, ReadUntil]
 """How far each stream is read, by its name."""
 Answer = TypeVar("Answer")
@@ -139,13 +139,12 @@ class _BatchReader(_Reader, DataSourceReader):
     async def _plan(self, connection: Connection) -> list[Range]:
         options, found = self._options, list[Range]()
         names = await _streams_of(connection, options)
-        for name in names:
-            ends = await look(connection, name)
+        for state in (await _states_of(connection, names)).values():
             edges = (options.starting or EARLIEST, options.ending or LATEST)
-            first, until = [await sequence_of(connection, edge, ends) for edge in edges]
-            _moved(_read_until(until, ends), ends, fail=self._fail)
-            first = kept(first, min(until, ends.until), ends, fail=self._fail)
-            found += cut(options, first, min(until, ends.until), ends, len(names))
+            first, until = [await sequence_of(connection, edge, state) for edge in edges]
+            _moved(_read_until(until, state), state, fail=self._fail)
+            first = kept(first, min(until, state.until), state, fail=self._fail)
+            found += cut(options, first, min(until, state.until), state, len(names))
         return found
 
 
@@ -169,10 +168,9 @@ class MicroBatchReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
 
         async def begin(connection: Connection) -> Checkpoint:
             names = await _streams_of(connection, self._options)
-            found = [await look(connection, name) for name in names]
             return {
-                ends.name: _read_until(await sequence_of(connection, starting, ends), ends)
-                for ends in found
+                name: _read_until(await sequence_of(connection, starting, state), state)
+                for name, state in (await _states_of(connection, names)).items()
             }
 
         if self._initial is None:
@@ -195,42 +193,42 @@ class MicroBatchReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
         streams = 0 if isinstance(limit, ReadAllAvailable) else len(start)  # 0: no limits
         return {name: self._next(since, found[name], streams) for name, since in start.items()}
 
-    def _next(self, since: ReadUntil, ends: StreamEnds, streams: int) -> ReadUntil:
+    def _next(self, since: ReadUntil, state: StreamState, streams: int) -> ReadUntil:
         first = since["sequence"]
-        moved = _moved(since, ends, fail=self._fail)
+        moved = _moved(since, state, fail=self._fail)
         if moved is not None:
             # a batch without rows brings the query there: ranges over two streams mean nothing
-            return _read_until(moved, ends)
-        until = min((self._target or {}).get(ends.name, ends.until), ends.until)
+            return _read_until(moved, state)
+        until = min((self._target or {}).get(state.name, state.until), state.until)
         if streams:
-            until = min(until, max(first, ends.first) + self._window(ends, streams))
-        return _read_until(max(first, until), ends)
+            until = min(until, max(first, state.first) + self._window(state, streams))
+        return _read_until(max(first, until), state)
 
-    def _window(self, ends: StreamEnds, count: int) -> int:
+    def _window(self, state: StreamState, count: int) -> int:
         """Return how many sequences of one of so many streams a micro-batch may have."""
         most_bytes, most_offsets = self._options.most_bytes, self._options.most_offsets
-        by_size = ends.until if most_bytes is None else ends.window_of(most_bytes // count)
+        by_size = state.until if most_bytes is None else state.window_of(most_bytes // count)
         return by_size if most_offsets is None else min(by_size, max(1, most_offsets // count))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember where the streams end now: the query ends there."""
         names = self._ask(lambda c: _streams_of(c, self._options))
-        self._target = {name: ends.until for name, ends in self._look(names).items()}
+        self._target = {name: state.until for name, state in self._look(names).items()}
 
     def partitions(self, start: Checkpoint, end: Checkpoint) -> list[InputPartition]:
         """Return the ranges of a micro-batch: the same sequences however often Spark asks."""
         options, fail = self._options, self._fail
         planned = list[Range]()
-        for name, ends in self._look(start).items():
+        for name, state in self._look(start).items():
             first, until = start[name]["sequence"], end[name]["sequence"]
             if end[name]["created"] != start[name]["created"]:
                 continue  # on to a stream made anew
-            if _moved(end[name], ends, fail=fail) is not None:
+            if _moved(end[name], state, fail=fail) is not None:
                 continue  # what it is to read again went with the stream
-            planned += cut(options, kept(first, until, ends, fail=fail), until, ends, len(start))
+            planned += cut(options, kept(first, until, state, fail=fail), until, state, len(start))
         return [InputPartition(item) for item in planned]
 
-    def _news(self, start: Checkpoint) -> dict[str, StreamEnds]:
+    def _news(self, start: Checkpoint) -> dict[str, StreamState]:
         """Look, and wait a moment for news where there is none: Spark asks a hundred times a second."""
         for _ in range(_LOOKS):
             found = self._look(start)
@@ -240,15 +238,12 @@ class MicroBatchReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
             time.sleep(_AGAIN)
         return found
 
-    def _look(self, names: Iterable[str]) -> dict[str, StreamEnds]:
-        async def look_at_all(connection: Connection) -> dict[str, StreamEnds]:
-            return {name: await look(connection, name) for name in names}
-
-        return self._ask(lambda c: until_answered(c, look_at_all, AWAY))
+    def _look(self, names: Iterable[str]) -> dict[str, StreamState]:
+        return self._ask(lambda c: _states_of(c, names))
 
 
 def cut(
-    options: SourceOptions, first: int, until: int, ends: StreamEnds, streams: int = 1
+    options: SourceOptions, first: int, until: int, state: StreamState, streams: int = 1
 ) -> list[Range]:
     """Return the ranges of `[first, until)` of one of so many streams, one for each task.
 
@@ -259,33 +254,42 @@ def cut(
     pieces = -(-options.pieces // streams)
     length = max(1, (until - first) * len(chosen) // pieces)
     if options.subjects is None:
-        length = min(length, ends.window_of(_PIECE_BYTES))
+        length = min(length, state.window_of(_PIECE_BYTES))
     return [
-        Range(subject, begin, min(begin + length, until), ends.name)
+        Range(subject, begin, min(begin + length, until), state.name)
         for subject in chosen
         for begin in range(first, until, length)
     ]
 
 
-def _moved(since: ReadUntil, ends: StreamEnds, *, fail: bool) -> int | None:
+def _moved(since: ReadUntil, state: StreamState, *, fail: bool) -> int | None:
     """Return where to read on in a stream that is not the one that was read; None while it is.
 
     A stream made anew is read from its beginning, one that went back (restored from a backup) from its end, since what
     it holds was read. Raises `LostSequences` instead when `fail`.
     """
-    is_anew = since["created"] != ends.created
-    if not is_anew and since["sequence"] <= ends.until:
+    is_anew = since["created"] != state.created
+    if not is_anew and since["sequence"] <= state.until:
         return None
     if fail:
         raise LostSequences(
-            f"stream {ends.name} was made anew or went back: it ends at sequence {ends.until - 1}, and the query has "
+            f"stream {state.name} was made anew or went back: it ends at sequence {state.until - 1}, and the query has "
             f"read one up to {since['sequence'] - 1}; start with a new checkpoint, or set failOnDataLoss to false"
         )
-    return ends.first if is_anew else ends.until
+    return state.first if is_anew else state.until
 
 
-def _read_until(sequence: int, ends: StreamEnds) -> ReadUntil:
-    return {"sequence": sequence, "created": ends.created}
+def _read_until(sequence: int, state: StreamState) -> ReadUntil:
+    return {"sequence": sequence, "created": state.created}
+
+
+async def _states_of(connection: Connection, names: Iterable[str]) -> dict[str, StreamState]:
+    """Return what streams hold, by leaders that are sure of it."""
+
+    async def look_at_all(connection: Connection) -> dict[str, StreamState]:
+        return {name: await look(connection, name) for name in names}
+
+    return await until_answered(connection, look_at_all, AWAY)
 
 
 async def _streams_of(connection: Connection, options: SourceOptions) -> tuple[str, ...]:
@@ -293,9 +297,9 @@ async def _streams_of(connection: Connection, options: SourceOptions) -> tuple[s
 
     Raises `ConfigurationError` where a sequence is to be the same place in several streams, `BrokerAway`, `ConnectionLost`.
     """
+    await connection.once()
     if options.stream is not None:
         return (options.stream,)
-    await connection.once()
     try:
         layout = await until_answered(connection, read_layout, AWAY)
     except Rejected:

@@ -9,14 +9,15 @@ import json
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.client.answer import ConnectionLost, Rejected, is_certain
+from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection, Message, until_answered
 from broker.wire.streams import STREAM
 from receiver.consume import background
+from receiver.consume.claim import StreamState, stream_state
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Position = datetime | int
@@ -24,7 +25,6 @@ Position = datetime | int
 EARLIEST, LATEST = 0, 2**63 - 1
 
 _NO_STREAM, _NO_MESSAGE = 10059, 10037
-_LOOKS, _LOOK_AGAIN = 40, 0.5  # how often, and seconds between: longer than an election takes
 _RUN_BYTES = 8 * 1024 * 1024
 _RUN_MESSAGES = 2000
 _FIRST_MESSAGES = 16  # before anything is known of how close they lie
@@ -51,27 +51,6 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamEnds:
-    """What a stream holds: sequences `[first, until)`, `messages` of them still there, `size` bytes in all.
-
-    `created` is when it was made, in microseconds since 1970: another stream of the same name has another. Its last message
-    was stored at `last`.
-    """
-
-    first: int
-    until: int
-    messages: int
-    size: int
-    created: int = 0
-    name: str = STREAM
-    last: datetime = EPOCH
-
-    def window_of(self, size: int) -> int:
-        """Return how many sequences hold about `size` bytes, by the average of what is stored; at least one."""
-        return max(1, size * self.messages // max(1, self.size))
-
-
-@dataclass(frozen=True, slots=True)
 class SourceMessage:
     """A message of the stream; `time` is when it was stored, UTC, as the broker writes it."""
 
@@ -82,46 +61,33 @@ class SourceMessage:
     payload: bytes
 
 
-async def look(connection: Connection, stream: str) -> StreamEnds:
+async def look(connection: Connection, stream: str) -> StreamState:
     """Return what a stream holds now, by a leader: by another's answer it may seem to have been rewound.
 
     Raises `BrokerAway` at once when there is no broker, `ConfigurationError` when there is no such stream,
     `OperatorError`, `ConnectionLost`.
     """
     await connection.once()
-    for _ in range(_LOOKS):
-        try:
-            answer = await connection.api(f"STREAM.INFO.{stream}")
-        except Rejected as error:
-            if error.error == _NO_STREAM:
-                raise ConfigurationError(
-                    f"there is no stream {stream} at {connection.servers}; check the option stream, "
-                    "or run `logbroker apply`"
-                ) from None
-            raise OperatorError(f"stream {stream} at {connection.servers}: {error}") from None
-        if is_certain(answer):
-            return _ends(answer, stream)
-        await asyncio.sleep(_LOOK_AGAIN)
-    raise OperatorError(f"stream {stream} at {connection.servers} has no leader that is sure of it")
+    try:
+        return await stream_state(connection, stream)
+    except Rejected as error:
+        if error.error == _NO_STREAM:
+            raise ConfigurationError(
+                f"there is no stream {stream} at {connection.servers}; check the option stream, "
+                "or run `logbroker apply`"
+            ) from None
+        raise OperatorError(f"stream {stream} at {connection.servers}: {error}") from None
 
 
-def _ends(answer: dict[str, Any], stream: str) -> StreamEnds:
-    state, until = answer["state"], answer["state"]["last_seq"] + 1
-    created = (datetime.fromisoformat(answer["created"]) - EPOCH) // timedelta(microseconds=1)
-    first = state["first_seq"] if state["messages"] else until
-    last = datetime.fromisoformat(state["last_ts"])
-    return StreamEnds(first, until, state["messages"], state["bytes"], created, stream, last)
-
-
-async def sequence_of(connection: Connection, position: Position, ends: StreamEnds) -> int:
+async def sequence_of(connection: Connection, position: Position, state: StreamState) -> int:
     """Return the sequence that a position means: of a time that of the first message stored then or later, or the end."""
     if isinstance(position, int):
-        return {EARLIEST: ends.first, LATEST: ends.until}.get(position, position)
-    if not ends.messages or position > ends.last:
-        return ends.until
+        return {EARLIEST: state.first, LATEST: state.until}.get(position, position)
+    if not state.messages or position > state.last:
+        return state.until
     request = {"start_time": max(position, EPOCH).astimezone(UTC).isoformat(), "next_by_subj": ">"}
-    found = await message_at(connection, ends.name, request)
-    return min(found["seq"], ends.until) if found else ends.until
+    found = await message_at(connection, state.name, request)
+    return min(found["seq"], state.until) if found else state.until
 
 
 async def message_at(
@@ -140,17 +106,17 @@ async def message_at(
     return dict(answer["message"])
 
 
-def kept(first: int, until: int, ends: StreamEnds, *, fail: bool) -> int:
+def kept(first: int, until: int, state: StreamState, *, fail: bool) -> int:
     """Return from where `[first, until)` can be read: where the stream now begins, if that is later.
 
     Raises `LostSequences` instead when `fail`.
     """
-    if fail and first < min(ends.first, until):
+    if fail and first < min(state.first, until):
         raise LostSequences(
-            f"sequences {first} to {min(ends.first, until) - 1} were removed from the stream before they "
+            f"sequences {first} to {min(state.first, until) - 1} were removed from the stream before they "
             "were read; set failOnDataLoss to false to go on behind them"
         )
-    return max(first, ends.first)
+    return max(first, state.first)
 
 
 def read(
@@ -188,8 +154,8 @@ async def _fetch(connection: Connection, item: Range, most: int, fail: bool) -> 
             connection, lambda c: _request_batch(c, item.stream, begin | limits), AWAY
         )
         if fail:
-            ends = await until_answered(connection, lambda c: look(c, item.stream), AWAY)
-            kept(item.first, item.until, ends, fail=True)
+            state = await until_answered(connection, lambda c: look(c, item.stream), AWAY)
+            kept(item.first, item.until, state, fail=True)
         if run:
             return run
         found = await until_answered(connection, lambda c: message_at(c, item.stream, begin), AWAY)

@@ -7,12 +7,7 @@ import platform
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    InfoMetricFamily,
-    Metric,
-)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from broker.app.pages import Page, metrics_page
 from receiver.consume.assignment import Cause

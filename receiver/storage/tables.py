@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from receiver.storage.findings import Finding, FindingKind
@@ -14,21 +15,20 @@ GAP_REPORTS = ".gaps.p*.jsonl"
 """What the names of all reports in an output folder match."""
 
 
+@dataclass(slots=True)
 class Spans:
     """The spans of one partition: by host and file the end of the last one, and when that was read in nanoseconds."""
 
-    def __init__(self, store: Store) -> None:
-        """Have asked for nothing yet."""
-        self._store = store
-        self._known: dict[tuple[str, str], tuple[int, int]] = {}
-        self._news: dict[tuple[str, str], tuple[int, int]] = {}
+    store: Store
+    _known: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    _news: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
 
     def get(self, key: tuple[str, str], default: tuple[int, int]) -> tuple[int, int]:
         """Return the span of a source file."""
         if (found := self._known.get(key)) is None:
             if len(self._known) >= _MOST_CACHED:
                 self._known = dict(self._news)
-            found = self._known[key] = self._store.span(*key) or default
+            found = self._known[key] = self.store.span(*key) or default
         return found
 
     def __setitem__(self, key: tuple[str, str], value: tuple[int, int]) -> None:
@@ -37,12 +37,12 @@ class Spans:
 
     def begin(self, sequence: int) -> None:
         """Remember the sequence up to which somebody else may have received messages, where nothing is known."""
-        if not self._store.rows("SELECT 1 FROM spans LIMIT 1"):
+        if not self.store.rows("SELECT 1 FROM spans LIMIT 1"):
             self["", ""] = sequence, 0
 
     def put(self, batch: int) -> None:
         """Write what was noted, within the transaction of a batch."""
-        self._store.change_all(
+        self.store.change_all(
             "INSERT INTO spans VALUES (?, ?, ?, NULL, ?, NULL, ?) ON CONFLICT DO UPDATE SET until_before = until, "
             "until = excluded.until, read_at_before = read_at, read_at = excluded.read_at, batch = excluded.batch",
             ((*key, *value, batch) for key, value in self._news.items()),
@@ -55,9 +55,9 @@ class Spans:
         `now` is in nanoseconds since the epoch: age counts by it or by the file that was read last, whichever is earlier.
         """
         where = "file != '' AND read_at BETWEEN 1 AND min(?, (SELECT max(read_at) FROM spans)) - ?"
-        if self._store.rows(f"SELECT 1 FROM spans WHERE {where} LIMIT 1", now, _FORGOTTEN):
-            with self._store.transaction():
-                self._store.change(f"DELETE FROM spans WHERE {where}", now, _FORGOTTEN)
+        if self.store.rows(f"SELECT 1 FROM spans WHERE {where} LIMIT 1", now, _FORGOTTEN):
+            with self.store.transaction():
+                self.store.change(f"DELETE FROM spans WHERE {where}", now, _FORGOTTEN)
 
 
 def gap_report(partition: int) -> str:

@@ -1,7 +1,7 @@
 """Stores for tests that need no broker: begun, filled with rows, and partitions that are open."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from broker.wire.offset import Offset
@@ -20,7 +20,7 @@ def opened(destination: Destination, next_: int = 1, epoch: int = 1) -> Iterator
         folder.mkdir(parents=True, exist_ok=True)
     offset = Offset(next_, epoch, "2026-11-20T00:00:00Z", "tests:1")
     assignment = Assignment(0, next_, epoch, 1)
-    with OpenPartition(assignment, destination, offset) as partition:
+    with closing(OpenPartition(assignment, destination, offset)) as partition:
         partition.recover()
         yield partition
 

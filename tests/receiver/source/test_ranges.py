@@ -2,18 +2,18 @@
 
 import pytest
 
+from receiver.consume.claim import StreamState
 from receiver.source.datasource import cut
 from receiver.source.options import SourceOptions
-from receiver.source.stream import StreamEnds
 
-STATE = StreamEnds(first=50, until=100, messages=40, size=4000, created=5)
+STATE = StreamState("now", first=50, until=100, messages=40, size=4000)
 P0, P1 = "logs.p0.>", "logs.p1.>"
 
 
 def test_bytes_become_sequences_by_the_average_size() -> None:
     assert STATE.window_of(1000) == 10
     assert STATE.window_of(1) == 1
-    assert StreamEnds(1, 1, 0, 0).window_of(1000) == 1
+    assert StreamState("now", 1, 1).window_of(1000) == 1
 
 
 @pytest.mark.parametrize("pieces", [1, 2, 3, 7, 100])
