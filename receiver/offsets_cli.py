@@ -106,14 +106,9 @@ def adopt(yes: bool, **options: Any) -> None:
     output, state = settings.output.absolute(), settings.state.absolute()
 
     async def look(connection: Connection) -> list[tuple[Site, Offset]]:
-        count = (await require_layout(connection)).partitions
-        return [
-            (
-                Site(output, state, number, settings.path_template, count),
-                await _offset(connection, number),
-            )
-            for number in settings.wanted(count)
-        ]
+        count, template = (await require_layout(connection)).partitions, settings.path_template
+        sites = [Site(output, state, one, template, count) for one in settings.wanted(count)]
+        return [(site, await _offset(connection, site.partition)) for site in sites]
 
     for site, offset in ask_broker(settings, _PROGRAM, look):
         at = f"partition {site.partition}:"

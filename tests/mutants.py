@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "a stored batch counts as committed where KV is at its end",
-        "receiver/storage/position.py",
+        "receiver/storage/site.py",
         "if batch.first == committed:\n                return batch.number",
         "if batch.first == committed:\n                return batch.number + 1",
         "tests/receiver/storage tests/receiver/test_task_faults.py",

@@ -29,11 +29,10 @@ from receiver.storage.folders import Folders
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
 from receiver.storage.output import Output
-from receiver.storage.position import StoredBatch, first_undone, settled
 from receiver.storage.quarantine import Quarantine
 from receiver.storage.rotation import Calendar, named_zone
-from receiver.storage.site import Site, recover
-from receiver.storage.store import UNKNOWN, Store, path_of
+from receiver.storage.site import Site, first_undone, recover, settled
+from receiver.storage.store import UNKNOWN, Store, StoredBatch, path_of
 from receiver.storage.tables import Spans
 
 _MOST_HELD = MAX_LINES_BYTES  # and a message more; a few KiB of zstd may decompress to a thousand times as much

@@ -22,8 +22,8 @@ from broker.wire.descent import Ancestor, ancestors, is_being_restored
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume.assignment import Done
-from receiver.storage.position import Damaged, StoredBatch, first_undone
-from receiver.storage.site import Site
+from receiver.storage.site import Site, first_undone
+from receiver.storage.store import Damaged, StoredBatch
 
 _PAUSE, _AGAIN = 0.5, 0.05  # seconds between looks, and between claims
 

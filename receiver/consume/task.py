@@ -41,7 +41,7 @@ from receiver.consume.marked_folders import Elsewhere, look
 from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
 from receiver.storage.output import Output
-from receiver.storage.position import Damaged
+from receiver.storage.store import Damaged
 
 _LOCK_PATIENCE = 20.0  # seconds
 _KV_PATIENCE = 10.0  # seconds
@@ -134,19 +134,15 @@ class _Session:
             return objection
         self.done = Done(assignment.partition, offset.next, offset.next)
         with closing(OpenPartition(assignment, self._destination, offset)) as partition:
-            self._recover(partition)
+            if partition.has_stored:
+                # who wrote it may have died with its move sent: it must not arrive when it is undone
+                background.wait(self._entry.fence(), _MOVE_PATIENCE)
+                fault("fenced")
+            partition.recover()  # before anything is added
+            partition.spans.forget(time.time_ns())
             if assignment.rotation is not ForcedRotation.NONE:
                 return self._close_files(partition)
             return self._receive(partition, offset)
-
-    def _recover(self, partition: OpenPartition) -> None:
-        """Make the files what the offset says, before anything is added."""
-        if partition.has_stored:
-            # who wrote it may have died with its move sent: it must not arrive when it is undone
-            background.wait(self._entry.fence(), _MOVE_PATIENCE)
-            fault("fenced")
-        partition.recover()
-        partition.spans.forget(time.time_ns())
 
     def _receive(self, partition: OpenPartition, offset: Offset) -> Ending:
         session = self._assignment.session

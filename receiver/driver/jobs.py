@@ -27,7 +27,6 @@ def run_job(spark: SparkContext, destination: Destination, assignment: Assignmen
 
     Raises OperatorError when there is no Spark any more.
     """
-    partition, first = assignment.partition, assignment.first
     try:
         tasks = spark.parallelize([assignment], 1)
         return tasks.map(partial(task.run, destination=destination)).collect()[0]
@@ -39,7 +38,7 @@ def run_job(spark: SparkContext, destination: Destination, assignment: Assignmen
                 f"Spark's Java process has died ({type(error).__name__}); start again"
             ) from error
         blocked = Blocked(Cause.DISK, f"Spark's scratch folder: {error.strerror}")
-    return Report(Done(partition, first, first), 0, blocked)
+    return Report(Done(assignment.partition, assignment.first, assignment.first), 0, blocked)
 
 
 def warm_up(spark: SparkContext, partitions: int) -> None:

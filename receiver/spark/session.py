@@ -38,8 +38,8 @@ _WRITING = 300.0  # seconds for the file of classes on a slow machine; a quick o
 _STANDALONE = "spark://"
 _PATIENCE = 5.0  # seconds for a connection to a master
 _FOLDER = "logship"  # in an executor's own, where Spark unpacks the archive
-_PACKED = ("broker", "receiver", "nats", "zstandard")
-_WHERE_THERE = ("nacl", "cffi", "_cffi_backend")  # keys are signed with it; an extra
+_PACKED = ("broker", "receiver", "nats", "zstandard", "nacl", "cffi", "_cffi_backend")
+"""What executors get, as far as it is here: `nacl` signs with keys, and is an extra."""
 
 _SETTINGS = {
     "spark.app.name": "logreceiver",
@@ -209,7 +209,7 @@ def _pack(folder: Path) -> Path:
     """Write the archive of what executors need into a folder, and return its path."""
     packed = folder / _FOLDER
     packed.mkdir()
-    for name in (*_PACKED, *_WHERE_THERE):
+    for name in _PACKED:
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
             continue

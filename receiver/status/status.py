@@ -30,8 +30,7 @@ from receiver.driver.presence import report_of
 from receiver.meter import OwnerReport, PartitionReport
 from receiver.settings import ReceiverSettings
 from receiver.source.stream import message_at
-from receiver.storage.position import Damaged
-from receiver.storage.store import Store
+from receiver.storage.store import Damaged, Store
 
 Answer = TypeVar("Answer")
 

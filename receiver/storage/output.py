@@ -19,9 +19,8 @@ from receiver.storage import disk, rotation
 from receiver.storage.folders import Folders, give
 from receiver.storage.layout import Permissions
 from receiver.storage.names import Names
-from receiver.storage.position import StoredBatch
 from receiver.storage.rotation import Calendar
-from receiver.storage.store import UNKNOWN, FileRow, SegmentRow, Store
+from receiver.storage.store import UNKNOWN, FileRow, SegmentRow, Store, StoredBatch
 
 _MOST_OPEN = 256  # descriptors that one task keeps; then all are closed
 _MANY = 64  # files; one sync of the whole file system is cheaper than that many, though it takes others' bytes along

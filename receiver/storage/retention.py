@@ -30,9 +30,8 @@ from receiver.storage.disk import (
 )
 from receiver.storage.folders import Folders, remove_empty, within
 from receiver.storage.layout import Layout
-from receiver.storage.position import Damaged
 from receiver.storage.rotation import SUFFIXES
-from receiver.storage.store import SegmentRow, Store
+from receiver.storage.store import Damaged, SegmentRow, Store
 
 _PIECE = 1024 * 1024
 

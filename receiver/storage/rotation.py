@@ -61,15 +61,12 @@ class Period:
     end: int
 
 
-ALWAYS = Period(0, 2**127)
-"""What every moment lies in when time rotates nothing."""
-
-
 def named_zone(name: str) -> tzinfo:
     """Return a time zone by its name; UTC also where an executor's machine knows no zones."""
     return UTC if name == "UTC" else ZoneInfo(name)
 
 
+@dataclass(eq=False, slots=True)
 class Calendar:
     """Periods of a length, aligned to the wall clock of a zone; 0 is no periods.
 
@@ -79,11 +76,9 @@ class Calendar:
     has passed, so that the hour that comes twice is two.
     """
 
-    def __init__(self, every: timedelta, zone: tzinfo = UTC) -> None:
-        """Know no period yet."""
-        self._every = every
-        self._zone = zone
-        self._last = Period(0, 0) if every else ALWAYS
+    every: timedelta
+    zone: tzinfo = UTC
+    _last: Period = Period(0, 0)
 
     def period(self, moment: int) -> Period:
         """Return the period of a moment in nanoseconds since the epoch; as cheap as a comparison within the last one."""
@@ -92,21 +87,23 @@ class Calendar:
         return self._last
 
     def _found(self, moment: int) -> Period:
-        local = (_EPOCH + timedelta(microseconds=moment // 1000)).astimezone(self._zone)
+        if not self.every:
+            return Period(0, 2**127)  # time rotates nothing
+        local = (_EPOCH + timedelta(microseconds=moment // 1000)).astimezone(self.zone)
         wall = local.replace(tzinfo=None, fold=0)
         midnight = wall.replace(hour=0, minute=0, second=0, microsecond=0)
-        anchor = midnight if self._every < _DAY else _A_MONDAY
-        start = anchor + (wall - anchor) // self._every * self._every
-        stop = start + self._every
-        if self._every < _DAY:
+        anchor = midnight if self.every < _DAY else _A_MONDAY
+        start = anchor + (wall - anchor) // self.every * self.every
+        stop = start + self.every
+        if self.every < _DAY:
             stop = min(stop, midnight + _DAY)
-        if self._every > _HOUR:
+        if self.every > _HOUR:
             return Period(self._moment(start), self._moment(stop))
-        begin, stopped = (self._moment(edge, local.fold) for edge in (start, stop))
-        end = min(stopped, begin + self._every // _MICROSECOND * 1000)
+        begin, stopped = (self._moment(edge.replace(fold=local.fold)) for edge in (start, stop))
+        end = min(stopped, begin + self.every // _MICROSECOND * 1000)
         # An hour in which the clock is put back by less is cut there; what follows is a period of its own.
         return Period(begin, end) if moment < end else Period(end, stopped)
 
-    def _moment(self, wall: datetime, fold: int = 0) -> int:
+    def _moment(self, wall: datetime) -> int:
         # A time that the clock leaves out is the moment at which it is put forward.
-        return (wall.replace(tzinfo=self._zone, fold=fold) - _EPOCH) // _MICROSECOND * 1000
+        return (wall.replace(tzinfo=self.zone) - _EPOCH) // _MICROSECOND * 1000

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from receiver.storage.disk import REFUSED, is_local, is_regular, sync_folder
-from receiver.storage.position import Damaged, StoredBatch
 
 UNKNOWN = "?"
 """Whose line is unfinished where nobody knows: the file is closed before anything is appended."""
@@ -68,6 +67,26 @@ _ERRORS = {
     sqlite3.SQLITE_PROTOCOL: errno.EBUSY,
     sqlite3.SQLITE_READONLY: errno.EROFS,
 }
+
+
+class Damaged(Exception):
+    """Store, files and offset do not go together; a person has to decide."""
+
+
+class StoredBatch(NamedTuple):
+    """The batch that was stored last: messages `[first, until)` of a stream, which was made at `created`.
+
+    `store_inode` and `output_inode` are those of the store and of the output folder then: a copy has others.
+    """
+
+    number: int
+    epoch: int
+    first: int
+    until: int
+    stream: str = ""
+    created: str = ""
+    store_inode: int = 0
+    output_inode: int = 0
 
 
 class FileRow(NamedTuple):

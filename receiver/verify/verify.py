@@ -33,10 +33,9 @@ from receiver.storage.disk import opened
 from receiver.storage.folders import within
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
-from receiver.storage.position import Damaged
 from receiver.storage.retention import compressed_form
 from receiver.storage.rotation import named_zone
-from receiver.storage.store import SegmentRow, Store, path_of
+from receiver.storage.store import Damaged, SegmentRow, Store, path_of
 
 _PROGRAM = "logreceiver verify"
 _READ = 1024 * 1024

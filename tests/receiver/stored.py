@@ -8,9 +8,8 @@ from broker.wire.offset import Offset
 from receiver.consume.assignment import Assignment, Destination
 from receiver.consume.batch import OpenPartition
 from receiver.storage.layout import Layout
-from receiver.storage.position import StoredBatch
 from receiver.storage.rotation import live_of
-from receiver.storage.store import FileRow, SegmentRow, Store, path_of
+from receiver.storage.store import FileRow, SegmentRow, Store, StoredBatch, path_of
 
 
 @contextmanager

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from broker.client import bucket
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
-from receiver.storage.position import Damaged, StoredBatch
-from receiver.storage.store import Store, path_of
+from receiver.storage.store import Damaged, Store, StoredBatch, path_of
 from tests.chaos.fault import Act, CannotStrike, Chance, add, dead, fault
 from tests.chaos.operating import HarmedStore, put
 

@@ -12,7 +12,8 @@ from receiver.consume.claim import (
     moved,
     start,
 )
-from receiver.storage.position import StoredBatch, first_undone
+from receiver.storage.site import first_undone
+from receiver.storage.store import StoredBatch
 
 CREATED = "2026-11-20T00:00:00Z"
 

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from broker.wire.offset import Offset
-from receiver.storage.position import StoredBatch
 from receiver.storage.site import Site, adopt
-from receiver.storage.store import FileRow, Store
+from receiver.storage.store import FileRow, Store, StoredBatch
 from receiver.storage.tables import Spans
 
 PAGE = 4096

@@ -3,7 +3,8 @@
 import pytest
 
 from broker.wire.offset import Offset
-from receiver.storage.position import Damaged, StoredBatch, first_undone
+from receiver.storage.site import first_undone
+from receiver.storage.store import Damaged, StoredBatch
 
 MADE = "2026-11-20T00:00:00Z"
 BATCH = StoredBatch(7, 3, 10, 20, "LOGS", MADE)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from receiver.storage.position import Damaged, StoredBatch
 from receiver.storage.site import Site
-from receiver.storage.store import FileRow, Store
+from receiver.storage.store import Damaged, FileRow, Store, StoredBatch
 
 BATCH = StoredBatch(3, 1, 5, 9, "LOGS", "2026-11-20T00:00:00Z")
 
@@ -17,8 +16,7 @@ BATCH = StoredBatch(3, 1, 5, 9, "LOGS", "2026-11-20T00:00:00Z")
 _WRITES_ON = """
 import os, signal, sys
 from pathlib import Path
-from receiver.storage.position import StoredBatch
-from receiver.storage.store import Store
+from receiver.storage.store import Store, StoredBatch
 store = Store(Path(sys.argv[1]))
 for number, files in [(4, 2000), (5, 1)]:
     with store.transaction():
