@@ -130,9 +130,7 @@ class Cause(Enum):
     LOCKED = "locked"  # another process holds the partition's lock
     SPARK = "spark"  # it gave up on the task after its attempts
     REACH = "reach"  # the machine that the task runs on does not see the output or state folder
-    MOVED = (
-        "moved"  # a host was in another partition before, and its lines there are not received yet
-    )
+    MOVED = "moved"  # a host came from another partition, which has lines of it to receive yet
     STATE = "state"  # store, files and offset contradict each other; a person has to decide
 
 

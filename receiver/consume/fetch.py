@@ -57,6 +57,7 @@ class PartitionReader:
         self._connection = connection
         self._assignment = assignment
         self._stream = stream
+        self._partition = assignment.partition
         self._consumer = consumer_name(assignment.partition)
         self._ahead: Future[Messages] | None = None
         self._left_over: Messages = ()
@@ -158,10 +159,7 @@ class PartitionReader:
 
     async def _unchanged(self) -> dict[str, Any]:
         """Return the state of the consumer, made where there is none; raises `ConnectionLost` for one that somebody has changed."""
-        name, wanted = (
-            f"{self._stream}.{self._consumer}",
-            consumer_config(self._assignment.partition),
-        )
+        name, wanted = f"{self._stream}.{self._consumer}", consumer_config(self._partition)
         try:
             info = await self._connection.api(f"CONSUMER.INFO.{name}")
         except Rejected as error:

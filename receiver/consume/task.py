@@ -109,10 +109,8 @@ class _Session:
         except (Elsewhere, Locked, MustWait) as error:
             return Blocked(_CAUSES[type(error)], str(error))
         except (ConnectionLost, Rejected, TimeoutError) as error:
-            is_refused = isinstance(error, Rejected)
-            words = (
-                f"the broker refuses: {error}; run `logbroker apply`" if is_refused else str(error)
-            )
+            refused = f"the broker refuses: {error}; run `logbroker apply`"
+            words = refused if isinstance(error, Rejected) else str(error)
             return Blocked(Cause.BROKER, words or type(error).__name__)
         except OSError as error:
             name = f"{error.filename}: " if error.filename else ""

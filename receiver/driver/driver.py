@@ -203,11 +203,9 @@ class Followers:
 
     async def _stand_by(self, number: int, follower: PartitionFollower) -> None:
         """Own the partition whenever nobody else does, until told to stop."""
-        silence, standing = (
-            self.settings.takeover_after.total_seconds(),
-            self.meter.expect(number),
-        )
-        wait = partial(until_free, self.connection, standing, silence, follower.stop)
+        standing, silence = self.meter.expect(number), self.settings.takeover_after
+        seconds = silence.total_seconds()
+        wait = partial(until_free, self.connection, standing, seconds, follower.stop)
         while (revision := await unless(follower.stop, wait())) is not None:
             try:
                 await follower.run(revision)

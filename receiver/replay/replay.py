@@ -30,7 +30,7 @@ from receiver.driver.driver import partitions_there
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.source.stream import EARLIEST, LATEST, Range, SourceMessage, look, read, sequence_of
 from receiver.status.status import ask
-from receiver.storage.disk import sync_folder
+from receiver.storage.disk import sync_folder, write_rest
 from receiver.storage.folders import make_folder
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
@@ -149,9 +149,8 @@ def _printer() -> Callable[[LineRun], None]:
     endings = Endings()
 
     def write(run: LineRun) -> None:
-        data = memoryview(b"".join(endings.joined("", piece) for piece in run.pieces))
-        while data:
-            data = data[os.write(sys.stdout.fileno(), data) :]
+        data = b"".join(endings.joined("", piece) for piece in run.pieces)
+        write_rest(sys.stdout.fileno(), data)
 
     return write
 

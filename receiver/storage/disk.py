@@ -127,7 +127,7 @@ def sync_all(descriptor: int) -> None:
 
 
 def write_rest(descriptor: int, rest: bytes) -> None:
-    """Write what one call did not take; raises OSError."""
+    """Write all of it, in as many calls as that takes; raises OSError."""
     view = memoryview(rest)
     while view:
         view = view[os.write(descriptor, view) :]
