@@ -27,9 +27,8 @@ from broker.app.service import Notifier, Service
 from broker.client.connection import BrokerAway
 from broker.wire.positions import Positions
 from shipper.line_filter import Rules
-from shipper.publish.publisher import SessionLost
 from shipper.publish.rounds import NEARBY_SIZE, Round
-from shipper.publish.session import Sessions
+from shipper.publish.session import SessionLost, Sessions
 from shipper.publish.waiting import connection_for
 from shipper.settings import ShipperSettings, default_state_dir, expression, reload
 from shipper.shipping import LoopOptions, Shipping
@@ -44,7 +43,9 @@ from shipper.tail.scan import scan
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # and for what is under way when none is, or the broker is known to be away
 _CLOSING = 2.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # seconds, between sessions in which nothing is stored
+_LONGEST_PAUSE = (
+    0.2  # seconds between sessions: somebody else may write to our subject all the time
+)
 _SNAPSHOT_EVERY = 60.0  # seconds, of which a random quarter is left out: not all hosts at once
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
@@ -91,7 +92,6 @@ class Agent:
         code = Exit.FAILED if settings.once else Exit.DONE
         self._service = Service(self._view, self._change, self._end, code)
         self._follower: Follower | None = None
-        self._lost_in_a_row = 0  # sessions that stored nothing
         self._patience = settings.patience.total_seconds() if settings.once else None
 
     async def run(self, notifier: Notifier, reread: Callable[[], ShipperSettings]) -> None:
@@ -185,20 +185,14 @@ class Agent:
 
         Whoever writes to our subject again and again costs the round a claim, not a scan and another reading.
         """
-        sessions, publisher = self._sessions, self._sessions.publisher
-        publish = publisher.publish if self._settings.ack else publisher.publish_unacknowledged
+        sessions = self._sessions
+        publish = sessions.publish if self._settings.ack else sessions.publish_unacknowledged
         while True:
             try:
-                sequence = await publish(round_)
+                return await publish(round_)
             except SessionLost as lost:
                 logger.info("%s; claiming again", lost)
-            else:
-                self._lost_in_a_row = 0
-                return sequence
-            if self._lost_in_a_row:
-                pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._lost_in_a_row, 10))
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            self._lost_in_a_row += 1
+            await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
             known = shipping.positions
             await sessions.prepare()
             found = await sessions.claim(known) if self._settings.ack else known

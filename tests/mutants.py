@@ -130,7 +130,7 @@ MUTANTS = (
     ),
     Mutant(
         "a round names the last sequence of its subject",
-        "shipper/publish/publisher.py",
+        "shipper/publish/session.py",
         "{EXPECTED_SEQUENCE: str(self._last)}",
         "{}",
         "tests/shipper/publish",

@@ -1,8 +1,8 @@
 """What `LOGS_CONFIG` says to one host: the number of partitions, from which its subject follows, and whether it is paused.
 
 Core NATS delivers what is written to the key of pauses to whoever subscribes to its subject: thousands of shippers cost no
-consumer and no request. What is heard counts at once. The entries are the truth: they are read behind each connect, before
-each claim, about every minute, and while lines are published every ten seconds.
+consumer. What is heard counts at once. The entries are the truth: they are read behind each connect, before each claim, and
+every ten seconds.
 """
 
 import asyncio
@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from broker.app.exits import ConfigurationError
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected
-from broker.client.client import BrokerClient
 from broker.client.config import Partitions, read_partitions, read_streams
 from broker.client.connection import Connection, Message
 from broker.wire.pause import (
@@ -29,8 +28,7 @@ from broker.wire.pause import (
 from broker.wire.streams import CONFIG_BUCKET
 from broker.wire.subjects import Subject
 
-_FIRST_READ, _READ_EVERY = 1.0, 60.0  # seconds; the first soon: an entry may be on its way
-_PUBLISHING = 10.0  # seconds between readings while lines are published
+_READ_EVERY = 10.0  # seconds
 _NEXT_LOOK = 1.0  # seconds, at most, until the end of a pause is noticed: not by all hosts at once
 _SECOND = 1_000_000_000
 logger = logging.getLogger(__name__)
@@ -52,8 +50,6 @@ class BrokerConfig:
         self._value = b""
         self._pauses: tuple[Pause, ...] = ()
         self._heard = 0
-        self._looked_at = 0.0
-        self._looking: asyncio.Task[None] | None = None
 
     @property
     def subject(self) -> Subject:
@@ -85,17 +81,10 @@ class BrokerConfig:
 
     async def look(self) -> None:
         """Read what may change; where that cannot be read, nothing has changed."""
-        self._looked_at = asyncio.get_running_loop().time()
         try:
             await self._read()
         except (ConnectionLost, Rejected, ConfigurationError) as error:
             logger.debug("the configuration is as it was: %s", error)
-
-    def look_soon(self) -> None:
-        """Look in the background, now and then: no round waits for the answer."""
-        is_due = asyncio.get_running_loop().time() - self._looked_at >= _PUBLISHING
-        if is_due and (self._looking is None or self._looking.done()):
-            self._looking = asyncio.create_task(self.look())
 
     async def until_resumed(self) -> None:
         """Return at once while the host may publish, else within a second once it may again."""
@@ -108,15 +97,11 @@ class BrokerConfig:
             client = await self._connection.client()
             with suppress(ConnectionLost):
                 await self._connection.subscribe(PAUSE_SUBJECT, self._hear)
-                await self._look_now_and_then(client)
-            await asyncio.sleep(random.uniform(0, _FIRST_READ))
-
-    async def _look_now_and_then(self, client: BrokerClient) -> None:
-        every = _FIRST_READ
-        while self._connection.is_on(client):
-            await self.look()
-            await asyncio.wait({client.lost}, timeout=every * random.uniform(0.75, 1.0))
-            every = min(2 * every, _READ_EVERY)
+                while self._connection.is_on(client):
+                    await self.look()
+                    every = _READ_EVERY * random.uniform(0.75, 1.0)
+                    await asyncio.wait({client.lost}, timeout=every)
+            await asyncio.sleep(random.uniform(0, 1.0))  # not all hosts at once
 
     async def _hear(self, message: Message) -> None:
         self._heard += 1

@@ -1,4 +1,4 @@
-"""Asks the stream for the messages of one host, claims its subjects, and rebuilds its positions.
+"""What the broker has of one host: its messages, from which its positions are rebuilt, and the snapshot of them.
 
 The consumer that reads back has a fixed name, so that an agent's rights can be limited to it: two agents of one host take
 it from each other. Whoever did not get every message that the consumer gave out notices at the end, and reads again.
@@ -6,6 +6,7 @@ it from each other. Whoever did not get every message that the consumer gave out
 
 import asyncio
 import json
+import logging
 import re
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -16,7 +17,10 @@ from typing import Any
 import nats.errors
 
 from broker.app.exits import FencedError
+from broker.app.faults import fault
+from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected, stored_at
+from broker.client.bucket import Conflict
 from broker.client.connection import Connection, Message
 from broker.wire.delivery import parse
 from broker.wire.message import (
@@ -26,8 +30,8 @@ from broker.wire.message import (
     decode_origin,
     encode_origin,
 )
-from broker.wire.positions import Covered, Positions
-from broker.wire.streams import stream_names, stream_of
+from broker.wire.positions import Covered, Positions, PositionsUnreadable
+from broker.wire.streams import POSITIONS_BUCKET, largest_in, positions_key, stream_names, stream_of
 from broker.wire.subjects import Subject, host_filter, registry_consumer
 
 _PAGE = 2000  # messages
@@ -37,6 +41,7 @@ _NO_MESSAGE = "404"
 _END = {"404", "408"}
 _EXISTS = {10013, 10148}  # a consumer of that name, or one that is about to go
 _FORM = re.compile(r"([0-9]{1,15})-([0-9a-f]{8})")
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -301,3 +306,89 @@ def _origin_of(message: Message) -> Origin | None:
         return decode_origin(message.headers)
     except MalformedMessage:
         return None
+
+
+async def largest_payload(connection: Connection) -> int:
+    """Return how many bytes the broker takes at a time, beside our headers; waits for a live client."""
+    return largest_in((await connection.client()).max_payload)
+
+
+class Snapshots:
+    """The snapshot of one host's positions, as one agent reads and writes it by compare-and-set.
+
+    It holds what headers of the stream need not be read for again, and what they cannot tell.
+    """
+
+    def __init__(self, connection: Connection, host: str) -> None:
+        """Remember the host; nothing is asked before `read`."""
+        self._connection = connection
+        self._key = positions_key(host)
+        self._revision = 0
+        self._written: Positions | None = None
+        self._found = Positions()  # what was written meanwhile, by retention or an older agent
+        self._writing = asyncio.Lock()
+
+    async def read(self) -> Positions:
+        """Return the positions of the snapshot; none where there is no snapshot, or where it cannot be read, which is logged.
+
+        Raises `Rejected` where there is no such bucket, `ConnectionLost`.
+        """
+        entry = await bucket.read(self._connection, POSITIONS_BUCKET, self._key)
+        self._written, self._found = None, Positions()
+        self._revision = entry.revision if entry else 0
+        try:
+            return Positions.decode(entry.value) if entry else Positions()
+        except PositionsUnreadable as error:
+            logger.warning(
+                "the snapshot %s/%s cannot be read: %s; reading the headers of the whole stream",
+                POSITIONS_BUCKET,
+                self._key,
+                error,
+            )
+            return Positions()
+
+    async def write(self, positions: Positions) -> None:
+        """Write the positions, unless they are those last written.
+
+        Raises `FencedError` where a newer agent wrote before, `Rejected`, `ConnectionLost`: then they may be written or not.
+        """
+        async with self._writing:
+            while positions is not self._written:
+                try:
+                    await self._write(positions)
+                except Conflict:
+                    # an older agent's came late, our own was not heard of, or retention has completed it with a round whose
+                    # acknowledgement was lost: that counts until the next claim, as the message may be purged
+                    self._found = await self.read()
+                    own, rival = newest_in(positions), newest_in(self._found)
+                    if own and rival and rival > own:
+                        raise fenced_by(rival, f"{POSITIONS_BUCKET}/{self._key}") from None
+
+    async def try_write(self, positions: Positions) -> None:
+        """Write the positions if the broker takes them; a snapshot that cannot be written costs a longer start, and no line.
+
+        Raises `FencedError`.
+        """
+        try:
+            await self.write(positions)
+        except (ConnectionLost, Rejected) as error:
+            logger.warning(
+                "cannot write the snapshot of the positions: %s; a restart reads them back from the stream",
+                error,
+            )
+
+    async def _write(self, positions: Positions) -> None:
+        value = positions.joined(self._found).encode()
+        if len(value) > await largest_payload(self._connection):
+            raise Rejected(
+                413,
+                0,
+                f"the snapshot of {len(positions.files)} files has {len(value)} bytes, which is larger than the broker takes; "
+                "raise its max_payload, or ship fewer files",
+            )
+        fault("snapshot_sending")
+        self._revision = await bucket.write(
+            self._connection, POSITIONS_BUCKET, self._key, value, self._revision
+        )
+        self._written = positions
+        fault("snapshot_written")

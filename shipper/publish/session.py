@@ -1,7 +1,11 @@
-"""What an agent has at the broker from one claim of its host's subjects to the loss of it, and the positions that the stream then has.
+"""What an agent does at the broker: claims its host's subjects, rebuilds its positions, and publishes until the claim is lost.
 
 A first session and one after a lost one begin alike: claim, rebuild, go on. In any doubt everything is asked of the stream
 again. The newest start wins: whoever finds a newer agent behind its own first claim ends.
+
+Rounds are published one at a time and in order, and stored once, whatever has to be retried: a round names the subject's
+last sequence, so one that was stored before is refused. A refusal ends the session, as only the stream can say what
+became of the round.
 """
 
 import asyncio
@@ -11,14 +15,14 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
+from nats.aio.client import Client
+
+from broker.app.exits import ConfigurationError
 from broker.app.faults import fault
-from broker.client import bucket
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.bucket import Conflict
+from broker.client.answer import ConnectionLost, Rejected, stored_at
 from broker.client.connection import Connection
-from broker.wire.message import Followed
-from broker.wire.positions import Covered, Positions, PositionsUnreadable
-from broker.wire.streams import POSITIONS_BUCKET, positions_key
+from broker.wire.message import EXPECTED_SEQUENCE, Followed
+from broker.wire.positions import Covered, Positions
 from broker.wire.subjects import InvalidSubject, Subject
 from shipper.publish.config import BrokerConfig
 from shipper.publish.messages import (
@@ -26,103 +30,25 @@ from shipper.publish.messages import (
     HostMessage,
     HostMessages,
     Rebuilt,
+    Snapshots,
     fenced_by,
+    largest_payload,
     newest_in,
 )
-from shipper.publish.publisher import Publisher, largest_payload
+from shipper.publish.rounds import Round
 from shipper.publish.waiting import Waiting
 
 _MILLISECOND = 1_000_000  # nanoseconds
+_LEAST_PATIENCE = 30.0  # seconds
+_SLOWEST = 20_000  # bytes a second, of a line that still takes a round
+_DUE = 5.0  # seconds for an answer by a server of several, once it has read a round
+_MESSAGE_TOO_LARGE = 10054
+_LEAST_PAYLOAD = 1024
 logger = logging.getLogger(__name__)
 
 
-class Snapshots:
-    """The snapshot of one host's positions, as one agent reads and writes it by compare-and-set.
-
-    It holds what headers of the stream need not be read for again, and what they cannot tell.
-    """
-
-    def __init__(self, connection: Connection, host: str) -> None:
-        """Remember the host; nothing is asked before `read`."""
-        self._connection = connection
-        self._key = positions_key(host)
-        self._revision = 0
-        self._written: Positions | None = None
-        self._found = Positions()  # what was written meanwhile, by retention or an older agent
-        self._writing = asyncio.Lock()
-
-    async def read(self) -> Positions:
-        """Return the positions of the snapshot; none where there is no snapshot, or where it cannot be read, which is logged.
-
-        Raises `Rejected` where there is no such bucket, `ConnectionLost`.
-        """
-        entry = await bucket.read(self._connection, POSITIONS_BUCKET, self._key)
-        self._written = None
-        self._revision = entry.revision if entry else 0
-        try:
-            return Positions.decode(entry.value) if entry else Positions()
-        except PositionsUnreadable as error:
-            logger.warning(
-                "the snapshot %s/%s cannot be read: %s; reading the headers of the whole stream",
-                POSITIONS_BUCKET,
-                self._key,
-                error,
-            )
-            return Positions()
-
-    async def begin(self, positions: Positions) -> None:
-        """Write the first snapshot of a session; raises `ConnectionLost` where the one that was read was not the last one."""
-        self._found = Positions()
-        try:
-            await self._write(positions)
-        except Conflict:
-            raise ConnectionLost("the snapshot of the positions was written meanwhile") from None
-
-    async def write(self, positions: Positions) -> None:
-        """Write the positions, unless they are those last written.
-
-        Raises `FencedError` where a newer agent wrote before, `Rejected`, `ConnectionLost`: then they may be written or not.
-        """
-        async with self._writing:
-            while positions is not self._written:
-                try:
-                    await self._write(positions)
-                except Conflict:
-                    # an older agent's came late, our own was not heard of, or retention has completed it with a round whose
-                    # acknowledgement was lost: that counts until the next claim, as the message may be purged
-                    self._found = await self.read()
-                    own, rival = newest_in(positions), newest_in(self._found)
-                    if own and rival and rival > own:
-                        raise fenced_by(rival, f"{POSITIONS_BUCKET}/{self._key}") from None
-
-    async def try_write(self, positions: Positions) -> None:
-        """Write the positions if the broker takes them; a snapshot that cannot be written costs a longer start, and no line.
-
-        Raises `FencedError`.
-        """
-        try:
-            await self.write(positions)
-        except (ConnectionLost, Rejected) as error:
-            logger.warning(
-                "cannot write the snapshot of the positions: %s; a restart reads them back from the stream",
-                error,
-            )
-
-    async def _write(self, positions: Positions) -> None:
-        value = positions.joined(self._found).encode()
-        if len(value) > await largest_payload(self._connection):
-            raise Rejected(
-                413,
-                0,
-                f"the snapshot of {len(positions.files)} files has {len(value)} bytes, which is larger than the broker takes; "
-                "raise its max_payload, or ship fewer files",
-            )
-        fault("snapshot_sending")
-        self._revision = await bucket.write(
-            self._connection, POSITIONS_BUCKET, self._key, value, self._revision
-        )
-        self._written = positions
-        fault("snapshot_written")
+class SessionLost(Exception):
+    """The claim does not hold any more: claim again, rebuild the positions, and go back to them."""
 
 
 class Sessions:
@@ -147,7 +73,6 @@ class Sessions:
         self.waiting = Waiting(host, owner)
         self.snapshots = Snapshots(connection, host)
         self.config = BrokerConfig(connection, host, clock)
-        self.publisher = Publisher(connection, self.config, self.waiting)
         now = clock() // _MILLISECOND
         self.agent = self._run = AgentId.following(None, now, tag or secrets.token_hex(4))
         self.stream, self.max_payload = "", 0
@@ -155,7 +80,13 @@ class Sessions:
         self._numbers = itertools.count(1)
         self._messages = HostMessages(connection, host, 1)
         self._first_stream, self._first = "", 0  # where the first claim of the run is stored
-        self._before: Subject | None = None  # the subject of the session before
+        self._subject: Subject | None = (
+            None  # of the newest session, whose last sequence is `_last`
+        )
+        self._last = 0
+        self._largest: int | None = (
+            None  # message that the stream takes, where the server takes more
+        )
         self._named: set[str] = set()
 
     def new_file(self) -> str:
@@ -169,7 +100,7 @@ class Sessions:
     async def prepare(self) -> None:
         """Read what the broker says to this host, however long it takes; raises `ConfigurationError` where it takes no rounds."""
         await self.waiting.until_answered(self.config.read)
-        self.max_payload = await self.publisher.largest()
+        self.max_payload = await self._most_payload()
         self._messages.streams = self.config.streams
         self.stream = self._messages.stream_of(self.config.subject)
 
@@ -183,7 +114,7 @@ class Sessions:
             await self.prepare()
         subject = self.config.subject
         positions = await self.waiting.until_answered(lambda: self._attempt(subject, known))
-        self._before = subject
+        self._subject = subject
         logger.info("agent %s ships on %s", self.agent, subject)
         return positions
 
@@ -196,24 +127,22 @@ class Sessions:
             follows = tuple(Followed(other.partition, end.sequence) for other, end in ends.items())
             claim = await self._store_claim(subject, follows=follows)
         left = self._last_of_streams(ends)
-        is_next = bool(known.covered)
-        saved = Positions() if is_next else await self.snapshots.read()
-        start = known if is_next else saved
+        start = known if known.covered else await self.snapshots.read()
         unread = [name for name, last in left.items() if start.covered.get(name) != last]
         rebuilt = await self._messages.rebuild(start, (self.stream, *unread), str(self.agent))
         fault("rebuilt")
         _require_read(rebuilt.positions, {self.stream: Covered(claim, str(self.agent)), **left})
-        if is_next:  # behind the stream: retention completes the snapshot, and purges then
-            saved = await self.snapshots.read()
+        # behind the stream, as retention completes the snapshot, and purges then
+        saved = await self.snapshots.read()
         if ahead := self._ahead(rebuilt, saved):
             self.agent = AgentId.following(ahead, self.agent.start, self.agent.tag)
             return await self._attempt(subject, known)
-        if self._before is not None:
+        if self._subject is not None:
             self._name(rebuilt.others.values(), start)
         positions = rebuilt.positions.joined(saved)
-        if self._before is None or positions.files != known.files:
-            await self.snapshots.begin(positions)
-        self.publisher.begin(subject, rebuilt.last[str(subject)])
+        if self._subject is None or positions.files != known.files:
+            await self.snapshots.write(positions)
+        self._last = rebuilt.last[str(subject)]
         return positions
 
     async def _claim(self, subject: Subject) -> int:
@@ -255,7 +184,7 @@ class Sessions:
                 ends[other] = head.covered
             elif other != subject:
                 ends[other] = await self._leave(other, subject)
-        before = self._before
+        before = self._subject
         if before is not None and before != subject and before not in there:
             with suppress(Rejected):  # that's fine: the stream was made anew, with fewer subjects
                 ends[before] = await self._leave(before, subject)
@@ -280,7 +209,7 @@ class Sessions:
         rival = newest_in(saved)
         if rival is None or rival <= self.agent:
             return None
-        if self._before is not None:
+        if self._subject is not None:
             raise fenced_by(rival, "by its snapshot")
         return rival
 
@@ -293,7 +222,7 @@ class Sessions:
         for other in newer:
             is_same = other.stream == self._first_stream
             is_later = other.sequence > self._first if is_same else other.stored_at > began
-            if self._before is not None or is_later:
+            if self._subject is not None or is_later:
                 raise fenced_by(other.agent, other.subject)
         return max((other.agent for other in newer if other.agent is not None), default=None)
 
@@ -312,6 +241,97 @@ class Sessions:
                     other.sequence,
                 )
 
+    # publishing
+
+    async def _most_payload(self) -> int:
+        """Return how many bytes the broker takes at a time; raises `ConfigurationError` where that is too few for a round."""
+        most = await largest_payload(self.connection)
+        most = min(most, self._largest or most)
+        if most < _LEAST_PAYLOAD:
+            raise ConfigurationError(
+                f"the broker takes {most} bytes at a time, too few for a round; raise its max_payload "
+                "and the stream's max_msg_size"
+            )
+        return most
+
+    async def publish(self, round_: Round) -> int:
+        """Return the stream sequence of the round's message once it is on disk, however long that takes.
+
+        Raises `SessionLost`, `ConfigurationError` where the broker takes no round at all.
+        """
+        while True:
+            await self._until_open(round_)
+            if self.config.subject != self._subject:
+                raise SessionLost("the number of partitions changed")
+            try:
+                self._last = await self._store(round_)
+            except ConnectionLost as error:
+                # it is stored or not; sent again with the same sequence it is stored once
+                await self.waiting.pause(f"no acknowledgement from the broker: {error}")
+            except Rejected as error:
+                await self._refused(error, len(round_.payload))
+            else:
+                self.waiting.over()
+                return self._last
+
+    async def publish_unacknowledged(self, round_: Round) -> int:
+        """Return 0 once the broker has read the round; what was under way when a connection broke is sent again."""
+        await self.waiting.until_answered(lambda: self._send(round_))
+        return 0
+
+    async def _until_open(self, round_: Round) -> None:
+        """Return when a round may be sent; raises `SessionLost` where it is too large by now."""
+        await self.config.until_resumed()
+        if len(round_.payload) > (most := await self._most_payload()):
+            raise SessionLost(f"the broker takes {most} bytes at a time now")
+
+    async def _send(self, round_: Round) -> None:
+        await self._until_open(round_)
+        client, subject = await self.connection.client(), str(self.config.subject)
+        sending = self.connection.publish(subject, round_.payload, "", round_.headers)
+        await self.connection.guard(sending, _patience(round_), subject)
+        await self._flush(client, round_)
+
+    async def _store(self, round_: Round) -> int:
+        """Send a round and return its sequence; raises `ConnectionLost`, `Rejected`."""
+        headers = round_.headers | {EXPECTED_SEQUENCE: str(self._last)}
+        client = await self.connection.client()
+        fault("sending")
+        asking = asyncio.create_task(
+            self.connection.ask(str(self._subject), round_.payload, headers, _patience(round_))
+        )
+        asking.add_done_callback(lambda task: task.cancelled() or task.exception())
+        try:
+            # what was sent on to a leader that died is never answered: another server is asked then
+            if self.connection.has_choice and not (await asyncio.wait({asking}, timeout=_DUE))[0]:
+                await self._flush(client, round_)  # the line may be slow
+                if not (await asyncio.wait({asking}, timeout=_DUE))[0]:
+                    raise ConnectionLost(f"no answer in {_DUE:g} s")
+            sequence = stored_at(await asking)
+        finally:
+            asking.cancel()
+        fault("stored")
+        return sequence
+
+    async def _flush(self, client: Client, round_: Round) -> None:
+        """Return when the server has read all that was sent, however slow the line is."""
+        patience = _patience(round_)
+        await self.connection.guard(client.flush(int(patience)), patience, str(self._subject))
+
+    async def _refused(self, error: Rejected, size: int) -> None:
+        if error.is_wrong_sequence:
+            raise SessionLost(
+                f"{self._subject} does not end at sequence {self._last} any more ({error.description})"
+            ) from None
+        if (
+            error.is_write_under_way
+        ):  # of this round, sent before: the next try is refused as stored
+            return await self.waiting.pause(f"no acknowledgement from the broker: {error}")
+        if error.error == _MESSAGE_TOO_LARGE:
+            self._largest = size // 2
+            raise SessionLost("the stream takes no message as large") from None
+        return await self.waiting.refused(error)
+
 
 def _require_read(positions: Positions, ends: Mapping[str, Covered]) -> None:
     for stream, end in ends.items():
@@ -325,3 +345,8 @@ def _subject_of(head: HostMessage) -> Subject | None:
         return Subject.parse(head.subject)
     except InvalidSubject:
         return None  # a plain client's, no agent's
+
+
+def _patience(round_: Round) -> float:
+    """Return the seconds in which a round gets through a line that is still of use; a dead one is noticed by pings."""
+    return _LEAST_PATIENCE + len(round_.payload) / _SLOWEST

@@ -6,9 +6,8 @@ from broker.client.connection import Connection
 from broker.wire.positions import Positions
 from broker.wire.subjects import Subject
 from shipper.publish.messages import AgentId
-from shipper.publish.publisher import SessionLost
 from shipper.publish.rounds import Round
-from shipper.publish.session import Sessions
+from shipper.publish.session import SessionLost, Sessions
 
 NOW = 1_700_000_000_000_000_000
 
@@ -26,7 +25,7 @@ class PublishingAgent:
     ) -> None:
         self._sessions = Sessions(connection, host, clock, tag=tag)
         self.config = self._sessions.config
-        self.publisher = self._sessions.publisher
+        self.store = self._sessions.publish
         self.snapshots = self._sessions.snapshots
         self.positions = Positions()
         self.lost = self.last = 0
@@ -49,7 +48,7 @@ class PublishingAgent:
         """Publish a round, once; return the last sequence of the subject then."""
         while not self.has(round_):
             try:
-                sequence = await self.publisher.publish(round_)
+                sequence = await self.store(round_)
             except SessionLost:
                 self.lost += 1
                 await self.open()

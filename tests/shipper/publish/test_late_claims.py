@@ -9,8 +9,8 @@ from broker.app.exits import FencedError
 from broker.client.connection import Connection
 from broker.wire.subjects import Subject
 from shipper.publish.messages import AgentId, HostMessages
-from shipper.publish.publisher import SessionLost
 from shipper.publish.rounds import Round
+from shipper.publish.session import SessionLost
 from tests.partitions import add_subjects
 from tests.shipper.publish.agents import NOW, PublishingAgent
 
@@ -153,6 +153,6 @@ async def test_an_agent_whose_clock_ran_ahead_is_followed_and_one_that_comes_lat
 
     assert newer.agent > agent.agent
     with pytest.raises(SessionLost):
-        await agent.publisher.publish(round_of(make_round, agent.agent, 1))
+        await agent.store(round_of(make_round, agent.agent, 1))
     with pytest.raises(FencedError, match=str(newer.agent)):
         await agent.open()
