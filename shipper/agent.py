@@ -108,11 +108,11 @@ class Agent:
 
     def _background(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
-            from shipper.status.metrics import AgentMetrics  # a library that nobody else needs
+            from shipper.status.metrics import agent_metrics  # a library that nobody else needs
 
             view = self._view
             health = lambda: health_page(view.health(), view.paused or "ok")  # noqa: E731
-            yield PageServer(address, {"/metrics": AgentMetrics(view).page, "/healthz": health})
+            yield PageServer(address, {"/metrics": agent_metrics(view), "/healthz": health})
         yield status_socket(self._host, self._view.report)
 
     async def work(self) -> None:

@@ -180,18 +180,13 @@ def default_state_dir(environment: Mapping[str, str], home: Path) -> Path:
     return shared if is_ours else home / ".local/state/logship"
 
 
-_FILES_AT_ONCE = {"file", "exclude", "from_", "ignore_older", "hold_deleted", "grace"}
 _AT_ONCE = {
-    "include_lines",
-    "exclude_lines",
-    "round_size",
-    "compression",
-    "log_level",
-    "log_format",
+    *("file", "exclude", "from_", "ignore_older", "hold_deleted", "grace", "include_lines"),
+    *("exclude_lines", "round_size", "compression", "log_level", "log_format"),
 }
 
 
 def reload(old: ShipperSettings, new: ShipperSettings) -> tuple[ShipperSettings, str]:
     """Return the settings that count now that `new` was read again, and a line on what changed."""
     standard_input = {"file"} if "-" in (*old.file, *new.file) else set()
-    return differences(old, new, (_FILES_AT_ONCE | _AT_ONCE) - standard_input)
+    return differences(old, new, _AT_ONCE - standard_input)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from broker.app.exits import ConfigurationError
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected
-from broker.client.config import Partitions, read_partitions, read_streams
+from broker.client.config import Partitions, read_partitions
 from broker.client.connection import Connection, Message
 from broker.wire.pause import (
     PAUSE_KEY,
@@ -37,13 +37,12 @@ logger = logging.getLogger(__name__)
 class BrokerConfig:
     """The configuration of the broker, as far as it concerns one host; `clock` is nanoseconds since the epoch.
 
-    `partitions` and `streams` are known after `read`.
+    `partitions` are known after `read`.
     """
 
     def __init__(self, connection: Connection, host: str, clock: Callable[[], int]) -> None:
         """Know nothing before `read` or `run`."""
         self.partitions = Partitions(1, "", 0)
-        self.streams = 1
         self._connection = connection
         self._host = host
         self._clock = clock
@@ -63,11 +62,7 @@ class BrokerConfig:
         return longest(self._pauses, self._host, now) if self._pauses else None
 
     async def read(self) -> None:
-        """Read all entries; raises `Rejected`, `ConnectionLost`, and `ConfigurationError` for what is no number."""
-        self.streams = await read_streams(self._connection)
-        await self._read()
-
-    async def _read(self) -> None:
+        """Read the entries; raises `Rejected`, `ConnectionLost`, and `ConfigurationError` for what is no number."""
         heard = self._heard
         entry = await bucket.read(self._connection, CONFIG_BUCKET, PAUSE_KEY)
         if heard == self._heard:  # else what was heard meanwhile is newer
@@ -82,7 +77,7 @@ class BrokerConfig:
     async def look(self) -> None:
         """Read what may change; where that cannot be read, nothing has changed."""
         try:
-            await self._read()
+            await self.read()
         except (ConnectionLost, Rejected, ConfigurationError) as error:
             logger.debug("the configuration is as it was: %s", error)
 

@@ -11,7 +11,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import nats.errors
@@ -101,6 +101,7 @@ def newest_in(positions: Positions) -> AgentId | None:
     return max(filter(None, agents), default=None)
 
 
+@dataclass(slots=True)
 class Rebuilt:
     """Positions as the stream has them, and who else wrote to the host's subjects behind those that were known.
 
@@ -109,13 +110,11 @@ class Rebuilt:
     nanoseconds since the epoch, 0 for none.
     """
 
-    def __init__(self, known: Positions, agent: str = "") -> None:
-        """Begin at the positions that are known."""
-        self.positions = known
-        self.last: dict[str, int] = {}
-        self.others: dict[str, HostMessage] = {}
-        self.began = 0
-        self._agent = agent
+    positions: Positions
+    agent: str
+    last: dict[str, int] = field(default_factory=dict)
+    others: dict[str, HostMessage] = field(default_factory=dict)
+    began: int = 0
 
     def take(self, page: Sequence[HostMessage]) -> None:
         """Go on behind messages that follow those that were taken of their stream."""
@@ -126,7 +125,7 @@ class Rebuilt:
         for message in page:
             self.last[message.subject] = message.sequence
             writer = message.origin.agent if message.origin else ""
-            if writer != self._agent:
+            if writer != self.agent:
                 self.others[writer] = message
             elif writer:
                 self.began = min(self.began or message.stored_at, message.stored_at)
@@ -325,7 +324,7 @@ class Snapshots:
         self._key = positions_key(host)
         self._revision = 0
         self._written: Positions | None = None
-        self._found = Positions()  # what was written meanwhile, by retention or an older agent
+        self.found = Positions()  # what was written meanwhile, by retention or an older agent
         self._writing = asyncio.Lock()
 
     async def read(self) -> Positions:
@@ -334,7 +333,7 @@ class Snapshots:
         Raises `Rejected` where there is no such bucket, `ConnectionLost`.
         """
         entry = await bucket.read(self._connection, POSITIONS_BUCKET, self._key)
-        self._written, self._found = None, Positions()
+        self._written, self.found = None, Positions()
         self._revision = entry.revision if entry else 0
         try:
             return Positions.decode(entry.value) if entry else Positions()
@@ -359,8 +358,8 @@ class Snapshots:
                 except Conflict:
                     # an older agent's came late, our own was not heard of, or retention has completed it with a round whose
                     # acknowledgement was lost: that counts until the next claim, as the message may be purged
-                    self._found = await self.read()
-                    own, rival = newest_in(positions), newest_in(self._found)
+                    self.found = await self.read()
+                    own, rival = newest_in(positions), newest_in(self.found)
                     if own and rival and rival > own:
                         raise fenced_by(rival, f"{POSITIONS_BUCKET}/{self._key}") from None
 
@@ -378,7 +377,7 @@ class Snapshots:
             )
 
     async def _write(self, positions: Positions) -> None:
-        value = positions.joined(self._found).encode()
+        value = positions.joined(self.found).encode()
         if len(value) > await largest_payload(self._connection):
             raise Rejected(
                 413,

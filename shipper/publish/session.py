@@ -8,18 +8,16 @@ last sequence, so one that was stored before is refused. A refusal ends the sess
 became of the round.
 """
 
-import asyncio
 import itertools
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
-from nats.aio.client import Client
-
 from broker.app.exits import ConfigurationError
 from broker.app.faults import fault
 from broker.client.answer import ConnectionLost, Rejected, stored_at
+from broker.client.config import read_streams
 from broker.client.connection import Connection
 from broker.wire.message import EXPECTED_SEQUENCE, Followed
 from broker.wire.positions import Covered, Positions
@@ -39,9 +37,8 @@ from shipper.publish.rounds import Round
 from shipper.publish.waiting import Waiting
 
 _MILLISECOND = 1_000_000  # nanoseconds
-_LEAST_PATIENCE = 30.0  # seconds
+_PATIENCE, _PATIENCE_AMONG = 30.0, 8.0  # seconds; the second where another server can be asked
 _SLOWEST = 20_000  # bytes a second, of a line that still takes a round
-_DUE = 5.0  # seconds for an answer by a server of several, once it has read a round
 _MESSAGE_TOO_LARGE = 10054
 _LEAST_PAYLOAD = 1024
 logger = logging.getLogger(__name__)
@@ -101,7 +98,8 @@ class Sessions:
         """Read what the broker says to this host, however long it takes; raises `ConfigurationError` where it takes no rounds."""
         await self.waiting.until_answered(self.config.read)
         self.max_payload = await self._most_payload()
-        self._messages.streams = self.config.streams
+        streams = lambda: read_streams(self.connection)  # noqa: E731
+        self._messages.streams = await self.waiting.until_answered(streams)
         self.stream = self._messages.stream_of(self.config.subject)
 
     async def claim(self, known: Positions) -> Positions:
@@ -132,8 +130,8 @@ class Sessions:
         rebuilt = await self._messages.rebuild(start, (self.stream, *unread), str(self.agent))
         fault("rebuilt")
         _require_read(rebuilt.positions, {self.stream: Covered(claim, str(self.agent)), **left})
-        # behind the stream, as retention completes the snapshot, and purges then
-        saved = await self.snapshots.read()
+        # behind the stream: retention completes the snapshot, and purges then
+        saved = await self.snapshots.read() if known.covered else start
         if ahead := self._ahead(rebuilt, saved):
             self.agent = AgentId.following(ahead, self.agent.start, self.agent.tag)
             return await self._attempt(subject, known)
@@ -142,6 +140,7 @@ class Sessions:
         positions = rebuilt.positions.joined(saved)
         if self._subject is None or positions.files != known.files:
             await self.snapshots.write(positions)
+            positions = positions.joined(self.snapshots.found)
         self._last = rebuilt.last[str(subject)]
         return positions
 
@@ -288,35 +287,27 @@ class Sessions:
     async def _send(self, round_: Round) -> None:
         await self._until_open(round_)
         client, subject = await self.connection.client(), str(self.config.subject)
+        patience = self._patience(round_.payload)
         sending = self.connection.publish(subject, round_.payload, "", round_.headers)
-        await self.connection.guard(sending, _patience(round_), subject)
-        await self._flush(client, round_)
+        await self.connection.guard(sending, patience, subject)
+        await self.connection.guard(client.flush(int(patience)), patience, subject)
 
     async def _store(self, round_: Round) -> int:
         """Send a round and return its sequence; raises `ConnectionLost`, `Rejected`."""
         headers = round_.headers | {EXPECTED_SEQUENCE: str(self._last)}
-        client = await self.connection.client()
         fault("sending")
-        asking = asyncio.create_task(
-            self.connection.ask(str(self._subject), round_.payload, headers, _patience(round_))
-        )
-        asking.add_done_callback(lambda task: task.cancelled() or task.exception())
-        try:
-            # what was sent on to a leader that died is never answered: another server is asked then
-            if self.connection.has_choice and not (await asyncio.wait({asking}, timeout=_DUE))[0]:
-                await self._flush(client, round_)  # the line may be slow
-                if not (await asyncio.wait({asking}, timeout=_DUE))[0]:
-                    raise ConnectionLost(f"no answer in {_DUE:g} s")
-            sequence = stored_at(await asking)
-        finally:
-            asking.cancel()
+        payload, subject = round_.payload, str(self._subject)
+        answer = await self.connection.ask(subject, payload, headers, self._patience(payload))
         fault("stored")
-        return sequence
+        return stored_at(answer)
 
-    async def _flush(self, client: Client, round_: Round) -> None:
-        """Return when the server has read all that was sent, however slow the line is."""
-        patience = _patience(round_)
-        await self.connection.guard(client.flush(int(patience)), patience, str(self._subject))
+    def _patience(self, payload: bytes) -> float:
+        """Return the seconds in which a payload gets through a line that is still of use; a dead one is noticed by pings.
+
+        What a server of several sent on to a leader that died is never answered: another server is asked sooner.
+        """
+        least = _PATIENCE_AMONG if self.connection.has_choice else _PATIENCE
+        return least + len(payload) / _SLOWEST
 
     async def _refused(self, error: Rejected, size: int) -> None:
         if error.is_wrong_sequence:
@@ -345,8 +336,3 @@ def _subject_of(head: HostMessage) -> Subject | None:
         return Subject.parse(head.subject)
     except InvalidSubject:
         return None  # a plain client's, no agent's
-
-
-def _patience(round_: Round) -> float:
-    """Return the seconds in which a round gets through a line that is still of use; a dead one is noticed by pings."""
-    return _LEAST_PATIENCE + len(round_.payload) / _SLOWEST

@@ -4,12 +4,12 @@ Imported only with `--listen`. Names follow the conventions of Prometheus: base 
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from prometheus_client import Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
-from broker.app.pages import metrics_page
+from broker.app.pages import Page, metrics_page
 from broker.app.program import version_of
 from broker.app.untrusted import printable
 from shipper.publish.waiting import RETRY_CAUSES
@@ -21,24 +21,19 @@ FILES_SHOWN = 100
 _BOUNDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)  # seconds
 
 
-class AgentMetrics:
-    """The metrics of the agent that a view shows; `page` returns the page of `/metrics`."""
+def agent_metrics(view: AgentView) -> Callable[[], Page]:
+    """Return what makes the page of `/metrics`, and have the view's meter observe how long acknowledgements take."""
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    latency = Histogram(
+        "logshipper_ack_latency_seconds",
+        "From reading the oldest block of a round to its acknowledgement.",
+        buckets=_BOUNDS,
+        registry=None,
+    )
+    view.meter.observe = latency.observe
 
-    def __init__(self, view: AgentView) -> None:
-        """Have the meter of the view observe how long acknowledgements take."""
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._latency = Histogram(
-            "logshipper_ack_latency_seconds",
-            "From reading the oldest block of a round to its acknowledgement.",
-            buckets=_BOUNDS,
-            registry=None,
-        )
-        self._view = view
-        view.meter.observe = self._latency.observe
-        self.page = metrics_page(self._collect)
-
-    def _collect(self) -> Iterator[Metric]:
-        meter, report, source = self._view.meter, self._view.report(), self._view.source
+    def collect() -> Iterator[Metric]:
+        meter, report, source = view.meter, view.report(), view.source
         oldest = max((file.oldest_unshipped_seconds or 0.0 for file in report.files), default=0.0)
         counter, gauge = CounterMetricFamily, GaugeMetricFamily
         for kind, name, text, value in (
@@ -56,25 +51,28 @@ class AgentMetrics:
             (gauge, "waiting", "1 while the broker is waited for.", bool(report.waiting_for)),
         ):
             yield kind(f"logshipper_{name}", text, value)
-        yield from self._labelled(report)
-        yield from self._latency.collect()
+        yield from _labelled(view, report)
+        yield from latency.collect()
         version = {"version": version_of("nats-logship")}
         yield InfoMetricFamily("logshipper_build", "Version of the shipper.", version)
 
-    def _labelled(self, report: HostReport) -> Iterator[Metric]:
-        behind: Counter[str] = Counter()  # a deleted file and its successor have the same path
-        for file in report.files:
-            behind[printable(file.path)] += file.behind_bytes or 0
-        retries = {cause: self._view.waiting.retries[cause] for cause in RETRY_CAUSES}
-        lost = {"deleted": 0, "truncated": 0} | self._view.meter.lost
-        files = {path: size for path, size in behind.most_common(FILES_SHOWN) if size}
-        counter, gauge = CounterMetricFamily, GaugeMetricFamily
-        for kind, name, text, label, values in (
-            (counter, "retries", "Rounds that were tried again.", "reason", retries),
-            (counter, "lost_bytes", "Bytes lost before they were read.", "reason", lost),
-            (gauge, "file_behind_bytes", "Bytes that are not acknowledged.", "path", files),
-        ):
-            family = kind(f"logshipper_{name}", text, labels=[label])
-            for value, number in values.items():
-                family.add_metric([value], number)
-            yield family
+    return metrics_page(collect)
+
+
+def _labelled(view: AgentView, report: HostReport) -> Iterator[Metric]:
+    behind: Counter[str] = Counter()  # a deleted file and its successor have the same path
+    for file in report.files:
+        behind[printable(file.path)] += file.behind_bytes or 0
+    retries = {cause: view.waiting.retries[cause] for cause in RETRY_CAUSES}
+    lost = {"deleted": 0, "truncated": 0} | view.meter.lost
+    files = {path: size for path, size in behind.most_common(FILES_SHOWN) if size}
+    counter, gauge = CounterMetricFamily, GaugeMetricFamily
+    for kind, name, text, label, values in (
+        (counter, "retries", "Rounds that were tried again.", "reason", retries),
+        (counter, "lost_bytes", "Bytes lost before they were read.", "reason", lost),
+        (gauge, "file_behind_bytes", "Bytes that are not acknowledged.", "path", files),
+    ):
+        family = kind(f"logshipper_{name}", text, labels=[label])
+        for value, number in values.items():
+            family.add_metric([value], number)
+        yield family

@@ -18,7 +18,7 @@ from broker.client.connection import Connection
 from broker.wire.positions import Positions
 from shipper.publish.session import Sessions
 from shipper.status.live import ask
-from shipper.status.metrics import FILES_SHOWN, AgentMetrics
+from shipper.status.metrics import FILES_SHOWN, agent_metrics
 from shipper.status.report import AgentMeter, AgentView, FileStatus, HostReport
 from shipper.tail.notices import Notice, NoticeKind
 from tests.shipper.logs import Ship
@@ -112,7 +112,7 @@ async def test_of_many_files_those_furthest_behind_have_a_series_each() -> None:
     crowd = view_of(Crowd, 0)
     crowd.meter.noticed([Notice(NoticeKind.GONE, "/a", "is gone", 5)])
 
-    told = samples(AgentMetrics(crowd).page().body.decode())
+    told = samples(agent_metrics(crowd)().body.decode())
 
     behind = {name: value for name, value in told.items() if "file_behind_bytes" in name}
     assert len(behind) == FILES_SHOWN
