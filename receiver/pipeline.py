@@ -115,25 +115,20 @@ class _Pipeline:
             except BrokenOff:
                 return
             stack.enter_context(held(folders))
-            await self._follow(*found, slots, spark, folders)
+            presence = Presence(self._connection, self._meter.report)
+            self._followers = Followers(
+                *(self._settings, self._connection, self._owner, presence, self._meter, folders),
+                partial(run_job, spark),
+                slots,
+            )
+            await self._follow(self._followers, found, spark)
         await self._connection.close()
 
     async def _follow(
-        self,
-        layout: StreamLayout,
-        existing: int,
-        slots: int,
-        spark: SparkContext,
-        folders: tuple[MarkedFolder, ...],
+        self, followers: Followers, found: tuple[StreamLayout, int], spark: SparkContext
     ) -> None:
-        count = len(self._settings.wanted(existing))
-        presence, done = Presence(self._connection, self._meter.report), asyncio.Event()
-        followers = self._followers = Followers(
-            *(self._settings, self._connection, self._owner, presence, self._meter, folders),
-            partial(run_job, spark),
-            slots,
-        )
-        closed = followers.shared.closed
+        count, done = len(self._settings.wanted(found[1])), asyncio.Event()
+        presence, closed = followers.presence, followers.shared.closed
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, followers.close_files)
         forgotten = inf if is_local(self._settings.master) else _FORGOTTEN
         try:
@@ -141,7 +136,7 @@ class _Pipeline:
                 group.create_task(asyncio.to_thread(warm_up, spark, count))
                 group.create_task(retain(self._retention, closed, done, self._stop))
                 await unless(self._stop, presence.begin())
-                followers.follow(layout, existing, group)
+                followers.follow(*found, group)
                 background = [
                     group.create_task(presence.last()),
                     group.create_task(watch(spark, forgotten)),

@@ -240,19 +240,19 @@ async def retain(
 
     Returns after the look that follows `done`; `stop` is set when there is no time left to compress what was closed.
     """
-    is_last, is_over = False, threading.Event()
-    loop, thread = asyncio.get_running_loop(), ThreadPoolExecutor(1, "retention", be_modest)
+    is_over, thread = threading.Event(), ThreadPoolExecutor(1, "retention", be_modest)
+    loop = asyncio.get_running_loop()
     try:
-        while not is_last:
+        while True:
             is_last = done.is_set()
             closed.clear()
             await loop.run_in_executor(
                 thread, retention.tidy, lambda: is_over.is_set() or stop.is_set()
             )
-            if not is_last:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_RETAIN_EVERY):
-                        await closed.wait()
+            if is_last:
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(closed.wait(), _RETAIN_EVERY)
     finally:
         is_over.set()
         thread.shutdown()

@@ -116,10 +116,6 @@ class Limits:
     age: int = 0
     size: int = 0
 
-    def __bool__(self) -> bool:
-        """Say whether there is any limit."""
-        return bool(self.number or self.age or self.size)
-
 
 def superfluous(segments: Iterable[SegmentRow], limits: Limits, now: int) -> list[SegmentRow]:
     """Return what is to be removed, oldest first: of one live file by number, over all of them by time.
@@ -189,7 +185,7 @@ class Retention:
                     for segment in store.segments(f"compressed = '' AND {_CLOSED}"):
                         if not stopped():
                             self._compress(store, segment, stopped)
-            if self.order.limits and not stopped():
+            if self.order.limits != Limits() and not stopped():
                 self._prune()
         if self._failed and self._failed != self._told:
             logger.warning("closed files are left as they are for now, %s", self._failed)

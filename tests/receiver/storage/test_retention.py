@@ -223,5 +223,5 @@ def test_every_limit_is_kept_and_no_file_loses_a_piece_out_of_its_middle(
         assert not limits.number or len(numbers) <= limits.number
         assert all(one.number < min(numbers, default=10) for one in gone if one.live == live)
     assert not limits.size or sum(one.size for one in left) <= limits.size
-    if not limits:
+    if limits == Limits():
         assert gone == []
