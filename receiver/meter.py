@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from pydantic import BaseModel, FiniteFloat
+from pydantic import BaseModel, FiniteFloat, TypeAdapter
 
 from broker.app.pages import Page, health_page
 from broker.app.rate import Rate
@@ -43,10 +43,8 @@ class PartitionReport(BaseModel):
     blocked: Blockade | None = None
 
 
-class OwnerReport(BaseModel):
-    """What a receiver answers to `logreceiver status`, by partition."""
-
-    partitions: dict[int, PartitionReport] = {}
+REPORTS = TypeAdapter(dict[int, PartitionReport])
+"""What a receiver answers to `logreceiver status`: reports by partition."""
 
 
 @dataclass(slots=True)
@@ -190,8 +188,7 @@ class Meter:
     def report(self) -> bytes:
         """Return the answer to `status`: JSON, by partition."""
         now = self.clock()
-        reports = {number: one.report(now) for number, one in self.partitions.items()}
-        return OwnerReport(partitions=reports).model_dump_json().encode()
+        return REPORTS.dump_json({one.partition: one.report(now) for one in self.standings})
 
     def status(self) -> str:
         """Return one line on how the receiver does."""

@@ -161,12 +161,11 @@ class TakenOver(FencedError):
         self.owner = owner
 
 
+@dataclass(eq=False)
 class EntryTaken(Exception):
     """Somebody else has written the entry; `found` is what it is now, None when it was deleted."""
 
-    def __init__(self, found: Offset | None) -> None:
-        """Keep what was found."""
-        self.found = found
+    found: Offset | None
 
 
 @dataclass(slots=True)

@@ -27,7 +27,7 @@ from broker.wire.subjects import partition_filter
 from receiver.consume.wake import headers_from
 from receiver.driver.driver import partitions_there
 from receiver.driver.presence import report_of
-from receiver.meter import OwnerReport, PartitionReport
+from receiver.meter import REPORTS, PartitionReport
 from receiver.settings import ReceiverSettings
 from receiver.source.stream import message_at
 from receiver.storage.store import Damaged, Store
@@ -218,8 +218,7 @@ async def _partition(
 def _told(answer: bytes | None, partition: int) -> PartitionReport:
     """Return what an owner says of a partition; another program at its address says nothing."""
     with suppress(ValidationError):
-        report = OwnerReport.model_validate_json(answer or b"{}")
-        return report.partitions.get(partition, PartitionReport())
+        return REPORTS.validate_json(answer or b"{}").get(partition, PartitionReport())
     return PartitionReport()
 
 

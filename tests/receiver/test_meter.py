@@ -130,7 +130,7 @@ def test_status_is_told_by_the_owner_what_only_the_owner_knows(meter: Meter) -> 
     meter.partitions[0].done(a_session(0, batches=4))
     meter.partitions[3].stuck(Blocked(Cause.DISK, "p: No space left on device"))
 
-    told = json.loads(meter.report())["partitions"]
+    told = json.loads(meter.report())
 
     assert told["0"]["blocked"] is None
     assert told["0"]["lines_per_second"] > 0
