@@ -38,7 +38,6 @@ from shipper.status.report import AgentMeter, AgentView
 from shipper.tail.follower import Follower
 from shipper.tail.paths import Selection
 from shipper.tail.reader import most_open_files
-from shipper.tail.scan import scan
 
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # and for what is under way when none is, or the broker is known to be away
@@ -100,11 +99,8 @@ class Agent:
         `reread` reads the settings again, in a thread, and raises `OperatorError` kinds when they will not do. Raises
         `OperatorError` kinds; positions are written in every case but that of another owner.
         """
-        try:
-            if not await self._service.run(notifier, reread, self._work(), self._background()):
-                self._end_early()
-        finally:
-            await self._close()
+        if not await self._service.run(notifier, reread, self.work(), self._background()):
+            self._end_early()
 
     def _background(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
@@ -114,18 +110,6 @@ class Agent:
             health = lambda: health_page(view.health(), view.paused or "ok")  # noqa: E731
             yield PageServer(address, {"/metrics": agent_metrics(view), "/healthz": health})
         yield status_socket(self._host, self._view.report)
-
-    async def work(self) -> None:
-        """Ship as `run` does, without a service manager, status or signals; it ends when it is cancelled."""
-        try:
-            await self._work()
-        finally:
-            await self._close()
-
-    async def _close(self) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSING):
-                await self._sessions.connection.close()
 
     def _end(self) -> float:
         if self._follower is not None:
@@ -144,19 +128,25 @@ class Agent:
                 "ended; what is not acknowledged is shipped at the next start with the same --file"
             )
 
-    async def _work(self) -> None:
+    async def work(self) -> None:
+        """Ship as `run` does, without a service manager, status or signals; it ends when it is cancelled."""
         if self._settings.file == (PATH,):
             self._view.spool = await asyncio.to_thread(self._make_spool)
-        if self._patience is not None:
-            if self._view.spool is None:  # before the subject is claimed, which ends another agent
-                await asyncio.to_thread(_require_files, self._settings.selection)
-            await self._sessions.connection.once(self._patience)
         try:
+            if self._patience is not None:
+                if (
+                    self._view.spool is None
+                ):  # before the subject is claimed, which ends another agent
+                    await asyncio.to_thread(_require_files, self._settings.selection)
+                await self._sessions.connection.once(self._patience)
             async with _along(self._sessions.config.run()):
                 await self._ship_to_the_end()
         finally:
             if self._follower is not None:
                 await self._follower.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSING):
+                    await self._sessions.connection.close()
 
     async def _ship_to_the_end(self) -> None:
         """Ship in one session after the other: claim, rebuild the positions, go back to them where they moved, and go on."""
@@ -265,7 +255,7 @@ class Agent:
         )
         follower.stored = shipping.position
         view.meter.begin()
-        view.source, view.shipping = follower, shipping
+        view.shipping = shipping
         try:
             await self._ship_and_keep(follower, shipping)
             if view.spool is not None and view.spool.is_done:
@@ -275,7 +265,7 @@ class Agent:
             elif self._settings.once:
                 shipping.conclude()
         finally:
-            view.source = view.shipping = None
+            view.shipping = None
 
     def _loop_options(self) -> LoopOptions:
         options = self._options(self._settings)
@@ -348,14 +338,10 @@ def loop_options(settings: ShipperSettings) -> LoopOptions:
 
 def _require_files(selection: Selection) -> None:
     """Raise `OperatorError` for a pattern that shows no file which can be read."""
+    from shipper.status.show import BAD, FINE, check_files  # tables, which an agent shows nobody
+
     for pattern in selection.patterns:
-        found = scan(replace(selection, patterns=(pattern,)), ())
-        lacks = [f"{trouble.path}: {trouble.text}" for trouble in found.troubles]
-        for entry in found.entries:
-            if entry.is_live and not os.access(entry.path, os.R_OK):
-                lacks.append(f"{entry.path}: may not be read")
-            elif entry.is_live:
-                lacks.clear()
-                break
-        if lacks:
+        found = list(check_files(replace(selection, patterns=(pattern,))))
+        lacks = [text for level, text in found if level == BAD]
+        if lacks and FINE not in dict(found):
             raise OperatorError(f"{lacks[0]}; nothing was shipped; check --file")

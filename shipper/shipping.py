@@ -62,7 +62,7 @@ class LoopOptions:
 class Shipping:
     """Ships what a follower reads, for one session.
 
-    `positions` cover what is acknowledged; `moved` is set when they moved. `reading_since` is when the scan or the
+    `follower` reads; `positions` cover what is acknowledged; `moved` is set when they moved. `reading_since` is when the scan or the
     gathering that is under way began, on the clock of the event loop, else None.
     """
 
@@ -84,7 +84,7 @@ class Shipping:
         self.positions = positions
         self.moved = asyncio.Event()
         self.reading_since: float | None = None
-        self._follower = follower
+        self.follower = follower
         self._agent = agent
         self._publish = publish
         self._options = options
@@ -127,14 +127,14 @@ class Shipping:
     async def forget_gone(self, now: int) -> None:
         """Forget files that are not there any more, once they may be forgotten; `now` is nanoseconds since the epoch."""
         # before it is oriented, files that are there are not followed yet, and none would seem to be wanted
-        if self._follower.is_oriented:
+        if self.follower.is_oriented:
             old = self.positions.forgettable(self._following(), now)
             if gone := await asyncio.to_thread(_gone, old):
                 # one of them may have come back meanwhile
                 self.positions = self.positions.without(gone - self._following())
 
     def _following(self) -> set[str]:
-        return {state.file for state in self._follower.states()}
+        return {state.file for state in self.follower.states()}
 
     async def run(self, group: asyncio.TaskGroup, save: Save | None = None) -> None:
         """Ship until asked to stop or, with `once`, until all that was there at the start is acknowledged.
@@ -148,19 +148,19 @@ class Shipping:
         while not self._stopping.is_set() and await self._step(group):
             await self._scan_when_due()
         await self._acknowledged()
-        if self._options.once and self._follower.look_due:
+        if self._options.once and self.follower.look_due:
             await self._scan()  # what was found out by reading is to be logged
 
     def conclude(self) -> None:
         """Log what is held back at the end of `once`; raises `OperatorError` when files cannot be read, or were not."""
-        states = self._follower.states()
+        states = self.follower.states()
         for state in states:
             if state.held:
                 logger.info("%s: %d bytes of an unfinished last line held", state.path, state.held)
-        for trouble in self._follower.troubles():
+        for trouble in self.follower.troubles():
             raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
         missed = [s.path for s in states if s.offset + s.held < self._goals.get(s.file, 0)]
-        if (missed and not self._scans_left) or not self._follower.is_oriented:
+        if (missed and not self._scans_left) or not self.follower.is_oriented:
             what = missed[0] if missed else "files"
             raise OperatorError(f"{what} rotated again and again, and not read; start it again")
 
@@ -182,15 +182,13 @@ class Shipping:
 
     async def _scan(self) -> None:
         clock = asyncio.get_running_loop().time
-        began, was_oriented = clock(), self._follower.is_oriented
+        began, was_oriented = clock(), self.follower.is_oriented
         with self._reading():
-            notices = await self._follower.look()
+            notices = await self.follower.look()
         self._scanned_at = clock()
         self._scan_took = self._scanned_at - began
         if not was_oriented:
-            self._goals = {
-                state.file: state.size for state in self._follower.states()
-            } | self._goals
+            self._goals = {state.file: state.size for state in self.follower.states()} | self._goals
         self._add_found()
         self._report(notices)
 
@@ -202,13 +200,13 @@ class Shipping:
         """Return the seconds until the next scan: scans take a hundredth of the time, where files come and go a tenth."""
         options, took = self._options, self._scan_took
         after = max(options.scan_every, 100 * took)
-        if self._follower.look_due:
+        if self.follower.look_due:
             after = max(options.scan_after, 10 * took)
         return self._scanned_at + after - asyncio.get_running_loop().time()
 
     async def _scan_again(self) -> bool:
         """Scan for files that moved while they were read with `once`, a few times at most; return whether that was done."""
-        if not (self._options.once and self._follower.look_due and self._scans_left):
+        if not (self._options.once and self.follower.look_due and self._scans_left):
             return False
         self._scans_left -= 1
         await self._pause(self._until_scan())
@@ -218,8 +216,8 @@ class Shipping:
     def _add_found(self) -> None:
         known = self.positions.files
         # before the follower is oriented, a position without a file may yet find it
-        waiting = () if self._follower.is_oriented else known.values()
-        starts = self._follower.starts(self.positions.begun())
+        waiting = () if self.follower.is_oriented else known.values()
+        starts = self.follower.starts(self.positions.begun())
         self.positions = self.positions.found([*waiting, *starts])
         self._has_found |= bool(self.positions.files.keys() - known.keys())
 
@@ -277,7 +275,7 @@ class Shipping:
     async def _read(self) -> list[Block]:
         budget = self._size
         with self._reading():
-            blocks = await self._follower.gather(budget)
+            blocks = await self.follower.gather(budget)
         self._is_behind = sum(len(block.lines) for block in blocks) >= budget // 2
         return blocks
 
@@ -342,12 +340,12 @@ class Shipping:
         most = self._until_scan()
         if self._filter.has_left_out:
             most = min(most, max(0.0, self._until_cover()))
-        if self._follower.is_waiting:
+        if self.follower.is_waiting:
             most = min(most, self._options.interval)
-        await self._follower.wait(min(most, self._follower.patience))
+        await self.follower.wait(min(most, self.follower.patience))
 
     def _is_done(self, rounds: list[Round]) -> bool:
-        is_idle = not (rounds or self._follower.is_waiting)
+        is_idle = not (rounds or self.follower.is_waiting)
         return self._options.once and (is_idle or self._has_met_goals())
 
     def _has_met_goals(self) -> bool:
@@ -355,7 +353,7 @@ class Shipping:
         return all(
             state.offset >= self._goals.get(state.file, 0)
             and (state.since is None or packing_of(state.path) is None)
-            for state in self._follower.states()
+            for state in self.follower.states()
         )
 
 

@@ -33,7 +33,8 @@ def agent_metrics(view: AgentView) -> Callable[[], Page]:
     view.meter.observe = latency.observe
 
     def collect() -> Iterator[Metric]:
-        meter, report, source = view.meter, view.report(), view.source
+        meter, report, shipping = view.meter, view.report(), view.shipping
+        open_files = shipping.follower.open_files if shipping else 0
         oldest = max((file.oldest_unshipped_seconds or 0.0 for file in report.files), default=0.0)
         counter, gauge = CounterMetricFamily, GaugeMetricFamily
         for kind, name, text, value in (
@@ -45,7 +46,7 @@ def agent_metrics(view: AgentView) -> Callable[[], Page]:
             (gauge, "oldest_unshipped_seconds", "Age of the oldest unshipped line.", oldest),
             (gauge, "last_ack_timestamp_seconds", "Last ack, or 0.", (meter.last_ack or 0) / 1e9),
             (gauge, "followed_files", "Files that are followed.", len(report.files)),
-            (gauge, "open_files", "Files that are open.", source.open_files if source else 0),
+            (gauge, "open_files", "Files that are open.", open_files),
             (gauge, "troubled_paths", "Paths that are not followed.", len(report.troubles)),
             (gauge, "paused", "1 while an operator has paused the host.", bool(report.paused)),
             (gauge, "waiting", "1 while the broker is waited for.", bool(report.waiting_for)),

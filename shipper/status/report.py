@@ -13,7 +13,6 @@ from pydantic import BaseModel
 
 from broker.app.units import format_size
 from shipper.publish.rounds import Round
-from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice, NoticeKind, rfc3339
 from shipper.tail.tailer import Tailer
 
@@ -124,10 +123,7 @@ class AgentMeter:
 
 
 class AgentView:
-    """Makes the report of one agent; `source` and `shipping` are None while nothing is followed.
-
-    `spool` is None where standard input is not read.
-    """
+    """Makes the report of one agent; `shipping` is None while nothing is followed, `spool` where standard input is not read."""
 
     def __init__(
         self, host: str, sessions: "Sessions", meter: AgentMeter, clock: Callable[[], int]
@@ -135,7 +131,6 @@ class AgentView:
         """Remember the parts that are there from the start on; `clock` is nanoseconds since the epoch."""
         self.meter = meter
         self.waiting = sessions.waiting
-        self.source: Follower | None = None
         self.shipping: Shipping | None = None
         self.spool: Spool | None = None
         self._host = host
@@ -186,10 +181,11 @@ class AgentView:
     def report(self) -> HostReport:
         """Return the status as it is now."""
         read, last_ack = self.meter.unacknowledged(), self.meter.last_ack
-        states, troubles = [], []
-        if self.source is not None:
-            states = self.source.states()
-            troubles = [f"{one.path}: {one.text}" for one in self.source.troubles()]
+        states: list[Tailer] = []
+        troubles: list[str] = []
+        if self.shipping is not None:
+            states = self.shipping.follower.states()
+            troubles = [f"{one.path}: {one.text}" for one in self.shipping.follower.troubles()]
         return HostReport(
             host=self._host,
             running=True,

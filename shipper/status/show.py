@@ -119,7 +119,7 @@ def _row(file: FileStatus) -> tuple[str, ...]:
 
 async def check(settings: ShipperSettings, host: str) -> list[Finding]:
     """Check files and broker; publishes nothing."""
-    files = [] if settings.file == (PATH,) else _check_files(settings.selection, time.time_ns())
+    files = [] if settings.file == (PATH,) else check_files(settings.selection)
     try:
         broker = await _check_broker(settings, host)
     except (OperatorError, ValueError) as error:
@@ -127,8 +127,8 @@ async def check(settings: ShipperSettings, host: str) -> list[Finding]:
     return [*files, *broker]
 
 
-def _check_files(selection: Selection, now: int) -> Iterator[Finding]:
-    """Say of each file that is selected whether it would be followed, and why not; `now` is nanoseconds since the epoch."""
+def check_files(selection: Selection) -> Iterator[Finding]:
+    """Say of each file that is selected whether it would be followed, and why not."""
     shown = scan(selection, ())
     paths = {entry.path for entry in shown.entries}
     for entry in scan(replace(selection, excluded=()), ()).entries:
@@ -139,7 +139,7 @@ def _check_files(selection: Selection, now: int) -> Iterator[Finding]:
             level, text = LEFT_OUT, "left out by --exclude"
         elif not os.access(entry.path, os.R_OK):
             level, text = BAD, "cannot be read; check its permissions"
-        elif selection.is_too_old(entry.modified, now):
+        elif selection.is_too_old(entry.modified, time.time_ns()):
             level, text = LEFT_OUT, "older than --ignore-older, unless it was followed before"
         yield level, f"{entry.path}: {text}"
     for trouble in shown.troubles:
@@ -153,8 +153,7 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[Finding]:
         subject = Subject.for_host(host, layout.partitions)
         place = f"stream {layout.stream_of(subject.partition)}, {subject} of {layout.partitions} partitions"
         may = may_publish(await connection.permissions(), str(subject))
-        right = (FINE, "may publish") if may else (BAD, "may not publish")
         return [
             (FINE, f"broker at {connection.servers}: {place}"),
-            (right[0], f"this user {right[1]} to {subject}"),
+            (FINE if may else BAD, f"this user may {'' if may else 'not '}publish to {subject}"),
         ]
