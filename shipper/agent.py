@@ -134,9 +134,8 @@ class Agent:
             self._view.spool = await asyncio.to_thread(self._make_spool)
         try:
             if self._patience is not None:
-                if (
-                    self._view.spool is None
-                ):  # before the subject is claimed, which ends another agent
+                # before the subject is claimed, which ends another agent
+                if self._view.spool is None:
                     await asyncio.to_thread(_require_files, self._settings.selection)
                 await self._sessions.connection.once(self._patience)
             async with _along(self._sessions.config.run()):
@@ -257,7 +256,7 @@ class Agent:
         view.meter.begin()
         view.shipping = shipping
         try:
-            await self._ship_and_keep(follower, shipping)
+            await self._ship_and_keep(shipping)
             if view.spool is not None and view.spool.is_done:
                 return
             if stopping.is_set():
@@ -271,10 +270,10 @@ class Agent:
         options = self._options(self._settings)
         return replace(options, round_size=self._sessions.most_bytes(options.round_size))
 
-    async def _ship_and_keep(self, follower: Follower, shipping: Shipping) -> None:
+    async def _ship_and_keep(self, shipping: Shipping) -> None:
         """Ship, and write the positions meanwhile and at the end, but for those of another owner."""
         snapshots, is_owner = self._sessions.snapshots, True
-        works = self._keep_positions(shipping), self._spool_input(follower, shipping)
+        works = self._keep_positions(shipping), self._spool_input(shipping)
         try:
             async with _along(*works) as group:
                 await shipping.run(group, self._save)
@@ -294,11 +293,11 @@ class Agent:
             await shipping.forget_gone(self._clock())
             await self._sessions.snapshots.try_write(shipping.positions)
 
-    async def _spool_input(self, follower: Follower, shipping: Shipping) -> None:
+    async def _spool_input(self, shipping: Shipping) -> None:
         if self._view.spool is not None:
-            await self._view.spool.run(follower, shipping)
+            await self._view.spool.run(shipping)
             self._service.asked.set()
-            follower.wake.set()
+            shipping.follower.wake.set()
 
     async def _save(self, positions: Positions) -> None:
         """Return once the broker has the positions; with `once` no later than the patience ends."""

@@ -21,7 +21,7 @@ from shipper.publish.rounds import NEARBY_SIZE, Round, cut, make, next_size
 from shipper.settings import Compression
 from shipper.status.report import AgentMeter
 from shipper.tail.follower import Follower
-from shipper.tail.notices import Notice, announce
+from shipper.tail.notices import announce
 from shipper.tail.paths import packing_of
 from shipper.tail.reader import Block
 
@@ -190,7 +190,9 @@ class Shipping:
         if not was_oriented:
             self._goals = {state.file: state.size for state in self.follower.states()} | self._goals
         self._add_found()
-        self._report(notices)
+        self._meter.noticed(notices)
+        # with `once` a trouble is the error that the run ends with
+        announce(n for n in notices if not (self._options.once and n.kind.is_trouble))
 
     async def _scan_when_due(self) -> None:
         if self._until_scan() <= 0:
@@ -220,11 +222,6 @@ class Shipping:
         starts = self.follower.starts(self.positions.begun())
         self.positions = self.positions.found([*waiting, *starts])
         self._has_found |= bool(self.positions.files.keys() - known.keys())
-
-    def _report(self, notices: list[Notice]) -> None:
-        self._meter.noticed(notices)
-        # with `once` a trouble is the error that the run ends with
-        announce(n for n in notices if not (self._options.once and n.kind.is_trouble))
 
     # gathering
 

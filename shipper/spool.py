@@ -24,7 +24,6 @@ from broker.app.exits import OperatorError
 from broker.app.files import Folder
 from broker.wire.positions import Cursor
 from shipper.shipping import Shipping
-from shipper.tail.follower import Follower
 from shipper.tail.identity import HEAD_BYTES, identify
 from shipper.tail.paths import Selection
 
@@ -118,7 +117,7 @@ class Spool:
         """Bytes that are kept and not acknowledged."""
         return sum(segment.size - segment.acknowledged for segment in tuple(self._segments))
 
-    async def run(self, follower: Follower, shipping: Shipping) -> None:
+    async def run(self, shipping: Shipping) -> None:
         """Copy the input, and have it followed, until its end is acknowledged; raises `OperatorError` when reading fails."""
         loop, followed = asyncio.get_running_loop(), None
         self._notify = lambda: loop.call_soon_threadsafe(shipping.moved.set)
@@ -129,7 +128,7 @@ class Spool:
                 followed = left[0]
                 path = glob.escape(str(self._folder.path / followed.name))
                 cursor = await asyncio.to_thread(self._cursor, followed, shipping)
-                await follower.retarget(Selection.of([path]), cursor)
+                await shipping.follower.retarget(Selection.of([path]), cursor)
                 # the follower would say of a segment that it follows that it is gone
                 await asyncio.to_thread(self._remove_before, followed)
             else:
