@@ -11,12 +11,10 @@ Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write
 
 import asyncio
 import logging
-import os
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 from broker.app.exits import Exit, FencedError, OperatorError, leading
@@ -30,7 +28,7 @@ from shipper.line_filter import Rules
 from shipper.publish.rounds import NEARBY_SIZE, Round
 from shipper.publish.session import SessionLost, Sessions
 from shipper.publish.waiting import connection_for
-from shipper.settings import ShipperSettings, default_state_dir, expression, reload
+from shipper.settings import ShipperSettings, expression, reload
 from shipper.shipping import LoopOptions, Shipping
 from shipper.spool import PATH, Spool
 from shipper.status.live import require_alone, status_socket
@@ -231,9 +229,8 @@ class Agent:
         return self._follower
 
     def _make_spool(self) -> Spool:
-        path = self._settings.state_dir or default_state_dir(os.environ, Path.home())
         try:
-            with make_folder(path, 0o700) as folder:
+            with make_folder(self._settings.spool_dir, 0o700) as folder:
                 return Spool(folder.make(self._host, 0o700), self._sessions.new_file, self._clock)
         except OSError as error:
             raise OperatorError(

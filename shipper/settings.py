@@ -164,20 +164,20 @@ class ShipperSettings(AccessSettings):
         return str(self.from_file.get("host", ""))
 
     @property
+    def spool_dir(self) -> Path:
+        """The folder that standard input is spooled to; systemd's STATE_DIRECTORY is the default where it is set."""
+        if given := self.state_dir or os.environ.get("STATE_DIRECTORY", "").split(":")[0]:
+            return Path(given)
+        shared = Path("/var/lib/logshipper")
+        is_ours = os.access(shared if shared.is_dir() else shared.parent, os.W_OK)
+        return shared if is_ours else Path.home() / ".local/state/logship"
+
+    @property
     def selection(self) -> Selection:
         """Which files are followed, and where in them reading begins."""
         older, is_end = self.ignore_older, self.from_ == "end"
         nanoseconds = None if older is None else int(older.total_seconds() * 1_000_000_000)
         return Selection.of(self.file, self.exclude, from_end=is_end, ignore_older=nanoseconds)
-
-
-def default_state_dir(environment: Mapping[str, str], home: Path) -> Path:
-    """Return the folder of what standard input is spooled to when none is given; systemd's STATE_DIRECTORY wins."""
-    if given := environment.get("STATE_DIRECTORY"):
-        return Path(given.split(":")[0])
-    shared = Path("/var/lib/logshipper")
-    is_ours = os.access(shared if shared.is_dir() else shared.parent, os.W_OK)
-    return shared if is_ours else home / ".local/state/logship"
 
 
 _AT_ONCE = {
