@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import stat
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -28,8 +29,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from broker.app.exits import OperatorError
 from broker.app.files import Folder, make_folder, open_folder, read_file, write_atomic
 from broker.app.progress import Advance, progress
-from broker.client.answer import ConnectionLost, Rejected
+from broker.client.answer import ConnectionLost
 from broker.client.connection import Connection
+from broker.inspect.ask import find_message
 from broker.provision.apply import described
 from broker.wire.delivery import RawMessage
 from broker.wire.descent import is_being_restored
@@ -45,7 +47,6 @@ PATIENCE = 30.0
 NAME = "backup.json"
 """The name of the manifest."""
 _NAME = re.compile(r"\d{4}-\d\d-\d\dT\d{6}Z")
-_NO_MESSAGE = 10037
 _SYNC_EVERY = 32 * 1024**2  # bytes; all at the end would hold up a broker on the same disk
 _LINES = re.compile(rf"{STREAM}(_[0-9]+)?")
 
@@ -150,14 +151,10 @@ async def _written_since(
     sequence = int(state["last_seq"])
     for _ in range(10 * int(state["messages"])):
         wanted = {"seq": sequence + 1, "next_by_subj": ">"}
-        try:
-            entry = (await connection.api(f"STREAM.MSG.GET.{stream}", wanted))["message"]
-        except Rejected as error:
-            if error.error != _NO_MESSAGE:
-                raise
+        if (entry := await find_message(connection, stream, wanted)) is None:
             break
-        sequence = entry["seq"]
-        found[entry["subject"]] = entry.get("data", "")
+        sequence = entry.sequence
+        found[entry.name] = b64encode(entry.payload).decode("ascii")
     return found
 
 

@@ -90,7 +90,7 @@ async def brief_status(connection: Connection) -> BrokerStatus:
         current_partitions(connection),
         existing_partitions(connection),
     )
-    now = infos[0].get("ts", "")
+    now = infos[0]["ts"]
     partitions = (_partition(connection, n, stream_of(n, len(names)), now) for n in range(count))
     return BrokerStatus(
         server=connection.servers,
@@ -126,24 +126,15 @@ async def _partition(connection: Connection, number: int, stream: str, now: str)
             first = offset.next
     except UnreadableOffset as error:  # of one partition: the others are shown as usual
         known["error"] = str(error)
-    if behind := known.get("behind"):
-        known["behind_seconds"] = await _age(connection, stream, number, first, now)
-    elif behind == 0:
+    if known.get("behind") == 0:
         known["behind_seconds"] = 0.0
+    elif "behind" in known:
+        asked = {"seq": max(1, first), "next_by_subj": partition_filter(number)}
+        with suppress(Rejected, ConnectionLost):  # it may have lost its leader by now
+            if oldest := await find_message(connection, stream, asked):
+                age = (nanoseconds(now) - oldest.stored_at) / _SECOND
+                known["behind_seconds"] = max(0.0, age)
     return PartitionStatus(**known)
-
-
-async def _age(
-    connection: Connection, stream: str, partition: int, first: int, now: str
-) -> float | None:
-    """Return the age of the oldest message that is not committed; a replica that lags may answer."""
-    body = f'{{"seq": {max(1, first)}, "next_by_subj": "{partition_filter(partition)}"}}'
-    try:
-        answer = await connection.call(f"DIRECT.GET.{stream}", body.encode())
-        stored = nanoseconds((answer.headers or {}).get("Nats-Time-Stamp", ""))
-    except (Rejected, ValueError):
-        return None  # a stream without allow_direct, or no such message any more
-    return max(0.0, (nanoseconds(now) - stored) / _SECOND)
 
 
 async def subjects_in(connection: Connection, streams: Sequence[str]) -> dict[str, int]:
