@@ -260,3 +260,4 @@ _CLIENT = ACCESS | {"server"}
 RUN_FIELDS = frozenset(BrokerSettings.model_fields) - _CLIENT
 APPLY_FIELDS = frozenset(_STREAMS | {"site", "mirror", "source"} | _CLIENT)
 STATUS_FIELDS = frozenset(_LOG | _CLIENT)
+STORE_FIELDS = frozenset(_LOG | {"store_dir"})

@@ -33,7 +33,7 @@ from broker.wire.delivery import RawMessage
 from broker.wire.descent import Ancestor, is_being_restored, is_closed, marked, opened, restoring
 from broker.wire.message import EXPECTED_SEQUENCE
 
-_IS_THERE, _CONFIG = 10071, BUCKETS[2]
+_CONFIG = BUCKETS[2]
 _SETTLING = (0.1, 0.3, 1.0, 3.0)  # seconds; servers of a cluster learn of a stream by and by
 _TRIES = 5
 _UPDATE = 60.0  # seconds for a change, which a busy disk holds up
@@ -63,7 +63,7 @@ def preview(
     for archive in archives:
         name, info = archive.stream, there.get(archive.stream)
         if info and _holds(info) and not (is_empty and name == _CONFIG):
-            deletes[name] = _summary(info["state"])
+            deletes[name] = content_of(info["state"])
         age = timedelta(microseconds=archive.config.get("max_age", 0) // 1000)
         first, last = (archive.state.get(name) or "" for name in ("first_ts", "last_ts"))
         if age and archive.state.get("messages") and datetime.fromisoformat(first) < now - age:
@@ -88,11 +88,12 @@ def _holds(info: Mapping[str, Any]) -> bool:
     return int(info["state"]["last_seq"]) > 0 and not is_closed(info["config"])
 
 
-def _summary(state: Mapping[str, Any]) -> str:
-    return (
-        f"{state['messages']} messages ({format_size(int(state['bytes']))}), sequences {state['first_seq']} to "
-        f"{state['last_seq']}, {state['first_ts'][:19]}Z to {state['last_ts'][:19]}Z"
-    )
+def content_of(state: Mapping[str, Any]) -> str:
+    """Return for a person what a stream holds; `state` is the server's."""
+    size = format_size(int(state["bytes"]))
+    times = f", {state['first_ts'][:19]}Z to {state['last_ts'][:19]}Z" if state["messages"] else ""
+    sequences = f"{state['first_seq']} to {state['last_seq']}"
+    return f"{state['messages']} messages ({size}), sequences {sequences}{times}"
 
 
 def _limit_of(there: Mapping[str, Any] | None) -> int:
@@ -141,7 +142,7 @@ async def _complete(connection: Connection, archive: Archive) -> None:
         try:
             await connection.ask(subject, b64decode(data), {EXPECTED_SEQUENCE: "0"})
         except Rejected as error:
-            if error.error != _IS_THERE:
+            if not error.is_wrong_sequence:  # it is there
                 raise
 
 

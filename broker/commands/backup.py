@@ -13,7 +13,7 @@ from broker.app.units import format_size
 from broker.app.untrusted import printable
 from broker.backup import archives
 from broker.backup.archives import BUCKETS, Archive, Backup, back_up, lines_in
-from broker.backup.restore import adapted, present, preview
+from broker.backup.restore import adapted, content_of, present, preview
 from broker.backup.restore import restore as put_back
 from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, LENGTH, asking, now, option, with_settings
@@ -69,11 +69,7 @@ def _print(head: str, *lines: str) -> None:
 
 
 def _line(archive: Archive) -> str:
-    state = archive.state
-    return (
-        f"{archive.stream}: {state.get('messages', 0)} messages ({format_size(int(state.get('bytes', 0)))}), sequences "
-        f"{state.get('first_seq', 0)} to {archive.until - 1}"
-    )
+    return f"{archive.stream}: {content_of(archive.state)}"
 
 
 @click.command()

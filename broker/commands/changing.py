@@ -40,6 +40,7 @@ from broker.commands.shared import (
 )
 from broker.inspect.ask import get_message, stream_named, streams_of
 from broker.inspect.message import StoredMessage, message_text
+from broker.provision.apply import consumers_of
 from broker.retention.purging import Choice, choose, erase
 from broker.retention.purging import purge as take_out
 from broker.settings import BrokerSettings
@@ -249,8 +250,7 @@ def _group(kind: str, metavar: str, head: Sequence[str], left: int) -> click.Gro
             if kind == "stream":
                 return await connection.pages("STREAM.LIST", "streams")
             names = map(_path, streams) if streams else await streams_of(connection)
-            lists = [await connection.pages(f"CONSUMER.LIST.{name}", "consumers") for name in names]
-            return [info for one in lists for info in one]
+            return [info for name in names for info in await consumers_of(connection, name)]
 
         found = looking(settings, f"{kind} ls", listed)
         print_json(found) if as_json else show(table(head, list(map(_row, found)), range(left)))

@@ -45,14 +45,13 @@ from broker.commands.shared import (
     with_settings,
 )
 from broker.server.store import await_credentials, read_state
-from broker.settings import BrokerSettings
+from broker.settings import STORE_FIELDS, BrokerSettings
 
 Seeds = dict[Holder, str]
 """The secrets of a change, by who is to have them."""
 Change = Callable[[CredentialStore], tuple[CredentialStore, Seeds]]
 """What becomes of a store."""
 
-_LOCAL = frozenset({"store_dir", "log_level", "log_format"})
 _STDOUT = "-"
 _OPEN = "everybody on this machine gets in without a credential"
 _KIND = click.argument("kind", type=click.Choice([kind.value for kind in CredentialKind]))
@@ -66,7 +65,7 @@ def _issues(command: Any) -> Any:
         "File of the secret, a directory, or - for standard output; default: KIND-NAME.toml here."
     )
     for decorate in (
-        with_settings(_LOCAL | {"server"}),
+        with_settings(STORE_FIELDS | {"server"}),
         click.option("--force", is_flag=True, help="Replace files that are there."),
         option("--output", "FILE", where, default=""),
         option("--partition", "N", of_receivers, several="partitions", callback=partition_list),
@@ -145,7 +144,7 @@ def rotate(
 @_NAMES
 @click.option("--open-again", is_flag=True, help="With the last one: let in everybody again.")
 @YES
-@with_settings(_LOCAL)
+@with_settings(STORE_FIELDS)
 def revoke(
     settings: BrokerSettings, kind: str, names: Sequence[str], open_again: bool, yes: bool
 ) -> None:
@@ -169,7 +168,7 @@ def revoke(
 @click.argument("file", type=click.File("r", encoding="utf-8"))
 @click.option("--force", is_flag=True, help="Import it although it is not newer.")
 @YES
-@with_settings(_LOCAL)
+@with_settings(STORE_FIELDS)
 def import_store(settings: BrokerSettings, file: TextIO, force: bool, yes: bool) -> None:
     """Take over the credentials of another broker of a cluster: its credentials.json, or - for standard input.
 
@@ -195,7 +194,7 @@ def import_store(settings: BrokerSettings, file: TextIO, force: bool, yes: bool)
 
 @credentials.command(name="list")
 @JSON
-@with_settings(_LOCAL)
+@with_settings(STORE_FIELDS)
 def list_all(settings: BrokerSettings, as_json: bool) -> None:
     """Show who has a credential, since when, and how many connections use it."""
     folder = store_of(settings)

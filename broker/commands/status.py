@@ -80,7 +80,8 @@ def check(names: tuple[str, ...], as_json: bool, **options: Any) -> int:
     except OperatorError as error:  # a monitoring system is told of it as of everything else
         findings = [checks.CheckResult(wanted[0], checks.Grade.UNKNOWN, str(error))]
     if as_json:
-        print_json(checks.check_document(findings))
+        found = [{"check": c.check, "status": c.grade.name, "text": c.text} for c in findings]
+        print_json({"status": checks.overall(findings).name, "findings": found})
     else:
         click.echo(checks.to_nagios(findings))
     return checks.overall(findings)

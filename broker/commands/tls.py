@@ -14,9 +14,8 @@ from broker.app.exits import OperatorError
 from broker.app.files import reporting
 from broker.auth.certificates import Pki, ends_of, read_authority
 from broker.commands.shared import LENGTH, now, option, store_of, with_settings
-from broker.settings import BrokerSettings
+from broker.settings import STORE_FIELDS, BrokerSettings
 
-_FIELDS = frozenset({"store_dir", "log_level", "log_format"})
 _FILE = click.Path(path_type=Path)
 _NAMES = option(
     "--name", "NAME", "By what clients reach the broker; several times.", several="names"
@@ -40,7 +39,7 @@ def tls() -> None:
 @option("--authority", "FILE", "Authority of another broker of the cluster.", type=_FILE)
 @_KEY
 @_ELSEWHERE
-@with_settings(_FIELDS)
+@with_settings(STORE_FIELDS)
 def init(
     settings: BrokerSettings,
     names: Sequence[str],
@@ -74,7 +73,7 @@ def init(
 @_KEY
 @_ELSEWHERE
 @option("--within", "TIME", "Only if it ends within that, or lacks a --name.", type=LENGTH)
-@with_settings(_FIELDS)
+@with_settings(STORE_FIELDS)
 def renew(
     settings: BrokerSettings,
     names: Sequence[str],

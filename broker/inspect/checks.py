@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from broker.app.units import format_size
 from broker.app.untrusted import printable
@@ -197,9 +197,3 @@ def to_nagios(findings: Sequence[CheckResult]) -> str:
     shown.sort(key=lambda one: -_BADNESS.index(one.grade))
     text = "; ".join(f"{one.grade.name}:{one.check}: {one.text}" for one in shown)
     return f"{worst.name} logbroker {printable(text).replace('|', '/')}"
-
-
-def check_document(findings: Sequence[CheckResult]) -> dict[str, Any]:
-    """Return what was found as plain values."""
-    found = [{"check": one.check, "status": one.grade.name, "text": one.text} for one in findings]
-    return {"status": overall(findings).name, "findings": found}
