@@ -89,7 +89,7 @@ class Backup(BaseModel):
 
 async def lines_in(connection: Connection) -> tuple[str, ...]:
     """Return the names of the streams of lines that a broker has; raises `Rejected`, `ConnectionLost`."""
-    names = (await connection.api("STREAM.NAMES")).get("streams") or []
+    names = await connection.pages("STREAM.NAMES", "streams")
     return tuple(sorted(name for name in names if _LINES.fullmatch(name)))
 
 
