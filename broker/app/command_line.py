@@ -40,15 +40,6 @@ class SectionedCommand(click.Command):
                 formatter.write_dl(records)
 
 
-class SectionedGroup(SectionedCommand, click.Group):
-    """A group of commands whose help shows its own options in sections, and then the commands."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, section by section, and the commands."""
-        super().format_options(ctx, formatter)
-        self.format_commands(ctx, formatter)
-
-
 class _SettingOption(click.Option):
     """An option of a setting; `section` is the title under which the help shows it."""
 
@@ -174,8 +165,8 @@ def _default_text(field: FieldInfo) -> str:
 _SENTENCE = 200  # characters, and no dots in place of the end of what a command does
 
 
-class PlainGroup(click.Group):
-    """A group whose help shows what each of its commands does by a whole sentence, in `sections` of names by title."""
+class SectionedGroup(click.Group, SectionedCommand):
+    """A group whose help shows its options in sections, and then what each of its commands does by a whole sentence."""
 
     def sections_of_commands(self, ctx: click.Context) -> Mapping[str, Iterable[str]]:
         """Return the names of the commands by the title of their section."""
@@ -191,7 +182,7 @@ class PlainGroup(click.Group):
                 )
 
 
-class LazyGroup(PlainGroup):
+class LazyGroup(SectionedGroup):
     """A group of commands in sections, each command by its name and where it is: `module:attribute`.
 
     One whose libraries are not installed says so when it is called, with the extra that brings them.

@@ -14,7 +14,7 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from broker.app.command_line import YES, PlainGroup, ask
+from broker.app.command_line import YES, SectionedGroup, ask
 from broker.app.exits import OperatorError
 from broker.app.table import show, table
 from broker.app.units import Moment, format_size
@@ -237,7 +237,7 @@ def _subjects(config: Info) -> str:
 def _group(kind: str, metavar: str, head: Sequence[str], left: int) -> click.Group:
     """Return the group of commands of a kind, streams or consumers, and the columns of its list, so many of them texts."""
     own = "logbroker's own" if kind == "stream" else "of receivers"
-    group = PlainGroup(kind, help=f"Show {kind}s, and remove those that are not {own}.")
+    group = SectionedGroup(kind, help=f"Show {kind}s, and remove those that are not {own}.")
     metavars, api = metavar.split(), kind.upper()
     names_of = click.argument("names", nargs=len(metavars), metavar=metavar)
 

@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import click
 
-from broker.app.command_line import YES, PlainGroup, ask
+from broker.app.command_line import YES, SectionedGroup, ask
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import make_folder
 from broker.app.table import aligned
@@ -77,7 +77,7 @@ def _issues(command: Any) -> Any:
     return command
 
 
-@click.group(cls=PlainGroup)
+@click.group(cls=SectionedGroup)
 def credentials() -> None:
     """Give hosts, receivers, admins and monitors credentials, and revoke them.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from broker.app.command_line import PlainGroup
+from broker.app.command_line import SectionedGroup
 from broker.app.exits import OperatorError
 from broker.app.files import reporting
 from broker.auth.certificates import Pki, ends_of, read_authority
@@ -25,7 +25,7 @@ _ELSEWHERE = click.option("--elsewhere", is_flag=True, help="Leave out this mach
 _HERE = ("localhost", "127.0.0.1", "::1")
 
 
-@click.group(cls=PlainGroup)
+@click.group(cls=SectionedGroup)
 def tls() -> None:
     """Make the certificates of a broker, signed by an authority of one's own.
 
