@@ -205,7 +205,7 @@ class Followers:
         """Own the partition whenever nobody else does, until told to stop."""
         standing, silence = self.meter.expect(number), self.settings.takeover_after
         seconds = silence.total_seconds()
-        wait = partial(until_free, self.connection, standing, seconds, follower.stop)
+        wait = partial(until_free, follower.claim, standing, seconds, follower.stop)
         while (revision := await unless(follower.stop, wait())) is not None:
             try:
                 await follower.run(revision)

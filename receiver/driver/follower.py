@@ -133,7 +133,7 @@ class PartitionFollower:
         """Claim nothing yet; `claim` and `standing` are of one partition."""
         self.stop = asyncio.Event()
         self._shared = shared
-        self._claim = claim
+        self.claim = claim
         self._wake = Wake(claim.connection, claim.partition, claim.stream)
         self._standing = standing
         self._partition = standing.partition
@@ -155,7 +155,7 @@ class PartitionFollower:
         # so that a standby need not wait for our silence; a broker that is away is no error
         with suppress(ConnectionLost, Rejected, ConfigurationError, TimeoutError):
             async with asyncio.timeout(_RELEASE_PATIENCE):
-                await self._claim.release()
+                await self.claim.release()
 
     async def close(self) -> None:
         """Take the wake-up consumer away."""
@@ -163,7 +163,7 @@ class PartitionFollower:
 
     async def _claimed(self, revision: int | None) -> bool:
         now = datetime.fromtimestamp(self._shared.clock() / 1e9, UTC)
-        offset = await self._claim.claim(now, revision)
+        offset = await self.claim.claim(now, revision)
         if offset is None:
             return False
         self._wake.epoch = offset.epoch
@@ -189,7 +189,7 @@ class PartitionFollower:
                     return not await self._wake.is_none_left(self._offset.next)
                 await self._until_woken()
             except StreamRestored as error:
-                await self._claim.confirm()
+                await self.claim.confirm()
                 logger.warning("%s; going on behind the lines that the files have", error)
                 await self._claimed(None)
             except StreamMismatch as error:
@@ -205,7 +205,7 @@ class PartitionFollower:
         """Look now and then whether the stream still is the one that the offset belongs to."""
         now = asyncio.get_running_loop().time()
         if now - self._checked >= self._shared.pace.check:
-            await self._claim.check()
+            await self.claim.check()
             self._checked = now
 
     async def _until_woken(self) -> None:
@@ -222,7 +222,7 @@ class PartitionFollower:
                 self._is_silent = not (await asyncio.wait({waiting}, timeout=seconds))[0]
                 if self._is_silent:
                     await self._check()
-                    await self._claim.look_around()
+                    await self.claim.look_around()
                     if timer.is_due:
                         return
             await waiting
@@ -252,7 +252,7 @@ class PartitionFollower:
         rotation = self.timer.take(is_silent=self._is_silent)
         report = await self._report(rotation)
         fault("heard")
-        self._claim.follow(report.done)
+        self.claim.follow(report.done)
         is_stuck = isinstance(report.ended, Blocked | Superseded)
         if report.batches or report.done.notices or not is_stuck:
             self._attempts = 0
@@ -310,8 +310,8 @@ class PartitionFollower:
 
     @property
     def _offset(self) -> Offset:
-        assert self._claim.offset is not None, "claimed before anything is assigned"
-        return self._claim.offset
+        assert self.claim.offset is not None, "claimed before anything is assigned"
+        return self.claim.offset
 
     async def _blocked(self, cause: Cause, detail: str) -> None:
         """Wait before what is blocked is tried again; raises `OperatorError` where that is not wanted."""
@@ -322,7 +322,7 @@ class PartitionFollower:
         if cause is not Cause.BROKER:
             # whoever has taken it over may hold its lock nearly all the time, or have mended by hand what blocks us
             with suppress(ConnectionLost, Rejected):  # asked again before the next attempt
-                await unless(self.stop, self._claim.confirm())
+                await unless(self.stop, self.claim.confirm())
             await unless(self.stop, self._count())
         self._standing.stuck(Blocked(cause, detail))
         longest = _BRISK_PAUSE if cause in _PASSING else _LONGEST_PAUSE

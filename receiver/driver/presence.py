@@ -12,6 +12,7 @@ from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection, Message
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, offset_key
+from receiver.consume.claim import Claim
 from receiver.meter import Standing
 
 _PREFIX = "logship.receiver."
@@ -104,12 +105,14 @@ async def is_gone(connection: Connection, name: str) -> bool:
 
 
 async def until_free(
-    connection: Connection, standing: Standing, silence: float, stop: asyncio.Event
+    claim: Claim, standing: Standing, silence: float, stop: asyncio.Event
 ) -> int | None:
     """Return the revision at which a partition is free, to be claimed at that only; None when told to stop.
 
-    An owner is taken for gone after `silence` seconds without an answer and without a commit.
+    An owner is taken for gone after `silence` seconds without an answer and without a commit. A `claim` that the broker has
+    stored without our hearing of it is nobody else's: the partition is free.
     """
+    connection = claim.connection
     clock = asyncio.get_running_loop().time
     seen, since, told = -1, clock(), ""
     while not stop.is_set():
@@ -117,7 +120,8 @@ async def until_free(
         try:
             entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(standing.partition))
             revision = entry.revision if entry else 0
-            if (offset := _owned(entry)) is None:
+            offset = _owned(entry)
+            if offset is None or (offset.owner, offset.presence) == (claim.owner, claim.presence):
                 return revision
             standing.released(owner=offset.owner)
             is_mute = not offset.presence

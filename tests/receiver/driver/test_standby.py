@@ -32,8 +32,8 @@ def waiting(
     connection: Connection, silence: float = SILENCE, stop: asyncio.Event | None = None
 ) -> "asyncio.Future[int | None]":
     """Return what stands by, and ends with the revision at which the partition is free."""
-    standing = Meter(lambda: 0).expect(0)
-    return asyncio.ensure_future(until_free(connection, standing, silence, stop or asyncio.Event()))
+    claim, standing = Claim(connection, 0, "standby:3", "LOGS"), Meter(lambda: 0).expect(0)
+    return asyncio.ensure_future(until_free(claim, standing, silence, stop or asyncio.Event()))
 
 
 async def owner(connection: Connection) -> tuple[Presence, Claim]:
@@ -143,3 +143,17 @@ async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_com
     assert (heir.epoch, heir.released, heir.presence) == (2, False, "there")
     await ledger.release()
     assert (await stored(connection)) == heir
+
+
+async def test_a_standby_goes_on_with_its_own_claim_of_which_it_has_not_heard(
+    connection: Connection,
+) -> None:
+    _, lost = await owner(connection)
+    again = Claim(connection, 0, "owner:1", "LOGS", presence=lost.presence)
+
+    standing = Meter(lambda: 0).expect(0)
+    async with asyncio.timeout(5):
+        revision = await until_free(again, standing, SILENCE, asyncio.Event())
+
+    assert revision
+    assert await again.claim(NOW, revision)
