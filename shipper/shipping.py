@@ -159,7 +159,13 @@ class Shipping:
                 logger.info("%s: %d bytes of an unfinished last line held", state.path, state.held)
         for trouble in self.follower.troubles():
             raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
-        missed = [s.path for s in states if s.offset + s.held < self._goals.get(s.file, 0)]
+        unread = [s for s in states if s.offset + s.held < self._goals.get(s.file, 0)]
+        for state in unread:
+            if state.note and packing_of(state.path) is None:  # what is damaged was told of
+                raise OperatorError(
+                    f"{state.path}: {state.note}; nothing of it is lost, start it again"
+                )
+        missed = [state.path for state in unread]
         if (missed and not self._scans_left) or not self.follower.is_oriented:
             what = missed[0] if missed else "files"
             raise OperatorError(f"{what} rotated again and again, and not read; start it again")

@@ -184,7 +184,9 @@ class Reader:
                 else:
                     reading = self._decompress(descriptor, packing, tailer, limit)
             except OSError as error:
-                reading = Reading(True, tailer.offset, 0, error=error.strerror or str(error))
+                reading = Reading(
+                    True, tailer.offset, 0, error=f"cannot be read: {error.strerror or error}"
+                )
             readings.append(reading)
             budget -= len(reading.run) + len(reading.rest)
         return readings

@@ -1,7 +1,9 @@
 """The loop of an agent, with a broker that takes everything."""
 
 import asyncio
+import errno
 import itertools
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.backlog import LINE_BYTES, write_backlog
+from broker.app.exits import OperatorError
 from broker.wire.message import decode_payload
 from broker.wire.positions import Positions
 from shipper.publish.rounds import Round
@@ -58,6 +61,33 @@ async def test_once_does_not_end_while_files_wait_for_the_rest_of_an_over_long_l
     )
 
     assert await ship_once(follower) == b"a" * 900 + b"short\n"
+
+
+async def test_once_fails_where_a_disk_does_in_the_middle_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.log").write_bytes(LINE * 100)
+    follower = Follower(
+        Selection.of([str(tmp_path / "*.log")]),
+        [],
+        new_id=lambda: "id",
+        clock=time.time_ns,
+        block_size=len(LINE) * 10,
+    )
+    read = os.preadv
+
+    def broken(descriptor: int, buffers: Sequence[memoryview], offset: int) -> int:
+        if offset > len(LINE) * 50:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", broken)
+
+    with pytest.raises(OperatorError, match=r"a\.log: cannot be read: Input/output error"):
+        await ship_once(follower)
+
+
+LINE = b"a line of a file on a failing disk\n"
 
 
 class Disturbed(Follower):
