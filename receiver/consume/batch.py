@@ -24,7 +24,7 @@ from receiver.consume.fetch import Messages
 from receiver.consume.host_moves import follows, leaves_for
 from receiver.consume.judging import Endings, Judge, host_of
 from receiver.storage import tables
-from receiver.storage.findings import FindingKind
+from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.folders import Folders
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
@@ -239,10 +239,11 @@ class Batch:
         number, first, last = self._assignment.partition, self._assignment.first, self._last
         if last is None:
             return Done(number, first, first)
-        if missing := [one for one in self._judge.findings if one.kind in _MISSING]:
+        missing = [one for one in self._judge.findings if one.kind in _MISSING]
+        if missing:
             self._output.hold(tables.gap_report(number), tables.lines_of(missing, number), 0)
         self._flush()
-        self._store(last.sequence + 1)
+        self._store(last.sequence + 1, missing)
         return Done(
             number,
             first,
@@ -259,7 +260,7 @@ class Batch:
             notices=tuple(self._output.notices),
         )
 
-    def _store(self, until: int) -> None:
+    def _store(self, until: int, missing: list[Finding]) -> None:
         """Bring the files to disk first, and then the store, which says so."""
         partition, store = self._partition, self._partition.store
         self._output.sync()
@@ -271,6 +272,7 @@ class Batch:
             for path in (path for host in self._left for path in partition.names.own(host)):
                 store.change("UPDATE files SET left_in = ? WHERE path = ?", batch.number, path)
             partition.spans.put(batch.number)
+            tables.put_gaps(store, missing, batch.number)
         if self._left:
             partition.names.forget()
         fault("stored")

@@ -227,6 +227,7 @@ def _cut(path: str, length: int, folders: Folders) -> None:
 
 
 def _take_back(store: Store, since: int) -> None:
+    store.change("DELETE FROM gaps WHERE batch >= ?", since)
     store.change("DELETE FROM spans WHERE batch >= ? AND until_before IS NULL", since)
     store.change(
         "UPDATE spans SET until = until_before, read_at = read_at_before, batch = 0 WHERE batch >= ?",

@@ -93,6 +93,20 @@ def _iso(moment: int) -> str | None:
     return datetime.fromtimestamp(moment / 1e9, UTC).isoformat(timespec="milliseconds")
 
 
+def put_gaps(store: Store, gaps: Iterable[Finding], batch: int) -> None:
+    """Write what a batch has shown never to have come, within its transaction."""
+    store.change_all(
+        "INSERT INTO gaps VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (
+                *(gap.kind.value, gap.host, gap.file, gap.file_id, gap.start, gap.end),
+                *(gap.sequence, gap.after, _iso(gap.since), _iso(gap.read_at), batch),
+            )
+            for gap in gaps
+        ),
+    )
+
+
 def take_over(store: Store, before: Store, host: str) -> None:
     """Take the files of a host over that another store has put aside; what is here already stays.
 

@@ -1,4 +1,4 @@
-"""Gaps on disk: each is a line of the partition's report, whatever dies in between."""
+"""Gaps on disk: each is a row of the store and a line of the partition's report, whatever dies in between."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from receiver.consume.assignment import Done, SessionLimits
+from receiver.storage.store import Store
 from receiver.storage.tables import gap_report
 from tests.receiver.partition import Partition, ours
 from tests.receiver.points import IN_BATCH
@@ -31,6 +32,15 @@ def told(partition: Partition) -> list[tuple[str, int, int]]:
     return [(one["host"], one["start"], one["end"]) for one in map(json.loads, lines)]
 
 
+def counted(partition: Partition) -> dict[str, tuple[int, int]]:
+    """Return by host how many gaps the store has, and of how many bytes in all."""
+    query = "SELECT host, count(*), sum(until - start) FROM gaps GROUP BY host"
+    with Store(partition.store) as store:
+        return {
+            str(host): (int(str(gaps)), int(str(size))) for host, gaps, size in store.rows(query)
+        }
+
+
 def test_a_gap_is_told_with_host_file_bytes_and_times(partition: Partition) -> None:
     with_gaps(partition, 0, 1)
     partition.receive()
@@ -52,7 +62,9 @@ def test_a_gap_is_told_with_host_file_bytes_and_times(partition: Partition) -> N
 
 
 @pytest.mark.parametrize("point", [point for point in IN_BATCH if point != "reported"])
-def test_every_gap_is_told_once_through_any_kill(partition: Partition, point: str) -> None:
+def test_every_gap_is_told_once_and_counted_once_through_any_kill(
+    partition: Partition, point: str
+) -> None:
     with_gaps(partition, *range(3))
     begin = partition.receive().until
     until = with_gaps(partition, *range(3, 40))
@@ -62,3 +74,4 @@ def test_every_gap_is_told_once_through_any_kill(partition: Partition, point: st
         assert isinstance(partition.run(partition.offset().next), Done)
 
     assert told(partition) == [("web01", 20 * n - 10, 20 * n) for n in range(1, 40)]
+    assert counted(partition) == {"web01": (39, 390)}
