@@ -1,6 +1,7 @@
 """The loop of an agent: gathers a round while the one before is in flight, and moves the positions with its acknowledgement.
 
-One round is in flight and one is in hand, so a broker that is away costs neither memory nor lines: the files wait.
+One round is in flight, one is in hand and, behind a backlog, one is read ahead, so a broker that is away costs neither
+memory nor lines: the files wait.
 """
 
 import asyncio
@@ -101,6 +102,7 @@ class Shipping:
         self._scanned_at = -math.inf
         self._scan_took = 0.0
         self._size = min(NEARBY_SIZE, options.round_size)
+        self._ahead: asyncio.Task[list[Block]] | None = None
         self._covered_at = -math.inf
         self._has_found = self._is_behind = self._is_trickle = False
 
@@ -148,6 +150,7 @@ class Shipping:
         while not self._stopping.is_set() and await self._step(group):
             await self._scan_when_due()
         await self._acknowledged()
+        await self._finish_reading()
         if self._options.once and self.follower.look_due:
             await self._scan()  # what was found out by reading is to be logged
 
@@ -178,7 +181,7 @@ class Shipping:
             await self._send(round_, group)
         if not rounds and self._in_flight is not None:
             await self._acknowledged()
-        elif self._is_done(rounds):
+        elif self._ahead is None and self._is_done(rounds):
             return await self._scan_again()
         elif not rounds:
             await self._wait_for_changes()
@@ -187,6 +190,7 @@ class Shipping:
     # scanning
 
     async def _scan(self) -> None:
+        await self._finish_reading()
         clock = asyncio.get_running_loop().time
         began, was_oriented = clock(), self.follower.is_oriented
         with self._reading():
@@ -234,13 +238,13 @@ class Shipping:
     async def _gather(self, group: asyncio.TaskGroup) -> list[Round]:
         while not self._stopping.is_set():
             await self._save_found(group)
-            read = blocks = await self._read()
+            read = blocks = await self._next_blocks()
             if read:
                 fault("gathered")
             if read and not self._filter.is_idle:
                 blocks = await asyncio.to_thread(self._filter.filter, read)
             if blocks := blocks or self._left_out(is_last=not read):
-                rounds = await self._make(blocks)
+                rounds = await self._make(blocks, group)
                 self._meter.gathered(rounds)
                 return rounds
             if not read:
@@ -265,9 +269,12 @@ class Shipping:
             self._has_found = False
             await self._done(group.create_task(self._save(self.positions)))
 
-    async def _make(self, blocks: list[Block]) -> list[Round]:
-        if sum(len(block.lines) for block in blocks) < self._options.small:
+    async def _make(self, blocks: list[Block], group: asyncio.TaskGroup) -> list[Round]:
+        size = sum(len(block.lines) for block in blocks)
+        if size < self._options.small or self._options.compression == "none":
             return self._make_all(blocks)  # sooner than a thread would begin
+        if self._is_behind:
+            self._ahead = group.create_task(self._read())
         return await asyncio.to_thread(self._make_all, blocks)
 
     def _make_all(self, blocks: list[Block]) -> list[Round]:
@@ -275,12 +282,23 @@ class Shipping:
         cuts = cut(blocks, options.round_size)
         return [make(some, self._agent, options.compression) for some in cuts]
 
+    async def _next_blocks(self) -> list[Block]:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and (blocks := await ahead):
+            return blocks
+        return await self._read()
+
     async def _read(self) -> list[Block]:
         budget = self._size
         with self._reading():
             blocks = await self.follower.gather(budget)
         self._is_behind = sum(len(block.lines) for block in blocks) >= budget // 2
         return blocks
+
+    async def _finish_reading(self) -> None:
+        """Wait for what is read ahead: it is in hand, and nothing else is done to the files meanwhile."""
+        if self._ahead is not None:
+            await asyncio.wait({self._ahead})
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -328,7 +346,7 @@ class Shipping:
 
     async def _wait_for_interval(self) -> None:
         # the lines of a trickle are read when they can be sent, so that no block waits
-        if self._is_trickle and not self._options.once:
+        if self._is_trickle and self._ahead is None and not self._options.once:
             await self._acknowledged()
             since = asyncio.get_running_loop().time() - self._sent_at
             await self._pause(self._interval - since)

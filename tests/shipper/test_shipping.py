@@ -163,10 +163,10 @@ async def backlog(tmp_path: Path) -> AsyncIterator[Watched]:
 
 
 @pytest.mark.parametrize("once", [True, False])
-async def test_one_round_is_in_hand_and_no_more_while_the_broker_says_nothing(
+async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
     tmp_path: Path, backlog: Watched, *, once: bool
 ) -> None:
-    """One round is in flight and one in hand; looks go on beside it, and all is shipped in the end."""
+    """One round is in flight, one in hand and one read ahead; looks go on beside it, and all is shipped in the end."""
     is_answering, stopping = asyncio.Event(), asyncio.Event()
     taken: list[Round] = []
 
@@ -185,13 +185,13 @@ async def test_one_round_is_in_hand_and_no_more_while_the_broker_says_nothing(
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))
         async with asyncio.timeout(20):
-            while backlog.gathered < 2:  # noqa: ASYNC110 - a thread's doing is waited for
+            while backlog.gathered < 3:  # noqa: ASYNC110 - a thread's doing is waited for
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.3)
         held = backlog.gathered
         is_answering.set()
 
-    assert held == 2
+    assert held == 3
     assert lines_of(taken) == (tmp_path / "a.log").read_bytes()
 
 
