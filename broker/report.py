@@ -28,6 +28,7 @@ class NodeReport(BaseModel):
 
     name: str
     version: str
+    nats_server_pid: int | None = None
     credentials: int | None
     free: int
     reserve: int

@@ -10,7 +10,7 @@ import os
 import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,6 @@ HEAD = ("KIND", "NAME", "PARTITIONS", "SINCE", "ROTATED", "OLD UNTIL", "CONNECTE
 _LOCK = "credentials.lock"
 _MOST = 1_000_000  # connections; nats-server gives 1,024 unless told otherwise
 _TIMEOUT = 5.0  # seconds
-_MODE = 0o600
 _HINTS = {
     CredentialKind.HOST: "logshipper --config {file} --file /var/log/app.log",
     CredentialKind.RECEIVER: "logreceiver --config {file} --output /var/log/logship",
@@ -72,25 +71,18 @@ class HeldCredentials(NamedTuple):
 @contextmanager
 def held_credentials(folder: Path) -> Iterator[HeldCredentials]:
     """Hold the credential store of a directory, made where it is not there, once no other program does; raises `OperatorError` kinds."""
-    try:
-        opened = make_folder(folder)
-    except OSError as error:
-        raise _unusable(folder, error) from None
-    with opened:
+    with ExitStack() as stack:
         try:
+            opened = stack.enter_context(make_folder(folder))
             descriptor = opened.open(_LOCK, os.O_RDWR | os.O_CREAT)
         except OSError as error:
-            raise _unusable(folder / _LOCK, error) from None
-        try:
-            give(descriptor, opened.owner)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield HeldCredentials(opened, load_credentials(folder))
-        finally:
-            os.close(descriptor)
-
-
-def _unusable(path: Path, error: OSError) -> OperatorError:
-    return OperatorError(f"cannot use {path}: {error.strerror}; check --store-dir and its owner")
+            raise OperatorError(
+                f"cannot use {error.filename}: {error.strerror}; check --store-dir and its owner"
+            ) from None
+        stack.callback(os.close, descriptor)
+        give(descriptor, opened.owner)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield HeldCredentials(opened, load_credentials(folder))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,26 +121,13 @@ class CredentialFile:
 
 
 def write_files(texts: Mapping[Path, str], *, force: bool) -> None:
-    """Write files that only their owner may read, all or none, and in the place of others by `force` alone; raises `OperatorError`."""
+    """Write files that only their owner may read, in the place of others by `force` alone; raises `OperatorError`."""
     if not force and (there := [path for path in texts if os.path.lexists(path)]):
         raise OperatorError(
             f"{there[0]} is there already; --force replaces it, --output names another file"
         )
-    written: list[Path] = []
-    try:
-        for path, text in texts.items():
-            write_atomic(path, text, _MODE)
-            written.append(path)
-    except OperatorError:
-        remove_files(written)
-        raise
-
-
-def remove_files(paths: Sequence[Path]) -> None:
-    """Remove files whose secrets turned out to be of no use."""
-    for path in paths:
-        with suppress(OSError):
-            path.unlink()
+    for path, text in texts.items():
+        write_atomic(path, text, 0o600)
 
 
 def _own_settings(credential: Credential) -> dict[str, Any]:

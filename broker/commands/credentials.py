@@ -21,7 +21,6 @@ from broker.auth.files import (
     connections_at,
     held_credentials,
     load_credentials,
-    remove_files,
     rows,
     write_files,
 )
@@ -247,8 +246,8 @@ def _change(
 ) -> tuple[CredentialStore, CredentialStore]:
     """Write the credential files, then the changed store, and have a running broker take it; raises `OperatorError`.
 
-    Return the store before and after. If we die in between, a file is there that lets nobody in, and the same command
-    with --force makes it good.
+    Return the store before and after. If we die or fail in between, files are there that let nobody in, and the same
+    command with --force makes them good.
     """
     with held_credentials(store_of(settings)) as held:
         before = held.store
@@ -258,11 +257,7 @@ def _change(
             raise OperatorError(f"{error}; `logbroker credentials list` shows all") from None
         files = _files(settings, after, seeds)
         paths = _write(files, output, force=force) if files else []
-        try:
-            held.write(after)
-        except OperatorError:
-            remove_files(paths)
-            raise
+        held.write(after)
     for one, path in zip(files, paths, strict=False):
         click.echo(
             f"{one.credential.holder}: its credential is {path}; carry it there, then {one.hint(path.name)}"
@@ -285,7 +280,7 @@ def _files(settings: BrokerSettings, after: CredentialStore, seeds: Seeds) -> li
 
 
 def _write(files: Sequence[CredentialFile], output: str, *, force: bool) -> list[Path]:
-    """Write the credential files and return their paths; raises `OperatorError`, and then there are none."""
+    """Write the credential files and return their paths; raises `OperatorError`."""
     if output == _STDOUT:
         click.echo(files[0].as_toml("FILE"), nl=False)
         sys.stdout.flush()  # whoever reads it may be gone: then nothing is changed

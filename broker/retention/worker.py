@@ -150,9 +150,7 @@ class StreamRetention:
 async def retain(context: ServerContext) -> None:
     """Keep space in the streams of a broker that is ready, until cancelled."""
     workers = {one: StreamRetention(context, one) for one in context.resolved.topology.names}
-    context.report_parts["retention"] = lambda: {
-        name: one.space.model_dump(mode="json") for name, one in workers.items()
-    }
+    context.retention = {name: one.space for name, one in workers.items()}
     async with asyncio.TaskGroup() as group:
         for one in workers.values():
             group.create_task(one.run())

@@ -4,14 +4,12 @@ resolve ─▶ conf ─▶ start ─▶ ports ─▶ provision ─▶ ready … 
 """
 
 import asyncio
-import json
 import logging
 import os
 import shutil
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,7 @@ from broker.auth.certificates import ends_of
 from broker.auth.files import CREDENTIALS
 from broker.client.connection import Connection, Message
 from broker.provision.apply import provision
-from broker.report import SUBJECT
+from broker.report import SUBJECT, NodeReport, SpaceReport
 from broker.server.conf import KEY_VARIABLE, own_name, quoted, render
 from broker.server.health import HealthWatch
 from broker.server.process import NatsServer, Ports, find, started
@@ -65,8 +63,8 @@ class ServerContext:
     ) -> None:
         """Resolve the configuration; `folder` is absolute and locked, `background` makes what runs beside a ready server. Raises `OperatorError`."""
         self.folder = folder
-        self.report_parts: dict[str, Callable[[], Mapping[str, Any]]] = {}
-        """What background tasks add to the report, by its key."""
+        self.retention: dict[str, SpaceReport] = {}
+        """What retention did for each stream, for the report."""
         self._background = background
         self._waits_for = ""  # what of its cluster the server waits for
         self._mirror: str | None = None  # the site that this one is a mirror of
@@ -81,7 +79,6 @@ class ServerContext:
         self._health = HealthWatch(own_name(settings), folder, self._kept_free)
         self._server: NatsServer | None = None
         self._ports: Ports | None = None
-        self._ports_before: Ports | None = None
         self._connection: Connection | None = None
         self._reloading = asyncio.Lock()
         self._ready, self._restart_wanted = asyncio.Event(), asyncio.Event()
@@ -125,10 +122,9 @@ class ServerContext:
             await self._run_once(lock)
             self._ready.clear()
             self._restart_wanted.clear()
-            self._ports_before = self._ports
             self._space = measure(self.folder)
             try:
-                self.resolved = self._resolve(self._wanted or self.settings)
+                self.resolved = self._resolve(self._with_ports(self._wanted or self.settings))
             except OperatorError as error:
                 logger.error("reload failed, keeping current settings: %s", error)  # noqa: TRY400 - a person must mend it
             self._wanted = None
@@ -227,22 +223,20 @@ class ServerContext:
             return
         version = (await self.connection.client()).connected_server_version
         store, tls = self.resolved.credentials, self.resolved.conf.tls
-        report = {
-            "name": own_name(self.settings),
-            "version": f"{version.major}.{version.minor}.{version.patch}",
-            "nats_server_pid": self._server.pid if self._server else None,
-            "credentials": len(store.credentials) if store.secured else None,
-            "certificates": [
-                end.model_dump(mode="json") for end in ends_of(tls.files if tls else ())
-            ],
-            "mirror": self._mirror,
-            "free": shutil.disk_usage(self.folder).free,
-            "reserve": self._kept_free(),
-            "frozen": self._health.frozen or None,
-            "encrypted": self.settings.encryption_key_file is not None,
-            **{key: dict(part()) for key, part in self.report_parts.items()},
-        }
-        await self.connection.publish(message.reply, json.dumps(report).encode())
+        report = NodeReport(
+            name=own_name(self.settings),
+            version=f"{version.major}.{version.minor}.{version.patch}",
+            nats_server_pid=self._server.pid if self._server else None,
+            credentials=len(store.credentials) if store.secured else None,
+            certificates=ends_of(tls.files if tls else ()),
+            mirror=self._mirror,
+            free=shutil.disk_usage(self.folder).free,
+            reserve=self._kept_free(),
+            frozen=self._health.frozen or None,
+            encrypted=self.settings.encryption_key_file is not None,
+            retention=self.retention,
+        )
+        await self.connection.publish(message.reply, report.model_dump_json().encode())
 
     def _kept_free(self) -> int:
         return space_kept_free(self.settings, self._space.total)
@@ -291,16 +285,18 @@ class ServerContext:
         # with the space that there was at the start: what the server has stored since then is its own affair
         resolved = resolve(settings, self._access, self._space, _now())
         self._stamps = _stamps(resolved.conf.tls.files if resolved.conf.tls else ()) | self._stamps
-        if (ports := self._ports_before) is None:
-            return resolved
-        # after a restart, free ports that the system chose stay the same
+        return resolved
+
+    def _with_ports(self, settings: BrokerSettings) -> BrokerSettings:
+        """Return settings whose free ports stay, over a restart, those that the system chose."""
+        if (ports := self._ports) is None:
+            return settings
         listen, http = settings.listen, settings.http
         addresses = {
             "listen": Address(listen.host, listen.port or ports.client),
             "http": Address(http.host, http.port or ports.http or 0) if http else None,
         }
-        with_ports = settings.model_copy(update=addresses)
-        return replace(resolved, conf=replace(resolved.conf, settings=with_ports))
+        return settings.model_copy(update=addresses)
 
     def _write_state(self) -> None:
         if self._ports is None or self._server is None or self._restart_wanted.is_set():

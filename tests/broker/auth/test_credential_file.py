@@ -75,7 +75,9 @@ def test_a_program_takes_it_as_its_settings(
     assert SEED not in repr(file)
 
 
-def test_secrets_are_for_their_owner_alone_and_all_are_written_or_none(tmp_path: Path) -> None:
+def test_secrets_are_for_their_owner_alone_and_replace_others_by_force_alone(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "theirs").write_text("theirs")
     (tmp_path / "b").symlink_to(tmp_path / "theirs")
     texts = {tmp_path / name: "s3cret" for name in "abc"}
