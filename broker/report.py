@@ -1,6 +1,6 @@
 """The report of a logbroker on itself, and the subject on which each of them answers with it, in the account of the stream."""
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel
 
 SUBJECT = "logship.broker"
 
@@ -21,10 +21,8 @@ class SpaceReport(BaseModel):
     purged_messages: int = 0
 
 
-class NodeReport(BaseModel):
+class NodeReport(BaseModel, extra="allow"):
     """A server: sizes of its disk in bytes, `frozen` why it stores nothing, how many credentials there are (None: open)."""
-
-    model_config = ConfigDict(extra="allow")
 
     name: str
     version: str

@@ -16,7 +16,6 @@ from broker.wire.streams import (
 )
 
 _UNBOUNDED = -1
-_COMPUTED = "logship.computed_max_bytes"  # metadata of the stream
 # the shortest that nats-server takes: a stream has one memory of Nats-Msg-Id for all of its hosts, in which one host's
 # message would be the duplicate of another's
 _DUPLICATE_WINDOW = 100_000_000  # nanoseconds
@@ -89,9 +88,6 @@ class Topology:
     def _logs(self, name: str) -> dict[str, Any]:
         layout = StreamLayout(self.all_partitions, self.stream_count)
         sources = None if self.sources is None else [_copied(name, site) for site in self.sources]
-        computed = (
-            None if self.bound == self.max_bytes else {_COMPUTED: str(self._part(self.bound))}
-        )
         return {
             "name": name,
             "retention": "limits",
@@ -106,7 +102,6 @@ class Topology:
             "storage": "file",
             **_asked_for(
                 max_bytes=self._part(self.bound),
-                metadata=computed,
                 sources=sources,
                 num_replicas=self.replicas,
             ),
@@ -146,11 +141,6 @@ class Topology:
 def _copied(name: str, site: str) -> dict[str, Any]:
     """Return the place at a site that a stream of this name is copied from."""
     return {"name": name, "external": {"api": f"$JS.{site}.API", "deliver": ""}}
-
-
-def is_computed(config: Mapping[str, Any]) -> bool:
-    """Whether the limit in bytes of a stream's configuration was computed from a store, rather than asked for."""
-    return (config.get("metadata") or {}).get(_COMPUTED) == str(config.get("max_bytes"))
 
 
 def mirrored_site(config: Mapping[str, Any]) -> str | None:

@@ -107,34 +107,6 @@ def ends_of(files: Iterable[Path]) -> tuple[Certificate, ...]:
     return tuple(sorted(found, key=lambda end: (end.not_after, end.path)))
 
 
-def read_authority(certificate: Path, key: Path) -> Authority:
-    """Return the authority of two files that an operator names; raises `ConfigurationError`."""
-    return _authority(_read(certificate), _read(key), f"{certificate} and {key}")
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_file(path)
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from None
-
-
-def _authority(certificate: bytes, key: bytes, files: str) -> Authority:
-    try:
-        parsed = x509.load_pem_x509_certificate(certificate)
-        secret = serialization.load_pem_private_key(key, None)
-    except (ValueError, TypeError):
-        secret = None
-    if (
-        isinstance(secret, ec.EllipticCurvePrivateKey)
-        and parsed.public_key() == secret.public_key()
-    ):
-        return Authority(parsed, secret)
-    raise ConfigurationError(
-        f"{files} are not an authority of `logbroker tls init`: no certificate with its unlocked key"
-    )
-
-
 class Pki:
     """The folder `DIR/tls` of a store: authority, and the broker's certificate."""
 
@@ -193,11 +165,23 @@ class Pki:
         """Return the authority's certificate, in PEM; raises `ConfigurationError`."""
         return self._read(self.authority)
 
-    def read_authority(self, key: Path | None = None) -> Authority:
-        """Return the authority, whose key may be kept elsewhere; raises `ConfigurationError` when it cannot be used."""
-        secret = _read(key) if key else self._read(self.authority_key)
-        files = f"{self.authority} and {key or self.authority_key}"
-        return _authority(self._read(self.authority), secret, files)
+    def read_authority(self, key: Path | None = None, certificate: Path | None = None) -> Authority:
+        """Return the authority, of which an operator may name either file; raises `ConfigurationError` when it cannot be used."""
+        certificate, key = certificate or self.authority, key or self.authority_key
+        pem, secret_pem = self._read(certificate), self._read(key)
+        try:
+            parsed = x509.load_pem_x509_certificate(pem)
+            secret = serialization.load_pem_private_key(secret_pem, None)
+        except (ValueError, TypeError):
+            secret = None
+        if (
+            isinstance(secret, ec.EllipticCurvePrivateKey)
+            and parsed.public_key() == secret.public_key()
+        ):
+            return Authority(parsed, secret)
+        raise ConfigurationError(
+            f"{certificate} and {key} are not an authority of `logbroker tls init`: no certificate with its unlocked key"
+        )
 
     def _write(self, path: Path, content: bytes, mode: int) -> None:
         """Write a file for the owner of the folder: root makes certificates, and the broker's user reads them."""
@@ -211,6 +195,8 @@ class Pki:
 
     def _read(self, path: Path) -> bytes:
         try:
+            if path.parent != self.folder:
+                return read_file(path)
             # the store belongs to the broker's user, who could put a link in the place of this folder
             with open_folder(self.folder.parent) as store, store.enter(self.folder.name) as folder:
                 return folder.read(path.name)

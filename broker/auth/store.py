@@ -14,7 +14,6 @@ from pydantic import (
     AfterValidator,
     AwareDatetime,
     BaseModel,
-    ConfigDict,
     Field,
     NonNegativeInt,
     ValidationError,
@@ -62,18 +61,14 @@ _PublicKey = Annotated[str, AfterValidator(_public)]
 _Partition = Annotated[int, Field(ge=0, lt=MAX_PARTITIONS)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class FormerKey(_Model):
+class FormerKey(BaseModel, frozen=True, extra="forbid", strict=True):
     """A key that was replaced and is accepted until a time."""
 
     nkey: _PublicKey
     until: AwareDatetime
 
 
-class Credential(_Model):
+class Credential(BaseModel, frozen=True, extra="forbid", strict=True):
     """The keys of one holder; `partitions` are those of a receiver, empty for all of them."""
 
     kind: CredentialKind
@@ -112,7 +107,7 @@ def summary_of(holders: Sequence[Holder]) -> str:
     return ", ".join(map(str, holders[:3])) + more
 
 
-class CredentialStore(_Model):
+class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
     """All credentials; `revision` counts the changes, `secured` says whether a credential is needed to get in."""
 
     version: Literal[1]

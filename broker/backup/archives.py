@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
 
 import nats.errors
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from broker.app.exits import OperatorError
 from broker.app.files import Folder, make_folder, open_folder, read_file, write_atomic
@@ -51,15 +51,13 @@ _SYNC_EVERY = 32 * 1024**2  # bytes; all at the end would hold up a broker on th
 _LINES = re.compile(rf"{STREAM}(_[0-9]+)?")
 
 
-class Archive(BaseModel):
+class Archive(BaseModel, frozen=True, extra="forbid", strict=True):
     """One stream: its file, the file's size in bytes and SHA-256, and what nats-server said of the stream.
 
     `created` is the stream's time of creation (RFC 3339), `config` and `state` are as the JetStream API has them, `state`
     as of the moment that the archive stands for. Consumers are in the archive. `replaced` holds those entries of a bucket, in
     base64 by subject, that were written while it was archived: nats-server loses what they replaced.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     stream: str
     file: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+\.nats$")]
@@ -76,10 +74,8 @@ class Archive(BaseModel):
         return int(self.state.get("last_seq", 0)) + 1
 
 
-class Backup(BaseModel):
+class Backup(BaseModel, frozen=True, extra="forbid", strict=True):
     """A whole backup; what was acknowledged before `began` (RFC 3339, UTC) is in it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     version: Literal[1] = 1
     began: str

@@ -41,7 +41,7 @@ from broker.commands.shared import (
 from broker.inspect.ask import get_message, stream_named, streams_of
 from broker.inspect.message import StoredMessage, message_text
 from broker.provision.apply import consumers_of
-from broker.retention.purging import Choice, choose, erase
+from broker.retention.purging import Choice, choose
 from broker.retention.purging import purge as take_out
 from broker.settings import BrokerSettings
 from broker.wire.pause import ALL_HOSTS, Pause, UnreadablePauses, decode_pauses
@@ -167,8 +167,7 @@ def purge(
         raise click.UsageError(
             "say what is to go: --host, --partition, --before, --received, or --everything"
         )
-    until, time = (before, None) if isinstance(before, int) else (None, before)
-    choice = Choice(hosts, only, until, time, received)
+    choice = Choice(hosts, only, before, received)
     chosen = looking(settings, "purge", lambda connection: choose(connection, choice))
     parts = sorted(chosen, key=lambda one: -one.messages)
     click.echo(f"{sum(one.messages for one in parts)} messages match")
@@ -206,7 +205,8 @@ def rm(settings: BrokerSettings, seq: int, stream: str | None, dry_run: bool, ye
         return
     if not yes:
         ask(f"Remove message {seq} for good?")
-    asking(settings, "rm", lambda connection: erase(connection, name, message))
+    body = {"seq": seq, "no_erase": False}  # overwritten in the store as well
+    asking(settings, "rm", lambda c: c.api(f"STREAM.MSG.DELETE.{name}", body, patience=60))
     click.echo(printable(f"removed message {seq} of {message.host}"))
     logger.info("removed message %d of %s, on request", seq, message.name)
 

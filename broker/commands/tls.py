@@ -12,7 +12,7 @@ import click
 from broker.app.command_line import SectionedGroup
 from broker.app.exits import OperatorError
 from broker.app.files import reporting
-from broker.auth.certificates import Pki, ends_of, read_authority
+from broker.auth.certificates import Pki, ends_of
 from broker.commands.shared import LENGTH, now, option, store_of, with_settings
 from broker.settings import STORE_FIELDS, BrokerSettings
 
@@ -55,7 +55,7 @@ def init(
         raise click.UsageError("--elsewhere goes with --name: how clients reach that broker")
     wanted = _all_names(names, elsewhere=elsewhere)
     if authority and authority_key:
-        signer = read_authority(authority, authority_key)
+        signer = pki.read_authority(authority_key, authority)
         pki.adopt(signer)
     elif authority or authority_key:
         raise click.UsageError("--authority and --authority-key come together")

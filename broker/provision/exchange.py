@@ -11,7 +11,6 @@ from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.provision.apply import consumers_of, refuse_half
 from broker.provision.plan import Step, compare
-from broker.topology import is_computed
 from broker.wire.streams import existing_in
 
 _NOT_OURS = ("_nats.", "logship.")  # metadata that tells of a server, or of a stream's own past
@@ -20,12 +19,11 @@ _NO_NAME = frozenset(" .*>/\\\t\r\n")
 
 
 async def export(connection: Connection) -> dict[str, str]:
-    """Return the texts by file name of all streams and their durable consumers, without computed limits."""
+    """Return the texts by file name of all streams and their durable consumers."""
     streams = await _streams(connection)
-    files = {}
+    files: dict[str, Mapping[str, Any]] = {}
     for stream in sorted(streams):
-        hidden = {"max_bytes"} if is_computed(streams[stream]) else set()
-        files[stream] = {name: one for name, one in streams[stream].items() if name not in hidden}
+        files[stream] = streams[stream]
         for info in await consumers_of(connection, stream):
             if durable := info["config"].get("durable_name"):
                 files[f"{stream}.{durable}"] = info["config"]

@@ -1,4 +1,4 @@
-"""Purges what a person or the retention worker has chosen, and erases single messages; tells before what that means.
+"""Purges what a person or the retention worker has chosen; tells before what that means.
 
 Killed in the middle, some of it is gone and some is not: the same command again takes the rest. How far a stream is received
 leaders answer alone: a replica that lags may not know yet that a person has moved an offset back.
@@ -14,17 +14,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import Any
 
 from broker.app.exits import OperatorError
 from broker.app.selection import LineSelection
+from broker.app.units import Moment
 from broker.client import bucket
 from broker.client.answer import Rejected
 from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection
 from broker.inspect.ask import find_message, subjects_in
-from broker.inspect.message import StoredMessage, nanoseconds, subject_of
+from broker.inspect.message import nanoseconds, subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence
 from broker.provision.apply import consumers_of
 from broker.wire.descent import ancestors
@@ -169,12 +170,11 @@ async def _write(connection: Connection, host: str, positions: Positions, revisi
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What is to go: of these hosts (globs) and partitions, none meaning all, what is below a sequence or older than a time."""
+    """What is to go: of these hosts (globs) and partitions, none meaning all, what is below a sequence or older than a time, `before`."""
 
     hosts: tuple[str, ...] = ()
     partitions: tuple[int, ...] = ()
-    until: int | None = None
-    before: datetime | None = None
+    before: Moment | None = None
     received: bool = False
 
 
@@ -206,9 +206,9 @@ async def _choose(
 ) -> list[Purge]:
     info = await connection.api(f"STREAM.INFO.{stream}")
     end = int(info["state"]["last_seq"]) + 1
-    if choice.until is not None:
-        end = min(end, choice.until)
-    if choice.before is not None:
+    if isinstance(choice.before, int):
+        end = min(end, choice.before)
+    elif choice.before is not None:
         since = choice.before.astimezone(UTC).isoformat().replace("+00:00", "Z")
         first = await find_message(connection, stream, {"start_time": since, "next_by_subj": _ALL})
         end = min(end, first.sequence) if first else end
@@ -291,9 +291,3 @@ async def purge(
         answer = await connection.api(f"STREAM.PURGE.{one.stream}", body, patience=patience)
         gone += int(answer["purged"])
     return gone
-
-
-async def erase(connection: Connection, stream: str, message: StoredMessage) -> None:
-    """Take a message out of a stream and overwrite it in the store."""
-    body = {"seq": message.sequence, "no_erase": False}
-    await connection.api(f"STREAM.MSG.DELETE.{stream}", body, patience=60)
