@@ -15,7 +15,13 @@ _SECTIONS = {
     ),
     "Looking": (
         *("status:status", "status:hosts", "status:top", "status:tail_", "status:get"),
-        *("status:events", "changing:stream", "changing:consumer", "status:check"),
+        *(
+            "status:events",
+            "changing:stream",
+            "changing:consumer",
+            "status:check",
+            "console:console",
+        ),
     ),
     "Changing": (
         *("changing:pause", "changing:resume", "changing:purge", "changing:rm", "requeue:requeue"),

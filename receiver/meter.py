@@ -37,10 +37,12 @@ class Blockade(BaseModel):
 
 
 class PartitionReport(BaseModel):
-    """What only the owner of a partition knows."""
+    """What only the owner of a partition knows; gaps and quarantined messages are counted since it started."""
 
     lines_per_second: FiniteFloat | None = None
     blocked: Blockade | None = None
+    gaps: int | None = None
+    quarantined: int | None = None
 
 
 REPORTS = TypeAdapter(dict[int, PartitionReport])
@@ -146,7 +148,12 @@ class Standing:
                 since=f"{since:%Y-%m-%dT%H:%M:%SZ}",
             )
         _, lines = self.rate.per_second(now / _SECOND)
-        return PartitionReport(lines_per_second=round(lines, 1), blocked=blocked)
+        return PartitionReport(
+            lines_per_second=round(lines, 1),
+            blocked=blocked,
+            gaps=self.found[FindingKind.GAP.value] + self.found[FindingKind.LOSS.value],
+            quarantined=self.quarantined,
+        )
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ _FORBIDDEN = re.compile(r"[\s*>/\x00-\x1f\x7f-\x9f]")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _HASHED = "="
 _WAKES = 8
-_READERS = 8
+_READERS = 24
 _PARTITION = re.compile(r"p(0|[1-9][0-9]{0,5})")
 
 

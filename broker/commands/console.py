@@ -1,0 +1,95 @@
+"""`logbroker console`: what flows, which host is silent and what it just said, in a browser. Changes nothing."""
+
+import asyncio
+import signal
+import ssl
+from pathlib import Path
+
+import click
+
+from broker.app.address import parse_address
+from broker.app.exits import ConfigurationError
+from broker.client.connection import Connection
+from broker.commands.shared import option, with_settings
+from broker.settings import BrokerSettings
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@option(
+    "--listen", "ADDR:PORT", "Where browsers find it.", default="127.0.0.1:8080", show_default=True
+)
+@option("--token-file", "FILE", "File with the token that browsers are asked for.", type=_FILE)
+@option(
+    "--listen-cert",
+    "FILE",
+    "Certificate of the console, with its key: then https alone.",
+    type=_FILE,
+)
+@option("--listen-key", "FILE", "The key, where it is in a file of its own.", type=_FILE)
+@option("--listen-ca", "FILE", "CA whose certificates let browsers in.", type=_FILE)
+@with_settings()
+def console(
+    settings: BrokerSettings,
+    listen: str,
+    token_file: Path | None,
+    listen_cert: Path | None,
+    listen_key: Path | None,
+    listen_ca: Path | None,
+) -> None:
+    """Show in a browser what flows, which host is silent, and what it just said.
+
+    Beyond this machine it asks for a token or a client certificate. Best used with a credential of `credentials add monitor`.
+    """
+    from broker.console.server import Console, Door
+
+    try:
+        address = parse_address(listen)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--listen") from None
+    door = Door(address, _token(token_file), _tls(listen_cert, listen_key, listen_ca))
+
+    async def serve() -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        connection = Connection(settings.server, "logbroker console", access=settings.access)
+        try:
+            await Console(connection, door).run(stop, lambda url: click.echo(f"look at {url}"))
+        finally:
+            await connection.close()
+
+    asyncio.run(serve())
+
+
+def _token(file: Path | None) -> str:
+    if file is None:
+        return ""
+    try:
+        token = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"--token-file {file}: {getattr(error, 'strerror', error)}"
+        ) from None
+    if not token:
+        raise ConfigurationError(f"--token-file {file} is empty")
+    return token
+
+
+def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> ssl.SSLContext | None:
+    if cert is None:
+        if key or ca:
+            raise click.UsageError("--listen-key and --listen-ca go with --listen-cert")
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(cert, key)
+        if ca is not None:
+            context.load_verify_locations(ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(
+            f"the certificate of the console cannot be used: {error}"
+        ) from None
+    return context

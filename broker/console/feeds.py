@@ -1,0 +1,236 @@
+"""What the console shows: the documents of `top`, `check` and `hosts`, asked for once for all pages that are open.
+
+Everything is asked of the broker; nothing is computed that another view has computed. A page that reads slowly gets the
+newest document, not every one, so it costs no memory.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.selection import LineSelection
+from broker.app.untrusted import json_object
+from broker.client import bucket
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import Connection
+from broker.inspect.ask import ask_hosts, observe
+from broker.inspect.checks import CHECKS, judge
+from broker.inspect.message import rfc3339
+from broker.inspect.status import HostStatus
+from broker.inspect.tail import TailOptions, TailPiece, tail
+from broker.inspect.top import TopView, watch
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.positions import Positions, PositionsUnreadable
+from broker.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET, offset_key, positions_key
+
+_INTERVAL = 2.0  # seconds between views
+_HISTORY = 1800  # views: an hour
+_CHECKS_EVERY, _HOSTS_EVERY = 10.0, 10.0  # seconds
+_PATIENCE = 1.0  # seconds for a receiver
+_AGAIN = 2.0  # seconds before a broker that is away is asked again
+_MOST_LINES, _MOST_BYTES = 1000, 1024 * 1024  # that a page is sent a second
+_LONGEST = 16 * 1024  # bytes of a line that are shown
+_FAILURES = (ConnectionLost, Rejected, OperatorError, ConfigurationError, TimeoutError)
+logger = logging.getLogger(__name__)
+
+
+def encode(document: object) -> bytes:
+    """Return a document as JSON; bytes that are no UTF-8 are lone surrogates in it, written as escapes."""
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+class Latest:
+    """The newest document, for any number of readers."""
+
+    def __init__(self) -> None:
+        """Have none yet."""
+        self.document = b""
+        self._replaced = asyncio.Event()
+
+    def put(self, document: object) -> None:
+        """Replace the document."""
+        self.document = encode(document)
+        replaced, self._replaced = self._replaced, asyncio.Event()
+        replaced.set()
+
+    async def follow(self) -> AsyncGenerator[bytes, None]:
+        """Yield the document, and each that is newest when it is asked for again."""
+        while True:
+            replaced = self._replaced
+            if self.document:
+                yield self.document
+            await replaced.wait()
+
+
+class Feeds:
+    """Looks at a broker for all pages."""
+
+    def __init__(self, connection: Connection) -> None:
+        """Look at nothing before `run`."""
+        self._overview = Latest()
+        self._connection = connection
+        self._history: deque[dict[str, float]] = deque(maxlen=_HISTORY)
+        self._checked: dict[str, Any] = {}
+        self._rates: dict[str, Any] = {}
+        self._hosts: list[HostStatus] = []
+        self._hosts_at = float("-inf")
+        self._asking = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Keep the overview new until cancelled; a broker that is away is waited for, and the overview says so."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch())
+            group.create_task(self._check())
+
+    async def views(self) -> AsyncGenerator[bytes, None]:
+        """Yield the last hour, and then each view."""
+        yield encode({"history": list(self._history)})
+        async for document in self._overview.follow():
+            yield document
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                async with aclosing(watch(self._connection, _INTERVAL)) as views:
+                    async for view in views:
+                        self._show(view)
+            except _FAILURES as error:
+                self._overview.put({"trouble": str(error)})
+            await asyncio.sleep(_AGAIN)
+
+    def _show(self, view: TopView) -> None:
+        rates = view.partitions.values()
+        self._history.append(
+            {
+                "time": time.time(),  # noqa: TID251 - the axis of a chart
+                "lines": round(sum(one.lines for one in rates), 1),
+                "bytes": round(sum(one.bytes for one in rates)),
+                "lines_out": round(sum(one.lines_out for one in rates), 1),
+            }
+        )
+        document = view.document()
+        self._rates = document.pop("hosts")
+        now = {"active_hosts": len(self._rates), "point": self._history[-1]}
+        self._overview.put(document | self._checked | now)
+
+    async def _check(self) -> None:
+        while True:
+            with suppress(*_FAILURES):
+                seen = await observe(self._connection, CHECKS, datetime.now(UTC))  # noqa: TID251 - a view is of now
+                checks = [
+                    {"check": one.check, "status": one.grade.name, "text": one.text}
+                    for one in judge(CHECKS, seen)
+                ]
+                self._checked = {"checks": checks}
+                if status := seen.status:
+                    found = status.document()
+                    names = ("hosts", "nodes", "pauses", "unread")
+                    self._checked["broker"] = {name: found[name] for name in names}
+                    numbers = [one.partition for one in status.partitions]
+                    reports = await asyncio.gather(*map(self._report, numbers))
+                    self._checked["receivers"] = dict(zip(numbers, reports, strict=True))
+            await asyncio.sleep(_CHECKS_EVERY)
+
+    async def _report(self, partition: int) -> dict[str, Any]:
+        """Return what the receiver of a partition says of it; `running` is None where it cannot be asked."""
+        entry = await bucket.read(self._connection, OFFSETS_BUCKET, offset_key(partition))
+        try:
+            offset = Offset.decode(entry.value) if entry else None
+        except UnreadableOffset as error:
+            return {"running": None, "error": str(error)}
+        if offset is None or offset.released or offset.is_moved:
+            return {"running": False}
+        if not offset.presence:
+            return {"running": None}
+        try:
+            subject = f"logship.receiver.{offset.presence}"
+            answer = await self._connection.request(subject, patience=_PATIENCE)
+        except (ConnectionLost, Rejected):
+            return {"running": False}
+        told = (json_object(bytes(answer.data)) or {}).get(str(partition))
+        return {"running": True} | (told if isinstance(told, dict) else {})
+
+    async def hosts(self) -> list[dict[str, Any]]:
+        """Return the hosts with their rates; asked for once in ten seconds for all pages. Raises what `ask_hosts` raises."""
+        async with self._asking:
+            now = asyncio.get_running_loop().time()
+            if now - self._hosts_at >= _HOSTS_EVERY:
+                self._hosts = await ask_hosts(self._connection)
+                self._hosts_at = now
+        none = {"lines": 0.0, "bytes": 0.0}
+        return [one.document() | {"rate": self._rates.get(one.host, none)} for one in self._hosts]
+
+    async def host(self, host: str) -> dict[str, Any]:
+        """Return the files of a host as its snapshot of positions has them; raises `Rejected`, `ConnectionLost`."""
+        entry = await bucket.read(self._connection, POSITIONS_BUCKET, positions_key(host))
+        try:
+            positions = Positions.decode(entry.value) if entry else Positions()
+        except PositionsUnreadable as error:
+            return {"host": host, "error": str(error), "files": []}
+        files = sorted(positions.files.values(), key=lambda cursor: (cursor.path, cursor.seen))
+        return {
+            "host": host,
+            "saved": entry.time if entry else None,
+            "files": [
+                {"path": one.path, "position": one.offset, "read": rfc3339(one.seen)}
+                for one in files
+            ],
+        }
+
+    async def lines(self, wanted: TailOptions) -> AsyncGenerator[bytes, None]:
+        """Yield lines as they come, a thousand a second at most, and how many messages were passed over to keep up."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            began, sent, shown = clock(), 0, 0
+            async with aclosing(tail(self._connection, wanted)) as pieces:
+                async for piece in pieces:
+                    document = _document(piece, _MOST_LINES - shown)
+                    yield encode(document)
+                    if clock() - began >= 1.0:
+                        began, sent, shown = clock(), 0, 0
+                    shown += len(document["lines"])
+                    sent += len(piece.lines)
+                    if shown >= _MOST_LINES or sent >= _MOST_BYTES:
+                        break
+                else:
+                    return
+            await asyncio.sleep(max(0.0, began + 1.0 - clock()))
+            yield encode({"sampled": True})
+            wanted = replace(wanted, since=None, lines=0)
+
+
+def _document(piece: TailPiece, most: int) -> dict[str, Any]:
+    """Return lines with where they came from; of more than `most` the first ones, of a long one its beginning."""
+    lines = piece.lines.removesuffix(b"\n").split(b"\n")
+    return {
+        "host": piece.host,
+        "partition": piece.partition,
+        "sequence": piece.sequence,
+        "stored": rfc3339(piece.stored_at),
+        "file": piece.file,
+        "lines": [_shown(line) for line in lines[: max(1, most)]],
+        "more": max(0, len(lines) - max(1, most)),
+    }
+
+
+def _shown(line: bytes) -> str:
+    text = line[:_LONGEST].decode("utf-8", "surrogateescape")
+    more = len(line) - _LONGEST
+    return text if more <= 0 else f"{text} … and {more:,} bytes more"
+
+
+def line_options(query: Callable[[str], str], since: Any) -> TailOptions:
+    """Return which lines a page asks for: of hosts that match `host`, the last `last` or from `since` on."""
+    hosts = tuple(query("host").split())
+    last = query("last")
+    if last and not (last.isascii() and last.isdigit() and int(last) <= _MOST_LINES):
+        raise ValueError(f"last is a number up to {_MOST_LINES}")
+    return TailOptions(LineSelection(hosts=hosts), since=since, lines=int(last or 100))

@@ -1,0 +1,45 @@
+// What all views share: elements, numbers as people read them, and text of strangers.
+
+export const by = (id) => document.getElementById(id);
+
+export function make(name, text, className) {
+  const found = document.createElement(name);
+  if (text !== undefined) found.textContent = text;
+  if (className) found.className = className;
+  return found;
+}
+
+// Text of a stranger: what acts on a terminal, and what turns a line around, is shown as an escape.
+export function plain(text) {
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]/gu, (one) => {
+    const code = one.codePointAt(0);
+    const byte = code >= 0xdc80 && code <= 0xdcff ? code - 0xdc00 : code;
+    return byte < 0x100 ? `\\x${byte.toString(16).padStart(2, "0")}` : `\\u${code.toString(16)}`;
+  });
+}
+
+export function size(bytes) {
+  for (const unit of ["B", "kB", "MB", "GB"]) {
+    if (bytes < 1000) return `${bytes < 10 && unit !== "B" ? bytes.toFixed(1) : Math.round(bytes)} ${unit}`;
+    bytes /= 1000;
+  }
+  return `${bytes.toFixed(1)} TB`;
+}
+
+export const count = (number) => Math.round(number).toLocaleString("en");
+
+export function duration(seconds) {
+  if (seconds < 1) return "0 s";
+  for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60]]) {
+    if (seconds >= length) return `${(seconds / length).toFixed(seconds < 10 * length ? 1 : 0)} ${unit}`;
+  }
+  return `${Math.round(seconds)} s`;
+}
+
+// Follow server-sent events of an address until `close`; `told` is given each document.
+export function follow(address, told) {
+  const source = new EventSource(address);
+  source.onmessage = (event) => told(JSON.parse(event.data));
+  source.onerror = () => told({ trouble: "the console itself is away", away: true });
+  return source;
+}

@@ -1,0 +1,235 @@
+"""The web server of the console: one page, the documents of its feeds, and who may see them.
+
+Reads only. Whoever may not be trusted to reach it is asked for a token or a client certificate; nobody else's page can read
+or frame it, since it answers to its own name alone and sends no header that would allow that.
+"""
+
+import asyncio
+import hmac
+import logging
+import secrets
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+
+from aiohttp import web
+
+from broker.app.address import Address
+from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.units import read_moment
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.connection import Connection
+from broker.console.feeds import Feeds, encode, line_options
+
+_COOKIE = "logship-console"
+_PAGES = {
+    "/": ("index.html", "text/html"),
+    "/console.css": ("console.css", "text/css"),
+    **{
+        f"/{name}": (name, "text/javascript")
+        for name in ("console.js", "common.js", "charts.js", "hosts.js", "lines.js")
+    },
+}
+_OPEN = {"/console.css", "/login", "/healthz"}  # what the form for the token takes
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_MOST_STREAMS, _MOST_TAILS = 200, 20
+_WRITING = 30.0  # seconds that a client may take for what was written to it
+_WRONG_TOKEN = 1.0  # seconds that a wrong one costs
+_LEAST_TOKEN = 16  # characters
+_ENDING = 2.0  # seconds for the requests under way
+_LOGIN = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>logship console</title>
+<link rel="stylesheet" href="console.css"><form method="post" action="login" class="login"><label>Token
+<input name="token" type="password" autofocus required></label><button>Look</button></form></html>"""
+logger = logging.getLogger(__name__)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Where the console listens, and who may come in: with a `token`, or with a certificate of the CA that `tls` asks for.
+
+    Raises `ConfigurationError` for an address that others reach, and that asks for neither.
+    """
+
+    address: Address
+    token: str = ""
+    tls: ssl.SSLContext | None = None
+
+    def __post_init__(self) -> None:
+        is_asked = self.token or (self.tls and self.tls.verify_mode is ssl.CERT_REQUIRED)
+        if not (self.address.is_loopback or is_asked):
+            raise ConfigurationError(
+                f"--listen {self.address} can be reached from other machines: give --token-file, or --listen-cert with --listen-ca"
+            )
+        if self.token and len(self.token) < _LEAST_TOKEN:
+            raise ConfigurationError(f"the token has fewer than {_LEAST_TOKEN} characters")
+
+    def is_known(self, request: web.Request) -> bool:
+        """Whether a request comes by a name of ours: a page elsewhere whose name leads here does not (DNS rebinding)."""
+        name = request.url.host or ""
+        return bool(self.token or self.tls) or Address(name, 0).is_loopback
+
+    def admits(self, given: str) -> bool:
+        """Whether a token is the right one, or none is asked for."""
+        return not self.token or hmac.compare_digest(given.encode(), self.token.encode())
+
+
+class Console:
+    """The console of one broker; `door` says who may look."""
+
+    def __init__(self, connection: Connection, door: Door) -> None:
+        """Serve nothing before `run`."""
+        self._door = door
+        self._feeds = Feeds(connection)
+        self._sessions = {secrets.token_urlsafe(32)}  # of whoever gave the token
+        self._streams = self._tails = 0
+
+    async def run(self, stop: asyncio.Event, ready: Callable[[str], None]) -> None:
+        """Serve until `stop` is set; `ready` is told the URL. Raises `ConfigurationError` for an address that is taken."""
+        runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=_ENDING)
+        await runner.setup()
+        looking = asyncio.ensure_future(self._feeds.run())
+        try:
+            address = self._door.address
+            site = web.TCPSite(runner, address.host, address.port, ssl_context=self._door.tls)
+            try:
+                await site.start()
+            except OSError as error:
+                raise ConfigurationError(f"cannot listen on {address}: {error.strerror}") from None
+            port = runner.addresses[0][1]
+            ready(f"http{'s' if self._door.tls else ''}://{address.reached_at(port)}/")
+            stopped = asyncio.ensure_future(stop.wait())
+            await asyncio.wait({stopped, looking}, return_when=asyncio.FIRST_COMPLETED)
+            stopped.cancel()
+            if looking.done():
+                looking.result()
+        finally:
+            looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await looking
+            await runner.cleanup()
+
+    def _app(self) -> web.Application:
+        app = web.Application(middlewares=[self._guard], client_max_size=4096)
+        app.router.add_get("/events", self._events)
+        app.router.add_get("/hosts", self._hosts)
+        app.router.add_get("/host", self._host)
+        app.router.add_get("/lines", self._lines)
+        app.router.add_get("/healthz", self._health)
+        app.router.add_post("/login", self._login)
+        for path in _PAGES:
+            app.router.add_get(path, self._page)
+        return app
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse what comes by another name, from another page or without the token, and set the headers of every answer."""
+        try:
+            response = await self._admitted(request, handler)
+        except web.HTTPException as error:
+            error.headers.update(_HEADERS)
+            raise
+        except (ValueError, OperatorError) as error:
+            response = web.Response(status=400, text=f"{error}\n")
+        except (Rejected, ConnectionLost, TimeoutError) as error:
+            response = web.Response(status=503, text=f"the broker does not answer: {error}\n")
+        if not response.prepared:
+            response.headers.update(_HEADERS)
+        return response
+
+    async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not self._door.is_known(request):
+            raise web.HTTPForbidden(text="this console answers to the name localhost\n")
+        if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
+            raise web.HTTPForbidden(text="this console answers to its own page\n")
+        bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        is_in = not self._door.token or request.cookies.get(_COOKIE, "") in self._sessions
+        if is_in or request.path in _OPEN or (bearer and self._door.admits(bearer)):
+            return await handler(request)
+        if request.path == "/":
+            return web.Response(status=401, body=_LOGIN, content_type="text/html")
+        raise web.HTTPUnauthorized(text="give the token\n")
+
+    async def _login(self, request: web.Request) -> web.StreamResponse:
+        given = (await request.post()).get("token", "")
+        if not self._door.admits(str(given)):
+            await asyncio.sleep(_WRONG_TOKEN)
+            logger.warning("a wrong token came from %s", request.remote)
+            return web.Response(status=401, body=_LOGIN, content_type="text/html")
+        response = web.HTTPSeeOther("/")
+        (session,) = self._sessions
+        response.set_cookie(
+            _COOKIE, session, httponly=True, samesite="Strict", secure=bool(self._door.tls)
+        )
+        raise response
+
+    async def _page(self, request: web.Request) -> web.StreamResponse:
+        name, kind = _PAGES[request.path]
+        body = files("broker.console").joinpath("page", name).read_bytes()
+        return web.Response(body=body, content_type=kind, charset="utf-8")
+
+    async def _health(self, _: web.Request) -> web.StreamResponse:
+        return web.Response(text="ok\n")
+
+    async def _hosts(self, _: web.Request) -> web.StreamResponse:
+        response = web.Response(
+            body=encode(await self._feeds.hosts()), content_type="application/json"
+        )
+        response.enable_compression()
+        return response
+
+    async def _host(self, request: web.Request) -> web.StreamResponse:
+        document = await self._feeds.host(request.query.get("host", ""))
+        return web.Response(body=encode(document), content_type="application/json")
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        if self._streams >= _MOST_STREAMS:
+            raise web.HTTPServiceUnavailable(text="too many pages are open\n")
+        self._streams += 1
+        try:
+            return await _stream(request, self._feeds.views())
+        finally:
+            self._streams -= 1
+
+    async def _lines(self, request: web.Request) -> web.StreamResponse:
+        if self._tails >= _MOST_TAILS:
+            raise web.HTTPServiceUnavailable(text="too many pages show lines\n")
+        now = datetime.now(UTC)  # noqa: TID251 - what a person means by today
+        text = request.query.get("since", "")
+        since = read_moment(text, now) if text else None
+        wanted = line_options(lambda name: request.query.get(name, ""), since)
+        self._tails += 1
+        try:
+            return await _stream(request, self._feeds.lines(wanted))
+        finally:
+            self._tails -= 1
+
+
+async def _stream(
+    request: web.Request, documents: AsyncGenerator[bytes, None]
+) -> web.StreamResponse:
+    """Send documents as server-sent events, each once the client has taken the one before; a slow client gets fewer of them."""
+    response = web.StreamResponse(headers=_HEADERS | {"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    try:
+        async with aclosing(documents):
+            async for document in documents:
+                async with asyncio.timeout(_WRITING):
+                    await response.write(b"data: " + document + b"\n\n")
+    except (Rejected, ConnectionLost, OperatorError) as error:
+        await response.write(b"data: " + encode({"trouble": str(error)}) + b"\n\n")
+    except (ConnectionResetError, TimeoutError):
+        pass  # that's fine: the page was closed, or its browser sleeps
+    return response
