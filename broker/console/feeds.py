@@ -35,6 +35,7 @@ _INTERVAL = 2.0  # seconds between views
 _HISTORY = 1800  # views: an hour
 _CHECKS_EVERY, _HOSTS_EVERY = 10.0, 10.0  # seconds
 _PATIENCE = 1.0  # seconds for a receiver
+_FIRST = 3.0  # seconds for a broker that may be away
 _AGAIN = 2.0  # seconds before a broker that is away is asked again
 _MOST_LINES, _MOST_BYTES = 1000, 1024 * 1024  # that a page is sent a second
 _LONGEST = 16 * 1024  # bytes of a line that are shown
@@ -99,6 +100,7 @@ class Feeds:
     async def _watch(self) -> None:
         while True:
             try:
+                await self._connection.once(_FIRST)
                 async with aclosing(watch(self._connection, _INTERVAL)) as views:
                     async for view in views:
                         self._show(view)

@@ -48,7 +48,7 @@ _MOST_STREAMS, _MOST_TAILS = 200, 20
 _WRITING = 30.0  # seconds that a client may take for what was written to it
 _WRONG_TOKEN = 1.0  # seconds that a wrong one costs
 _LEAST_TOKEN = 16  # characters
-_ENDING = 2.0  # seconds for the requests under way
+_ENDING = 0.2  # seconds for the requests under way
 _LOGIN = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>logship console</title>
 <link rel="stylesheet" href="console.css"><form method="post" action="login" class="login"><label>Token
 <input name="token" type="password" autofocus required></label><button>Look</button></form></html>"""

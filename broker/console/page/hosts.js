@@ -114,7 +114,7 @@ export class Hosts {
         return row;
       }));
       const saved = found.saved ? `as its shipper saved them at ${found.saved.slice(0, 19)}Z` : found.error ?? "its shipper has saved no positions";
-      place.append(make("p", plain(`${found.files.length} files, ${saved}`)), table, lines, make("span", " · "), back);
+      place.append(make("p", plain(`${found.files.length} file${found.files.length === 1 ? "" : "s"}, ${saved}`)), table, lines, make("span", " · "), back);
     } catch (error) {
       place.append(make("p", plain(String(error.message))), back);
     }

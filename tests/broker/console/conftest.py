@@ -1,0 +1,38 @@
+"""A console as a real program, beside a real broker."""
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.broker.inspect.conftest import connection, publish  # noqa: F401 - fixtures of ours as well
+from tests.support.processes import Process, Processes, wait_until
+
+StartConsole = Callable[..., str]
+
+
+@pytest.fixture
+def start_console(processes: Processes, free_port: Callable[[], int]) -> StartConsole:
+    """Return what starts a console beside a broker and returns its URL, without a slash at the end."""
+
+    def start(server: str, *options: str | Path) -> str:
+        port = free_port()
+        console: Process = processes.start(
+            f"console-{port}",
+            [
+                *(sys.executable, "-m", "broker", "console", "--listen", f"127.0.0.1:{port}"),
+                *("--server", server, *options),
+            ],
+        )
+        wait_until("the console listens", lambda: "look at" in console.said(), 30, [console])
+        return f"http://127.0.0.1:{port}"
+
+    return start
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        yield session

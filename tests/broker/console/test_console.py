@@ -1,0 +1,183 @@
+"""The console as a web server: who may look, what is told, and what a client cannot do to it."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.broker.console.conftest import StartConsole
+from tests.broker.inspect.conftest import Publish
+from tests.support.ports import free_port
+
+pytestmark = pytest.mark.nats
+TOKEN = "a token of a test"
+
+
+def refused(*options: str | Path) -> tuple[int, str]:
+    """Return the exit code and the last words of a console that does not start."""
+    command = [sys.executable, "-m", "broker", "console", *options]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in ended.stderr
+    return ended.returncode, ended.stderr
+
+
+async def documents(answer: aiohttp.ClientResponse) -> AsyncIterator[dict[str, Any]]:
+    async for line in answer.content:
+        if line.startswith(b"data: "):
+            yield json.loads(line.removeprefix(b"data: "))
+
+
+def test_it_is_not_shown_to_other_machines_without_a_token_or_a_certificate(tmp_path: Path) -> None:
+    (tmp_path / "short").write_text("short")
+
+    code, said = refused("--listen", "0.0.0.0:0")
+    assert (code, "--token-file" in said) == (78, True)
+    code, said = refused("--token-file", tmp_path / "short")
+    assert (code, "fewer than 16" in said) == (78, True)
+    code, said = refused("--token-file", tmp_path / "absent")
+    assert (code, "No such file" in said) == (78, True)
+    assert refused("--listen-key", tmp_path / "short")[0] == 2
+    code, said = refused("--listen-cert", tmp_path / "short")
+    assert (code, "certificate" in said) == (78, True)
+
+
+def test_an_address_that_is_taken_is_named(start_console: StartConsole, logs_url: str) -> None:
+    url = start_console(logs_url)
+
+    code, said = refused("--listen", url.removeprefix("http://"), "--server", logs_url)
+
+    assert (code, "cannot listen on" in said) == (78, True)
+
+
+async def test_it_answers_to_its_own_name_and_page_alone_and_may_not_be_framed(
+    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession
+) -> None:
+    url = start_console(logs_url)
+    for path in ("/", "/hosts", "/absent", "/console.js"):
+        async with web.get(url + path) as answer:
+            assert answer.status == (404 if path == "/absent" else 200)
+            assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert "Access-Control-Allow-Origin" not in answer.headers
+
+    for headers in ({"Host": "logs.attacker.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        async with web.get(f"{url}/hosts", headers=headers) as answer:
+            assert answer.status == 403
+    async with web.post(f"{url}/hosts") as answer:
+        assert answer.status == 405
+
+
+async def test_whoever_lacks_the_token_sees_nothing(
+    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text(TOKEN + "\n")
+    url = start_console(logs_url, "--token-file", tmp_path / "token")
+
+    for path in ("/", "/events", "/hosts", "/host?host=a", "/lines", "/console.js"):
+        async with web.get(url + path) as answer:
+            assert answer.status == 401
+    async with web.post(f"{url}/login", data={"token": TOKEN[:-1]}) as answer:
+        assert answer.status == 401
+    async with web.get(f"{url}/hosts", headers={"Authorization": f"Bearer {TOKEN}"}) as answer:
+        assert (answer.status, await answer.json()) == (200, [])
+    async with web.post(f"{url}/login", data={"token": TOKEN}) as answer:
+        assert (answer.status, answer.url.path) == (200, "/")
+    async with web.get(f"{url}/hosts") as answer:
+        assert answer.status == 200
+
+
+async def test_hosts_are_those_of_the_command(
+    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
+) -> None:
+    await publish("web01", b"a\n")
+    await publish("db01", b"b\n", partition=1)
+    url = start_console(logs_url)
+
+    async with web.get(f"{url}/hosts") as answer:
+        shown = await answer.json()
+
+    command = [sys.executable, "-m", "broker", "hosts", "--json", "--server", logs_url]
+    ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=True)
+    told = json.loads(ended.stdout)
+    assert [one.pop("rate") for one in shown] == [{"lines": 0.0, "bytes": 0.0}] * 2
+    for one in (*shown, *told):
+        one.pop("silent_seconds")
+    assert shown == told
+
+
+async def test_the_overview_counts_what_comes_in(
+    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
+) -> None:
+    url = start_console(logs_url)
+    async with web.get(f"{url}/events") as answer:
+        views = documents(answer)
+        assert "history" in await anext(views)
+        await anext(views)
+        await publish("web01", b"a\nb\n")
+        async for view in views:
+            if view["point"]["lines"]:
+                break
+
+    assert view["partitions"]["0"]["lines"] == pytest.approx(view["point"]["lines"], abs=0.1)
+    assert [one["partition"] for one in view["status"]["partitions"]] == [0, 1]
+    assert view["active_hosts"] == 1
+
+
+async def test_lines_come_with_their_origin_and_what_is_no_question_is_refused(
+    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
+) -> None:
+    await publish("web01", b"first\nbad \xff byte\n", file="/var/log/a.log")
+    await publish("db01", b"other\n")
+    url = start_console(logs_url)
+    async with web.get(f"{url}/lines?host=web*&last=5") as answer:
+        found = documents(answer)
+        piece = await anext(found)
+        await publish("web01", b"next\n")
+        following = await anext(found)
+
+    assert piece["lines"] == ["first", "bad \udcff byte"]
+    assert (piece["host"], piece["file"], piece["sequence"]) == ("web01", "/var/log/a.log", 1)
+    assert following["lines"] == ["next"]
+    for wrong in ("since=never", "last=-1", "last=100000", "last=x"):
+        async with web.get(f"{url}/lines?{wrong}") as answer:
+            assert (answer.status, "Traceback" in await answer.text()) == (400, False)
+
+
+async def test_of_a_flood_a_sample_is_shown_which_says_so(
+    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
+) -> None:
+    for _ in range(20):
+        await publish("web01", b"a line of a flood\n" * 5000)
+    url = start_console(logs_url)
+    lines, begins = 0, []
+    async with web.get(f"{url}/lines?since=earliest") as answer:
+        found = documents(answer)
+        async for piece in found:
+            if piece.get("sampled"):
+                break
+            lines += len(piece["lines"])
+            begins.append(piece["more"])
+        await publish("web01", b"now\n")
+        last = await anext(found)
+
+    assert (lines, begins) == (1000, [4000])
+    assert last["lines"] == ["now"]
+
+
+async def test_a_broker_that_is_away_is_said_and_waited_for(
+    start_console: StartConsole, web: aiohttp.ClientSession
+) -> None:
+    url = start_console(f"nats://127.0.0.1:{free_port()}")
+
+    async with web.get(f"{url}/events") as answer:
+        views = documents(answer)
+        assert await anext(views) == {"history": []}
+        assert (await anext(views))["trouble"]
+    async with web.get(f"{url}/healthz") as answer:
+        assert answer.status == 200

@@ -1,0 +1,180 @@
+"""The console in a real browser: all views, thousands of hosts, hostile hosts and lines, a broker that goes and comes back.
+
+With LOGSHIP_PICTURES=FOLDER in the environment the pictures of docs/console.md are taken.
+"""
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Error, Page, async_playwright, expect
+
+from broker.client.connection import Connection
+from broker.topology import Topology
+from tests.broker.console.conftest import StartConsole
+from tests.broker.inspect.conftest import Publish, message
+from tests.conftest import Server, apply_topology
+from tests.support.processes import Processes
+from tests.support.suite import Suite
+
+pytestmark = pytest.mark.nats
+MARKUP = '<img/src=x/onerror="document.title=1">'
+HOSTILE = f"{MARKUP} \x1b[31mred \u202eesrever".encode() + b" \xff\xfe end"
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.skip("no Chromium is installed (apt install chromium)")
+    async with async_playwright() as playwright:
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = await playwright.chromium.launch(executable_path=path, args=arguments)
+        yield browser
+        await browser.close()
+
+
+@pytest.fixture
+async def page(browser: Browser) -> AsyncIterator[Page]:
+    """Return a page whose errors fail the test."""
+    page = await browser.new_page()
+    wrong: list[Error] = []
+    page.on("pageerror", lambda error: wrong.append(error))
+    yield page
+    assert not wrong
+
+
+async def test_all_views_show_what_real_programs_do(
+    browser: Browser, start_console: StartConsole, tmp_path: Path
+) -> None:
+    pictures = Path(os.environ.get("LOGSHIP_PICTURES") or tmp_path)
+    with Processes(tmp_path) as programs:
+        suite = Suite(tmp_path / "suite", programs)
+        await asyncio.to_thread(suite.start_broker)
+        receiver = await asyncio.to_thread(suite.start_receiver, [0, 1])
+        for host in ("web01", "db01.example.net", "mail01"):
+            log = tmp_path / f"{host}.log"
+            log.write_text("".join(f"{host} says line {n}\n" for n in range(500)))
+            await asyncio.to_thread(suite.start_shipper, host, [log])
+        await asyncio.to_thread(suite.wait_for_receiver, receiver, (0, 1))
+        url = start_console(suite.url)
+        page = await browser.new_page(viewport={"width": 1100, "height": 640})
+
+        await page.goto(url)
+        await expect(page.locator("#partitions .good")).to_have_count(2, timeout=30_000)
+        await expect(page.locator("#cards")).to_contain_text("0 messages")
+        await expect(page.locator("#streams")).to_contain_text("LOGS")
+        with (tmp_path / "web01.log").open("a") as more:
+            more.writelines(f"web01 goes on with {n}\n" for n in range(2000))
+        await expect(page.locator("#chart-lines svg")).to_have_attribute(
+            "aria-label", "now: in 0, out 0", timeout=30_000
+        )
+        await page.screenshot(path=pictures / "overview.png")
+
+        await page.keyboard.press("2")
+        await expect(page.locator("a.row")).to_have_count(3)
+        await page.locator("a.row", has_text="web01").click()
+        await expect(page.locator("#host td").first).to_have_text(str(tmp_path / "web01.log"))
+        await page.screenshot(path=pictures / "hosts.png")
+
+        await page.get_by_text("its last lines").click()
+        await expect(page.locator("#line-list li").last).to_have_text(
+            "web01web01 goes on with 1999"
+        )
+        await page.fill("#line-hosts", "")
+        await page.fill("#line-match", "(line|with) 1?99$")
+        await page.fill("#line-since", "earliest")
+        await page.fill("#line-last", "0")
+        await page.get_by_role("button", name="Show").click()
+        await expect(page.locator("#line-list li", has_text="db01")).to_have_count(2)
+        await page.screenshot(path=pictures / "lines.png")
+        assert "stored 20" in (
+            await page.locator("#line-list li").first.get_attribute("title") or ""
+        )
+
+
+async def test_five_thousand_hosts_are_sorted_found_and_scrolled(
+    page: Page, start_console: StartConsole, connection: Connection, logs_url: str
+) -> None:
+    for first in range(0, 5000, 500):
+        await asyncio.gather(
+            *(
+                connection.ask(f"logs.p{n % 2}.host-{n:04}", *message(b"x\n"))
+                for n in range(first, first + 500)
+            )
+        )
+    await page.goto(f"{start_console(logs_url)}/#hosts")
+
+    await expect(page.locator("#host-count")).to_have_text("5,000 of 5,000 hosts", timeout=30_000)
+    assert await page.locator("a.row").count() < 100
+    await page.locator("#host-list").evaluate("list => { list.scrollTop = list.scrollHeight; }")
+    await expect(page.locator("a.row", has_text="host-4999")).to_be_visible()
+    await page.locator("#host-head button").first.click()
+    await page.locator("#host-list").evaluate("list => { list.scrollTop = 0; }")
+    await expect(page.locator("a.row").first).to_contain_text("host-4999")
+    await page.fill("#find", "HOST-123")
+    await expect(page.locator("#host-count")).to_have_text("10 of 5,000 hosts")
+
+
+async def test_what_a_hostile_host_sends_is_text(
+    page: Page, start_console: StartConsole, publish: Publish, logs_url: str
+) -> None:
+    await publish("<b", HOSTILE + b"\n" + b"y" * 1024 * 1024 + b"\n", file=f"/var/{MARKUP}\x1b.log")
+    await page.goto(f"{start_console(logs_url)}/#lines")
+
+    line = page.locator("#line-list li").first
+    await expect(line).to_have_text(
+        f"<b{MARKUP} \\x1b[31mred \\u202eesrever \\xff\\xfe end", timeout=20_000
+    )
+    await expect(page.locator("#line-list li").last).to_contain_text("and 1,032,192 bytes more")
+    await page.goto(f"{page.url.partition('#')[0]}#hosts")
+    await expect(page.locator("a.row")).to_contain_text("<b")
+    await page.locator("a.row").click()
+    await expect(page.locator("#host h2")).to_have_text("<b")
+    assert await page.locator("img").count() == 0
+    assert await page.title() == "logship console"
+
+
+async def test_a_broker_that_goes_is_said_and_one_that_comes_back_is_seen(
+    page: Page, start_console: StartConsole, own_server: Server
+) -> None:
+    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=1))
+    await page.goto(start_console(own_server.url))
+    await expect(page.locator("#partitions tbody tr")).to_have_count(1, timeout=20_000)
+
+    await asyncio.to_thread(own_server.stop)
+    await expect(page.locator("#trouble")).to_contain_text("does not answer", timeout=30_000)
+    await asyncio.to_thread(own_server.start)
+    await expect(page.locator("#trouble")).to_be_hidden(timeout=60_000)
+
+
+async def test_the_token_is_asked_for(
+    page: Page, start_console: StartConsole, logs_url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("0123456789abcdef")
+    await page.goto(start_console(logs_url, "--token-file", tmp_path / "token"))
+
+    for token in ("wrong", "0123456789abcdef"):
+        await expect(page.locator("nav")).to_have_count(0)
+        await page.get_by_label("Token").fill(token)
+        await page.get_by_role("button", name="Look").click()
+
+    await expect(page.locator("#partitions tbody tr")).to_have_count(2, timeout=20_000)
+
+
+async def test_a_flood_is_sampled_and_the_page_stays_alive(
+    page: Page, start_console: StartConsole, publish: Publish, logs_url: str
+) -> None:
+    await page.goto(f"{start_console(logs_url)}/#lines")
+    await expect(page.locator("#line-note")).to_have_text("0 lines")
+    async with asyncio.timeout(60):
+        while "sample" not in (await page.locator("#line-note").text_content() or ""):
+            await publish("web01", b"one of very many lines\n" * 20_000)
+
+    await page.get_by_role("button", name="Pause").click()
+    await expect(page.get_by_role("button", name="Go on")).to_be_visible()
+    assert await page.locator("#line-list li").count() <= 5000
