@@ -98,7 +98,7 @@ async def test_its_readers_have_names_of_their_own_and_one_too_many_is_told(
     try:
         found = [await reader.follow() for reader in readers]
         assert {one[0].name for one in found} == {"logs.p0.web01"}
-        with pytest.raises(OperatorError, match="8 readers of this monitor are at work"):
+        with pytest.raises(OperatorError, match="24 readers of this monitor are at work"):
             await MessageReader(connection, "LOGS", at_sequence(1)).follow()
     finally:
         for reader in readers:

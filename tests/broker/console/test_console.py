@@ -11,9 +11,12 @@ from typing import Any
 import aiohttp
 import pytest
 
+from broker.client.connection import Connection
+from tests import secured
 from tests.broker.console.conftest import StartConsole
-from tests.broker.inspect.conftest import Publish
+from tests.broker.inspect.conftest import Publish, message
 from tests.support.ports import free_port
+from tests.support.processes import Processes
 
 pytestmark = pytest.mark.nats
 TOKEN = "a token of a test"
@@ -163,8 +166,10 @@ async def test_of_a_flood_a_sample_is_shown_which_says_so(
                 break
             lines += len(piece["lines"])
             begins.append(piece["more"])
-        await publish("web01", b"now\n")
-        last = await anext(found)
+        coming = asyncio.ensure_future(anext(found))
+        while not (await asyncio.wait({coming}, timeout=0.2))[0]:
+            await publish("web01", b"now\n")  # the view goes on with what comes
+        last = coming.result()
 
     assert (lines, begins) == (1000, [4000])
     assert last["lines"] == ["now"]
@@ -181,3 +186,27 @@ async def test_a_broker_that_is_away_is_said_and_waited_for(
         assert (await anext(views))["trouble"]
     async with web.get(f"{url}/healthz") as answer:
         assert answer.status == 200
+
+
+async def test_a_monitor_s_rights_suffice(
+    start_console: StartConsole, web: aiohttp.ClientSession, processes: Processes, tmp_path: Path
+) -> None:
+    identities = secured.host("web01"), secured.monitor("watch")
+    server = await asyncio.to_thread(secured.start_secured, processes, tmp_path, *identities)
+    inside = Connection([server.url()], "test")
+    await inside.ask("logs.p0.web01", *message(b"a line\n"))
+    url = start_console(*server.options("watch")[1:])
+
+    async with web.get(f"{url}/hosts") as answer:
+        assert [one["host"] for one in await answer.json()] == ["web01"]
+    async with web.get(f"{url}/host?host=web01") as answer:
+        assert (await answer.json())["files"] == []
+    async with web.get(f"{url}/lines") as answer:
+        assert (await anext(documents(answer)))["lines"] == ["a line"]
+    async with web.get(f"{url}/events") as answer:
+        async for view in documents(answer):
+            if "receivers" in view:
+                break
+    assert view["receivers"] == {"0": {"running": False}, "1": {"running": False}}
+    assert "trouble" not in view or not view["trouble"]
+    await inside.close()
