@@ -21,7 +21,6 @@ SITE_SCHEME = "nats-leaf://"
 
 _ROUTE_SCHEMES = ("nats-route://", "nats://", "tls://")
 _SITE_NAME = r"^[A-Za-z0-9_-]*$"
-_OF_A_SITE = ("mirror", "site_listen", "site_nkey", "site_remote", "source")
 _IN_A_CLUSTER = 3  # servers with each line: one of them may be lost
 _MOST_AGE = timedelta(days=100_000)  # 64 bits of nanoseconds
 
@@ -148,18 +147,6 @@ class SitesSettings(ProgramSettings):
     source: Annotated[Many, _each(_site)] = option(
         (), "SITE", "Take in the lines of another site beside one's own; several times."
     )
-
-    def contradiction(self) -> str:
-        """Return what does not go together among these settings; empty when all does."""
-        if not self.site:
-            alone = next((name for name in _OF_A_SITE if getattr(self, name)), "")
-            option = alone.replace("_", "-")
-            return f"--{option} takes a --site, the name of this one" if alone else ""
-        if self.mirror and self.source:
-            return "--mirror and --source exclude each other: a copy takes in nothing else"
-        if self.site in (self.mirror, *self.source):
-            return f"--mirror and --source name other sites, and this one is {self.site}"
-        return ""
 
 
 class SecuritySettings(ProgramSettings):

@@ -1,9 +1,12 @@
 """`logbroker apply`, `partitions`, `export`, `import` and `promote`: what is declared for a running broker, as a plan that is shown first."""
 
+import asyncio
 import json
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,17 +20,17 @@ from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, JSON, asking, with_settings
 from broker.provision.apply import (
     carry_out,
+    consumers_of,
     look,
     look_at_partitions,
     refuse_half,
     with_deletions,
 )
-from broker.provision.exchange import export as export_all
-from broker.provision.exchange import parse, plan_import
 from broker.provision.plan import (
     COPIED_BUCKETS,
     Step,
     as_json,
+    compare,
     describe,
     plan,
     plan_partitions,
@@ -35,9 +38,12 @@ from broker.provision.plan import (
 )
 from broker.settings import APPLY_FIELDS, BrokerSettings
 from broker.topology import mirrored_site
-from broker.wire.streams import MAX_PARTITIONS
+from broker.wire.streams import MAX_PARTITIONS, existing_in
 
 _STDIN = Path("-")
+_NOT_OURS = ("_nats.", "logship.")  # metadata that tells of a server, or of a stream's own past
+_OF_CONSUMERS = frozenset({"ack_policy", "deliver_policy", "durable_name", "filter_subject"})
+_NO_NAME = frozenset(" .*>/\\\t\r\n")
 
 
 @click.command(cls=SectionedCommand)
@@ -103,13 +109,38 @@ def partitions(settings: BrokerSettings, number: int, yes: bool) -> None:
 @with_settings()
 def export(settings: BrokerSettings, folder: Path) -> None:
     """Write the configuration of all streams, buckets and consumers to FOLDER, a file each, as `nats stream add --config` takes it."""
-    files = asking(settings, "export", export_all)
+    files = asking(settings, "export", exported)
     try:
         make_folder(folder, 0o755).close()
     except OSError as error:
         raise ConfigurationError(f"cannot use the folder {folder}: {error.strerror}") from None
     for name, text in files.items():
         write_atomic(folder / name, text)
+
+
+async def exported(connection: Connection) -> dict[str, str]:
+    """Return the texts by file name of all streams and their durable consumers."""
+    streams = await _streams(connection)
+    files: dict[str, Mapping[str, Any]] = {}
+    for stream in sorted(streams):
+        files[stream] = streams[stream]
+        for info in await consumers_of(connection, stream):
+            if durable := info["config"].get("durable_name"):
+                files[f"{stream}.{durable}"] = info["config"]
+    return {
+        f"{name}.json": json.dumps(_cleaned(one), indent=2) + "\n" for name, one in files.items()
+    }
+
+
+def _cleaned(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration without what a server, or a restored backup, wrote into it."""
+    kept = {field: value for field, value in config.items() if value not in (None, {})}
+    metadata = kept.pop("metadata", {})
+    if own := {name: one for name, one in metadata.items() if not name.startswith(_NOT_OURS)}:
+        kept["metadata"] = own
+    if not kept.get("duplicate_window"):
+        kept.pop("duplicate_window", None)  # the server's default then, which depends on the age
+    return kept
 
 
 @click.command(name="import")
@@ -140,6 +171,63 @@ def _read(path: Path) -> Step:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read {path}: {error}") from None
     return parse(path.name, content)
+
+
+def parse(name: str, text: str) -> Step:
+    """Read a file by its name and text: of `export`, or what `nats stream info --json` or `nats consumer info --json` show."""
+    try:
+        found = json.loads(text)
+        config = found["config"] if isinstance(found.get("config"), dict) else found
+        is_fit = isinstance(config.get("metadata") or {}, dict)
+        is_fit &= isinstance(config.get("subjects") or [], list)
+    except (ValueError, RecursionError, AttributeError):
+        is_fit = False
+    if not is_fit:
+        raise ConfigurationError(f"{name} is not the JSON of a stream or of a consumer")
+    if not _OF_CONSUMERS & config.keys():
+        return Step("stream", _named(name, config.get("name")), _cleaned(config))
+    consumer = _named(name, config.get("durable_name") or config.get("name"))
+    stream = found.get("stream_name") or name.removesuffix(".json").removesuffix(f".{consumer}")
+    return Step("consumer", consumer, _cleaned(config), _named(name, stream))
+
+
+def _named(file: str, value: Any) -> str:
+    if not isinstance(value, str) or not value or _NO_NAME & set(value):
+        raise ConfigurationError(f"{file}: {value!r} is no name of a stream or of a consumer")
+    return value
+
+
+async def plan_import(connection: Connection, wanted: Iterable[Step]) -> tuple[Step, ...]:
+    """Return what makes streams and consumers as wanted; all others stay."""
+    everything = sorted(wanted, key=lambda one: one.kind == "consumer")
+    streams = await _streams(connection)
+    refuse_half(streams)
+    names = sorted({one.stream for one in everything} & streams.keys())
+    of_each = await asyncio.gather(*(consumers_of(connection, name) for name in names))
+    there = {
+        (name, info["name"]): info["config"]
+        for name, infos in zip(names, of_each, strict=True)
+        for info in infos
+    } | {("", name): config for name, config in streams.items()}
+    steps: list[Step] = []
+    for one in everything:
+        found = there.get((one.stream, one.name))
+        steps += compare(_with_partitions(one, found), found)
+    return tuple(steps)
+
+
+async def _streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
+    infos = await connection.pages("STREAM.LIST", "streams")
+    return {info["config"]["name"]: info["config"] for info in infos}
+
+
+def _with_partitions(wanted: Step, found: Mapping[str, Any] | None) -> Step:
+    """Return a stream that keeps the subjects of the partitions that exist: those that hosts have left as well."""
+    asked, there = wanted.config.get("subjects"), (found or {}).get("subjects")
+    if not asked or not there:
+        return wanted
+    kept = [one for one in there if existing_in([one]) and one not in asked]
+    return replace(wanted, config={**wanted.config, "subjects": [*asked, *kept]})
 
 
 @click.command()

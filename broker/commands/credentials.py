@@ -129,7 +129,6 @@ def rotate(
     holders = _holders(kind, names, partitions, output)
 
     def rotated(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
-        store.found(holders)
         seeds, keys = _new_keys(holders)
         return store.rotated(keys, now().replace(microsecond=0), grace, partitions), seeds
 

@@ -189,9 +189,8 @@ class NatsServer:
         closing = asyncio.ensure_future(self._hear(ServerNotice.CLOSING))
         try:
             async with asyncio.timeout(_CLEAN_STOP):
-                if (
-                    ServerNotice.READY in self._said
-                ):  # a duck without clients would not even log that it is one
+                # a duck without clients would not even log that it is one
+                if ServerNotice.READY in self._said:
                     self._signal(signal.SIGUSR2)
                     first = asyncio.FIRST_COMPLETED
                     await asyncio.wait({ended, closing}, timeout=_LAME_DUCK, return_when=first)

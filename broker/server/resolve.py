@@ -20,7 +20,7 @@ from broker.client.access import Access
 from broker.client.nkey import InvalidSeed, new_seed, seed_of, user_key
 from broker.server.conf import ServerConf, TlsConf, decided_here
 from broker.server.store import Space, check_encryption, streams_in
-from broker.settings import BrokerSettings, SecuritySettings
+from broker.settings import BrokerSettings, SecuritySettings, SitesSettings
 from broker.topology import Topology
 from broker.wire.streams import streams_among
 
@@ -115,14 +115,11 @@ def _accounts(
     now: datetime,
     streams: int,
 ) -> Section:
-    most = {
-        SHIP: (settings.host_connections, 100),
-        RECEIVE: (settings.receiver_connections, 10_000),
-        MONITOR: (1000, 1000),
-    }
+    hosts, receivers = settings.host_connections, settings.receiver_connections
     limits = {
-        name: {"max_connections": connections, "max_subscriptions": subscriptions}
-        for name, (connections, subscriptions) in most.items()
+        SHIP: {"max_connections": hosts, "max_subscriptions": 100},
+        RECEIVE: {"max_connections": receivers, "max_subscriptions": 10_000},
+        MONITOR: {"max_connections": 1000, "max_subscriptions": 1000},
     }
     anybody = "" if store.secured else access.anybody
     return accounts_of(store.credentials, access.key, now, limits, anybody, streams=streams)
@@ -137,8 +134,7 @@ def space_kept_free(settings: BrokerSettings, total: int) -> int:
 
 def _contradictions(settings: BrokerSettings, *, secured: bool) -> Iterator[str]:
     """Yield what does not go together, or would let somebody in from other machines by accident."""
-    if reason := settings.contradiction():
-        yield reason
+    yield from _contradictions_of_sites(settings)
     is_fit = {
         "listen": secured or settings.allow_anonymous,
         "http": settings.allow_anonymous,  # which knows no credentials
@@ -159,6 +155,16 @@ def _contradictions(settings: BrokerSettings, *, secured: bool) -> Iterator[str]
             f"--cluster-listen {settings.cluster_listen} is open to the network, and whoever connects there reads and writes "
             "all lines: give all servers the same --cluster-secret-file, e.g. made by `openssl rand -hex 32`"
         )
+
+
+def _contradictions_of_sites(settings: SitesSettings) -> Iterator[str]:
+    for field in ("mirror", "site_listen", "site_nkey", "site_remote", "source"):
+        if getattr(settings, field) and not settings.site:
+            yield f"--{field.replace('_', '-')} takes a --site, the name of this one"
+    if settings.mirror and settings.source:
+        yield "--mirror and --source exclude each other: a copy takes in nothing else"
+    if settings.site and settings.site in (settings.mirror, *settings.source):
+        yield f"--mirror and --source name other sites, and this one is {settings.site}"
 
 
 def _limit_of(settings: BrokerSettings, space: Space) -> int:

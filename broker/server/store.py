@@ -147,12 +147,12 @@ def check_encryption(folder: Path, *, has_key: bool) -> None:
     """Refuse a store that is stored otherwise: nats-server would take it for empty, or convert it; a wrong key it names itself."""
     for meta in (folder / _DATA).glob("*/streams/*/meta.inf"):
         if meta.with_name("meta.key").exists() != has_key:
-            is_so, way = "encrypted", "give its --encryption-key-file"
-            if has_key:
-                is_so, way = (
-                    "in the clear",
-                    "`logbroker backup`, and restore to an empty --store-dir",
-                )
+            anew = "`logbroker backup`, and restore to an empty --store-dir"
+            is_so, way = (
+                ("in the clear", anew)
+                if has_key
+                else ("encrypted", "give its --encryption-key-file")
+            )
             raise ConfigurationError(
                 f"{meta.parent} is {is_so}, and a store is not encrypted in place: {way}"
             )

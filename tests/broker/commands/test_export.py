@@ -8,8 +8,8 @@ import pytest
 
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
+from broker.commands.apply import exported, parse, plan_import
 from broker.provision.apply import Refused, apply, carry_out
-from broker.provision.exchange import export, parse, plan_import
 from broker.provision.plan import Step
 from broker.topology import Topology
 from broker.wire.descent import marked
@@ -40,13 +40,13 @@ async def test_what_was_exported_gives_an_empty_broker_the_same_configuration(
     connection: Connection, other: Connection
 ) -> None:
     await apply(connection, TOPOLOGY)
-    exported = await export(connection)
+    files = await exported(connection)
 
-    await carry_out(other, await planned(other, exported))
+    await carry_out(other, await planned(other, files))
 
-    assert await export(other) == exported
-    assert not (await planned(other, exported))
-    assert not (await planned(connection, exported))
+    assert await exported(other) == files
+    assert not (await planned(other, files))
+    assert not (await planned(connection, files))
     left = await apply(other, TOPOLOGY)
     assert {one.name for one in left} == {"LOGS_CONFIG/partitions", "LOGS_CONFIG/streams"}
 
@@ -71,12 +71,12 @@ async def test_only_what_a_file_names_is_changed_and_the_server_refuses_what_it_
 @pytest.mark.nats
 async def test_a_stream_that_is_not_whole_is_not_opened(connection: Connection) -> None:
     await apply(connection, TOPOLOGY)
-    exported = await export(connection)
+    files = await exported(connection)
     config = (await connection.api("STREAM.INFO.KV_LOGS_CONFIG"))["config"]
     await connection.api("STREAM.UPDATE.KV_LOGS_CONFIG", marked(config))
 
     with pytest.raises(ConfigurationError, match=r"KV_LOGS_CONFIG.*logbroker restore"):
-        await planned(connection, exported)
+        await planned(connection, files)
 
 
 STREAM = {"name": "S", "max_age": 5, "metadata": {"_nats.ver": "1", "owner": "ops"}}
