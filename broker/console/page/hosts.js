@@ -97,6 +97,11 @@ export class Hosts {
   async #detail(host) {
     const place = by("host");
     place.replaceChildren(make("h2", plain(host)));
+    const known = this.#all.find((one) => one.host === host);
+    if (known) {
+      const told = [`${count(known.messages)} messages in the stream`, `the last ${duration(known.silent_seconds)} ago`, `${count(known.rate.lines)} lines/s`];
+      place.append(make("p", plain([...told, ...(known.paused ? [`paused ${known.paused}`] : [])].join(", "))));
+    }
     const lines = make("a", "its last lines");
     lines.href = `#lines/${encodeURIComponent(host)}`;
     const back = make("a", "close");

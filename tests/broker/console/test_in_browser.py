@@ -79,6 +79,7 @@ async def test_all_views_show_what_real_programs_do(
         await expect(page.locator("a.row")).to_have_count(3)
         await page.locator("a.row", has_text="web01").click()
         await expect(page.locator("#host td").first).to_have_text(str(tmp_path / "web01.log"))
+        await expect(page.locator("#host")).to_contain_text("messages in the stream, the last")
         await page.screenshot(path=pictures / "hosts.png")
 
         await page.get_by_text("its last lines").click()
