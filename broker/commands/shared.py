@@ -16,11 +16,11 @@ from broker.app.exits import OperatorError
 from broker.app.units import ACCEPTED, parse_duration, read_moment
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import ELECTION, Connection, until_answered
+from broker.provision.apply import STREAM_NOT_FOUND
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from broker.wire.streams import MAX_PARTITIONS
 
 Found = TypeVar("Found")
-_NO_STREAM = 10059
 
 
 def option(name: str, metavar: str, help_text: str, **more: Any) -> Callable[..., Any]:
@@ -116,7 +116,7 @@ def asking(
             await connection.once()
             return await ask(connection)
         except Rejected as error:
-            hint = "; set it up with `logbroker apply`" if error.error == _NO_STREAM else ""
+            hint = "; set it up with `logbroker apply`" if error.error == STREAM_NOT_FOUND else ""
             raise OperatorError(f"{at} refuses: {error.description}{hint}") from None
         except ConnectionLost as error:
             raise OperatorError(f"{at} does not answer: {error}") from None

@@ -90,7 +90,7 @@ class ServerContext:
     @property
     def settings(self) -> BrokerSettings:
         """The settings that count now."""
-        return self.resolved.settings
+        return self.resolved.conf.settings
 
     @property
     def connection(self) -> Connection:
@@ -191,7 +191,7 @@ class ServerContext:
                 logger.info("waiting for its cluster: %s", reason)
             self._waits_for = reason
 
-        own = own_name(resolved.settings) if resolved.settings.cluster else None
+        own = own_name(resolved.conf.settings) if resolved.conf.settings.cluster else None
         infos = await provision(self.connection, resolved.topology, own, stored, wait)
         self._mirror = mirrored_site(infos[0]["config"])
         return infos

@@ -60,9 +60,8 @@ class ServerAccess:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The settings that count, and what follows: `own` is how logbroker itself connects, at `until` the next former key ends."""
+    """The configuration that counts, and what goes with it: `own` is how logbroker itself connects, at `until` the next former key ends."""
 
-    settings: BrokerSettings
     conf: ServerConf
     topology: Topology
     credentials: CredentialStore
@@ -73,7 +72,9 @@ class Resolved:
         """Whether a nats-server that is `before` must be restarted to be this: some things count at its start only."""
         is_opened = before.credentials.secured and not self.credentials.secured
         path_changed = self.conf.http_path != before.conf.http_path
-        return is_opened or self.own != before.own or (bool(self.settings.http) and path_changed)
+        return (
+            is_opened or self.own != before.own or (bool(self.conf.settings.http) and path_changed)
+        )
 
 
 def resolve(
@@ -105,7 +106,7 @@ def resolve(
         )
     own = replace(tls.access if tls else Access(), nkey_seed=access.own.nkey_seed)
     topology = replace(settings.topology(), room=_limit_of(settings, space), stream_count=streams)
-    return Resolved(settings, conf, topology, store, store.next_end(now), own)
+    return Resolved(conf, topology, store, store.next_end(now), own)
 
 
 def _accounts(
