@@ -17,7 +17,7 @@ from broker.app.files import make_folder, write_atomic
 from broker.app.untrusted import printable
 from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection
-from broker.commands.shared import DRY_RUN, JSON, asking, with_settings
+from broker.commands.shared import DRY_RUN, JSON, asking, print_json, with_settings
 from broker.provision.apply import (
     carry_out,
     consumers_of,
@@ -29,13 +29,13 @@ from broker.provision.apply import (
 from broker.provision.plan import (
     COPIED_BUCKETS,
     Step,
-    as_json,
     compare,
     describe,
     plan,
     plan_partitions,
     plan_promotion,
 )
+from broker.provision.plan import as_json as steps_as_json
 from broker.settings import APPLY_FIELDS, BrokerSettings
 from broker.topology import mirrored_site
 from broker.wire.streams import MAX_PARTITIONS, existing_in
@@ -67,9 +67,10 @@ async def _propose(
 ) -> None:
     """Show a plan, ask where it deletes something, and carry it out."""
     made = await with_deletions(connection, made)
-    click.echo(
-        json.dumps(as_json(made), indent=2) if in_json else describe(made) or "nothing to do"
-    )
+    if in_json:
+        print_json(steps_as_json(made))
+    else:
+        click.echo(describe(made) or "nothing to do")
     if dry_run:
         return
     if any(one.deletes for one in made) and not yes:
@@ -79,26 +80,35 @@ async def _propose(
 
 @click.command()
 @click.argument("number", metavar="N", type=click.IntRange(1, MAX_PARTITIONS))
+@DRY_RUN
+@JSON
 @command_line.YES
 @with_settings()
-def partitions(settings: BrokerSettings, number: int, yes: bool) -> None:
+def partitions(
+    settings: BrokerSettings, number: int, dry_run: bool, as_json: bool, yes: bool
+) -> None:
     """Spread hosts over N partitions, while shippers and receivers run: no line is lost, or comes twice, or out of order."""
 
     async def work(connection: Connection) -> None:
         actual = await look_at_partitions(connection)
         made = plan_partitions(number, actual)
-        if not made:
+        if as_json:
+            print_json(steps_as_json(made))
+        elif not made:
             click.echo(f"hosts are spread over {number} partitions already; nothing to do")
+        else:
+            click.echo(f"hosts are spread over {actual.number or 'unknown'} partitions now")
+            click.echo(describe(made))
+        if dry_run or not made:
             return
-        click.echo(f"hosts are spread over {actual.number or 'unknown'} partitions now")
-        click.echo(describe(made))
         if not yes:
             command_line.ask(f"Spread hosts over {number} partitions?")
         await carry_out(connection, made)
         click.echo(
             f"hosts are spread over {number} partitions now: shippers go over within 10 seconds of their next lines\n"
             f"make --partitions {number} in settings of brokers; see that receivers run for new partitions, and "
-            "keep those of old ones until `logbroker status` shows nothing behind there"
+            "keep those of old ones until `logbroker status` shows nothing behind there",
+            err=as_json,
         )
 
     asking(settings, "partitions", work)

@@ -220,6 +220,21 @@ def test_a_change_that_was_broken_off_is_finished_by_the_same_command(
     assert len(ask(fresh_url, subjects_taken)) == max(3, after)
 
 
+def test_a_plan_is_shown_as_json_too_and_a_dry_run_changes_nothing(
+    fresh_url: str, logbroker_inside: Call
+) -> None:
+    ask(fresh_url, filled)
+    call = ("partitions", "4", "--json", "--server", fresh_url)
+
+    planned, done, again = (
+        logbroker_inside(*call, *words) for words in (("--dry-run",), ("--yes",), ("--yes",))
+    )
+
+    assert json.loads(planned.stdout) == json.loads(done.stdout) != []
+    assert json.loads(again.stdout) == []
+    assert ask(fresh_url, numbers) == (4, 4)
+
+
 async def test_two_who_change_it_at_once_do_not_overwrite_each_other(fresh_url: str) -> None:
     connection = Connection([fresh_url], "test")
     await filled(connection)
