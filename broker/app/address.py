@@ -1,6 +1,7 @@
 """An address to listen on, as people write it: `127.0.0.1:4222`, `[::1]:4222`, or a port alone."""
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer
@@ -23,7 +24,10 @@ class Address:
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach it."""
-        return self.host in {"localhost", "::1"} or self.host.startswith("127.")
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:  # a name, which may begin with 127. as well
+            return self.host == "localhost"
 
     def reached_at(self, port: int) -> "Address":
         """Return where this machine reaches a listener on this address that got `port`."""

@@ -29,3 +29,4 @@ def test_a_listener_everywhere_is_reached_on_this_machine() -> None:
     assert str(Address("0.0.0.0", 0).reached_at(7)) == "127.0.0.1:7"
     assert not Address("0.0.0.0", 0).is_loopback
     assert Address("127.0.0.2", 0).is_loopback
+    assert not Address("127.0.0.1.attacker.example", 0).is_loopback

@@ -69,7 +69,8 @@ async def test_it_answers_to_its_own_name_and_page_alone_and_may_not_be_framed(
             assert answer.headers["X-Content-Type-Options"] == "nosniff"
             assert "Access-Control-Allow-Origin" not in answer.headers
 
-    for headers in ({"Host": "logs.attacker.example"}, {"Sec-Fetch-Site": "cross-site"}):
+    strange = [{"Host": name} for name in ("logs.attacker.example", "127.0.0.1.attacker.example")]
+    for headers in (*strange, {"Sec-Fetch-Site": "cross-site"}):
         async with web.get(f"{url}/hosts", headers=headers) as answer:
             assert answer.status == 403
     async with web.post(f"{url}/hosts") as answer:
