@@ -14,7 +14,15 @@ StartConsole = Callable[..., str]
 
 
 @pytest.fixture
-def start_console(processes: Processes, free_port: Callable[[], int]) -> StartConsole:
+def consoles() -> list[Process]:
+    """Return the consoles that were started."""
+    return []
+
+
+@pytest.fixture
+def start_console(
+    processes: Processes, consoles: list[Process], free_port: Callable[[], int]
+) -> StartConsole:
     """Return what starts a console beside a broker and returns its URL, without a slash at the end."""
 
     def start(server: str, *options: str | Path) -> str:
@@ -26,6 +34,7 @@ def start_console(processes: Processes, free_port: Callable[[], int]) -> StartCo
                 *("--server", server, *options),
             ],
         )
+        consoles.append(console)
         wait_until("the console listens", lambda: "look at" in console.said(), 30, [console])
         return f"http://127.0.0.1:{port}"
 

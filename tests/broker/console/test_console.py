@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ from tests import secured
 from tests.broker.console.conftest import StartConsole
 from tests.broker.inspect.conftest import Publish, message
 from tests.support.ports import free_port
-from tests.support.processes import Processes
+from tests.support.processes import Process, Processes
 
 pytestmark = pytest.mark.nats
 TOKEN = "a token of a test"
@@ -174,6 +175,28 @@ async def test_of_a_flood_a_sample_is_shown_which_says_so(
 
     assert (lines, begins) == (1000, [4000])
     assert last["lines"] == ["now"]
+
+
+async def test_clients_that_do_not_read_cost_little_memory(
+    start_console: StartConsole, consoles: list[Process], logs_url: str, publish: Publish
+) -> None:
+    url = start_console(logs_url)
+    port = int(url.rpartition(":")[2])
+    lines = (b"x" * 1023 + b"\n") * 1000
+    writers = []
+    for path in ("/lines?since=earliest", "/events") * 10:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        await reader.readexactly(1)
+        writers.append(writer)
+    for _ in range(100):
+        await publish("web01", lines)
+
+    status = await asyncio.to_thread(Path(f"/proc/{consoles[0].pid}/status").read_text)
+    for writer in writers:
+        writer.close()
+    (peak,) = re.findall(r"VmHWM:\s+([0-9]+) kB", status)
+    assert int(peak) < 250_000
 
 
 async def test_a_broker_that_is_away_is_said_and_waited_for(
