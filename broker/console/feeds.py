@@ -21,7 +21,7 @@ from broker.app.untrusted import json_object
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
-from broker.inspect.ask import ask_hosts, observe
+from broker.inspect.ask import ask_hosts, last_of_host, observe, streams_of
 from broker.inspect.checks import CHECKS, judge
 from broker.inspect.message import rfc3339
 from broker.inspect.status import HostStatus
@@ -171,12 +171,16 @@ class Feeds:
         return [one.document() | {"rate": self._rates.get(one.host, none)} for one in self._hosts]
 
     async def host(self, host: str) -> dict[str, Any]:
-        """Return the files of a host as its snapshot of positions has them; raises `Rejected`, `ConnectionLost`."""
+        """Return the files of a host, by its snapshot of positions and its last message; raises `Rejected`, `ConnectionLost`."""
         entry = await bucket.read(self._connection, POSITIONS_BUCKET, positions_key(host))
         try:
             positions = Positions.decode(entry.value) if entry else Positions()
         except PositionsUnreadable as error:
             return {"host": host, "error": str(error), "files": []}
+        with suppress(OperatorError):  # its messages have expired
+            last = await last_of_host(self._connection, await streams_of(self._connection), host)
+            if last.origin and not last.trouble:
+                positions = positions.advance([last.origin], last.sequence)
         files = sorted(positions.files.values(), key=lambda cursor: (cursor.path, cursor.seen))
         return {
             "host": host,

@@ -58,7 +58,7 @@ function show(view) {
   const total = (name) => found.reduce((sum, one) => sum + (one[name] ?? 0), 0);
   by("cards").replaceChildren(
     card("Lines in", `${count(now.lines)}/s`, `${count(now.lines_out)}/s written`),
-    card("Behind", `${count(status.behind)} messages`, `oldest ${duration(Math.max(0, ...status.partitions.map((one) => one.behind_seconds ?? 0)))}`),
+    card("Messages behind", count(status.behind), `oldest ${duration(Math.max(0, ...status.partitions.map((one) => one.behind_seconds ?? 0)))}`),
     card("Hosts", count(view.broker?.hosts ?? 0), `${count(view.active_hosts)} sent just now`),
     card("Stored", size(status.store_used), oldest.length ? `oldest line ${duration((Date.parse(status.now) - Math.min(...oldest)) / 1000)}` : "nothing yet"),
     card("Full in", soonest === Infinity ? "never" : duration(soonest), soonest === Infinity ? "lines expire before" : "at the rate of five minutes"),

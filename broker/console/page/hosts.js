@@ -118,7 +118,7 @@ export class Hosts {
         row.append(make("td", plain(file.path)), make("td", count(file.position)), make("td", file.read.slice(0, 19) + "Z"));
         return row;
       }));
-      const saved = found.saved ? `as its shipper saved them at ${found.saved.slice(0, 19)}Z` : found.error ?? "its shipper has saved no positions";
+      const saved = found.saved ? `as its shipper saved them at ${found.saved.slice(0, 19)}Z, and by its last message` : found.error ?? "its shipper has saved no positions";
       place.append(make("p", plain(`${found.files.length} file${found.files.length === 1 ? "" : "s"}, ${saved}`)), table, lines, make("span", " · "), back);
     } catch (error) {
       place.append(make("p", plain(String(error.message))), back);

@@ -66,7 +66,7 @@ async def test_all_views_show_what_real_programs_do(
 
         await page.goto(url)
         await expect(page.locator("#partitions .good")).to_have_count(2, timeout=30_000)
-        await expect(page.locator("#cards")).to_contain_text("0 messages")
+        await expect(page.locator("#cards")).to_contain_text("Messages behind0")
         await expect(page.locator("#streams")).to_contain_text("LOGS")
         with (tmp_path / "web01.log").open("a") as more:
             more.writelines(f"web01 goes on with {n}\n" for n in range(2000))
@@ -79,6 +79,8 @@ async def test_all_views_show_what_real_programs_do(
         await expect(page.locator("a.row")).to_have_count(3)
         await page.locator("a.row", has_text="web01").click()
         await expect(page.locator("#host td").first).to_have_text(str(tmp_path / "web01.log"))
+        size = f"{(tmp_path / 'web01.log').stat().st_size:,}"
+        await expect(page.locator("#host td").nth(1)).to_have_text(size)
         await expect(page.locator("#host")).to_contain_text("messages in the stream, the last")
         await page.screenshot(path=pictures / "hosts.png")
 
