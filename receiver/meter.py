@@ -4,7 +4,7 @@ Health page, status line, metrics and the answer to `logreceiver status` are mad
 """
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,6 +23,7 @@ from receiver.storage.tables import gap_report
 
 _SECOND = 1_000_000_000
 _MOST_LOGGED = 20  # findings of a report
+_DAY = 24 * 3600 * _SECOND
 _LONG = 60.0  # seconds; what is blocked for less may pass by itself
 
 logger = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class Blockade(BaseModel):
 
 
 class PartitionReport(BaseModel):
-    """What only the owner of a partition knows; gaps and quarantined messages are counted since it started."""
+    """What only the owner of a partition knows; gaps and quarantined messages are those of the last day, or since it started."""
 
     lines_per_second: FiniteFloat | None = None
     blocked: Blockade | None = None
@@ -78,6 +79,7 @@ class Standing:
     blocked_since: int = 0
     found: Counter[str] = field(default_factory=Counter)
     found_bytes: Counter[str] = field(default_factory=Counter)
+    _of_a_day: deque[tuple[int, int, int]] = field(default_factory=deque)  # when, gaps, quarantined
 
     def claimed(self, offset: Offset) -> None:
         """Take note that the partition is ours, and where it goes on."""
@@ -104,6 +106,9 @@ class Standing:
         for finding in done.findings:
             self.found[finding.kind.value] += 1
             self.found_bytes[finding.kind.value] += finding.end - finding.start
+        gaps = sum(one.kind in {FindingKind.GAP, FindingKind.LOSS} for one in done.findings)
+        if gaps or done.quarantined:
+            self._of_a_day.append((now, gaps, done.quarantined))
         _log(done)
 
     def stuck(self, blocked: Blocked) -> None:
@@ -148,11 +153,13 @@ class Standing:
                 since=f"{since:%Y-%m-%dT%H:%M:%SZ}",
             )
         _, lines = self.rate.per_second(now / _SECOND)
+        while self._of_a_day and self._of_a_day[0][0] < now - _DAY:
+            self._of_a_day.popleft()
         return PartitionReport(
             lines_per_second=round(lines, 1),
             blocked=blocked,
-            gaps=self.found[FindingKind.GAP.value] + self.found[FindingKind.LOSS.value],
-            quarantined=self.quarantined,
+            gaps=sum(gaps for _, gaps, _ in self._of_a_day),
+            quarantined=sum(quarantined for _, _, quarantined in self._of_a_day),
         )
 
 

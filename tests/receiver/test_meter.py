@@ -141,6 +141,20 @@ def test_status_is_told_by_the_owner_what_only_the_owner_knows(meter: Meter) -> 
     }
 
 
+def test_gaps_and_quarantined_messages_are_told_for_a_day(meter: Meter, clock: Clock) -> None:
+    def told() -> tuple[int, int]:
+        report = json.loads(meter.report())["0"]
+        return report["gaps"], report["quarantined"]
+
+    assert told() == (0, 0)
+    meter.partitions[0].done(a_session(0, batches=1))
+    clock.now += 20 * 3600 * SECOND
+    meter.partitions[0].done(a_session(0, batches=1))
+    assert told() == (2, 4)
+    clock.now += 5 * 3600 * SECOND
+    assert told() == (1, 2)
+
+
 def test_the_status_line_says_how_far_behind_it_is_how_fast_and_for_whom_it_stands_by(
     meter: Meter, clock: Clock
 ) -> None:
