@@ -178,7 +178,9 @@ async def propose(
     """
     stream = await stream_state(connection, name)
     sequence = await _sequence_of(connection, name, to, now)
-    entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
+    at = connection, OFFSETS_BUCKET, offset_key(partition)
+    entry = await bucket.read(*at)
+    revision = entry.revision if entry else await bucket.newest_revision(*at)
     offset = None
     with suppress(UnreadableOffset):
         offset = Offset.decode(entry.value) if entry else None
@@ -193,8 +195,8 @@ async def propose(
         skipped = "; what waits before that is SKIPPED" if sequence > offset.next else ""
     return Move(
         partition,
-        entry.revision if entry else 0,
-        moved(offset, stream, sequence, by, iso(now)),
+        revision,
+        moved(offset, stream, sequence, by, iso(now), revision),
         f"{way}, {left} messages wait from there{skipped}",
         objection,
     )

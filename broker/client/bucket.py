@@ -42,6 +42,14 @@ async def read(connection: Connection, bucket: str, key: str) -> Entry | None:
     return None if newest.is_deletion else newest
 
 
+async def newest_revision(connection: Connection, bucket: str, key: str) -> int:
+    """Return the revision of what was written to a key last, its deletion included; 0 where nothing ever was.
+
+    Raises what `read` raises; one of several servers may answer that lags.
+    """
+    return (await _newest(connection, bucket, key)).revision
+
+
 async def confirm(connection: Connection, bucket: str, key: str, entry: Entry | None) -> None:
     """Return when `entry` is the newest of its key as the leader has it (None: there is none); raises `Behind` if not.
 

@@ -105,8 +105,12 @@ def claimed(
     owner: str,
     now: str,
     last: StoredBatch | None = None,
+    revision: int = 0,
 ) -> Offset:
     """Return the entry of a new owner, who cannot be asked yet: the next epoch; `last` is the batch that its store has.
+
+    Where there is no entry, one may have been deleted under the hands of an owner: no epoch was ever beyond the newest
+    `revision` of the key.
 
     Raises `StreamMismatch`, and `FilesMismatch` or `Damaged` where store and offset do not go together.
     """
@@ -118,7 +122,8 @@ def claimed(
                 f"written up to sequence {last.until}: `logreceiver offsets set --partition {partition} --to {last.until}` goes "
                 "on behind them"
             )
-        return Offset(first, 1, stream.created, owner, committed_at=now, stream=stream.name)
+        made = (first, revision + 1, stream.created, owner)
+        return Offset(*made, committed_at=now, stream=stream.name)
     epoch = offset.epoch + 1
     claim = replace(offset, epoch=epoch, owner=owner, presence="", released=False, committed_at=now)
     if last is not None:
@@ -126,14 +131,17 @@ def claimed(
     return claim
 
 
-def moved(offset: Offset | None, stream: StreamState, to: int, by: str, now: str) -> Offset:
-    """Return the entry of an offset that a person moves, and that may be none.
+def moved(
+    offset: Offset | None, stream: StreamState, to: int, by: str, now: str, revision: int = 0
+) -> Offset:
+    """Return the entry of an offset that a person moves, and that may be none: then of an epoch as `claimed` has it.
 
     What the files have is judged by where the offset stood before; bytes that they have already are not written again.
     """
     if offset is None:  # where it stood nobody knows
-        made = (to, 1, stream.created, by)
-        return Offset(*made, committed_at=now, moved_in=1, stream=stream.name)
+        epoch = revision + 1
+        made = (to, epoch, stream.created, by)
+        return Offset(*made, committed_at=now, moved_in=epoch, stream=stream.name)
     return offset.moved(to, stream.created, by, now)
 
 
@@ -201,9 +209,10 @@ class Claim:
             seen = entry.revision if entry else 0
             if revision is not None and seen != revision:
                 return None
+            newest = seen or await bucket.newest_revision(*self._at)
             try:
-                offset = await self._next(entry, stream, iso(now))
-                await bucket.write(*self._at, offset.encode(), seen)
+                offset = await self._next(entry, stream, iso(now), newest)
+                await bucket.write(*self._at, offset.encode(), newest)
             except Conflict:
                 # another receiver claims at this moment, and the later one wins; or a replica has answered that lags
                 await asyncio.sleep(_AGAIN)
@@ -224,12 +233,14 @@ class Claim:
                     logger.warning(words, self.partition, stream.first, offset.next)
                 return offset
 
-    async def _next(self, entry: bucket.Entry | None, stream: StreamState, now: str) -> Offset:
+    async def _next(
+        self, entry: bucket.Entry | None, stream: StreamState, now: str, revision: int
+    ) -> Offset:
         """Return the offset as it is once it is ours; raises what `claim` raises."""
         before = carried_over(self._decode(entry), stream, now)
         try:
             last = await self._last_batch(before)
-            offset = claimed(before, stream, self.partition, self.owner, now, last)
+            offset = claimed(before, stream, self.partition, self.owner, now, last, revision)
         except Damaged as error:
             raise FilesMismatch(f"partition {self.partition}: {error}") from None
         return replace(offset, presence=self.presence)

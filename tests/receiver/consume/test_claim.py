@@ -14,6 +14,7 @@ from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, EntryTaken, OffsetEntry
+from receiver.offsets_cli import carry_out, propose
 from tests.receiver.flaky import Flaky
 
 pytestmark = pytest.mark.nats
@@ -156,4 +157,30 @@ async def test_a_later_owner_is_found_and_its_entry_stays(logs_url: str) -> None
         await entry.move(SECOND)
 
     assert taken.value.found == later == await stored(connection)
+    await connection.close()
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+async def test_an_entry_that_was_deleted_is_made_again_in_an_epoch_that_no_owner_has(
+    logs_url: str, by_hand: bool
+) -> None:
+    connection = Connection([logs_url], "tests")
+    owner = Claim(connection, 0, "a:1", "LOGS")
+    await owner.claim(NOW)
+    task = OffsetEntry(connection, 0, lambda: NOW)
+    await task.read()
+    await connection.ask(f"$KV.{OFFSETS_BUCKET}.p0", b"", {"KV-Operation": "DEL"})
+
+    if by_hand:
+        await carry_out(connection, await propose(connection, "LOGS", 0, "earliest", NOW))
+    else:
+        await Claim(connection, 0, "b:2", "LOGS").claim(NOW)
+
+    with pytest.raises(EntryTaken) as taken:
+        await task.move(FIRST)
+    assert taken.value.found is not None
+    assert taken.value.found.epoch > 1
+    assert taken.value.found.is_moved == by_hand
+    with pytest.raises(FencedError):
+        await owner.confirm()
     await connection.close()
