@@ -13,14 +13,18 @@ import sys
 _PR_SET_PDEATHSIG = 1
 
 
-def main() -> None:
-    """Have this process killed when its parent ends, and turn into the program; end at once when the parent is gone already."""
-    parent, program = int(sys.argv[1]), sys.argv[2]
+def die_with(parent: int) -> None:
+    """Have this process killed when the process `parent` ends, which has started it; end at once when it is gone already."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before the signal was asked for, which will not come
         sys.exit(1)
-    os.execv(program, sys.argv[2:])
+
+
+def main() -> None:
+    """Turn into the program that the arguments name."""
+    die_with(int(sys.argv[1]))
+    os.execv(sys.argv[2], sys.argv[2:])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The process that Spark's Python workers are forked from: pyspark's own, but quiet at the end and cheap between tasks.
+"""The process that Spark's Python workers are forked from: pyspark's own, but its workers end with it, say nothing then, and are cheap between tasks.
 
 Spark starts it by name (`spark.python.daemon.module`). What all workers need is imported here, once for all of them.
 Nothing may be imported that starts threads, pyarrow among them: they would not live on in the workers.
@@ -7,19 +7,25 @@ Nothing may be imported that starts threads, pyarrow among them: they would not 
 import gc
 import importlib
 import logging
+import os
 import socket
 
 from pyspark import daemon
 
 from broker.app.memory import keep_large_buffers
+from broker.server.parent_death import die_with
 
 _SHARED = ("pyspark.worker", "receiver.consume.task")
 _work = daemon.worker
 _frozen = False
+_daemon = os.getpid()
 
 
 def _worker(sock: socket.socket, authenticated: bool) -> int:
     global _frozen
+    die_with(
+        _daemon
+    )  # pyspark's SIGHUP does not reach a worker that is just being forked, nor comes from a killed daemon
     try:
         code = _work(sock, authenticated)
     except (BrokenPipeError, ConnectionResetError):

@@ -82,6 +82,21 @@ def test_a_killed_driver_leaves_no_jvm_and_no_python_worker(tmp_path: Path) -> N
         wait_until("all of them end", lambda: driver.tree() == [], 30)
 
 
+def test_a_killed_worker_daemon_leaves_no_worker_with_its_task(tmp_path: Path) -> None:
+    program = BUSY.replace("[1, 2], 2", "[1], 1").replace(
+        "time.sleep(600)",
+        "(print('works', os.getpid(), os.getppid(), flush=True), time.sleep(600))",
+    )
+    with Processes(tmp_path) as processes:
+        driver = processes.start("driver", [sys.executable, "-c", f"import os\n{program}"])
+        wait_until("a task runs", lambda: "works" in driver.said(), _START, [driver])
+        _, worker, daemon = driver.said().splitlines()[-1].split()
+
+        os.kill(int(daemon), signal.SIGKILL)
+
+        wait_until("its worker ends", lambda: int(worker) not in driver.tree(), 30)
+
+
 def test_a_driver_killed_while_its_jvm_starts_leaves_no_jvm_though_the_next_start_cleans_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
