@@ -22,11 +22,11 @@ from logging import DEBUG, ERROR, FATAL, INFO, WARNING
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.app import parent_death
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.untrusted import printable
 
 _PROGRAM = "nats-server"
-_PARENT_DEATH = Path(__file__).with_name("parent_death.py")
 _REMEMBERED_LINES = 50
 _LONGEST = 65536  # bytes of a line that is not yet at its end
 _GARBAGE = "400"  # percent: little of what it holds lives on, so twice collecting it costs a third of its time
@@ -221,9 +221,9 @@ async def started(
     `memory` is its GOMEMLIMIT in bytes, `inherited` the descriptor of the store's lock, which it keeps. Its own
     process group keeps a terminal's Ctrl-C from it: logbroker ends it.
     """
-    parent_death = (sys.executable, "-I", "-S", _PARENT_DEATH, str(os.getpid()))
+    end_with_us = (sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()))
     process = await asyncio.create_subprocess_exec(
-        *(*parent_death, binary, "-c", conf),
+        *(*end_with_us, binary, "-c", conf),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -13,7 +13,7 @@ import socket
 from pyspark import daemon
 
 from broker.app.memory import keep_large_buffers
-from broker.server.parent_death import die_with
+from broker.app.parent_death import die_with
 
 _SHARED = ("pyspark.worker", "receiver.consume.task")
 _work = daemon.worker
@@ -23,9 +23,8 @@ _daemon = os.getpid()
 
 def _worker(sock: socket.socket, authenticated: bool) -> int:
     global _frozen
-    die_with(
-        _daemon
-    )  # pyspark's SIGHUP does not reach a worker that is just being forked, nor comes from a killed daemon
+    # pyspark's SIGHUP does not reach a worker that is just being forked, nor comes from a killed daemon
+    die_with(_daemon)
     try:
         code = _work(sock, authenticated)
     except (BrokenPipeError, ConnectionResetError):

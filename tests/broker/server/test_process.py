@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.app import parent_death
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.server import parent_death
 from broker.server.process import (
     LogLine,
     NatsServer,
