@@ -27,7 +27,7 @@ from broker.report import SUBJECT, NodeReport, SpaceReport
 from broker.server.conf import KEY_VARIABLE, own_name, quoted, render
 from broker.server.health import HealthWatch
 from broker.server.process import NatsServer, Ports, find, started
-from broker.server.requests import ConsumerRequests, listen, refuse_pushes
+from broker.server.requests import ConsumerRequests, listen
 from broker.server.resolve import (
     Resolved,
     ServerAccess,
@@ -177,7 +177,6 @@ class ServerContext:
             self._health.run(self.connection, self._restart_wanted.set),
             listen(self.connection, SUBJECT, self._answer, reports),
             consumers.run(),
-            refuse_pushes(self.connection, lambda: self.resolved.topology.names),
             self._follow_files(),
             self._announce(infos, (reports, consumers.listens)),
             *(make(self) for make in self._background),

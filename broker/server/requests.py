@@ -1,24 +1,19 @@
-"""What logbroker hears over NATS: who asks for its report, hosts and receivers who want consumers, and consumers that are made.
+"""What logbroker hears over NATS: who asks for its report, and hosts and receivers who want consumers.
 
-Hosts and receivers make none that push. Rights name which consumer a credential may make, yet not what it is made to do. One that
-pushes would have the server publish inside the account of the stream, where hosts and receivers have no rights: to a bucket, to
-another's inbox. So their accounts have no way to CONSUMER.CREATE but `ConsumerRequests`. Other sites must be able to make such
-consumers, for their copies; `refuse_pushes` removes those that push to where commands and offsets go.
+Hosts and receivers make no consumer that pushes. Rights name which consumer a credential may make, yet not what it is made to do.
+One that pushes would have the server publish inside the account of the stream, where hosts and receivers have no rights: to another's
+inbox. So their accounts have no way to CONSUMER.CREATE but `ConsumerRequests`. Other sites make such consumers, for their copies.
 """
 
 import asyncio
 import json
-import logging
-import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any
 
 from broker.app.untrusted import printable
 from broker.auth.accounts import CONSUMER_REQUESTS
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection, Message
-from broker.provision.apply import consumers_of
 
 _AWAY = 0.5  # seconds until it listens again
 _FLUSH = 3600  # seconds; a client that hears nothing is lost long before
@@ -37,10 +32,6 @@ _CONFIG = frozenset(
         *("headers_only", "mem_storage", "num_replicas", "inactive_threshold", "max_waiting"),
     }
 )
-_MADE = "$JS.EVENT.ADVISORY.CONSUMER.CREATED.*.*"
-_TAKEN_AT_ITS_WORD = re.compile(r"(\$KV|\$SYS|\$JS\.ACK|\$JS\.([^.]+\.)?API|logs|logship)\..+")
-_LOOK = 600.0  # seconds between looks at all consumers, should news of one have been lost
-logger = logging.getLogger(__name__)
 
 
 async def listen(
@@ -132,39 +123,3 @@ class ConsumerRequests:
         finally:
             del self._passing[key]
             self._gate.release()
-
-
-async def refuse_pushes(connection: Connection, streams: Callable[[], Sequence[str]]) -> None:
-    """Remove consumers of some streams that push to where lines act as what they say, until cancelled."""
-
-    async def judge(message: Message) -> None:
-        stream, name = message.subject.rsplit(".", 2)[1:]
-        if stream in streams():
-            with suppress(Rejected):  # that's fine: it is gone already
-                info = await connection.api(f"CONSUMER.INFO.{stream}.{name}")
-                await _remove_push(connection, stream, info)
-
-    listens = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(listen(connection, _MADE, judge, listens))
-        await listens.wait()
-        while True:
-            pause = _AWAY
-            with suppress(ConnectionLost, Rejected):
-                for stream in streams():
-                    for info in await consumers_of(connection, stream):
-                        await _remove_push(connection, stream, info)
-                pause = _LOOK
-            await asyncio.sleep(pause)
-
-
-async def _remove_push(connection: Connection, stream: str, info: Mapping[str, Any]) -> None:
-    name, subject = info["name"], info["config"].get("deliver_subject") or ""
-    if not _TAKEN_AT_ITS_WORD.fullmatch(subject):
-        return
-    with suppress(Rejected):
-        await connection.api(f"CONSUMER.DELETE.{stream}.{name}")
-    logger.warning(
-        "removed consumer %s, which would push lines to %r: whoever made it tried to reach what it has no right to",
-        *(name, subject),
-    )
