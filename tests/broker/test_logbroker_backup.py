@@ -75,27 +75,3 @@ def test_a_damaged_backup_is_refused_before_anything_is_deleted(
     assert "SHA-256" in verified.stderr
     assert "SHA-256" in restored.stderr
     assert "3 messages" in logbroker_inside("status", "--server", logs_url).stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["restore", "here"], 1),
-        (["backup", "here/file/below"], 1),
-        (["backup", "here", "--server", "nats://127.0.0.1:1"], 1),
-    ],
-    ids=str,
-)
-def test_a_mistake_is_one_line(
-    logbroker_inside: Call, tmp_path: Path, arguments: list[str], code: int
-) -> None:
-    (tmp_path / "here").mkdir(mode=0o700)
-    (tmp_path / "here" / "file").touch()
-
-    ended = logbroker_inside(
-        *(word.replace("here", str(tmp_path / "here"), 1) for word in arguments)
-    )
-
-    assert ended.returncode == code
-    assert ended.stderr.count("\n") == 1
-    assert [path.name for path in (tmp_path / "here").iterdir()] == ["file"]

@@ -15,14 +15,13 @@ import pytest
 
 from broker.app.exits import OperatorError
 from broker.backup.archives import BUCKETS, Backup, back_up, check
-from broker.backup.restore import adapted, present, preview, restore
+from broker.backup.restore import present, preview, restore
 from broker.client import bucket
 from broker.client.answer import Rejected
 from broker.client.connection import Connection
 from broker.inspect.reader import MessageReader, at_sequence
 from broker.provision.apply import apply
 from broker.topology import Topology
-from broker.wire.descent import is_being_restored
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET
 from tests.conftest import Server
@@ -33,10 +32,6 @@ pytestmark = pytest.mark.nats
 STREAMS = (*BUCKETS, "LOGS")
 
 NOW = datetime(2026, 11, 21, 16, 45, tzinfo=UTC)
-
-
-def clock() -> datetime:
-    return NOW
 
 
 async def broker(url: str, partitions: int = 2) -> Connection:
@@ -72,7 +67,7 @@ async def digests(connection: Connection, until: int) -> dict[str, str]:
 
 
 async def taken(connection: Connection, folder: Path, streams: Sequence[str] = ()) -> Backup:
-    return await back_up(connection, streams, folder, clock())
+    return await back_up(connection, streams, folder, NOW)
 
 
 @pytest.fixture
@@ -202,63 +197,13 @@ async def test_a_restore_that_dies_leaves_nothing_that_can_be_written_to_and_can
         await ship(target, 1)
     assert await apply(target, Topology(partitions=3)) == ()
     assert ("LOGS" in await present(target, STREAMS)) == ("LOGS" in half)
-    assert preview(backup.archives, half, clock())[0] == {}
+    assert preview(backup.archives, half, NOW)[0] == {}
     with pytest.raises(OperatorError, match="no whole stream"):
         await taken(target, tmp_path, ["KV_LOGS_CONFIG"])
     (tmp_path / "LOGS.nats").write_bytes(whole)
     await restore(target, tmp_path, backup.archives)
     assert await apply(target, Topology(partitions=2)) == ()
     assert await digests(target, 41) == await digests(source, 41)
-
-
-async def test_what_the_server_refuses_is_named_and_the_same_restore_mends_it(
-    source: Connection, target: Connection, tmp_path: Path
-) -> None:
-    await ship(source, 1)
-    backup = await taken(source, tmp_path)
-
-    with pytest.raises(OperatorError, match="--replicas 1"):
-        await restore(target, tmp_path, [adapted(one, 3, None) for one in backup.archives])
-
-    with pytest.raises(Rejected):
-        await ship(target, 1)
-    await restore(target, tmp_path, [adapted(one, 1, None) for one in backup.archives])
-    assert await digests(target, 2) == await digests(source, 2)
-
-
-async def test_one_stream_alone_can_be_restored(
-    source: Connection, target: Connection, tmp_path: Path
-) -> None:
-    await ship(source, 1)
-    await commit(source, 2)
-    backup = await taken(source, tmp_path)
-    logs = [archive for archive in backup.archives if archive.stream == "LOGS"]
-
-    await restore(target, tmp_path, logs)
-
-    assert await bucket.read(target, OFFSETS_BUCKET, "p0") is None
-    await apply(target, Topology(partitions=3))
-    config = (await present(target, STREAMS))["KV_LOGS_CONFIG"]["config"]
-    assert not is_being_restored(config)
-    await ship(target, 2)
-    assert await digests(target, 2) == await digests(source, 2)
-
-
-@pytest.mark.parametrize("damage", ["flipped", "gone"])
-async def test_an_archive_that_is_not_as_it_was_written_is_named(
-    source: Connection, tmp_path: Path, damage: str
-) -> None:
-    await ship(source, 1)
-    backup = await taken(source, tmp_path)
-    logs = next(archive for archive in backup.archives if archive.stream == "LOGS")
-    path = tmp_path / "LOGS.nats"
-    data = path.read_bytes()
-    path.unlink()
-    if damage != "gone":
-        path.write_bytes(data[:99] + b"x" + data[100:])
-
-    with pytest.raises(OperatorError, match=r"LOGS\.nats"):
-        check(tmp_path, logs)
 
 
 async def test_a_server_that_goes_away_in_the_middle_ends_an_archive_at_once(
