@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.auth.certificates import Pki, ends_of
+from broker.auth.certificates import Pki
 
 NOW = datetime.now(UTC)  # noqa: TID251 - what OpenSSL goes by
 NAMES = ("broker1.example.net", "127.0.0.1", "::1", "localhost")
@@ -103,11 +103,3 @@ def test_root_follows_no_link_to_or_in_the_folder(tmp_path: Path) -> None:
         path.symlink_to(other.folder / path.name)
     with pytest.raises(OperatorError, match="symbolic link"):
         pki.read_authority()
-
-
-def test_no_pipe_in_a_certificates_place_is_waited_for(tmp_path: Path) -> None:
-    pki = init(tmp_path)
-    pki.broker.unlink()
-    os.mkfifo(pki.broker)
-
-    assert [end.path for end in ends_of([pki.broker, pki.authority])] == [str(pki.authority)]

@@ -51,25 +51,6 @@ def test_a_store_that_somebody_else_holds_is_waited_for(tmp_path: Path) -> None:
     assert waiting.result() == STORE
 
 
-@pytest.mark.parametrize("name", [CREDENTIALS, "credentials.lock"])
-@pytest.mark.parametrize("kind", ["link", "pipe"])
-def test_nothing_that_stands_in_a_files_place_is_followed_or_waited_for(
-    tmp_path: Path, name: str, kind: str
-) -> None:
-    store, victim = tmp_path / "store", tmp_path / "victim"
-    store.mkdir()
-    victim.write_text("theirs")
-    (store / name).symlink_to(victim) if kind == "link" else os.mkfifo(store / name)
-
-    with (
-        pytest.raises(OperatorError, match=rf"{name}: is (a symbolic link|no regular file)"),
-        held_credentials(store),
-    ):
-        pytest.fail("it was taken for a file of ours")
-
-    assert victim.read_text() == "theirs"
-
-
 @ONLY_ROOT
 @pytest.mark.parametrize("kind", ["hard link", "renamed"])
 def test_root_gives_no_file_of_its_own_away(tmp_path: Path, kind: str) -> None:
