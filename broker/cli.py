@@ -5,8 +5,7 @@ import sys
 import click
 
 from broker.app import program
-from broker.app.command_line import LazyGroup, spread
-from broker.client.access import looks_like_server
+from broker.app.command_line import LazyGroup
 
 _SECTIONS = {
     "Running": ("run:run", "credentials:credentials", "tls:tls"),
@@ -46,8 +45,7 @@ def group() -> None:
 
 def main() -> None:
     """Run logbroker."""
-    arguments = spread(sys.argv[1:], {"--server"}, group.modules, looks_like_server)
-    program.run(group, arguments, _versions)
+    program.run(group, sys.argv[1:], _versions)
 
 
 def _versions() -> list[str]:

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pydantic import BaseModel, FiniteFloat, TypeAdapter
 
 from broker.app.pages import Page, health_page
-from broker.app.rate import Rate
 from broker.app.units import format_size
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Done, Report
 from receiver.consume.claim import nanoseconds
+from receiver.rate import Rate
 from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.tables import gap_report
 

@@ -86,22 +86,18 @@ def given(model: type[Model], options: dict[str, Any]) -> Model:
 
 
 def spread(
-    arguments: Sequence[str],
-    options: Collection[str],
-    commands: Collection[str],
-    fits: Callable[[str], bool] = lambda word: True,
+    arguments: Sequence[str], options: Collection[str], commands: Collection[str]
 ) -> list[str]:
     """Return the arguments with `--file a b` written as `--file a --file b`, for the options named.
 
-    A shell's glob expands to that form. A word that is a command, starts with a dash, or does not fit as a further value
-    ends the run: it is an argument of the command's own.
+    A shell's glob expands to that form. A word that is a command, or starts with a dash, ends the run.
     """
     result: list[str] = []
     flag, taken = "", False
     for word in arguments:
         if word.startswith("-") and word != "-":
             flag, taken = word if word in options else "", False
-        elif flag and taken and word not in commands and fits(word):
+        elif flag and taken and word not in commands:
             result.append(flag)
         elif taken:
             flag = ""
@@ -160,13 +156,12 @@ _SENTENCE = 200  # characters, and no dots in place of the end of what a command
 class SectionedGroup(click.Group, SectionedCommand):
     """A group whose help shows its options in sections, and then what each of its commands does by a whole sentence."""
 
-    def sections_of_commands(self, ctx: click.Context) -> Mapping[str, Iterable[str]]:
-        """Return the names of the commands by the title of their section."""
-        return {"Commands": self.list_commands(ctx)}
+    sections: Mapping[str, Iterable[str]] = {}
+    """The names of the commands by the title of their section, where there is more than one."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands, section by section."""
-        for title, names in self.sections_of_commands(ctx).items():
+        for title, names in (self.sections or {"Commands": self.list_commands(ctx)}).items():
             commands = ((name, self.get_command(ctx, name)) for name in names)
             with formatter.section(title):
                 formatter.write_dl(
@@ -182,14 +177,11 @@ class LazyGroup(SectionedGroup):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         """Take what a group takes, and `sections` (of the help: title to modules by name) and `extra`."""
-        self.sections: Mapping[str, Mapping[str, str]] = options.pop("sections")
-        self.modules = {name: at for names in self.sections.values() for name, at in names.items()}
+        sections: Mapping[str, Mapping[str, str]] = options.pop("sections")
+        self.sections = sections
+        self.modules = {name: at for names in sections.values() for name, at in names.items()}
         self._extra: str = options.pop("extra")
         super().__init__(*arguments, **options)
-
-    def sections_of_commands(self, ctx: click.Context) -> Mapping[str, Iterable[str]]:
-        """Return the names of the commands by the title of their section."""
-        return self.sections
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in their order."""

@@ -35,12 +35,7 @@ def leading(errors: BaseExceptionGroup[BaseException]) -> BaseException:
 
     Tasks that are stopped because one of them failed may fail in turn; what they say is an echo.
     """
-    leaves: list[BaseException] = []
-    groups: list[BaseException] = [errors]
-    while groups:
-        match groups.pop(0):
-            case BaseExceptionGroup() as group:
-                groups = [*group.exceptions, *groups]
-            case error:
-                leaves.append(error)
-    return next((error for error in leaves if isinstance(error, OperatorError)), leaves[0])
+    found: BaseException = errors.subgroup(OperatorError) or errors
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found

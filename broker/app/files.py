@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
 
 from broker.app.exits import OperatorError
 
@@ -182,18 +181,13 @@ def write_atomic(path: Path, content: str | bytes, mode: int = 0o640) -> None:
     Text is written as UTF-8. From the first byte on nobody may do more with it than `mode` says.
     """
     with reporting(path), open_folder(path.parent) as folder:
-        _write(folder, path.name, content, mode, None)
+        _write(folder, path.name, content, mode)
 
 
 def write_for_owner(folder: Folder, name: str, content: str | bytes, mode: int = 0o640) -> None:
     """Write a file as `write_atomic` does; where root writes it, it gets the owner of the folder, who is to read it."""
     with reporting(folder.path / name):
         _write(folder, name, content, mode, folder.owner)
-
-
-def _write(folder: Folder, name: str, content: str | bytes, mode: int, owner: Owner | None) -> None:
-    with replacing(folder, name, mode, owner) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
 
 
 @contextmanager
@@ -207,13 +201,12 @@ def reporting(path: Path) -> Iterator[None]:
         ) from None
 
 
-@contextmanager
-def replacing(
-    folder: Folder, name: str, mode: int = 0o640, owner: Owner | None = None
-) -> Iterator[BinaryIO]:
-    """Yield a file which, once all is written, takes the place of the one of that name, and is on disk.
+def _write(
+    folder: Folder, name: str, content: str | bytes, mode: int, owner: Owner | None = None
+) -> None:
+    """Write a file beside the one of that name, and have it take its place once it is on disk; raises OSError.
 
-    What dead writers of `name` have left is removed first, and this file when it was not renamed. Raises OSError.
+    What dead writers of `name` have left is removed first, and this file when it was not renamed.
     """
     _remove_leftovers(folder, name)
     temporary = f"{name}.{secrets.token_hex(4)}{_SUFFIX}"
@@ -222,14 +215,10 @@ def replacing(
         with os.fdopen(descriptor, "wb") as file:
             if owner is not None:
                 give(file.fileno(), owner)
-            yield file
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
             folder.rename(temporary, name)
-    except OSError as error:
-        if error.filename is None:  # those of writing and syncing do not say which file
-            error.filename = str(folder.path / name)
-        raise
     finally:
         with suppress(OSError):  # it was renamed, or stays for the next one to remove
             folder.remove(temporary)

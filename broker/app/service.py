@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import time
-from collections import deque
 from collections.abc import (
     Awaitable,
     Callable,
@@ -29,7 +28,7 @@ from broker.app.configuration import ProgramSettings, name_of
 from broker.app.exits import Exit, OperatorError, leading
 from broker.app.untrusted import printable
 
-_MOST_UNSENT = 32
+_PATIENCE = 1.0  # seconds for a service manager that is busy
 _LONGEST_STATUS = 200
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SOON = 0.1  # seconds between looks at whether it is ready
@@ -43,7 +42,7 @@ logger = logging.getLogger(__name__)
 class Notifier:
     """The service manager's socket, a path or a name in the abstract namespace after `@`; without one nothing is said.
 
-    What the service manager cannot take now is sent the next time. `watchdog` is its patience in seconds, None for none.
+    `watchdog` is its patience in seconds, None for none.
     """
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
@@ -53,7 +52,6 @@ class Notifier:
         is_watched = environment.pop("WATCHDOG_PID", "") in {"", str(os.getpid())}
         self.watchdog = int(patience) / 1e6 if patience.isdigit() and is_watched else None
         self._address = "\0" + address[1:] if address.startswith("@") else address
-        self._unsent: deque[bytes] = deque(maxlen=_MOST_UNSENT)
         self._status = ""
 
     @property
@@ -65,14 +63,12 @@ class Notifier:
         """Tell the service manager, such as `READY=1`."""
         if not self.is_heard:
             return
-        self._unsent.append("\n".join(assignments).encode())
         with (
             suppress(OSError),  # full, or not there just now
-            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as manager,
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
         ):
-            while self._unsent:
-                manager.sendto(self._unsent[0], self._address)
-                self._unsent.popleft()
+            manager.settimeout(_PATIENCE)
+            manager.sendto("\n".join(assignments).encode(), self._address)
 
     def status(self, text: str) -> None:
         """Say in one line how it goes, unless that was the last thing said."""

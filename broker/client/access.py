@@ -9,7 +9,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 _PREFIX = re.compile(r"([^\s.*>]+(\.[^\s.*>]+)*)?")
-_ADDRESS = re.compile(r"[a-z]+://.*|[^/]+:[0-9]{1,5}")
 
 
 def check_prefix(prefix: str) -> str:
@@ -80,11 +79,6 @@ def check_servers(servers: tuple[str, ...]) -> tuple[str, ...]:
             shown = server.rpartition("@")[2]
             raise ValueError(f"{shown!r} is no address of a NATS server; write nats://host:port")
     return each
-
-
-def looks_like_server(word: str) -> bool:
-    """Whether a word behind `--server URL` is meant as one more address: it has a scheme or a port."""
-    return _ADDRESS.fullmatch(word) is not None
 
 
 def public(address: str) -> str:

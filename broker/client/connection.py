@@ -36,7 +36,7 @@ ELECTION = 20.0
 
 _ANYBODY, _API = "_INBOX", "$JS.API"  # prefixes of whoever has none of its own
 _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
-_PATIENCE, _PATIENCE_AMONG = 5.0, 3.0  # seconds; the second where others could be asked
+_PATIENCE = 5.0  # seconds
 _MOST_SILENCE = 4.5  # seconds without an answer; until then a server may not know that another died
 _MOST_REFUSALS = 12.0  # seconds without a leader; elections take four to nine
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
@@ -222,10 +222,10 @@ class Connection:
     ) -> Message:
         """Send a request and return its answer; raises `ConnectionLost`, or `Rejected` where nobody listens.
 
-        Without a `patience`, in seconds, it is 5 s, or 3 s where another server can be asked.
+        Without a `patience`, in seconds, it is 5 s: long enough that a server that has gone silent is left for another one.
         """
         client = await self.client()
-        patience = patience or (_PATIENCE_AMONG if self.has_choice else _PATIENCE)
+        patience = patience or _PATIENCE
         given = dict(headers) if headers else None
         call = client.request(subject, payload, timeout=patience + 1, headers=given)
         return await self.guard(call, patience, subject)

@@ -30,7 +30,6 @@ MAX_ID_BYTES = 128
 MAX_PATH_BYTES = 4096
 """The longest path of a source file: PATH_MAX of Linux."""
 
-_MOST_BESIDE = 240  # bytes of an encoded section beside its path, its id and its hashes
 _MOST_HASH = 128  # hex digits; those of SHA-512
 _MOST_SHOWN = 100  # characters of a wrong header in the reason why it is wrong
 
@@ -177,14 +176,9 @@ def encode_origin(origin: Origin) -> dict[str, str]:
     return headers
 
 
-def most_encoded(section: Section) -> int:
-    """Return how many bytes of `Log-Spans` a section takes at most: cheap to know, and near for a path of plain ASCII."""
-    path, identity = section.path, section.identity
-    is_plain = path.isascii() and path.isprintable()
-    quoted = len(path) + 2 * path.count("%") + path.count('"') + path.count("\\")
-    hashes = 0 if identity is None else len(identity.head_hash) + len(identity.tail_hash)
-    beside = _MOST_BESIDE + 2 * len(section.span.file) + hashes
-    return beside + (quoted if is_plain else 12 * len(path))
+def encoded_size(section: Section) -> int:
+    """Return how many bytes of `Log-Spans` a section takes."""
+    return len(_encode(section)) + 1  # a comma
 
 
 def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:

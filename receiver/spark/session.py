@@ -21,7 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.files import make_folder, replacing
+from broker.app.files import make_folder, write_atomic
 from receiver.spark.java import (
     END_WITHIN,
     Java,
@@ -155,12 +155,12 @@ def prepare(java: Java) -> Path:
     """
     path = class_data(java)
     try:
-        with make_folder(path.parent, 0o755) as target, scratch_folder() as folder:
+        make_folder(path.parent, 0o755).close()
+        with scratch_folder() as folder:
             fresh = folder / path.name
             with spark_context("local[1]", classes=fresh) as spark:
                 spark.parallelize([0], 1).map(str).collect()
-            with replacing(target, path.name, 0o644) as half, fresh.open("rb") as written:
-                shutil.copyfileobj(written, half)
+            write_atomic(path, fresh.read_bytes(), 0o644)
     except OSError as error:
         raise OperatorError(
             f"cannot write {error.filename or path}: {error.strerror}; run this as the user who installed logship"

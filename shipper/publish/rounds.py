@@ -16,7 +16,7 @@ from broker.wire.message import (
     Section,
     Span,
     encode_origin,
-    most_encoded,
+    encoded_size,
 )
 from shipper.settings import Compression
 from shipper.tail.reader import Block
@@ -52,10 +52,10 @@ def cut(blocks: Sequence[Block], most_bytes: int) -> Iterator[Sequence[Block]]:
     start = size = headers = 0
     for place, block in enumerate(blocks):
         size += len(block.lines)
-        headers += most_encoded(block.section)
-        if place > start and (size > most_bytes or headers > MAX_SPANS_BYTES):
+        headers += encoded_size(block.section)
+        if place > start and (size > most_bytes or headers >= MAX_SPANS_BYTES):
             yield blocks[start:place]
-            start, size, headers = place, len(block.lines), most_encoded(block.section)
+            start, size, headers = place, len(block.lines), encoded_size(block.section)
     if blocks[start:]:
         yield blocks[start:]
 

@@ -4,18 +4,13 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from broker.app.files import (
-    open_folder,
-    replacing,
-    write_atomic,
-    write_for_owner,
-)
+from broker.app.files import open_folder, write_atomic, write_for_owner
 
 FOREIGN = (12345, 12346)
 ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes another user's folder")
@@ -67,8 +62,7 @@ import sys
 from pathlib import Path
 from broker.app.files import write_atomic
 path, letter = Path(sys.argv[1]), sys.argv[2]
-print(flush=True)
-sys.stdin.read(1)
+sys.stdin.read()
 for size in range(1, 200):
     write_atomic(path, letter * size * 500 + ".")
 """
@@ -78,42 +72,23 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_stays_as_it_was_when_its_writer_fails(tmp_path: Path) -> None:
-    write_atomic(tmp_path / "conf", "before")
+@pytest.mark.parametrize("before", ["file", "link"])
+def test_a_secret_is_never_open_to_others_nor_written_through_a_link(
+    tmp_path: Path, before: str
+) -> None:
+    theirs, secret = tmp_path / "theirs", tmp_path / "secret"
+    theirs.write_text("theirs")
+    if before == "link":
+        secret.symlink_to(theirs)
+    else:
+        secret.write_text("open")
+        secret.chmod(0o666)
 
-    with (
-        suppress(KeyboardInterrupt),
-        open_folder(tmp_path) as folder,
-        replacing(folder, "conf") as half,
-    ):
-        half.write(b"after")
-        raise KeyboardInterrupt
+    write_atomic(secret, b"whole", 0o600)
 
-    assert (tmp_path / "conf").read_text() == "before"
-    assert names(tmp_path) == ["conf"]
-
-
-def test_a_secret_is_never_open_to_others_whatever_was_there_before(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("open")
-    (tmp_path / "secret").chmod(0o666)
-
-    write_atomic(tmp_path / "secret", b"whole", 0o600)
-
-    assert (tmp_path / "secret").read_bytes() == b"whole"
-    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
-    assert names(tmp_path) == ["secret"]
-
-
-def test_a_link_is_replaced_and_never_written_through(tmp_path: Path) -> None:
-    (tmp_path / "theirs").write_text("theirs")
-    (tmp_path / "secret").symlink_to(tmp_path / "theirs")
-    (tmp_path / "secret.tmp").symlink_to(tmp_path / "theirs")
-
-    write_atomic(tmp_path / "secret", "ours")
-
-    assert (tmp_path / "theirs").read_text() == "theirs"
-    assert not (tmp_path / "secret").is_symlink()
-    assert (tmp_path / "secret").read_text() == "ours"
+    assert (theirs.read_text(), secret.read_bytes()) == ("theirs", b"whole")
+    assert secret.lstat().st_mode == 0o100600
+    assert names(tmp_path) == ["secret", "theirs"]
 
 
 @ONLY_ROOT
@@ -129,36 +104,26 @@ def test_what_root_writes_for_an_owner_is_his_and_the_rest_is_roots(tmp_path: Pa
 
 
 def test_two_programs_that_write_one_file_never_leave_a_torn_one(tmp_path: Path) -> None:
-    path = tmp_path / "positions"
-    with racer(path, "a") as one, racer(path, "b") as other:
-        for program in (one, other):
-            assert program.stdout is not None
-            program.stdout.readline()
-        for program in (one, other):
-            assert program.stdin is not None
-            program.stdin.write(b"\n")
-            program.stdin.flush()
-        seen = set()
-        while one.poll() is None or other.poll() is None:
+    path, seen = tmp_path / "positions", set()
+    with ExitStack() as stack:
+        racers = [
+            stack.enter_context(
+                subprocess.Popen([sys.executable, "-c", RACER, path, letter], stdin=subprocess.PIPE)
+            )
+            for letter in "ab"
+        ]
+        for racer in racers:
+            stack.callback(racer.kill)
+            assert racer.stdin is not None
+            racer.stdin.close()
+        while any(racer.poll() is None for racer in racers):
             if path.exists():
                 text = path.read_text()
                 seen.add((frozenset(text), len(text) % 500))
 
-    assert (one.returncode, other.returncode) == (0, 0)
+    assert [racer.returncode for racer in racers] == [0, 0]
     assert seen <= {(frozenset("a."), 1), (frozenset("b."), 1)}
     assert names(tmp_path) == ["positions"]
-
-
-@contextmanager
-def racer(path: Path, letter: str) -> Iterator["subprocess.Popen[bytes]"]:
-    program = subprocess.Popen(
-        [sys.executable, "-c", RACER, path, letter], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    with program:
-        try:
-            yield program
-        finally:
-            program.kill()
 
 
 def test_what_a_killed_writer_left_goes_with_the_next_and_a_living_ones_stays(

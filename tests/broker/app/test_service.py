@@ -49,18 +49,6 @@ def test_a_service_manager_that_cannot_be_reached_costs_nothing(address: str) ->
     Notifier({"NOTIFY_SOCKET": address}).send("READY=1")
 
 
-def test_what_the_service_manager_had_no_room_for_is_sent_later(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify")})
-        notifier.send("READY=1")
-        listener.bind(str(tmp_path / "notify"))
-        listener.setblocking(False)
-
-        notifier.send("STOPPING=1")
-
-        assert heard(listener) == ["READY=1", "STOPPING=1"]
-
-
 def test_the_watchdog_of_another_process_is_none_of_ours() -> None:
     ours = {"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": str(os.getpid())}
     other = {"WATCHDOG_USEC": "1000000", "WATCHDOG_PID": "1"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.client.access import check_servers, looks_like_server
+from broker.client.access import check_servers
 
 
 def test_addresses_that_a_client_could_try_are_taken_several_in_one_text_too() -> None:
@@ -19,17 +19,3 @@ def test_an_address_that_none_could_is_refused_without_a_password(server: str) -
         check_servers(("nats://127.0.0.1:4222", server))
 
     assert "s3cret" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("word", "is_one"),
-    [
-        ("nats://b2:4222", True),
-        ("b2:4222", True),
-        ("lag", False),
-        ("backups/today", False),
-        ("/srv/backups:4222", False),
-    ],
-)
-def test_a_command_s_own_argument_is_not_taken_for_one_more_server(word: str, is_one: bool) -> None:
-    assert looks_like_server(word) is is_one

@@ -16,7 +16,7 @@ from broker.wire.message import (
     decode_origin,
     decode_payload,
     encode_origin,
-    most_encoded,
+    encoded_size,
     split,
 )
 from broker.wire.positions import Positions
@@ -134,7 +134,7 @@ def test_headers_stay_within_what_the_server_takes_whatever_files_are_called(
     sizes = [len(encode_origin(origin)["Log-Spans"]) for origin in rounds]
     assert max(sizes) <= MAX_SPANS_BYTES
     assert sum(len(origin.sections) for origin in rounds) == 700
-    each = MAX_SPANS_BYTES // most_encoded(section)
+    each = MAX_SPANS_BYTES // encoded_size(section)
     assert [len(origin.sections) for origin in rounds[:-1]] == [each] * (len(rounds) - 1)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.app.rate import Rate
+from receiver.rate import Rate
 
 
 def test_a_steady_file_has_its_rate_from_the_beginning_and_loses_it_when_it_stands_still() -> None:
