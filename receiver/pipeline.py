@@ -31,8 +31,9 @@ from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout
 from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import held, marked_folder
-from receiver.driver.driver import Followers, find_partitions, order_of, retain, wait_for_partitions
+from receiver.driver.driver import Followers, order_of, retain
 from receiver.driver.jobs import run_job, warm_up, watch
+from receiver.driver.partitions import find_partitions, wait_for_partitions
 from receiver.driver.presence import Presence, unless
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings

@@ -12,14 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
-from broker.app.exits import ConfigurationError, FencedError
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.config import read_layout
+from broker.app.exits import FencedError
 from broker.client.connection import Connection
-from broker.wire.streams import StreamLayout, existing_in
+from broker.wire.streams import StreamLayout
 from receiver.consume.assignment import (
     LARGEST_PULL,
     Assignment,
@@ -30,7 +27,7 @@ from receiver.consume.assignment import (
 )
 from receiver.consume.claim import Claim, TakenOver
 from receiver.driver.follower import Pace, PartitionFollower, Shared
-from receiver.driver.presence import Presence, unless, until_free
+from receiver.driver.presence import Presence, unless
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.storage.layout import Layout
@@ -45,57 +42,8 @@ _LONGEST, _SILENCE, _TELLING = 20.0, 5.0, 4.0  # seconds that a task runs
 _LINGER = 0.03  # seconds between the beginnings of small batches
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 _RETAIN_EVERY = 60.0  # seconds
-_AGAIN = 1.0  # seconds
-_NOT_SET_UP = "the broker has no number of partitions; run `logbroker apply`"
 
 logger = logging.getLogger(__name__)
-
-
-async def wait_for_partitions(
-    connection: Connection, stop: asyncio.Event, patience: float | None
-) -> tuple[StreamLayout, int] | None:
-    """Return what `find_partitions` does as soon as the broker is set up, None when told to stop first.
-
-    With a `patience`, in seconds, the broker must be there and set up within it: raises `BrokerAway`, `ConfigurationError`.
-    """
-    clock = asyncio.get_running_loop().time
-    told, began = False, clock()
-    if patience is not None:
-        await unless(stop, connection.once(patience))
-    while not stop.is_set():
-        try:
-            if found := await unless(stop, find_partitions(connection)):
-                return found
-        except ConnectionLost:
-            continue
-        except Rejected:
-            pass  # that's fine: it is set up later
-        if patience is not None and clock() - began >= patience:
-            raise ConfigurationError(f"{_NOT_SET_UP} first")
-        if not told:
-            logger.warning("%s; waiting", _NOT_SET_UP)
-        told = True
-        await unless(stop, asyncio.sleep(_AGAIN))
-    return None
-
-
-async def find_partitions(connection: Connection) -> tuple[StreamLayout, int] | None:
-    """Ask the broker once how it spreads hosts, and below which number all partitions are, also those that hosts have left.
-
-    None where nothing is set up. Raises `ConfigurationError` for an entry that is no number, `Rejected`, `ConnectionLost`.
-    """
-    layout = await read_layout(connection)
-    return (layout, await partitions_there(connection, layout)) if layout else None
-
-
-async def partitions_there(connection: Connection, layout: StreamLayout) -> int:
-    """Return the number below which all partitions are, with those that hosts have left where the rights suffice to ask."""
-    try:
-        configs = [(await connection.api(f"STREAM.INFO.{name}"))["config"] for name in layout.names]
-    except Rejected:
-        return layout.partitions  # who follows one says what is wrong with the stream
-    subjects = [subject for config in configs for subject in config.get("subjects") or ()]
-    return max(layout.partitions, existing_in(subjects))
 
 
 @dataclass
@@ -185,10 +133,7 @@ class Followers:
 
     async def _one(self, number: int, follower: PartitionFollower) -> None:
         try:
-            if self.settings.standby:
-                await self._stand_by(number, follower)
-            else:
-                await follower.run()
+            await follower.run()
         except FencedError as error:
             self._lose(number, error)
         await follower.close()
@@ -200,17 +145,6 @@ class Followers:
         self.meter.expect(number).released(successor=f"{by}{_advice(error)}")
         if len(self._running()) > 1:
             logger.error("%s; this one goes on with its others%s", error, _advice(error))
-
-    async def _stand_by(self, number: int, follower: PartitionFollower) -> None:
-        """Own the partition whenever nobody else does, until told to stop."""
-        standing, silence = self.meter.expect(number), self.settings.takeover_after
-        seconds = silence.total_seconds()
-        wait = partial(until_free, follower.claim, standing, seconds, follower.stop)
-        while (revision := await unless(follower.stop, wait())) is not None:
-            try:
-                await follower.run(revision)
-            except FencedError as error:
-                logger.warning("%s; it stands by again", error)
 
     def _follower(self, number: int) -> PartitionFollower:
         settings, stream = self.settings, self._layout.stream_of(number)
@@ -286,7 +220,8 @@ def pace_of(settings: ReceiverSettings, partitions: int, slots: int) -> Pace:
     session = SessionLimits(longest, min(_SILENCE, longest), _LINGER, _TELLING)
     if settings.once:
         session = SessionLimits(_TELLING)
-    return Pace(int(settings.max_batch), pull, session, settings.once)
+    standby = settings.takeover_after.total_seconds() if settings.standby else None
+    return Pace(int(settings.max_batch), pull, session, settings.once, standby)
 
 
 def order_of(settings: ReceiverSettings) -> Order:

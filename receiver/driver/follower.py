@@ -1,13 +1,15 @@
-"""One partition's loop: wait until there is something, run a task there until nothing comes any more, count what it did; again."""
+"""One partition's loop: claim it, wait until there is something, run a task there until nothing comes any more; again.
+
+A standby claims only what nobody has, and stands by again where it has lost the partition.
+"""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from math import inf
 
 from broker.app.exits import ConfigurationError, FencedError, OperatorError
@@ -28,7 +30,7 @@ from receiver.consume.assignment import (
 )
 from receiver.consume.claim import Claim, StreamMismatch, StreamRestored, TakenOver
 from receiver.consume.wake import Wake
-from receiver.driver.presence import unless
+from receiver.driver.presence import unless, until_free
 from receiver.meter import Standing
 from receiver.storage.rotation import Calendar
 
@@ -53,8 +55,8 @@ logger = logging.getLogger(__name__)
 class Pace:
     """How large batches are, `limit` and `pull` in bytes, and how long tasks run.
 
-    With `once` a follower ends when nothing is left. A task that has not reported `patience` seconds after its time is
-    reported as blocked. So many seconds lie between the first attempts at what goes wrong (`pause`), and between looks at the
+    With `once` a follower ends when nothing is left. A `standby` takes over from an owner that has not answered for so many
+    seconds. A task that has not reported `patience` seconds after its time is reported as blocked. So many seconds lie between the first attempts at what goes wrong (`pause`), and between looks at the
     stream (`check`), and for a successor and at the clock, which may be set meanwhile (`look_around`).
     """
 
@@ -62,6 +64,7 @@ class Pace:
     pull: int = LARGEST_PULL
     session: SessionLimits = field(default_factory=SessionLimits)
     once: bool = False
+    standby: float | None = None
     patience: float = 60.0
     pause: float = 0.5
     check: float = 5.0
@@ -142,16 +145,31 @@ class PartitionFollower:
         self._checked = self._fell_silent = -inf
         self._attempts = 0
 
-    async def run(self, revision: int | None = None) -> None:
+    async def run(self) -> None:
         """Claim the partition and follow it; raises OperatorError for what only a person can mend.
 
-        Raises `TakenOver` when another receiver has claimed it, `FencedError` when a person has moved its offset.
-        With a `revision` return at once if the offset is no longer at that: somebody else has claimed it.
+        Raises `TakenOver` when another receiver has claimed it, `FencedError` when a person has moved its offset, unless it
+        stands by.
         """
-        if not await self._patiently(partial(self._claimed, revision)):
-            return
-        while await self._patiently(self._something) and not self.stop.is_set():
-            self._goes_on = await self._run_task()
+        refusals = 0
+        while not self.stop.is_set():
+            try:
+                if not await unless(self.stop, self._has_work()):
+                    break
+                refusals = 0
+                self._goes_on = await self._run_task()
+                continue
+            except ConnectionLost:
+                pass  # that's fine: the connection says that the broker is away
+            except Rejected as error:
+                refusals += 1
+                self._refused(error, refusals)
+            except FencedError as error:
+                if self._shared.pace.standby is None:
+                    raise
+                logger.warning("%s; it stands by again", error)
+                self.claim.offset = None
+            await unless(self.stop, asyncio.sleep(self._shared.pace.pause))
         # so that a standby need not wait for our silence; a broker that is away is no error
         with suppress(ConnectionLost, Rejected, ConfigurationError, TimeoutError):
             async with asyncio.timeout(_RELEASE_PATIENCE):
@@ -161,45 +179,57 @@ class PartitionFollower:
         """Take the wake-up consumer away."""
         await self._wake.close()
 
-    async def _claimed(self, revision: int | None) -> bool:
-        now = datetime.fromtimestamp(self._shared.clock() / 1e9, UTC)
-        offset = await self.claim.claim(now, revision)
-        if offset is None:
-            return False
+    def _refused(self, error: Rejected, count: int) -> None:
+        words = f"partition {self._partition}: the broker refuses: {error}; run `logbroker apply`"
+        if self._shared.pace.once and count >= _REFUSALS:
+            raise OperatorError(words) from None
+        if count == 1:
+            logger.warning("%s; waiting", words)
+
+    async def _claim(self) -> None:
+        """Claim the partition, as a standby once it is free."""
+        silence, revision, offset = self._shared.pace.standby, None, None
+        while offset is None:
+            if silence is not None:
+                revision = await until_free(self.claim, self._standing, silence)
+            now = datetime.fromtimestamp(self._shared.clock() / 1e9, UTC)
+            offset = await self.claim.claim(now, revision)
         self._wake.epoch = offset.epoch
         self._standing.claimed(offset)
         words = "partition %d: from sequence %d, epoch %d"
         logger.info(words, self._partition, offset.next, offset.epoch)
         await self._count()
-        return True
 
     async def _count(self) -> None:
         with suppress(ConnectionLost, Rejected):  # that's fine: it is only shown
             self._standing.pending = await self._wake.pending(self._offset.next)
 
-    async def _something(self) -> bool:
+    async def _has_work(self) -> bool:
         """Return True when there is something to receive; False when there is not and waiting is not wanted."""
-        while not self.stop.is_set():
+        while True:
+            if self.claim.offset is None:
+                await self._claim()
             try:
-                await self._check()
-                self._was_woken = not self._goes_on
-                if self._goes_on:
-                    return True
-                if self._shared.pace.once:
-                    return not await self._wake.is_none_left(self._offset.next)
-                await self._until_woken()
+                return await self._look()
             except StreamRestored as error:
                 await self.claim.confirm()
                 logger.warning("%s; going on behind the lines that the files have", error)
-                await self._claimed(None)
+                self.claim.offset = None
             except StreamMismatch as error:
                 if self._shared.pace.once:
                     raise
                 self._checked = -inf
                 await self._blocked(Cause.STATE, str(error))
-            else:
-                return True
-        return False
+
+    async def _look(self) -> bool:
+        await self._check()
+        self._was_woken = not self._goes_on
+        if self._goes_on:
+            return True
+        if self._shared.pace.once:
+            return not await self._wake.is_none_left(self._offset.next)
+        await self._until_woken()
+        return True
 
     async def _check(self) -> None:
         """Look now and then whether the stream still is the one that the offset belongs to."""
@@ -228,24 +258,6 @@ class PartitionFollower:
             await waiting
         finally:
             waiting.cancel()
-
-    async def _patiently(self, ask: Callable[[], Awaitable[bool]]) -> bool:
-        """Ask the broker until it answers; False when told to stop meanwhile."""
-        refusals = 0
-        while not self.stop.is_set():
-            try:
-                return bool(await unless(self.stop, ask()))
-            except ConnectionLost:
-                pass  # that's fine: the connection says that the broker is away
-            except Rejected as error:
-                refusals += 1
-                words = f"partition {self._partition}: the broker refuses: {error}; run `logbroker apply`"
-                if self._shared.pace.once and refusals >= _REFUSALS:
-                    raise OperatorError(words) from None
-                if refusals == 1:
-                    logger.warning("%s; waiting", words)
-            await unless(self.stop, asyncio.sleep(self._shared.pace.pause))
-        return False
 
     async def _run_task(self) -> bool:
         """Run a task at the partition; True when there may be more for the next one."""

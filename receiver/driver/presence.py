@@ -20,6 +20,7 @@ _INBOXES = ("_INBOX", "_R_.")  # the second of who asks from another account
 _LOOK = 2.0  # seconds between looks whether the connection is still the one that we answer on
 _PATIENCE = 2.0  # seconds for an answer
 _STANDBY_LOOK = 1.0  # seconds between questions of a standby
+_MUTE = "it cannot be asked whether it lives: it is taken over by hand only"
 
 logger = logging.getLogger(__name__)
 
@@ -104,44 +105,38 @@ async def is_gone(connection: Connection, name: str) -> bool:
     return False
 
 
-async def until_free(
-    claim: Claim, standing: Standing, silence: float, stop: asyncio.Event
-) -> int | None:
-    """Return the revision at which a partition is free, to be claimed at that only; None when told to stop.
+async def until_free(claim: Claim, standing: Standing, silence: float) -> int:
+    """Return the revision at which a partition is free, to be claimed at that only; raises `Rejected`, `ConnectionLost`.
 
     An owner is taken for gone after `silence` seconds without an answer and without a commit. A `claim` that the broker has
     stored without our hearing of it is nobody else's: the partition is free.
     """
-    connection = claim.connection
-    clock = asyncio.get_running_loop().time
+    connection, clock = claim.connection, asyncio.get_running_loop().time
     seen, since, told = -1, clock(), ""
-    while not stop.is_set():
-        words = told
-        try:
-            entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(standing.partition))
-            revision = entry.revision if entry else 0
-            offset = _owned(entry)
-            if offset is None or (offset.owner, offset.presence) == (claim.owner, claim.presence):
-                return revision
-            standing.released(owner=offset.owner)
-            is_mute = not offset.presence
-            by_hand = ", which cannot be asked whether it lives: it is taken over by hand only"
-            words = f"standing by behind {offset.owner}{by_hand if is_mute else ''}"
-            if revision != seen or is_mute or not await is_gone(connection, offset.presence):
-                seen, since = revision, clock()
-            elif clock() - since >= silence:
-                words = "partition %d: its owner has not answered for %g s; taking over"
-                logger.warning(words, standing.partition, silence)
-                return revision
-        except ConnectionLost:
-            seen = -1
-        except Rejected as error:
-            seen, words = -1, f"the broker refuses: {error}; run `logbroker apply`; waiting"
-        if words != told:
-            logger.info("partition %d: %s", standing.partition, words)
-        told = words
-        await unless(stop, asyncio.sleep(_STANDBY_LOOK))
-    return None
+    while True:
+        entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(standing.partition))
+        revision = entry.revision if entry else 0
+        offset = _owned(entry)
+        if offset is None or (offset.owner, offset.presence) == (claim.owner, claim.presence):
+            return revision
+        standing.released(owner=offset.owner)
+        if offset.owner != told:
+            is_mute = "" if offset.presence else f"; {_MUTE}"
+            logger.info(
+                "partition %d: standing by behind %s%s", standing.partition, offset.owner, is_mute
+            )
+        told = offset.owner
+        if (
+            revision != seen
+            or not offset.presence
+            or not await is_gone(connection, offset.presence)
+        ):
+            seen, since = revision, clock()
+        elif clock() - since >= silence:
+            words = "partition %d: its owner has not answered for %g s; taking over"
+            logger.warning(words, standing.partition, silence)
+            return revision
+        await asyncio.sleep(_STANDBY_LOOK)
 
 
 def _owned(entry: bucket.Entry | None) -> Offset | None:

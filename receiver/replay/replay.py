@@ -26,7 +26,7 @@ from broker.wire.message import MAX_LINES_BYTES, MalformedMessage
 from broker.wire.subjects import InvalidHost, InvalidSubject, partition_filter
 from receiver.consume import background
 from receiver.consume.judging import Endings, Judge, Piece
-from receiver.driver.driver import partitions_there
+from receiver.driver.partitions import partitions_there
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.source.stream import EARLIEST, LATEST, Range, SourceMessage, look, read, sequence_of
 from receiver.status.status import ask

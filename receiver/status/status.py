@@ -25,7 +25,7 @@ from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from broker.wire.subjects import partition_filter
 from receiver.consume.wake import headers_from
-from receiver.driver.driver import partitions_there
+from receiver.driver.partitions import partitions_there
 from receiver.driver.presence import report_of
 from receiver.meter import REPORTS, PartitionReport
 from receiver.settings import ReceiverSettings

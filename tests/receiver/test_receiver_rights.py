@@ -11,7 +11,7 @@ import pytest
 from broker.client.bucket import read
 from broker.client.connection import Connection
 from receiver.consume.assignment import Cause, Ending, SessionLimits
-from receiver.driver.driver import find_partitions
+from receiver.driver.partitions import find_partitions
 from receiver.driver.presence import Presence, is_gone, report_of
 from tests import secured
 from tests.receiver.driver.test_follower import Loop

@@ -8,7 +8,7 @@ import pytest
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout, subjects_in
-from receiver.driver.driver import find_partitions, wait_for_partitions
+from receiver.driver.partitions import find_partitions, wait_for_partitions
 
 pytestmark = pytest.mark.nats
 

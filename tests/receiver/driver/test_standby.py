@@ -28,12 +28,10 @@ async def connection(logs_url: str) -> AsyncIterator[Connection]:
     await connection.close()
 
 
-def waiting(
-    connection: Connection, silence: float = SILENCE, stop: asyncio.Event | None = None
-) -> "asyncio.Future[int | None]":
+def waiting(connection: Connection, silence: float = SILENCE) -> "asyncio.Future[int]":
     """Return what stands by, and ends with the revision at which the partition is free."""
     claim, standing = Claim(connection, 0, "standby:3", "LOGS"), Meter(lambda: 0).expect(0)
-    return asyncio.ensure_future(until_free(claim, standing, silence, stop or asyncio.Event()))
+    return asyncio.ensure_future(until_free(claim, standing, silence))
 
 
 async def owner(connection: Connection) -> tuple[Presence, Claim]:
@@ -85,8 +83,7 @@ async def test_an_owner_that_commits_is_alive_whatever_else_is_wrong(
     await owner(connection)
     entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
     assert entry
-    stop = asyncio.Event()
-    standby = waiting(connection, 1.0, stop)
+    standby = waiting(connection, 1.0)
     mine = OffsetEntry(connection, 0, lambda: NOW)
     await mine.read()
     for number in range(2, 30):
@@ -94,8 +91,7 @@ async def test_an_owner_that_commits_is_alive_whatever_else_is_wrong(
         await asyncio.sleep(0.05)
 
     assert not standby.done()
-    stop.set()
-    assert await standby is None
+    standby.cancel()
 
 
 async def test_an_owner_that_cannot_be_asked_is_never_taken_for_dead(
@@ -153,7 +149,7 @@ async def test_a_standby_goes_on_with_its_own_claim_of_which_it_has_not_heard(
 
     standing = Meter(lambda: 0).expect(0)
     async with asyncio.timeout(5):
-        revision = await until_free(again, standing, SILENCE, asyncio.Event())
+        revision = await until_free(again, standing, SILENCE)
 
     assert revision
     assert await again.claim(NOW, revision)

@@ -1,0 +1,63 @@
+"""Which partitions there are to receive: by their number in KV, and by what the streams still hold of those that hosts have left."""
+
+import asyncio
+import logging
+
+from broker.app.exits import ConfigurationError
+from broker.client.answer import ConnectionLost, Rejected
+from broker.client.config import read_layout
+from broker.client.connection import Connection
+from broker.wire.streams import StreamLayout, existing_in
+from receiver.driver.presence import unless
+
+_AGAIN = 1.0  # seconds
+_NOT_SET_UP = "the broker has no number of partitions; run `logbroker apply`"
+
+logger = logging.getLogger(__name__)
+
+
+async def wait_for_partitions(
+    connection: Connection, stop: asyncio.Event, patience: float | None
+) -> tuple[StreamLayout, int] | None:
+    """Return what `find_partitions` does as soon as the broker is set up, None when told to stop first.
+
+    With a `patience`, in seconds, the broker must be there and set up within it: raises `BrokerAway`, `ConfigurationError`.
+    """
+    clock = asyncio.get_running_loop().time
+    told, began = False, clock()
+    if patience is not None:
+        await unless(stop, connection.once(patience))
+    while not stop.is_set():
+        try:
+            if found := await unless(stop, find_partitions(connection)):
+                return found
+        except ConnectionLost:
+            continue
+        except Rejected:
+            pass  # that's fine: it is set up later
+        if patience is not None and clock() - began >= patience:
+            raise ConfigurationError(f"{_NOT_SET_UP} first")
+        if not told:
+            logger.warning("%s; waiting", _NOT_SET_UP)
+        told = True
+        await unless(stop, asyncio.sleep(_AGAIN))
+    return None
+
+
+async def find_partitions(connection: Connection) -> tuple[StreamLayout, int] | None:
+    """Ask the broker once how it spreads hosts, and below which number all partitions are, also those that hosts have left.
+
+    None where nothing is set up. Raises `ConfigurationError` for an entry that is no number, `Rejected`, `ConnectionLost`.
+    """
+    layout = await read_layout(connection)
+    return (layout, await partitions_there(connection, layout)) if layout else None
+
+
+async def partitions_there(connection: Connection, layout: StreamLayout) -> int:
+    """Return the number below which all partitions are, with those that hosts have left where the rights suffice to ask."""
+    try:
+        configs = [(await connection.api(f"STREAM.INFO.{name}"))["config"] for name in layout.names]
+    except Rejected:
+        return layout.partitions  # who follows one says what is wrong with the stream
+    subjects = [subject for config in configs for subject in config.get("subjects") or ()]
+    return max(layout.partitions, existing_in(subjects))
