@@ -1,30 +1,24 @@
 """The file catalogue: which files are followed, which are only remembered, and what every newly found file is.
 
 A file is followed by a tailer (by device and inode), remembered by its cursor (by file id) when it is followed no longer,
-or left by a note (by device and inode) as the copy of another one, as older than our time, or as useless. Memory only;
-touches no disk.
+or left as it was seen (by device and inode): the copy of another one, older than our time, or useless. Memory only; touches
+no disk.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
 
 from broker.wire.positions import Cursor, forgettable
 from shipper.tail.identity import Sample, identify, is_inside_line
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Selection, group_of
-from shipper.tail.rules import FilePresence, Known, RotationGroup, Verdict, rule
+from shipper.tail.rules import FilePresence, Known, Verdict, rule
 from shipper.tail.scan import FileEntry, FileKey
 from shipper.tail.tailer import Tailer
 
-
-class _Note(NamedTuple):
-    """Why a file is not followed; `head` is what it begins with, `copy_of` the id of its original."""
-
-    entry: FileEntry
-    head: bytes = b""
-    copy_of: str | None = None
+_CLOCK_SLACK = 20_000_000
+"""Nanoseconds that a file's time of change may lie behind the clock: the kernel stamps files by its tick."""
 
 
 class Catalogue:
@@ -37,63 +31,61 @@ class Catalogue:
         self, selection: Selection, known: Iterable[Cursor], new_id: Callable[[], str]
     ) -> None:
         self.tailers: dict[FileKey, Tailer] = {}
-        self.chains: dict[str, list[Tailer]] = {}
+        self.chains: Mapping[str, list[Tailer]] = {}
         self.lives: set[str] = set()
         self.notices: list[Notice] = []
         self._new_id = new_id
         self._remembered = {cursor.file: cursor for cursor in known}
+        self._left: dict[FileKey, Sample] = {}
         # the other groups that a followed file was seen in under another name, by id
-        self._links: dict[str, set[str]] = {}
-        self._linked: Mapping[str, list[Tailer]] = {}
-        self._by_group: Mapping[str, list[Cursor]] = {}
-        self._by_inode: Mapping[int, list[Cursor]] = {}
-        self._notes: dict[FileKey, _Note] = {}
+        self._links: defaultdict[str, set[str]] = defaultdict(set)
         self._files: dict[FileKey, FileEntry] = {}
         self._scanned: int | None = None
         self._select(selection)
 
     # what a scan showed
 
-    def scanned(self, entries: Iterable[FileEntry], now: int, is_open: Container[FileKey]) -> None:
-        """Take note of a scan. The inode of a file that is not open may have been given to another one."""
+    def scanned(self, entries: Iterable[FileEntry], now: int) -> None:
+        """Take note of a scan."""
         self._files = {}
         # links show a file at several paths
-        for shown in sorted(
-            entries, key=lambda shown: (not shown.is_live, not shown.wanted, shown.path)
-        ):
+        for shown in sorted(entries, key=lambda one: (not one.is_live, not one.wanted, one.path)):
             self._files.setdefault(shown.key, shown)
             if (tailer := self.tailers.get(shown.key)) and tailer.entry.group != shown.group:
-                self._links.setdefault(tailer.file, set()).add(shown.group)
+                self._links[tailer.file].add(shown.group)
         self.lives |= {entry.path for entry in self._files.values() if entry.wanted}
-        for key, tailer in list(self.tailers.items()):
-            entry, before = self._files.get(key), tailer.entry
-            if entry is None:
-                continue
+        for tailer in self._seen():
+            entry, before = self._files[tailer.entry.key], tailer.entry.path
             if entry.size and not (entry.is_live or tailer.beginning):
                 # nothing but its inode is known, which may be another file's
                 self.leave(tailer)
                 continue
             tailer.scanned(entry, now)
-            tailer.suspect |= entry.differs(before) and key not in is_open
-            if entry.path != before.path:
-                self.tell(NoticeKind.ROTATED, before.path, f"is now {entry.path}")
+            if entry.path != before:
+                self.tell(NoticeKind.ROTATED, before, f"is now {entry.path}")
 
-    def to_sample(self, is_open: Container[FileKey]) -> dict[FileEntry, Collection[Cursor]]:
+    def to_sample(self) -> dict[FileEntry, Collection[Cursor]]:
         """Return which files must be sampled before `settle`, with the cursors that they may hold."""
-        ignored = self._ignored(is_open)
-        asked = [e for k, e in self._files.items() if k not in self.tailers and k not in ignored]
-        there = [tailer for key, tailer in self.tailers.items() if key in self._files]
-        asked += [t.entry for t in there if t.suspect or (t.entry.size and not t.beginning)]
+        seen = self._seen()
+        # a file that has just gone may have been truncated before; the next scan knows
+        held = [t for t in self.unseen() if t.unseen_since is not None and t.is_open]
+        are_read = {tailer.file for tailer in (*seen, *held) if not tailer.suspect}
+        asked = [
+            entry
+            for key, entry in self._files.items()
+            if key not in self.tailers and not self._is_left(entry, are_read)
+        ]
+        asked += [t.entry for t in seen if t.suspect or (t.entry.size and not t.beginning)]
         if not asked:
             return {}
         groups = {entry.group for entry in asked}
         # a candidate may be the copy of any file of its group that was truncated, as no compressed one is
-        asked += [t.entry for t in there if t.entry.group in groups and t.entry.packing is None]
-        self._sort_known()
+        asked += [t.entry for t in seen if t.entry.group in groups and t.entry.packing is None]
+        self._index()
         near: dict[FileEntry, Collection[Cursor]] = {}
         for entry in asked:
             cursors = [known.cursor for known in self._known(entry.group)]
-            near[entry] = set(cursors + self._by_inode.get(entry.key.inode, []))
+            near[entry] = {*cursors, *self._by_inode[entry.key.inode]}
         return near
 
     @property
@@ -103,7 +95,7 @@ class Catalogue:
 
     def unseen(self, held: Container[str] = ()) -> list[Tailer]:
         """Return the followed files that the last scan did not show, but for those of some groups."""
-        unseen = (t for key, t in self.tailers.items() if key not in self._files)
+        unseen = (tailer for key, tailer in self.tailers.items() if key not in self._files)
         return [tailer for tailer in unseen if tailer.entry.group not in held]
 
     def leave(self, tailer: Tailer) -> None:
@@ -131,16 +123,16 @@ class Catalogue:
             if seen.entry.key not in self.tailers:
                 groups[seen.entry.group].append(seen)
         if groups:
-            self._sort_known()
+            self._index()
         for name, candidates in groups.items():
             self._settle_group(name, candidates, {tailer.file for tailer in truncated}, now)
         self._tell_truncated(truncated)
+        self._order()
         if not held:  # or it would be their cursors that seem to be without a file
             there = self._files.keys() | self.tailers.keys()
-            self._notes = {key: note for key, note in self._notes.items() if key in there}
+            self._left = {key: seen for key, seen in self._left.items() if key in there}
             self._scanned = now  # what is older, and not known by now, was there before us
             self._forget(now, stored)
-        self.order()
 
     def tell(self, kind: NoticeKind, path: str, text: str, lost: int = 0) -> None:
         """Have something said."""
@@ -160,7 +152,7 @@ class Catalogue:
                 is_shown(path) or is_shown(tailer.entry.group)
             ):
                 self.leave(tailer)
-        self._notes = {key: note for key, note in self._notes.items() if note.copy_of}
+        self._left = {key: seen for key, seen in self._left.items() if seen.copy_of}
         self._scanned = None
         self._select(selection)
 
@@ -176,63 +168,55 @@ class Catalogue:
         for tailer in self.tailers.values():
             tailer.rewind(cursors.get(tailer.file, tailer.start), now)
         self._remembered = {file: c for file, c in cursors.items() if file not in followed}
-        self.order()
         return True
-
-    def order(self) -> None:
-        """Sort the chains, oldest first."""
-        self.chains = {}
-        for tailer in self.tailers.values():
-            self.chains.setdefault(tailer.entry.group, []).append(tailer)
-        for tailers in self.chains.values():
-            tailers.sort(key=lambda tailer: (tailer.rotated is None, tailer.entry.age))
 
     def _select(self, selection: Selection) -> None:
         self._selection = selection
         paths = {*self.lives, *(cursor.path for cursor in self._remembered.values())}
         self.lives = {path for path in paths if selection.shows(path)}
-        self.order()
+        self._order()
+
+    def _order(self) -> None:
+        chains = defaultdict(list)
+        for tailer in self.tailers.values():
+            chains[tailer.entry.group].append(tailer)
+        for tailers in chains.values():
+            tailers.sort(key=lambda tailer: (tailer.rotated is None, tailer.entry.age))
+        self.chains = dict(chains)
 
     # what is known
 
-    def _ignored(self, is_open: Container[FileKey]) -> set[FileKey]:
-        # not sampled until they change or, as compressed copies, their original is read no longer
-        # a file that has just gone may have been truncated before; the next scan knows
-        are_read = {
-            tailer.file
-            for key, tailer in self.tailers.items()
-            if not tailer.suspect
-            and (key in self._files or (tailer.unseen_since is not None and key in is_open))
-        }
-        return {
-            key
-            for key, note in self._notes.items()
-            if (note.copy_of is None or (note.entry.packing and note.copy_of in are_read))
-            and (entry := self._files.get(key))
-            and entry.traits == note.entry.traits
-        }
+    def _seen(self) -> list[Tailer]:
+        return [tailer for key, tailer in self.tailers.items() if key in self._files]
 
-    def _sort_known(self) -> None:
-        by_group, by_inode, linked = defaultdict(list), defaultdict(list), defaultdict(list)
+    def _is_left(self, entry: FileEntry, are_read: Container[str]) -> bool:
+        # not sampled until it changes or, as a compressed copy, its original is read no longer
+        left = self._left.get(entry.key)
+        if left is None or left.entry.traits != entry.traits:
+            return False
+        return left.copy_of is None or (entry.packing is not None and left.copy_of in are_read)
+
+    def _index(self) -> None:
+        """Sort what is known: by group, and what is only remembered by inode as well."""
+        tailers, by_group, by_inode = defaultdict(list), defaultdict(list), defaultdict(list)
+        for tailer in self.tailers.values():
+            for group in {tailer.entry.group, *self._links.get(tailer.file, ())}:
+                tailers[group].append(tailer)
         for cursor in self._remembered.values():
             for group in {group_of(cursor.path, self.lives), *self._links.get(cursor.file, ())}:
                 by_group[group].append(cursor)
             by_inode[cursor.identity.inode].append(cursor)
-        for tailer in self.tailers.values() if self._links else ():
-            for group in self._links.get(tailer.file, ()):
-                linked[group].append(tailer)
-        self._by_group, self._by_inode, self._linked = by_group, by_inode, linked
+        self._followed_in, self._remembered_in, self._by_inode = tailers, by_group, by_inode
         self._there = {(entry.group, key.inode) for key, entry in self._files.items()}
-        self.order()
 
     def _known(self, group: str) -> list[Known]:
         """Return the files that are known of a group."""
         known = []
-        for tailer in (*self.chains.get(group, ()), *self._linked.get(group, ())):
+        for tailer in self._followed_in[group]:
             is_seen = tailer.entry.key in self._files
             presence = FilePresence.FOLLOWED if is_seen else FilePresence.DELETED
             known.append(Known(tailer.last, presence))
-        for cursor in self._by_group.get(group, ()):
+        for cursor in self._remembered_in[group]:
             if cursor.file in self._remembered:
                 is_there = (group, cursor.identity.inode) in self._there
                 presence = FilePresence.TRUNCATED if is_there else FilePresence.GONE
@@ -242,9 +226,9 @@ class Catalogue:
     # what the sampled files are
 
     def _candidate(self, seen: Sample) -> Sample:
-        note = self._notes.get(seen.entry.key)
+        left = self._left.get(seen.entry.key)
         # its inode may be another's, and it may have grown
-        copy_of = note.copy_of if note and seen.head.startswith(note.head) else None
+        copy_of = left.copy_of if left and seen.head.startswith(left.head) else None
         # a renamed file may have been asked for as it was
         return replace(seen, entry=self._files[seen.entry.key], copy_of=copy_of)
 
@@ -283,21 +267,19 @@ class Catalogue:
             else:
                 rest.append(seen)
         known = self._known(name)
-        rotated = [t.entry.age for t in self.chains.get(name, ()) if not t.entry.is_live]
         newest = self._newest([one.cursor for one in known])
-        group = RotationGroup(known, min(rotated, default=None), newest)
         for seen in rest:
             # what is new in a group that we know comes after lines that we shipped, or would have
-            self._act(replace(seen, last=(0, b"")) if known else seen, group, now)
-            if seen.entry.key in self.tailers and not seen.entry.is_live:
-                # what is younger is new as well
-                group.oldest = min(group.oldest or seen.entry.age, seen.entry.age)
+            seen = replace(seen, last=(0, b"")) if known else seen
+            is_new = seen.entry.wanted or self._is_younger(seen.entry)
+            is_new |= newest is not None and seen.entry.modified + _CLOCK_SLACK >= newest
+            self._act(seen, *rule(seen, known, is_new=is_new), now)
 
     def _recognise(self, seen: Sample, truncated: Container[str]) -> Cursor | None:
         """Return the cursor of the remembered file that a file is, by its inode."""
         same = [
             cursor
-            for cursor in self._by_inode.get(seen.entry.key.inode, ())
+            for cursor in self._by_inode[seen.entry.key.inode]
             # its inode alone may be another file's soon; and the file on that of a truncated one is another
             if (cursor.offset or cursor.identity.head_length) and cursor.file not in truncated
             if seen.has_all(cursor)
@@ -316,37 +298,51 @@ class Catalogue:
         read = [c.seen for c in cursors if c.offset] or [c.seen for c in cursors]
         return min([*times, max(read)] if read else times, default=None)
 
-    def _act(self, seen: Sample, group: RotationGroup, now: int) -> None:
-        entry, (verdict, cursor) = seen.entry, rule(seen, group)
-        self._notes.pop(entry.key, None)
+    def _is_younger(self, entry: FileEntry) -> bool:
+        """Whether a rotated file of its group is followed that is older."""
+        rotated = (one.entry for one in self._followed_in[entry.group] if not one.entry.is_live)
+        return any(entry.age > one.age for one in rotated if one.group == entry.group)
+
+    def _act(self, seen: Sample, verdict: Verdict, cursor: Cursor | None, now: int) -> None:
+        self._left.pop(seen.entry.key, None)
         match verdict:
             case Verdict.INHERIT if cursor is not None:
                 self._go_on(seen, cursor, now)
             case Verdict.BEGIN:
                 self._begin(seen, now)
             case Verdict.COPY:
-                self._note_copy(seen, cursor)
-            case Verdict.OLD:
-                self._notes[entry.key] = _Note(entry, seen.head)
+                self._leave_copy(seen, cursor)
             case Verdict.DAMAGED:
-                self._notes[entry.key] = _Note(entry)
                 text = f"is damaged ({seen.damage}): what was not read before is lost"
-                self.tell(NoticeKind.DAMAGED, entry.path, text)
-            case _ if entry.packing is not None:
-                self._notes[entry.key] = _Note(entry)
+                self.tell(NoticeKind.DAMAGED, seen.entry.path, text)
+                self._leave_alone(seen)
+            case _ if verdict is Verdict.OLD or seen.entry.packing is not None:
+                self._leave_alone(seen)
             case _:
                 pass  # an empty sibling is sampled again
+
+    def _leave_alone(self, seen: Sample) -> None:
+        self._left[seen.entry.key] = replace(seen, head=b"", held={}, copy_of=None)
+
+    def _leave_copy(self, seen: Sample, cursor: Cursor | None) -> None:
+        group = self._followed_in[seen.entry.group]
+        live = (one.file for one in group if one.entry.path == seen.entry.group)
+        original = cursor.file if cursor else next(live, None)
+        if seen.entry.packing is None and seen.copy_of is not None:
+            original = seen.copy_of  # which may have been truncated since
+        if original is not None:
+            self._left[seen.entry.key] = replace(seen, held={}, copy_of=original)
 
     def _go_on(self, seen: Sample, cursor: Cursor, now: int) -> None:
         if self._remembered.pop(cursor.file, None) is None:
             return  # another copy was first
-        self._notes.pop(seen.entry.key, None)
+        self._left.pop(seen.entry.key, None)
         self._follow(seen, cursor, seen.held.get(cursor.file, False), now)
 
     def _begin(self, seen: Sample, now: int) -> None:
         entry, (offset, tail) = seen.entry, seen.last
         if self._selection.is_too_old(entry.modified, now):
-            self._notes[entry.key] = _Note(entry)
+            self._leave_alone(seen)
             text = "was not written for longer than --ignore-older; it is followed once it is"
             self.tell(NoticeKind.AGED, entry.path, text)
             return
@@ -359,16 +355,8 @@ class Catalogue:
     def _follow(self, seen: Sample, cursor: Cursor, is_in_line: bool, now: int) -> None:
         tailer = Tailer(cursor, seen, now, is_in_line=is_in_line)
         self.tailers[seen.entry.key] = tailer
-        self.chains.setdefault(seen.entry.group, []).append(tailer)
+        self._followed_in[seen.entry.group].append(tailer)
         self.tell(NoticeKind.FOUND, seen.entry.path, f"is followed from byte {cursor.offset}")
-
-    def _note_copy(self, seen: Sample, cursor: Cursor | None) -> None:
-        live = (t.file for t in self.chains.get(seen.entry.group, ()) if t.entry.is_live)
-        original = cursor.file if cursor else next(live, None)
-        if seen.entry.packing is None and seen.copy_of is not None:
-            original = seen.copy_of  # which may have been truncated since
-        if original is not None:
-            self._notes[seen.entry.key] = _Note(seen.entry, seen.head, original)
 
     def _forget(self, now: int, stored: Callable[[str], int]) -> None:
         """Forget what is long gone; what has a position may have to be gone back to."""

@@ -194,8 +194,8 @@ class Follower:
     async def _look_at(self, now: int, began: float) -> None:
         catalogue = self._catalogue
         shown = await asyncio.to_thread(scan, self._selection, tuple(catalogue.lives))
-        catalogue.scanned(shown.entries, now, self._reader)
-        asked = catalogue.to_sample(self._reader)
+        catalogue.scanned(shown.entries, now)
+        asked = catalogue.to_sample()
         found = await asyncio.to_thread(sample, asked, from_end=catalogue.from_end)
         held = await self._moved_groups(shown, asked, found)
         self.is_oriented = not held
@@ -206,8 +206,8 @@ class Follower:
             await self._let_go(tailer, now)
         samples = [seen for seen in found.values() if isinstance(seen, Sample)]
         catalogue.settle(samples, held, now, self.stored)
-        await self._reader.open_early(self.stored)
         await self._reader.trim()
+        await self._reader.open_early(self.stored)
         self._turns.join(catalogue.chains)
         seen = (t.entry for t in catalogue.tailers.values() if t.unseen_since is None)
         took = asyncio.get_running_loop().time() - began
@@ -238,7 +238,7 @@ class Follower:
 
         It goes once it is settled, and read and stored to its end, holds other content than was read, or was held too long.
         """
-        is_open = tailer.entry.key in self._reader
+        is_open = tailer.is_open
         size, modified = tailer.size, tailer.entry.modified
         tailer.suspect = False  # a compressed file is not truncated
         if is_open and tailer.entry.packing is None:
@@ -285,10 +285,10 @@ class Follower:
         tailers = self._turns.next(self._catalogue.chains, now, self._grace, most)
         await self._reader.open(tailers)
         for tailer in tailers:
-            if tailer.entry.key not in self._reader:
+            if not tailer.is_open:
                 self._turns.leave(tailer.entry.group)
                 self.look_due = True
-        return [tailer for tailer in tailers if tailer.entry.key in self._reader]
+        return [tailer for tailer in tailers if tailer.is_open]
 
     def _accept(self, tailer: Tailer, reading: Reading) -> list[Block]:
         blocks = tailer.accept(reading, self._clock(), self._grace)

@@ -7,7 +7,7 @@ import asyncio
 import errno
 import os
 import resource
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -84,8 +84,8 @@ class Reader:
     def __init__(self, limit: int, followed: Mapping[FileKey, "Tailer"]) -> None:
         self._limit = limit
         self._followed = followed
-        self._open: dict[FileKey, int] = {}
-        self._decompressor: tuple[FileKey, Decompressor] | None = None  # one, for its memory
+        self._open: dict[Tailer, None] = {}
+        self._decompressor: tuple[Tailer, Decompressor] | None = None  # one, for its memory
 
     def resize(self, block_size: int, max_line: int) -> None:
         """Read runs of `block_size` bytes at most, or one line of `max_line` bytes, from now on."""
@@ -97,39 +97,36 @@ class Reader:
     def __len__(self) -> int:
         return len(self._open)
 
-    def __contains__(self, key: object) -> bool:
-        return key in self._open
-
-    async def open(self, tailers: Iterable["Tailer"]) -> None:
+    async def open(self, tailers: Sequence["Tailer"]) -> None:
         """Open files, the most recently read from now on; the note of a tailer says why its file is not open after this."""
-        wanted = {tailer.entry.key: tailer for tailer in tailers}
-        for key in wanted.keys() & self._open.keys():
-            self._open[key] = self._open.pop(key)
-        await self._open_files([tailer for key, tailer in wanted.items() if key not in self._open])
-        if len(self._open) > self._limit:
-            await self.trim(wanted)
+        for tailer in self._open.keys() & set(tailers):
+            self._open[tailer] = self._open.pop(tailer)
+        closed = [tailer for tailer in tailers if not tailer.is_open]
+        if closed and not await asyncio.to_thread(self._open_all, closed):
+            await self.trim(limit=len(self._open) // 2)  # others need some as well
+        elif len(self._open) > self._limit:
+            await self.trim(tailers)
 
     async def open_early(self, stored: Callable[[str], int]) -> None:
         """Open what has something to read, is written to, or is not stored as far as it was read, while there is room."""
         wanted = [
             tailer
-            for key, tailer in self._followed.items()
-            if key not in self._open
+            for tailer in self._followed.values()
+            if not tailer.is_open
             and (tailer.dirty or tailer.entry.is_live or tailer.offset > stored(tailer.file))
         ]
         wanted.sort(key=lambda tailer: not tailer.dirty)
-        await self._open_files(wanted[: max(0, self._limit - len(self._open))])
+        await self.open(wanted[: max(0, self._limit - len(self._open))])
 
-    async def trim(self, wanted: Collection[FileKey] = (), limit: int | None = None) -> None:
+    async def trim(self, wanted: Collection["Tailer"] = (), limit: int | None = None) -> None:
         """Close what is followed no longer and, above the limit, what is not wanted."""
-        gone = [key for key in self._open if key not in self._followed]
+        followed = set(self._followed.values())
+        gone = [tailer for tailer in self._open if tailer not in followed]
         # never a deleted one: it could not be opened again
         named = [
-            key
-            for key in self._open
-            if key not in wanted
-            and key in self._followed
-            and self._followed[key].unseen_since is None
+            tailer
+            for tailer in self._open
+            if tailer in followed and tailer not in wanted and tailer.unseen_since is None
         ]
         most = self._limit if limit is None else limit
         await self._close(gone + named[: max(0, len(self._open) - len(gone) - most)])
@@ -138,15 +135,15 @@ class Reader:
         """Close all files."""
         await self._close(list(self._open))
 
-    async def _close(self, keys: Collection[FileKey]) -> None:
-        if self._decompressor is not None and self._decompressor[0] in keys:
+    async def _close(self, tailers: Collection["Tailer"]) -> None:
+        if self._decompressor is not None and self._decompressor[0] in tailers:
             self._decompressor = None
-        if keys:
-            await asyncio.to_thread(close, *[self._open.pop(key) for key in keys])
-
-    async def _open_files(self, tailers: Sequence["Tailer"]) -> None:
-        if tailers and not await asyncio.to_thread(self._open_all, tailers):
-            await self.trim(limit=len(self._open) // 2)  # others need some as well
+        descriptors = [tailer.descriptor for tailer in tailers]
+        for tailer in tailers:
+            del self._open[tailer]
+            tailer.descriptor = -1
+        if descriptors:
+            await asyncio.to_thread(close, *descriptors)
 
     def _open_all(self, tailers: Sequence["Tailer"]) -> bool:
         """Open files in order; return False where descriptors ran out."""
@@ -159,7 +156,8 @@ class Reader:
                     return False
                 continue
             if FileKey.of(os.fstat(descriptor)) == tailer.entry.key:
-                self._open[tailer.entry.key] = descriptor
+                tailer.descriptor = descriptor
+                self._open[tailer] = None
             else:
                 tailer.note = "was moved since the last look"
                 close(descriptor)
@@ -177,12 +175,11 @@ class Reader:
         for tailer in tailers:
             if budget <= 0:
                 break
-            descriptor, packing = self._open[tailer.entry.key], tailer.entry.packing
             try:
-                if packing is None:
-                    reading = self._read(descriptor, tailer, limit)
+                if tailer.entry.packing is None:
+                    reading = self._read(tailer, limit)
                 else:
-                    reading = self._decompress(descriptor, packing, tailer, limit)
+                    reading = self._decompress(tailer, tailer.entry.packing, limit)
             except OSError as error:
                 reading = Reading(
                     True, tailer.offset, 0, error=f"cannot be read: {error.strerror or error}"
@@ -191,7 +188,8 @@ class Reader:
             budget -= len(reading.run) + len(reading.rest)
         return readings
 
-    def _read(self, descriptor: int, tailer: "Tailer", limit: int) -> Reading:
+    def _read(self, tailer: "Tailer", limit: int) -> Reading:
+        descriptor = tailer.descriptor
         status = os.fstat(descriptor)
         start = tailer.identity.tail_length
         begin = tailer.offset - start
@@ -216,16 +214,13 @@ class Reader:
             return Reading(True, size, modified, error="has fewer bytes than its size says")
         return Reading(True, size, modified, *self._split(start, end))
 
-    def _decompress(
-        self, descriptor: int, packing: Packing, tailer: "Tailer", limit: int
-    ) -> Reading:
-        key = tailer.entry.key
-        if self._decompressor is None or self._decompressor[0] != key:
-            self._decompressor = key, Decompressor(descriptor, packing)
+    def _decompress(self, tailer: "Tailer", packing: Packing, limit: int) -> Reading:
+        if self._decompressor is None or self._decompressor[0] is not tailer:
+            self._decompressor = tailer, Decompressor(tailer.descriptor, packing)
         content = self._decompressor[1]
         start = tailer.identity.tail_length
         begin = tailer.offset - start
-        modified = os.fstat(descriptor).st_mtime_ns
+        modified = os.fstat(tailer.descriptor).st_mtime_ns
 
         def fill(most: int) -> int:
             data = content.read(begin, tailer.offset + most)

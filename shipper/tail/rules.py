@@ -4,17 +4,12 @@ A rotation group is a live file with the files that it was rotated to. A file th
 bytes are known, and holds them, is that file: all of a group are recognised so before `rule` is asked of the others.
 """
 
-import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
 from broker.wire.positions import Cursor
 from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Sample, has_head
-
-_CLOCK_SLACK = 20_000_000
-"""Nanoseconds that a file's time of change may lie behind the clock: the kernel stamps files by its tick."""
 
 
 class Verdict(Enum):
@@ -29,22 +24,15 @@ class Verdict(Enum):
 
 
 class FilePresence(Enum):
-    """Where a file of a group is that we know; the last two are followed no longer, only a compressed file is damaged."""
+    """Where a file of a group is that we know; the last two are followed no longer.
 
-    FOLLOWED = auto()
-    DELETED = auto()  # held open without a name
-    TRUNCATED = auto()  # another file is on its inode
-    GONE = auto()  # its inode is not there
+    Its values are how many first bytes must be known of it, to be inherited and to have copies: short files may agree by chance.
+    """
 
-
-# Short files may agree by chance: so many bytes of a beginning must agree. Of a compressed file 64 need not.
-_TO_INHERIT = {FilePresence.TRUNCATED: 0, FilePresence.GONE: TAIL_BYTES}
-_TO_BE_A_COPY = {
-    FilePresence.FOLLOWED: HEAD_BYTES,
-    FilePresence.DELETED: TAIL_BYTES,
-    FilePresence.TRUNCATED: 0,
-    FilePresence.GONE: HEAD_BYTES,
-}
+    FOLLOWED = None, HEAD_BYTES
+    DELETED = None, TAIL_BYTES  # held open without a name
+    TRUNCATED = 0, 0  # another file is on its inode
+    GONE = TAIL_BYTES, HEAD_BYTES  # its inode is not there
 
 
 class Known(NamedTuple):
@@ -54,71 +42,52 @@ class Known(NamedTuple):
     presence: FilePresence
 
 
-@dataclass(slots=True)
-class RotationGroup:
-    """What is known of a candidate's group.
-
-    `oldest` is the age of the oldest rotated file that is followed, `newest` when the group was last read, or last
-    scanned if that is earlier, in nanoseconds; None when there is none.
-    """
-
-    known: Sequence[Known]
-    oldest: tuple[int, int, str] | None
-    newest: int | None
-
-
-def rule(seen: Sample, group: RotationGroup) -> tuple[Verdict, Cursor | None]:
+def rule(seen: Sample, group: Sequence[Known], *, is_new: bool) -> tuple[Verdict, Cursor | None]:
     """Decide on a file that kept no inode that we know: the first rule that fits.
 
-    Return with it the cursor to read on from, or of the file that it is a copy of; None: of the live file.
+    `is_new` says that it is not older than what was read of its group. Return with the verdict the cursor to read on from, or
+    of the file that it is a copy of; None: of the live file.
     """
     if seen.entry.is_live:
         return Verdict.BEGIN, None
     if not seen.size and not seen.damage:
         return Verdict.EMPTY, None
-    if heir_of := [known for known in group.known if _may_inherit(seen, known)]:
-        return Verdict.INHERIT, _best(seen, heir_of)
+    if heir_of := [known for known in group if _may_inherit(seen, known)]:
+        return Verdict.INHERIT, max(heir_of, key=lambda known: _likeliness(seen, known)).cursor
     if seen.is_in_live:
         return Verdict.COPY, None
-    for cursor in (known.cursor for known in group.known if _agrees(seen, known, _TO_BE_A_COPY)):
-        if seen.is_part_of(cursor) or seen.is_copy_of(cursor):
+    for cursor, presence in group:
+        is_like = seen.is_part_of(cursor) or seen.is_copy_of(cursor)
+        if is_like and _knows_enough(seen, cursor, presence.value[1]):
             return Verdict.COPY, cursor
-    return _rule_unknown(seen, group), None
+    return _rule_unknown(seen, group, is_new), None
 
 
-def _rule_unknown(seen: Sample, group: RotationGroup) -> Verdict:
-    left = [known.cursor for known in group.known if known.presence in _TO_INHERIT]
+def _rule_unknown(seen: Sample, group: Sequence[Known], is_new: bool) -> Verdict:
+    left = [known.cursor for known in group if known.presence.value[0] is not None]
     begins_alike = any(has_head(cursor, seen.head) for cursor in left)
     if seen.damage and (begins_alike or (left and not seen.head)):
         return Verdict.DAMAGED
     if not seen.size or (seen.is_partial and begins_alike):
         return Verdict.EMPTY
-    if seen.entry.wanted or (group.oldest and seen.entry.age > group.oldest):
-        return Verdict.BEGIN
-    is_new = group.newest is not None and seen.entry.modified + _CLOCK_SLACK >= group.newest
     return Verdict.BEGIN if is_new else Verdict.OLD
 
 
-def _agrees(seen: Sample, known: Known, least: Mapping[FilePresence, int]) -> bool:
-    length = least.get(known.presence, sys.maxsize)
-    if seen.copy_of == known.cursor.file or (length == TAIL_BYTES and seen.entry.packing):
-        length = 0
-    return known.cursor.identity.head_length >= length
+def _knows_enough(seen: Sample, cursor: Cursor, least: int) -> bool:
+    # what was compressed is seldom like another file by chance
+    is_sure = seen.copy_of == cursor.file or (least == TAIL_BYTES and seen.entry.packing)
+    return bool(is_sure) or cursor.identity.head_length >= least
 
 
 def _may_inherit(seen: Sample, known: Known) -> bool:
-    if known.presence not in _TO_INHERIT:
+    cursor, least = known.cursor, known.presence.value[0]
+    if least is None:
         return False
-    is_unread_original = seen.copy_of == known.cursor.file and not known.cursor.offset
-    return is_unread_original or (
-        _agrees(seen, known, _TO_INHERIT) and seen.is_copy_of(known.cursor)
-    )
+    is_unread_original = seen.copy_of == cursor.file and not cursor.offset
+    return is_unread_original or (seen.is_copy_of(cursor) and _knows_enough(seen, cursor, least))
 
 
-def _best(seen: Sample, heir_of: Sequence[Known]) -> Cursor:
-    def likeliness(known: Known) -> tuple[bool, int, int]:
-        cursor, is_truncated = known.cursor, known.presence is FilePresence.TRUNCATED
-        rank = cursor.offset if seen.entry.packing else is_truncated
-        return seen.copy_of == cursor.file, rank, cursor.seen
-
-    return max(heir_of, key=likeliness).cursor
+def _likeliness(seen: Sample, known: Known) -> tuple[bool, int, int]:
+    cursor, is_truncated = known.cursor, known.presence is FilePresence.TRUNCATED
+    rank = cursor.offset if seen.entry.packing else is_truncated
+    return seen.copy_of == cursor.file, rank, cursor.seen

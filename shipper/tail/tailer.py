@@ -33,6 +33,7 @@ class Tailer:
         self.offset, self.seen = cursor.offset, cursor.seen
         self.is_fresh = False
         self.entry = entry
+        self.descriptor = -1
         self.beginning = seen.head
         self.identity = replace(cursor.identity, inode=entry.key.inode)
         self.size = seen.size
@@ -46,6 +47,11 @@ class Tailer:
         self.lost: int | None = None
         self._modified = 0 if self.dirty else entry.modified
         self._grew = now
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is held open: it can be read whatever becomes of its name, and its inode is not reused."""
+        return self.descriptor >= 0
 
     @property
     def path(self) -> str:
@@ -92,6 +98,7 @@ class Tailer:
     def scanned(self, entry: FileEntry, now: int) -> None:
         """Take note of where the file is and how large it is; a compressed one is read on only when it changed."""
         before, self.entry = self.entry, entry
+        self.suspect |= entry.differs(before) and not self.is_open
         self._lost_name(now)
         self.unseen_since = None
         if entry.is_live:
