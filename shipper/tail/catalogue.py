@@ -10,10 +10,17 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import replace
 
 from broker.wire.positions import Cursor, forgettable
-from shipper.tail.identity import Sample, identify, is_inside_line
+from shipper.tail.identity import (
+    FilePresence,
+    Known,
+    Sample,
+    Verdict,
+    identify,
+    is_inside_line,
+    rule,
+)
 from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Selection, group_of
-from shipper.tail.rules import FilePresence, Known, Verdict, rule
 from shipper.tail.scan import FileEntry, FileKey
 from shipper.tail.tailer import Tailer
 
@@ -192,7 +199,7 @@ class Catalogue:
     def _is_left(self, entry: FileEntry, are_read: Container[str]) -> bool:
         # not sampled until it changes or, as a compressed copy, its original is read no longer
         left = self._left.get(entry.key)
-        if left is None or left.entry.traits != entry.traits:
+        if left is None or entry.differs(left.entry):
             return False
         return left.copy_of is None or (entry.packing is not None and left.copy_of in are_read)
 

@@ -8,7 +8,7 @@ import ctypes
 import errno
 import os
 import struct
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from watchdog.observers import inotify_c
@@ -18,8 +18,7 @@ from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.scan import FileEntry, FileKey
 
 _PAUSE = 0.1  # seconds from one wake-up to the next, however many write
-_READ_SHARE = 20  # reading events takes one part in so many of a core at most
-_POLL_SHARE = 100  # a poll does
+_POLL_SHARE = 100  # a poll takes one part in so many of a core at most
 
 _EVENT = struct.Struct("iIII")  # watch, mask, cookie, length of the name behind it: inotify(7)
 _EVENTS = 256 * 1024  # bytes of events that are read at a time
@@ -36,16 +35,11 @@ _NO_CHANGE = Mask(InotifyConstants.IN_MODIFY | InotifyConstants.IN_IGNORED)
 
 
 class ChangeDetection:
-    """Notices changes of all that is followed; one task at a time may follow or ask.
+    """Notices changes of all that is followed, and has `wake_up` called on the loop; one task at a time may follow or ask."""
 
-    `heard(files, moved)` is called on the loop: files that were written to, and whether a scan is due.
-    """
-
-    def __init__(
-        self, heard: Callable[[Collection[FileKey], bool], None], poll_every: float, listen: bool
-    ) -> None:
+    def __init__(self, wake_up: Callable[[], object], poll_every: float, listen: bool) -> None:
         """Follow nothing yet; `poll_every` is in seconds; without `listen` only poll."""
-        self._heard = heard
+        self._wake_up = wake_up
         self._poll_every = poll_every
         self._listens = listen
         self._inotify = -1
@@ -76,12 +70,15 @@ class ChangeDetection:
         text = f"not all of it can be watched, the rest is polled: {self._shortage}"
         return [Notice(NoticeKind.UNWATCHED, next(iter(folders), "/"), text)]
 
-    def hear(self) -> None:
-        """Hear of what has happened, and that a scan is due where it is time to poll."""
-        self._read()
+    def hear(self) -> tuple[list[FileKey], bool]:
+        """Return the files that were written to since the last call, and whether a scan is due: by an event, or to poll."""
+        events = b""
+        with suppress(OSError):  # nothing has happened, or nothing is watched
+            events = os.read(self._inotify, _EVENTS)
+        paths, is_due = self._parse(events)
         if _now() >= self._next_poll:
-            self._next_poll = _now() + self._poll_every
-            self._heard((), True)
+            self._next_poll, is_due = _now() + self._poll_every, True
+        return [self._files[path] for path in paths if path in self._files], is_due
 
     def close(self) -> None:
         """Stop watching."""
@@ -120,20 +117,13 @@ class ChangeDetection:
 
     def _listen(self) -> None:
         if self._inotify >= 0:
-            asyncio.get_running_loop().add_reader(self._inotify, self._wake_up)
+            asyncio.get_running_loop().add_reader(self._inotify, self._rest)
 
-    def _wake_up(self) -> None:
-        loop, began = asyncio.get_running_loop(), _now()
-        self._read()
+    def _rest(self) -> None:
+        loop = asyncio.get_running_loop()
         loop.remove_reader(self._inotify)
-        loop.call_later(max(_PAUSE, _READ_SHARE * (_now() - began)), self._listen)
-
-    def _read(self) -> None:
-        with suppress(OSError):  # nothing has happened, or nothing is watched
-            paths, has_moved = self._parse(os.read(self._inotify, _EVENTS))
-            files = [self._files[path] for path in paths if path in self._files]
-            if files or has_moved:
-                self._heard(files, has_moved)
+        loop.call_later(_PAUSE, self._listen)
+        self._wake_up()
 
     def _parse(self, events: bytes) -> tuple[set[str], bool]:
         """Return the files that were written to, and whether anything else happened."""

@@ -14,10 +14,11 @@ from contextlib import suppress
 from broker.wire.positions import Cursor
 from shipper.tail.catalogue import Catalogue
 from shipper.tail.changes import ChangeDetection
-from shipper.tail.identity import Sample, sample
+from shipper.tail.identity import Sample
 from shipper.tail.notices import Notice, NoticeKind, rfc3339
 from shipper.tail.paths import Selection
 from shipper.tail.reader import Block, Reader, Reading
+from shipper.tail.sampling import sample
 from shipper.tail.scan import FileEntry, FileKey, Scan, scan
 from shipper.tail.tailer import Tailer, Turns
 
@@ -63,7 +64,7 @@ class Follower:
         self._most_files = min(_MOST_FILES, open_files)
         self._catalogue = Catalogue(selection, known, new_id)
         self._reader = Reader(open_files, self._catalogue.tailers)
-        self._changes = ChangeDetection(self._heard, poll_every, listen)
+        self._changes = ChangeDetection(self.wake.set, poll_every, listen)
         self._turns = Turns()
         self._troubles: list[Notice] = []
         self._lock = asyncio.Lock()
@@ -163,24 +164,14 @@ class Follower:
         self.is_oriented = False
         self._turns.resume(self._catalogue.tailers.values())
         await self._reader.trim()
-        self._heard((), True)
-
-    def _heard(self, files: Iterable[FileKey], moved: bool) -> None:
-        """Take note that there may be something to read in these files, and whether some came or went."""
-        self.look_due |= moved
+        self.look_due = True
         self.wake.set()
-        tailers = self._catalogue.tailers
-        for tailer in [tailers[key] for key in files if key in tailers]:
-            if tailer.entry.packing is None:
-                tailer.mark_changed(self._clock())
-                self._turns.join([tailer.entry.group])
-            else:
-                self.look_due = True  # a look decides whether to decompress it again
 
     # looking
 
     async def _look(self) -> list[Notice]:
         async with self._lock:
+            self._hear()
             self.look_due = False
             try:
                 await self._look_at(self._clock(), asyncio.get_running_loop().time())
@@ -266,7 +257,7 @@ class Follower:
 
     async def _gather(self, budget: int) -> list[Block]:
         async with self._lock:
-            self._changes.hear()
+            self._hear()
             blocks: list[Block] = []
             while budget > 0 and len(blocks) < _ENOUGH and (turn := await self._turn()):
                 share = max(self._least_share, budget // len(turn))
@@ -278,6 +269,18 @@ class Follower:
                     if tailer.is_in_line:
                         break  # what the others gave is read again after the line
             return blocks
+
+    def _hear(self) -> None:
+        """Take note of what happened since the last time."""
+        written, is_due = self._changes.hear()
+        self.look_due |= is_due
+        tailers = self._catalogue.tailers
+        for tailer in [tailers[key] for key in written if key in tailers]:
+            if tailer.entry.packing is None:
+                tailer.mark_changed(self._clock())
+                self._turns.join([tailer.entry.group])
+            else:
+                self.look_due = True  # a look decides whether to decompress it again
 
     async def _turn(self) -> list[Tailer]:
         """Return the files to read next; one that cannot be opened is left to the next look, with its group."""

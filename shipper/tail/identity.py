@@ -1,30 +1,27 @@
 """Recognises a file again, whatever it is called now: inode, first bytes, and the bytes before a position.
 
-A sample of a file says which positions it holds. Sampling blocks, so it runs in a thread; it keeps nothing open. Two contents
-that agree in their first 1 KiB and in the 64 bytes before the position, on the same inode, cannot be told apart.
+Pure rules on what samples show; the catalogue acts on them. Two contents that agree in their first 1 KiB and in the 64 bytes
+before the position, on the same inode, cannot be told apart.
+
+A rotation group is a live file with the files that it was rotated to. A file that has the inode of a remembered file of which
+bytes are known, and holds them, is that file: all of a group are recognised so before `rule` is asked of the others.
 """
 
-import os
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 from hashlib import blake2b
+from typing import NamedTuple
 
 from broker.wire.message import Identity
 from broker.wire.positions import Cursor
-from shipper.tail.decompress import Decompressor
-from shipper.tail.notices import Notice, NoticeKind
-from shipper.tail.scan import FileEntry, FileKey
+from shipper.tail.scan import FileEntry
 
 HEAD_BYTES = 1024
 """How much of a file's beginning is hashed; less while less has been read."""
 
 TAIL_BYTES = 64
 """How many bytes before the offset are hashed."""
-
-_STEP = 64 * 1024
-_FARTHEST = 16 * 1024 * 1024
-"""How far back a newline is looked for: a line that long is shipped in pieces, so that its rest may be one of them."""
 
 
 def fingerprint(data: bytes | bytearray) -> str:
@@ -91,137 +88,82 @@ class Sample:
         return begins_so and not self.damage and self.size < cursor.offset
 
 
-def open_read_only(path: str) -> int:
-    """Open without waiting for a writer, should the path have become a pipe; raise OSError as `os.open` does."""
-    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+class Verdict(Enum):
+    """What to do with a file that is not followed yet."""
+
+    BEGIN = auto()  # it is new: a new id, from offset 0
+    INHERIT = auto()  # take over the id and the cursor of its original, and so the unread rest
+    COPY = auto()  # leave it as long as its lines are read elsewhere
+    OLD = auto()  # leave it: it was rotated before we came to know its group
+    EMPTY = auto()  # it may be a copy in the making
+    DAMAGED = auto()  # it cannot be decompressed as far as it would have to be
 
 
-def close(*descriptors: int) -> None:
-    """Close descriptors; raise nothing: whatever a file system that went away says, they are closed then, too."""
-    for descriptor in descriptors:
-        with suppress(OSError):
-            os.close(descriptor)
+class FilePresence(Enum):
+    """Where a file of a group is that we know; the last two are followed no longer.
 
-
-def sample(
-    asked: Mapping[FileEntry, Collection[Cursor]], *, from_end: bool
-) -> dict[FileKey, Sample | Notice]:
-    """Return what each file looks like, and which of the cursors it holds; `from_end` asks where its last line ends, too.
-
-    A file that is no longer where the scan saw it is left out, and so is a rotated file whose live file changed meanwhile:
-    whether it is a copy is not known. Live files come first: a copy is whole when its original is seen to be truncated.
+    Its values are how many first bytes must be known of it, to be inherited and to have copies: short files may agree by chance.
     """
-    found: dict[FileKey, Sample | Notice] = {}
-    lives = {entry.group: entry for entry in asked if entry.is_live}
-    for entry in sorted(asked, key=lambda entry: (not entry.is_live, entry.packing is not None)):
-        live = lives.get(entry.group)
-        before = found.get(live.key) if live and live is not entry else None
-        before = before if isinstance(before, Sample) else None
-        head = before.head if before else b""
-        seen = _probe(entry, asked[entry], from_end=from_end, live_head=head)
-        if before and isinstance(seen, Sample) and seen.head and head.startswith(seen.head):
-            seen = _compared(before, seen)
-        if seen is not None:
-            found[entry.key] = seen
-    return found
+
+    FOLLOWED = None, HEAD_BYTES
+    DELETED = None, TAIL_BYTES  # held open without a name
+    TRUNCATED = 0, 0  # another file is on its inode
+    GONE = TAIL_BYTES, HEAD_BYTES  # its inode is not there
 
 
-def _compared(live: Sample, rotated: Sample) -> Sample | None:
-    """Return the sample of a rotated file, compared with the live file; None if that is not as it was."""
-    if rotated.end is None:
-        return replace(rotated, is_in_live=rotated.is_partial)
-    now = _probe(live.entry, (), size=rotated.end[0])
-    if not isinstance(now, Sample) or now.size < live.size or not now.head.startswith(live.head):
-        return None
-    return replace(rotated, is_in_live=now.end == rotated.end)
+class Known(NamedTuple):
+    """A file of a group that we know, and where it is."""
+
+    cursor: Cursor
+    presence: FilePresence
 
 
-def _probe(
-    entry: FileEntry,
-    cursors: Collection[Cursor],
-    *,
-    size: int | None = None,
-    from_end: bool = False,
-    live_head: bytes = b"",
-) -> Sample | Notice | None:
-    descriptor = -1
-    try:
-        descriptor = open_read_only(entry.path)
-        if FileKey.of(os.fstat(descriptor)) != entry.key:
-            return None
-        if entry.packing is not None:
-            content = Decompressor(descriptor, entry.packing)
-            return _compressed(content, entry, cursors, live_head)
-        return _plain(descriptor, entry, cursors, size, from_end)
-    except OSError as error:
-        if descriptor < 0 and not isinstance(error, PermissionError):
-            return None
-        text = f"cannot be read: {error.strerror}; check its owner and mode"
-        return Notice(NoticeKind.UNREADABLE, entry.path, text)
-    finally:
-        close(descriptor)
+def rule(seen: Sample, group: Sequence[Known], *, is_new: bool) -> tuple[Verdict, Cursor | None]:
+    """Decide on a file that kept no inode that we know: the first rule that fits.
+
+    `is_new` says that it is not older than what was read of its group. Return with the verdict the cursor to read on from, or
+    of the file that it is a copy of; None: of the live file.
+    """
+    if seen.entry.is_live:
+        return Verdict.BEGIN, None
+    if not seen.size and not seen.damage:
+        return Verdict.EMPTY, None
+    if heir_of := [known for known in group if _may_inherit(seen, known)]:
+        return Verdict.INHERIT, max(heir_of, key=lambda known: _likeliness(seen, known)).cursor
+    if seen.is_in_live:
+        return Verdict.COPY, None
+    for cursor, presence in group:
+        is_like = seen.is_part_of(cursor) or seen.is_copy_of(cursor)
+        if is_like and _knows_enough(seen, cursor, presence.value[1]):
+            return Verdict.COPY, cursor
+    return _rule_unknown(seen, group, is_new), None
 
 
-def _plain(
-    descriptor: int,
-    entry: FileEntry,
-    cursors: Collection[Cursor],
-    size: int | None,
-    from_end: bool,
-) -> Sample:
-    def before(position: int, length: int = TAIL_BYTES) -> bytes:
-        start = max(0, position - length)
-        return os.pread(descriptor, position - start, start)
-
-    end = os.fstat(descriptor).st_size
-    tails = {cursor.file: before(cursor.offset, cursor.identity.tail_length) for cursor in cursors}
-    position = end if size is None else size
-    ending = position, before(position)
-    last = _last_line(before, end) if from_end else 0
-    behind = last, before(last)
-    # head and size come last: a truncation before that shows in them
-    head = os.pread(descriptor, HEAD_BYTES, 0)
-    now = os.fstat(descriptor).st_size
-    return Sample(entry, now, head, _held(cursors, now, head, tails), ending, last=behind)
+def _rule_unknown(seen: Sample, group: Sequence[Known], is_new: bool) -> Verdict:
+    left = [known.cursor for known in group if known.presence.value[0] is not None]
+    begins_alike = any(has_head(cursor, seen.head) for cursor in left)
+    if seen.damage and (begins_alike or (left and not seen.head)):
+        return Verdict.DAMAGED
+    if not seen.size or (seen.is_partial and begins_alike):
+        return Verdict.EMPTY
+    return Verdict.BEGIN if is_new else Verdict.OLD
 
 
-def _last_line(before: Callable[[int, int], bytes], size: int) -> int:
-    for length in (_STEP, _FARTHEST):
-        if behind := before(size, length).rfind(b"\n") + 1:
-            return max(0, size - length) + behind
-    return size if size > _FARTHEST else 0
+def _knows_enough(seen: Sample, cursor: Cursor, least: int) -> bool:
+    # what was compressed is seldom like another file by chance
+    is_sure = seen.copy_of == cursor.file or (least == TAIL_BYTES and seen.entry.packing)
+    return bool(is_sure) or cursor.identity.head_length >= least
 
 
-def _held(
-    cursors: Collection[Cursor], size: int, head: bytes, tails: Mapping[str, bytes]
-) -> dict[str, bool]:
-    held = {}
-    for cursor in cursors:
-        # a compressed file has tails of those cursors only that its head fits
-        known, tail = cursor.identity, tails.get(cursor.file, b"")
-        same_head = fingerprint(head[: known.head_length]) == known.head_hash
-        if size >= cursor.offset and same_head and fingerprint(tail) == known.tail_hash:
-            held[cursor.file] = is_inside_line(tail)
-    return held
+def _may_inherit(seen: Sample, known: Known) -> bool:
+    cursor, least = known.cursor, known.presence.value[0]
+    if least is None:
+        return False
+    is_unread_original = seen.copy_of == cursor.file and not cursor.offset
+    return is_unread_original or (seen.is_copy_of(cursor) and _knows_enough(seen, cursor, least))
 
 
-def _compressed(
-    content: Decompressor, entry: FileEntry, cursors: Collection[Cursor], live_head: bytes
-) -> Sample:
-    head = content.read(0, HEAD_BYTES)
-    # in order, since it can only go forward
-    likely = sorted(
-        (c.offset, c.file, c.identity.tail_length) for c in cursors if has_head(c, head)
-    )
-    tails = {file: content.read(max(0, end - length), end) for end, file, length in likely}
-    end = None
-    if head and live_head.startswith(head):
-        while not content.is_at_end():
-            content.read(max(0, content.reached - TAIL_BYTES), content.reached + _STEP)
-        size = content.reached
-        end = (size, content.read(max(0, size - TAIL_BYTES), size)) if content.is_complete else None
-    at_end = content.is_at_end()
-    size = content.reached if at_end else content.reached + 1
-    partial = at_end and not content.is_complete and not content.damage
-    held = _held(cursors, size, head, tails)
-    return Sample(entry, size, head, held, end, is_partial=partial, damage=content.damage)
+def _likeliness(seen: Sample, known: Known) -> tuple[bool, int, int]:
+    cursor, is_truncated = known.cursor, known.presence is FilePresence.TRUNCATED
+    rank = cursor.offset if seen.entry.packing else is_truncated
+    return seen.copy_of == cursor.file, rank, cursor.seen

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from broker.wire.message import Section
 from shipper.tail.decompress import Decompressor
-from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, close, fingerprint, open_read_only
+from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, fingerprint
 from shipper.tail.paths import Packing
+from shipper.tail.sampling import close, open_read_only
 from shipper.tail.scan import FileKey
 
 if TYPE_CHECKING:

@@ -56,11 +56,6 @@ class FileEntry:
         """What rotated files are sorted by, oldest first."""
         return paths.age(self.modified, self.path)
 
-    @property
-    def traits(self) -> tuple[object, ...]:
-        """What tells whether a file that is not followed changed."""
-        return self.size, self.modified, self.wanted, self.is_live
-
     def differs(self, before: "FileEntry") -> bool:
         """Whether it may be another file or have other bytes than before; a compressed one may be renamed freely."""
         if self.packing is None:
