@@ -1,8 +1,11 @@
-"""The report of a logbroker on itself, and the subject on which each of them answers with it, in the account of the stream."""
+"""What each logbroker answers in the account of the stream, and on which subjects: its report, and its credentials."""
+
+from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel
 
 SUBJECT = "logship.broker"
+CREDENTIALS_SUBJECT = "logship.credentials"
 
 
 class Certificate(BaseModel):
@@ -35,3 +38,18 @@ class NodeReport(BaseModel, extra="allow"):
     mirror: str | None = None
     certificates: tuple[Certificate, ...] = ()
     retention: dict[str, SpaceReport] = {}
+
+
+class CredentialsRequest(BaseModel, extra="forbid"):
+    """What an admin asks: the credentials, and that those be revoked first, each by kind and name."""
+
+    revoke: tuple[tuple[Literal["host", "receiver", "admin", "monitor", "site"], str], ...] = ()
+
+
+class CredentialsReport(BaseModel):
+    """The credentials at the server `name`, as `credentials list --json` shows them; `error` says why something was not done."""
+
+    name: str
+    secured: bool = False
+    credentials: list[dict[str, Any]] = []
+    error: str = ""

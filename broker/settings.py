@@ -69,7 +69,7 @@ def _age(age: timedelta) -> timedelta:
 
 
 Size = Annotated[ByteSize, Field(gt=0, le=2**63 - 1)]
-Connections = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
 class StreamsSettings(ProgramSettings):
@@ -173,10 +173,10 @@ class SecuritySettings(ProgramSettings):
     require_certificates: bool = Field(
         False, description="Let nobody in without a certificate, whatever else they show."
     )
-    host_connections: Connections = option(
+    host_connections: Count = option(
         50_000, "N", "Most connections of all hosts, of nats-server's 65536.", file_only=True
     )
-    receiver_connections: Connections = option(
+    receiver_connections: Count = option(
         10_000, "N", "Most connections of all receivers; each has a few.", file_only=True
     )
 
@@ -211,6 +211,13 @@ class BrokerSettings(
     )
     reserve: ByteSize | None = option(
         None, "SIZE", "What stays free on the disk; default: a twentieth of it, at most 20 GiB."
+    )
+    max_streams: Count | None = option(
+        None, "N", "Most streams and buckets that JetStream takes, ours among them.", file_only=True
+    )
+    max_consumers: Count | None = option(
+        *(None, "N", "Most consumers of a stream: ours, and those of readers and of new shippers."),
+        file_only=True,
     )
     memory: Size = option(
         ByteSize(512 * 1024 * 1024), "SIZE", "Memory that nats-server tries to stay below."

@@ -72,6 +72,8 @@ WRITTEN = {
     "takeover_after": "30s",
     "ack": "false",
     "host_connections": "100",
+    "max_streams": "100",
+    "max_consumers": "100",
     "receiver_connections": "100",
     "require_certificates": "true",
     "tls_first": "true",

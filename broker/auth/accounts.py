@@ -73,7 +73,7 @@ def accounts_of(
     """Return the accounts of a broker that lets in these credentials at `now`, and logbroker itself by the key `own`.
 
     Whoever comes without a key is the user of the key `anybody`, whose seed nobody has, or is refused where that is empty:
-    the first credential changes users only. `limits` are by the name of the account.
+    the first credential changes users only. `limits` are by the name of the account; those of LOGS are JetStream's.
     """
     users: dict[CredentialKind, list[Section]] = {kind: [] for kind in CredentialKind}
     for one in credentials:
@@ -110,11 +110,12 @@ def _account(
         for one in crossings
         if one.into == name
     ]
+    has_streams = name == LOGS
     return {
-        "jetstream": "enabled" if name == LOGS else None,
+        "jetstream": (limits or "enabled") if has_streams else None,
         # whoever has a credential names the API so, also at a broker that is open yet
-        "mappings": {f"{API}.>": "$JS.API.>"} if name == LOGS else None,
-        "limits": limits,
+        "mappings": {f"{API}.>": "$JS.API.>"} if has_streams else None,
+        "limits": None if has_streams else limits,
         "exports": _exports([one for one in crossings if one.of == name]) or None,
         "imports": imports or None,
         "users": users or None,

@@ -13,6 +13,7 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import make_folder
 from broker.app.table import aligned
 from broker.app.units import format_duration
+from broker.app.untrusted import printable
 from broker.auth.certificates import Pki
 from broker.auth.files import (
     HEAD,
@@ -36,6 +37,7 @@ from broker.client.nkey import new_seed, user_key
 from broker.commands.shared import (
     JSON,
     LENGTH,
+    asking,
     now,
     option,
     partition_list,
@@ -43,8 +45,10 @@ from broker.commands.shared import (
     store_of,
     with_settings,
 )
+from broker.inspect.ask import credentials_at
+from broker.report import CredentialsReport
 from broker.server.store import await_credentials, read_state
-from broker.settings import STORE_FIELDS, BrokerSettings
+from broker.settings import STATUS_FIELDS, STORE_FIELDS, BrokerSettings
 
 Seeds = dict[Holder, str]
 """The secrets of a change, by who is to have them."""
@@ -142,12 +146,20 @@ def rotate(
 @_NAMES
 @click.option("--open-again", is_flag=True, help="With the last one: let in everybody again.")
 @YES
-@with_settings(STORE_FIELDS)
+@with_settings(STORE_FIELDS | STATUS_FIELDS)
 def revoke(
     settings: BrokerSettings, kind: str, names: Sequence[str], open_again: bool, yes: bool
 ) -> None:
-    """Revoke credentials; whoever uses one is disconnected at once, and nobody else."""
+    """Revoke credentials; whoever uses one is disconnected at once, and nobody else.
+
+    In --store-dir on the broker's machine; without it at all servers of the broker that --server names, as an admin.
+    """
     holders = _holders(kind, names)
+    if settings.store_dir is None:
+        if open_again:
+            raise click.UsageError("--open-again takes --store-dir, on the broker's machine")
+        _revoke_at_server(settings, holders)
+        return
     if open_again and not yes:
         ask("Let in everybody on this machine without a credential?")
 
@@ -190,22 +202,62 @@ def import_store(settings: BrokerSettings, file: TextIO, force: bool, yes: bool)
     _change(settings, taken)
 
 
+def _revoke_at_server(settings: BrokerSettings, holders: Sequence[Holder]) -> None:
+    asked = [(holder.kind.value, holder.name) for holder in holders]
+    reports = asking(settings, "credentials revoke", lambda c: credentials_at(c, asked))
+    for one in reports:
+        done = f"{summary_of(holders)} revoked; {len(one.credentials)} left"
+        click.echo(printable(f"{one.name}: {one.error or done}"))
+    if any(one.error for one in reports):
+        raise OperatorError(
+            "not revoked everywhere, see above; `logbroker credentials list` shows all"
+        )
+
+
 @credentials.command(name="list")
 @JSON
-@with_settings(STORE_FIELDS)
+@with_settings(STORE_FIELDS | STATUS_FIELDS)
 def list_all(settings: BrokerSettings, as_json: bool) -> None:
-    """Show who has a credential, since when, and how many connections use it."""
-    folder = store_of(settings)
+    """Show who has a credential, since when, and how many connections use it.
+
+    Of --store-dir on the broker's machine; without it of the broker that --server names, as an admin.
+    """
+    if settings.store_dir is None:
+        found = _merged(asking(settings, "credentials list", credentials_at))
+    else:
+        found = _listed(store_of(settings))
+    if as_json:
+        print_json({"secured": found.secured, "credentials": found.credentials})
+        return
+    click.echo(aligned(HEAD, cells(found.credentials), left=range(len(HEAD))))
+    if not found.secured:
+        click.echo(_OPEN)
+
+
+def _listed(folder: Path) -> CredentialsReport:
     if not folder.is_dir():
         raise OperatorError(f"there is no directory {folder}; check --store-dir")
     store = load_credentials(folder)
     found = rows(store, now(), connections_at(read_state(folder).get("http")))
-    if as_json:
-        print_json({"secured": store.secured, "credentials": found})
-        return
-    click.echo(aligned(HEAD, cells(found), left=range(len(HEAD))))
-    if not store.secured:
-        click.echo(_OPEN)
+    return CredentialsReport(name="", secured=store.secured, credentials=found)
+
+
+def _merged(reports: Sequence[CredentialsReport]) -> CredentialsReport:
+    """Return the credentials that any server of a cluster knows, with the connections of all; says where their stores differ."""
+    if failed := [f"{one.name}: {one.error}" for one in reports if one.error]:
+        raise OperatorError("; ".join(failed))
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for report in reports:
+        for row in report.credentials:
+            known = found.setdefault((row["kind"], row["name"]), row)
+            if known is not row and row["connections"] is not None:
+                known["connections"] = (known["connections"] or 0) + row["connections"]
+    keys = [{row["nkey"] for row in report.credentials} for report in reports]
+    if any(one != keys[0] for one in keys):
+        names = ", ".join(report.name for report in reports)
+        click.echo(f"note: credentials differ among {names}; see `credentials import`", err=True)
+    secured = all(report.secured for report in reports)
+    return CredentialsReport(name="", secured=secured, credentials=list(found.values()))
 
 
 def _holders(

@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import json
 import sys
+import zlib
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,7 +27,7 @@ from broker.inspect.checks import Observed
 from broker.inspect.message import StoredMessage, nanoseconds, read_message, subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader
 from broker.inspect.status import BrokerStatus, HostStatus, PartitionStatus, StreamStatus
-from broker.report import SUBJECT, NodeReport
+from broker.report import CREDENTIALS_SUBJECT, SUBJECT, CredentialsReport, NodeReport
 from broker.topology import mirrored_site
 from broker.wire.delivery import RawMessage
 from broker.wire.offset import Offset, UnreadableOffset
@@ -35,6 +37,7 @@ from broker.wire.subjects import consumer_name, host_filter, partition_filter
 
 Found = TypeVar("Found")
 _FIRST_REPORT, _NEXT_REPORT = 2.0, 0.3  # seconds
+_CREDENTIALS = 15.0  # seconds: a broker takes a change over before it answers
 _NOBODY = "503"
 _NO_MESSAGE_FOUND = 10037
 _SECOND = 1_000_000_000
@@ -196,26 +199,58 @@ async def node_reports(connection: Connection, expected: int = 0) -> tuple[NodeR
 
     Who may not ask gets none. Raises `ConnectionLost`.
     """
-    found: list[NodeReport] = []
+    found = []
+    for answer in await _answers(connection, SUBJECT, b"", expected, _FIRST_REPORT):
+        with suppress(ValidationError):  # what anybody else answered
+            found.append(NodeReport.model_validate_json(answer))
+    return tuple(sorted(found, key=lambda report: report.name))
+
+
+async def credentials_at(
+    connection: Connection, revoked: Sequence[tuple[str, str]] = ()
+) -> list[CredentialsReport]:
+    """Return the credentials at each server of a broker, after some were revoked there; raises `OperatorError` where one does not tell."""
+    names = {node.name for node in await node_reports(connection)}
+    asked = json.dumps({"revoke": revoked}).encode()
+    answers = await _answers(connection, CREDENTIALS_SUBJECT, asked, len(names), _CREDENTIALS)
+    found = []
+    for answer in answers:
+        with suppress(ValidationError, zlib.error):
+            found.append(CredentialsReport.model_validate_json(zlib.decompress(answer)))
+    if not found:
+        raise OperatorError(
+            f"no logbroker at {connection.servers} tells of its credentials: come with the credential of an admin, or "
+            "run this on its machine with --store-dir"
+        )
+    if missing := names - {one.name for one in found}:
+        named = ", ".join(sorted(missing))
+        raise OperatorError(f"{named} did not answer; run this again, or there with --store-dir")
+    return sorted(found, key=lambda report: report.name)
+
+
+async def _answers(
+    connection: Connection, subject: str, payload: bytes, expected: int, patience: float
+) -> list[bytes]:
+    """Return what all who listen answer: `expected` of them, or where that is 0 until no more comes; raises `ConnectionLost`."""
+    found: list[bytes] = []
     arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
     await connection.client()
     inbox = connection.new_inbox()
     subscription = await connection.tap(inbox, arrived.put_nowait)
     try:
-        await connection.publish(SUBJECT, reply=inbox)
+        await connection.publish(subject, payload, reply=inbox)
         while not expected or len(found) < expected:
-            async with asyncio.timeout(_NEXT_REPORT if found else _FIRST_REPORT):
+            async with asyncio.timeout(_NEXT_REPORT if found and not expected else patience):
                 message = await arrived.get()
             if (message.headers or {}).get("Status") == _NOBODY:
                 break
-            with suppress(ValidationError):  # what anybody else answered
-                found.append(NodeReport.model_validate_json(message.data))
+            found.append(message.data)
     except TimeoutError:
         pass  # a logbroker that has not answered by now is not there, or is stuck; checks of the server tell which
     finally:
         with suppress(ConnectionLost):  # which would take the place of a cancellation
             await connection.guard(subscription.unsubscribe(), _FIRST_REPORT)
-    return tuple(sorted(found, key=lambda report: report.name))
+    return found
 
 
 async def attempt(

@@ -23,8 +23,9 @@ from broker.auth.certificates import ends_of
 from broker.auth.files import CREDENTIALS
 from broker.client.connection import Connection, Message
 from broker.provision.apply import provision
-from broker.report import SUBJECT, NodeReport, SpaceReport
+from broker.report import CREDENTIALS_SUBJECT, SUBJECT, NodeReport, SpaceReport
 from broker.server.conf import KEY_VARIABLE, own_name, quoted, render
+from broker.server.credential_requests import credentials_answer
 from broker.server.health import HealthWatch
 from broker.server.process import NatsServer, Ports, find, started
 from broker.server.requests import ConsumerRequests, listen
@@ -172,13 +173,18 @@ class ServerContext:
     ) -> list[Coroutine[Any, Any, None]]:
         """Provision the server, and return what is to run beside it; what fails there ends the broker."""
         infos = await self._provision(self.resolved, stored)
-        consumers, reports = ConsumerRequests(requests), asyncio.Event()
+        consumers, reports, credentials = (
+            ConsumerRequests(requests),
+            asyncio.Event(),
+            asyncio.Event(),
+        )
         return [
             self._health.run(self.connection, self._restart_wanted.set),
             listen(self.connection, SUBJECT, self._answer, reports),
+            listen(self.connection, CREDENTIALS_SUBJECT, self._answer_credentials, credentials),
             consumers.run(),
             self._follow_files(),
-            self._announce(infos, (reports, consumers.listens)),
+            self._announce(infos, (reports, credentials, consumers.listens)),
             *(make(self) for make in self._background),
         ]
 
@@ -236,6 +242,13 @@ class ServerContext:
             retention=self.retention,
         )
         await self.connection.publish(message.reply, report.model_dump_json().encode())
+
+    async def _answer_credentials(self, message: Message) -> None:
+        """Answer an admin who asks for the credentials, or revokes some: see `CredentialsReport`."""
+        if message.reply:
+            own = own_name(self.settings)
+            answer = await credentials_answer(self.folder, own, self.reload, message, _now())
+            await self.connection.publish(message.reply, answer)
 
     def _kept_free(self) -> int:
         return space_kept_free(self.settings, self._space.total)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.units import format_size
-from broker.auth.accounts import MONITOR, RECEIVE, SHIP, Section, accounts_of
+from broker.auth.accounts import LOGS, MONITOR, RECEIVE, SHIP, Section, accounts_of
 from broker.auth.certificates import Pki, ends_of, names_in
 from broker.auth.files import CREDENTIALS, load_credentials
 from broker.auth.store import CredentialStore
@@ -117,7 +117,9 @@ def _accounts(
     streams: int,
 ) -> Section:
     hosts, receivers = settings.host_connections, settings.receiver_connections
+    asked = {"max_streams": settings.max_streams, "max_consumers": settings.max_consumers}
     limits = {
+        LOGS: {name: most for name, most in asked.items() if most is not None},
         SHIP: {"max_connections": hosts, "max_subscriptions": 100},
         RECEIVE: {"max_connections": receivers, "max_subscriptions": 10_000},
         MONITOR: {"max_connections": 1000, "max_subscriptions": 1000},

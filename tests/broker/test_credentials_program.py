@@ -202,6 +202,40 @@ async def test_the_list_tells_who_is_connected(secured: Secured) -> None:
     await connection.close()
 
 
+async def test_an_admin_elsewhere_lists_and_revokes_and_nobody_else_does(secured: Secured) -> None:
+    (goes, stays, watch), (admin,) = (
+        [*secured.add("host", "far1", "far2"), *secured.add("monitor", "far")],
+        secured.add("admin", "far"),
+    )
+    connected = secured.connection(goes)
+    client = await connected.once()
+
+    async def call(kind: str, *words: str) -> "subprocess.CompletedProcess[str]":
+        config = ("--config", secured.folder / "carried" / f"{kind}-far.toml")
+        known = ("--server", secured.server, *config)
+        return await asyncio.to_thread(call_logbroker, "credentials", *words, *known)
+
+    listed = await call("admin", "list", "--json")
+    refused = await call("monitor", "revoke", "host", "far1")
+    unknown = await call("admin", "revoke", "host", "far1", "nobody")
+    assert await secured.gets_in(goes)
+    done = await call("admin", "revoke", "host", "far1")
+
+    await until_gone(client)
+    there = {(one["kind"], one["name"]): one for one in json.loads(listed.stdout)["credentials"]}
+    assert there["host", "far1"]["connections"] == 1
+    assert json.loads(secured.call("list", "--json"))["secured"]
+    assert (refused.returncode, unknown.returncode, done.returncode) == (1, 1, 0), done.stderr
+    assert "the credential of an admin" in refused.stderr
+    assert "there is no credential of host nobody" in unknown.stdout
+    assert "host far1 revoked" in done.stdout
+    assert not await secured.gets_in(goes)
+    assert await secured.gets_in(stays)
+    assert await secured.gets_in(watch)
+    assert await secured.gets_in(admin)
+    await connected.close()
+
+
 def test_monitoring_tells_nobody_of_others_who_may_not_read_the_broker_s_file(
     secured: Secured,
 ) -> None:

@@ -104,6 +104,7 @@ SYSTEM = (
     "$NRG.x",
     "_R_.x",
     "logship.broker",
+    "logship.credentials",
 )
 
 OF_NO_RECEIVER = (

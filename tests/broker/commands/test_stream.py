@@ -2,12 +2,18 @@
 
 import asyncio
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from broker.client.answer import Rejected
 from broker.client.connection import Connection
+from tests.broker.conftest import StartBroker, ask
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -56,6 +62,33 @@ def test_what_is_of_others_is_removed_by_who_says_so(call: Call) -> None:
 
     assert "ORDERS" not in call("stream", "ls").stdout
     assert "mine" not in call("consumer", "ls").stdout
+
+
+def test_jetstream_takes_as_many_streams_and_consumers_as_the_settings_say(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    settings = tmp_path / "broker.toml"
+    settings.write_text("partitions = 2\nmax_streams = 5\nmax_consumers = 3\n")
+    broker = start_broker("--config", str(settings))
+    url = broker.wait_ready()["server"]
+
+    def make(stream: str, *consumers: str) -> None:
+        ask(url, ("$JS.API.STREAM.CREATE." + stream, json.dumps({"name": stream}).encode()))
+        for name in consumers:
+            body = {"stream_name": "LOGS", "config": {"durable_name": name, "ack_policy": "all"}}
+            ask(url, (f"$JS.API.CONSUMER.CREATE.LOGS.{name}", json.dumps(body).encode()))
+
+    make("FIFTH", "third")
+    with pytest.raises(Rejected, match="maximum consumers limit"):
+        make("FIFTH", "fourth")
+    with pytest.raises(Rejected, match="maximum number of streams"):
+        make("SIXTH")
+    settings.write_text("partitions = 2\nmax_streams = 6\n")
+    os.kill(broker.popen.pid, signal.SIGHUP)
+    wait_until("it is taken over", lambda: "settings reloaded" in broker.said, 60)
+    make("SIXTH", "fourth")
+
+    assert ask(url, "INFO")["limits"]["max_streams"] == 6
 
 
 @pytest.mark.parametrize(
