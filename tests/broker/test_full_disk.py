@@ -3,9 +3,8 @@
 import asyncio
 import json
 import shutil
-import subprocess
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
 from broker.inspect.ask import node_reports
-from tests.broker.conftest import LOGBROKER, Mounted
+from tests.broker.conftest import Broker, Mounted, StartBroker
 
 pytestmark = pytest.mark.nats
 
@@ -22,47 +21,13 @@ SIZE = 40 * 1024 * 1024
 LINE = b"x" * 100_000
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path, mounted: Mounted) -> tuple[str, ...]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    return mounted(f"mount -t tmpfs -o size={SIZE} tmpfs '{folder}'")
-
-
-@pytest.fixture
-def broker(small_disk: tuple[str, ...], tmp_path: Path) -> Iterator["OnSmallDisk"]:
-    broker = OnSmallDisk(small_disk, tmp_path)
-    yield broker
-    broker.popen.kill()
-    broker.popen.wait()
-
-
 class OnSmallDisk:
-    """A broker whose store is alone on a disk of its own."""
+    """A broker whose store is alone on a disk of its own, in mounts of its own."""
 
-    def __init__(self, within: tuple[str, ...], folder: Path) -> None:
-        self.log = folder / "log"
-        run = (*LOGBROKER, "run", "--store-dir", str(folder / "disk"))
-        with self.log.open("wb") as sink:
-            self.popen = subprocess.Popen(
-                # whoever says how much the store may take gets no limit by the disk
-                [
-                    *within,
-                    *run,
-                    "--listen",
-                    "127.0.0.1:0",
-                    "--http",
-                    "",
-                    "--max-store",
-                    "1GB",
-                ],
-                stderr=sink,
-            )
-        self.disk = Path(f"/proc/{self.popen.pid}/root") / folder.relative_to("/") / "disk"
-
-    @property
-    def said(self) -> str:
-        return self.log.read_text("utf-8")
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        root = Path(f"/proc/{broker.popen.pid}/root")
+        self.disk = root / broker.store.relative_to("/")
 
     def url(self) -> str:
         return str(json.loads((self.disk / "broker.json").read_text("utf-8"))["server"])
@@ -74,6 +39,15 @@ class OnSmallDisk:
 
     def clear(self) -> None:
         (self.disk / "somebody-elses").unlink()
+
+
+@pytest.fixture
+def on_small_disk(start_broker: StartBroker, mounted: Mounted, tmp_path: Path) -> OnSmallDisk:
+    store = tmp_path / "disk"
+    store.mkdir()
+    within = mounted(f"mount -t tmpfs -o size={SIZE} tmpfs '{store}'")
+    # whoever says how much the store may take gets no limit by the disk
+    return OnSmallDisk(start_broker("--max-store", "1GB", store=store, within=within))
 
 
 async def until(what: str, holds: Callable[[], Awaitable[bool]]) -> None:
@@ -106,14 +80,14 @@ async def report_of(connection: Connection) -> Any:
 
 
 async def test_a_full_disk_is_told_and_healed_and_nothing_acknowledged_is_lost(
-    broker: OnSmallDisk,
+    on_small_disk: OnSmallDisk,
 ) -> None:
     async def is_there() -> bool:
-        return bool(broker.url())
+        return bool(on_small_disk.url())
 
-    await until(broker.said, is_there)
-    connection = Connection([broker.url()], "test")
-    broker.fill()
+    await until("it is ready", is_there)
+    connection = Connection([on_small_disk.url()], "test")
+    on_small_disk.fill()
     stored = await store_until_silence(connection)
 
     async def is_frozen() -> bool:
@@ -121,7 +95,7 @@ async def test_a_full_disk_is_told_and_healed_and_nothing_acknowledged_is_lost(
 
     await until("the report says so", is_frozen)
     before = (await report_of(connection)).nats_server_pid
-    broker.clear()
+    on_small_disk.clear()
 
     async def is_healed() -> bool:
         report = await report_of(connection)
@@ -134,6 +108,7 @@ async def test_a_full_disk_is_told_and_healed_and_nothing_acknowledged_is_lost(
 
     assert stored > 10
     assert info["state"]["messages"] >= stored + 1
+    broker = on_small_disk.broker
     assert broker.said.count("nats-server stores nothing more") == 1
     assert broker.said.count("there is space again") == 1
     assert "does not stop" not in broker.said

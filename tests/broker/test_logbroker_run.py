@@ -1,19 +1,17 @@
 """`logbroker run` as operators meet it: real signals, real ports, a real nats-server."""
 
-import asyncio
+import json
 import os
 import signal
 import socket
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.client.answer import Rejected
-from broker.client.connection import Connection
-from tests.broker.conftest import ask
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
@@ -24,24 +22,6 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text("ascii").rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def fill(url: str, messages: int, size: int = 1000) -> int:
-    """Publish to the stream until it holds `messages` more or refuses; return how many it took."""
-
-    async def publish() -> int:
-        connection = Connection([url], "test")
-        try:
-            for number in range(messages):
-                try:
-                    await connection.ask("logs.p0.web01", b"x" * size)
-                except Rejected:
-                    return number
-            return messages
-        finally:
-            await connection.close()
-
-    return asyncio.run(publish())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -101,20 +81,6 @@ def test_a_server_that_hangs_is_killed_within_ten_seconds(start_broker: Any) -> 
     assert not is_alive(child)
 
 
-def test_a_second_broker_on_the_same_store_is_refused_in_one_line(
-    start_broker: Any, logbroker: Callable[..., Any]
-) -> None:
-    broker = start_broker()
-    broker.wait_ready()
-
-    second = logbroker("run", "--store-dir", broker.store, "--listen", "127.0.0.1:0", "--http", "")
-
-    assert second.returncode == 1
-    assert second.stderr.count("\n") == 1
-    assert "another broker has the store" in second.stderr
-    assert (broker.store / "broker.json").exists()
-
-
 @pytest.mark.parametrize("option", ["--listen", "--http"])
 def test_a_port_in_use_is_one_line_that_names_it(
     tmp_path: Path, logbroker: Callable[..., Any], option: str
@@ -131,16 +97,42 @@ def test_a_port_in_use_is_one_line_that_names_it(
     assert f"cannot listen on {address}: address already in use" in ended.stderr
 
 
-def test_lines_and_limits_survive_a_kill_of_everything(start_broker: Any) -> None:
-    broker = start_broker("--partitions", "3")
-    url = broker.wait_ready()["server"]
-    assert fill(url, 50) == 50
-    created = ask(url, "STREAM.INFO.LOGS")["created"]
-    broker.end(signal.SIGKILL)
+def test_settings_of_nats_server_count_and_are_read_again(
+    start_broker: Any, tmp_path: Path
+) -> None:
+    config = tmp_path / "broker.toml"
+    config.write_text("[nats]\nmax_connections = 77\n", "utf-8")
+    broker = start_broker("--config", str(config), "--http", "127.0.0.1:0")
+    url = f"{broker.wait_ready()['http']}/varz"
 
-    again = start_broker("--partitions", "3")
-    info = ask(again.wait_ready()["server"], "STREAM.INFO.LOGS")
+    def most() -> int:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return int(json.load(answer)["max_connections"])
 
-    assert info["state"]["messages"] == 50
-    assert info["created"] == created
-    assert "50 messages" in again.said
+    assert most() == 77
+    config.write_text("nats = { max_connections = 78 }\n", "utf-8")
+    broker.popen.send_signal(signal.SIGHUP)
+    wait_until("it is read again", lambda: most() == 78, 20)
+
+    config.write_text("[nats]\nmax_connection = 79\n", "utf-8")
+    broker.popen.send_signal(signal.SIGHUP)
+    wait_until("it is refused", lambda: "keeping current settings" in broker.said, 20)
+    assert "max_connection" in broker.said
+    assert most() == 78
+
+
+def test_the_first_credential_restarts_a_monitored_server_on_the_same_ports(
+    start_broker: Any, logbroker: Callable[..., Any], tmp_path: Path
+) -> None:
+    broker = start_broker("--http", "127.0.0.1:0")
+    before = broker.wait_ready()
+
+    words = ("add", "admin", "ops", "--store-dir", broker.store, "--output", tmp_path / "ops.toml")
+    logbroker("credentials", *words).check_returncode()
+
+    wait_until("it is restarted", lambda: broker.said.count("ready: ") == 2, 30)
+    after = broker.wait_ready()
+    assert after["server"] == before["server"]
+    assert after["http"].startswith(before["http"] + "/")  # a secret path from now on
+    assert after["nats_server_pid"] != before["nats_server_pid"]
+    assert after["pid"] == before["pid"]
