@@ -1,4 +1,8 @@
+"""What is declared is what a real server tells; a plan says what it deletes, and a start deletes nothing."""
+
+import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -6,11 +10,14 @@ import pytest
 from broker.app.exits import ConfigurationError
 from broker.client import bucket
 from broker.client.connection import Connection
-from broker.provision.apply import apply, consumers_of
+from broker.provision.apply import apply, carry_out, consumers_of, look, with_deletions
+from broker.provision.plan import plan
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 
 pytestmark = pytest.mark.nats
+
+BEFORE = Topology(partitions=1)
 
 
 @pytest.fixture
@@ -65,3 +72,48 @@ async def test_settings_that_no_restart_mends_are_refused_as_a_configuration(
 ) -> None:
     with pytest.raises(ConfigurationError, match=way_round):
         await apply(connection, topology)
+
+
+async def publish(connection: Connection, hosts: str) -> None:
+    for host in hosts:
+        await connection.ask(f"logs.p0.{host}", b"x" * 100)
+
+
+async def held(connection: Connection) -> int:
+    return int((await connection.api("STREAM.INFO.LOGS"))["state"]["messages"])
+
+
+LOWERED = [
+    pytest.param(replace(BEFORE, max_bytes=300), 0, id="bytes, new ones wait"),
+    pytest.param(replace(BEFORE, max_bytes=300, discard="old"), 8, id="bytes"),
+    pytest.param(replace(BEFORE, max_age=timedelta(hours=1)), 0, id="age, all younger"),
+    pytest.param(replace(BEFORE, replicas=1), 0, id="nothing"),
+]
+
+
+@pytest.mark.parametrize(("after", "gone"), LOWERED)
+async def test_messages_go_exactly_where_a_plan_says_so(
+    connection: Connection, after: Topology, gone: int
+) -> None:
+    await apply(connection, BEFORE)
+    await publish(connection, "aaaabbbccd")
+
+    made = await with_deletions(connection, plan(after, await look(connection, after)))
+    await carry_out(connection, made)
+
+    assert any(step.deletes for step in made) == bool(gone)
+    assert await held(connection) == 10 - gone
+    assert not plan(after, await look(connection, after))
+
+
+async def test_a_start_deletes_nothing(
+    connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    await apply(connection, BEFORE)
+    await publish(connection, "aaaabbbccd")
+
+    with caplog.at_level(logging.WARNING):
+        await apply(connection, replace(BEFORE, discard="old", max_bytes=300))
+
+    assert await held(connection) == 10
+    assert "LOGS stays as it is, since the change deletes" in caplog.text

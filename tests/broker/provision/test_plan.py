@@ -193,9 +193,6 @@ def test_people_and_programs_read_what_changes_and_what_that_deletes() -> None:
     assert {"field": "max_bytes", "before": None, "after": 33_475_333_259} in found["changes"]
     assert found["deletes"] == "deletes lines"
     assert describe(()) == ""
-
-
-def test_a_value_is_shown_without_what_the_server_adds() -> None:
     assert shown("field", {"_nats.ver": "2.15.1", "owner": "ops"}) == "owner=ops"
     assert shown("field", [*range(12)]) == "0,1,2,3,4,5,6,7,8,9 and 2 more"
 

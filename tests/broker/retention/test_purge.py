@@ -1,4 +1,4 @@
-"""`logbroker purge`: what was chosen goes, and nothing else."""
+"""`logbroker purge` and `rm`: they show what goes and ask; what was chosen goes, and nothing else."""
 
 import subprocess
 from collections.abc import Callable
@@ -71,3 +71,39 @@ def test_only_what_receivers_have_goes_and_they_miss_nothing(
     assert "NOT RECEIVED" not in purged.stdout
     assert done.findings == ()
     assert partition.read("web01") == b"line 0\nline 1\nline 2\nline 3\nline 4\n"
+
+
+def test_a_purge_shows_what_goes_and_asks_first(
+    logbroker_inside: Call, partition: Partition
+) -> None:
+    purge = ("purge", "--server", partition.url, "--host", "web*")
+
+    aimless, dry, unasked = (
+        logbroker_inside(*words) for words in [purge[:3], (*purge, "--dry-run"), purge]
+    )
+    done = logbroker_inside(*purge, "--yes")
+    again = logbroker_inside(*purge)
+
+    assert [one.returncode for one in (aimless, dry, unasked, done, again)] == [2, 0, 2, 0, 0]
+    assert "say what is to go" in aimless.stderr
+    assert dry.stdout == unasked.stdout
+    assert "4 messages" in dry.stdout
+    assert "NOT RECEIVED of that: 4;" in dry.stdout
+    assert "logs.p0.web01" in dry.stdout
+    assert "--yes" in unasked.stderr
+    assert again.stdout == "0 messages match\n"
+
+
+def test_one_message_is_shown_and_goes_for_good(
+    logbroker_inside: Call, partition: Partition
+) -> None:
+    partition.publish(ours("db01", "b", 0, b"secret\x1b[2J\n"))
+    rm = ("rm", "--server", partition.url, "--seq", "9")
+
+    unasked, done, gone = (logbroker_inside(*rm, *yes) for yes in ((), ("--yes",), ()))
+
+    assert [one.returncode for one in (unasked, done, gone)] == [2, 0, 1]
+    assert "secret\\x1b[2J" in unasked.stdout
+    assert "--yes" in unasked.stderr
+    assert "removed message 9 of db01" in done.stdout
+    assert "message 9" in gone.stderr

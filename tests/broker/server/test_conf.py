@@ -91,12 +91,7 @@ def test_servers_show_each_other_the_secret_and_a_sites_own_subjects_cross_nowhe
 
 @pytest.mark.nats
 @pytest.mark.parametrize(
-    "accounts",
-    [
-        pytest.param(OPEN, id="open"),
-        pytest.param(CLOSED, id="closed to all"),
-        pytest.param(ALL, id="all kinds"),
-    ],
+    "accounts", [OPEN, CLOSED, ALL], ids=["open", "closed to all", "all kinds"]
 )
 def test_nats_server_takes_all_accounts(accounts: Section, tmp_path: Path) -> None:
     found = checked(conf_of(tmp_path, accounts=accounts), tmp_path)

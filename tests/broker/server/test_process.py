@@ -9,21 +9,13 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from logging import DEBUG, ERROR, FATAL, INFO, WARNING
 from pathlib import Path
 
 import pytest
 
 from broker.app import parent_death
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.server.process import (
-    LogLine,
-    NatsServer,
-    explain,
-    find,
-    read_line,
-    started,
-)
+from broker.server.process import NatsServer, explain, find, read_line, started
 
 PHRASES = (
     "Reloaded server configuration",
@@ -162,29 +154,13 @@ async def reloaded_among(server: NatsServer, port: int, text: str) -> None:
             hung_up(client)
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("[7] [INF] Server is ready", LogLine(INFO, "Server is ready")),
-        ("[7] [WRN] slow", LogLine(WARNING, "slow")),
-        ("[7] [FTL] dead", LogLine(FATAL, "dead")),
-        ("[7] 2026/11/20 19:00:00.1 [ERR] bad", LogLine(ERROR, "bad")),
-        ("panic: runtime error", LogLine(ERROR, "panic: runtime error")),
-        ("goroutine 1 [running]:", LogLine(DEBUG, "goroutine 1 [running]:")),
-        ("", LogLine(DEBUG, "")),
-    ],
-)
-def test_a_line_of_nats_server_keeps_its_level(line: str, said: LogLine) -> None:
-    assert read_line(line) == said
+def test_the_last_error_is_the_reason_of_an_end_and_is_shown_on_one_line() -> None:
+    lines = ["[7] [INF] Server is ready", "", "goroutine 1 [running]:", "[7] [WRN] slow"]
+    assert explain(map(read_line, lines)) == ""
 
-
-def test_the_last_trouble_is_the_reason_and_chatter_is_none() -> None:
-    said = [LogLine(ERROR, "first"), LogLine(ERROR, "last"), LogLine(INFO, "bye")]
-
-    assert explain(said) == "last"
-    assert explain([LogLine(INFO, "Server is ready")]) == ""
-    assert explain([]) == ""
-
-
-def test_control_characters_in_a_line_are_shown_as_escapes() -> None:
-    assert explain([read_line("[7] [ERR] a\x1b[2Kb\r\u202ec")]) == r"a\x1b[2Kb\r\u202ec"
+    for last, reason in (
+        ("[7] 2026/11/20 19:00:00.1 [ERR] bad", "bad"),
+        ("panic: runtime error", "panic: runtime error"),
+        ("[7] [FTL] a\x1b[2Kb\r\u202ec", r"a\x1b[2Kb\r\u202ec"),
+    ):
+        assert explain(map(read_line, ["[7] [ERR] first", last, *lines])) == reason

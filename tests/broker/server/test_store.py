@@ -1,7 +1,6 @@
 """The broker's folder: one owner at a time, and a store stays what it is: alone or of a cluster, and with its own key."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from broker.server.store import (
     check_membership,
     is_locked,
     locked_store,
-    read_state,
     write_state,
 )
 
@@ -70,23 +68,13 @@ def test_a_store_is_opened_as_it_was_stored_and_never_converted(
         check_encryption(tmp_path, has_key=not was)
 
 
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Path]:
+def test_what_a_running_broker_does_not_take_is_an_error(tmp_path: Path) -> None:
     with locked_store(tmp_path):
-        yield tmp_path
+        write_state(tmp_path, revision=2)
 
-
-def test_what_the_broker_has_taken_over_is_done(running: Path) -> None:
-    write_state(running, revision=2)
-
-    assert await_credentials(running, 2) == "the broker has taken the change"
-
-
-def test_what_the_broker_does_not_take_is_an_error(running: Path) -> None:
-    write_state(running, revision=2)
-
-    with pytest.raises(OperatorError, match=r"not taken it within 0.2 s"):
-        await_credentials(running, 3, 0.2)
+        assert await_credentials(tmp_path, 2) == "the broker has taken the change"
+        with pytest.raises(OperatorError, match=r"not taken it within 0.2 s"):
+            await_credentials(tmp_path, 3, 0.2)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"revision": 1}'])
@@ -94,4 +82,3 @@ def test_where_no_broker_runs_a_file_says_nothing(tmp_path: Path, text: str) -> 
     (tmp_path / "broker.json").write_text(text)
 
     assert "no broker runs" in await_credentials(tmp_path, 2)
-    assert read_state(tmp_path).keys() <= {"revision"}
