@@ -101,10 +101,10 @@ MUTANTS = (
         "tests/receiver/test_task_faults.py",
     ),
     Mutant(
-        "a stored batch counts as committed where KV is at its end",
+        "a stored batch counts as committed where KV names it",
         "receiver/storage/site.py",
-        "if batch.first == committed:\n                return batch.number",
-        "if batch.first == committed:\n                return batch.number + 1",
+        "if offset.commit == batch.previous_id:\n        return batch.number",
+        "if offset.commit == batch.previous_id:\n        return batch.number + 1",
         "tests/receiver/storage tests/receiver/test_task_faults.py",
     ),
     Mutant(

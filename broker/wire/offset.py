@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 
 from broker.wire.streams import STREAM
@@ -22,10 +22,10 @@ class Offset:
 
     `epoch` counts the receivers that have owned the partition; `stream_created` tells a recreated stream from the one
     that `next` belongs to; `last_time` is when the last committed message was stored (RFC 3339), `committed_at` when
-    this entry was written. `lines` and `size` (bytes) are totals over all epochs. `committed_in` is the epoch of the last
-    commit, 0 for none; `moved_in` that in which a person has moved the offset since, 0 for none, and `moved_from` is where it
-    was when it was last claimed, 0 where that is not known: by it the files are judged that were written before. Whoever asks
-    `presence` is answered as long as the owner lives; empty where it cannot be asked.
+    this entry was written. `lines` and `size` (bytes) are totals over all epochs. `commit` is the id of the batch that was
+    committed last, by which a store knows it; empty where that is not known. `moved_in` is the epoch in which a person has
+    moved the offset since, 0 for none. Whoever asks `presence` is answered as long as the owner lives; empty where it cannot
+    be asked.
     An owner that ended in order has `released` it, to whoever waits.
     """
 
@@ -37,9 +37,8 @@ class Offset:
     size: int = 0
     last_time: str = ""
     committed_at: str = ""
-    committed_in: int = 0
+    commit: str = ""
     moved_in: int = 0
-    moved_from: int = 0
     presence: str = ""
     released: bool = False
     stream: str = STREAM
@@ -48,36 +47,6 @@ class Offset:
     def is_moved(self) -> bool:
         """Whether a person has moved it and nobody has claimed it since."""
         return 0 < self.moved_in == self.epoch
-
-    def moved(self, to: int, stream_created: str, by: str, now: str) -> "Offset":
-        """Return the entry after a person has moved it: an epoch of its own, which stops whoever owns the partition."""
-        epoch = self.epoch + 1
-        return replace(
-            self,
-            next=to,
-            epoch=epoch,
-            stream_created=stream_created,
-            owner=by,
-            presence="",
-            released=False,
-            committed_at=now,
-            moved_in=epoch,
-            moved_from=self.moved_from if self.is_moved else self.next,
-        )
-
-    def advanced(self, until: int, lines: int, size: int, last_time: str, now: str) -> "Offset":
-        """Return the entry after a batch of so many lines and bytes: everything before `until` is on disk."""
-        return replace(
-            self,
-            next=until,
-            lines=self.lines + lines,
-            size=self.size + size,
-            last_time=last_time,
-            committed_at=now,
-            committed_in=self.epoch,
-            moved_in=0,
-            moved_from=0,
-        )
 
     def encode(self) -> bytes:
         """Return the entry as it is stored: JSON with a version."""

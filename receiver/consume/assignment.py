@@ -92,6 +92,7 @@ class Done:
     """Batches that are on disk, `[first, until)` in stream sequences: one that waits for its commit, or those of a session.
 
     `ack` is the subject that acknowledges the last message; `pending` is how many messages the consumer still held then.
+    `commit` is the id of the last batch, which the offset has when that is committed.
     `stored_at` is when the last message was stored, in nanoseconds since the epoch. `closed` names the segments closed by
     rotation, relative to the output folder, `notices` tell what somebody else did to files.
     """
@@ -105,6 +106,7 @@ class Done:
     quarantined: int = 0
     pending: int = 0
     ack: str = ""
+    commit: str = ""
     stored_at: int = 0
     closed: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -6,6 +6,7 @@ What is written here is on disk only after `finish`, and counts only once the pa
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from dataclasses import replace
+from secrets import token_hex
 
 from broker.app.faults import fault
 from broker.wire.delivery import Delivery, RawMessage
@@ -85,7 +86,15 @@ class OpenPartition:
     def next_batch(self, first: int, until: int) -> StoredBatch:
         """Return the batch behind the last one, as it is stored when all of it is written."""
         last, epoch = self.last, self._assignment.epoch
-        return last._replace(number=last.number + 1, epoch=epoch, first=first, until=until)
+        commit_id = token_hex(8) if first < until else last.commit_id
+        return last._replace(
+            number=last.number + 1,
+            epoch=epoch,
+            first=first,
+            until=until,
+            commit_id=commit_id,
+            previous_id=last.commit_id,
+        )
 
     def _first_undone(self) -> int:
         return first_undone(self.last, self._offset, self._assignment.partition)
@@ -100,9 +109,8 @@ class OpenPartition:
         self._folders.look_again()
         recover(self.store, self._folders, self._first_undone(), self._offset)
 
-    def recover_anew(self, reached: int) -> None:
-        """Take a batch back that has failed, when all before `reached` was committed: by what is on disk of the store."""
-        self._offset = replace(self._offset, next=reached, committed_in=0, moved_in=0)
+    def recover_anew(self) -> None:
+        """Take back the batch that has failed, by what is on disk of the store."""
         self.store.close()
         self.store = Store(self.site.path)
         self.recover()
@@ -140,7 +148,9 @@ class OpenPartition:
             return not reached
 
     def writing(self) -> Output:
-        """Open the output folder for a batch; raises OSError."""
+        """Open the output folder for a batch, when the one before it is committed; raises OSError."""
+        last = self.last
+        self._offset = replace(self._offset, next=last.until, commit=last.commit_id)
         self._folders.look_again()
         to = self._destination
         return Output(
@@ -243,7 +253,7 @@ class Batch:
         if missing:
             self._output.hold(tables.gap_report(number), tables.lines_of(missing, number), 0)
         self._flush()
-        self._store(last.sequence + 1, missing)
+        batch = self._store(last.sequence + 1, missing)
         return Done(
             number,
             first,
@@ -254,14 +264,15 @@ class Batch:
             quarantined=self._quarantined,
             pending=last.pending,
             ack=self._ack,
+            commit=batch.commit_id,
             stored_at=last.stored_at,
             closed=tuple(self._output.closed),
             findings=tuple(self._judge.findings),
             notices=tuple(self._output.notices),
         )
 
-    def _store(self, until: int, missing: list[Finding]) -> None:
-        """Bring the files to disk first, and then the store, which says so."""
+    def _store(self, until: int, missing: list[Finding]) -> StoredBatch:
+        """Bring the files to disk first, and then the store, which says so; return the batch."""
         partition, store = self._partition, self._partition.store
         self._output.sync()
         self._quarantine.sync()
@@ -276,3 +287,4 @@ class Batch:
         if self._left:
             partition.names.forget()
         fault("stored")
+        return batch

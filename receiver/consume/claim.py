@@ -25,6 +25,7 @@ from receiver.consume.assignment import Done
 from receiver.storage.site import Site, first_undone
 from receiver.storage.store import Damaged, StoredBatch
 
+_NOT_KNOWN = "not known"  # the last commit of an offset that was lost
 _PAUSE, _AGAIN = 0.5, 0.05  # seconds between looks, and between claims
 
 logger = logging.getLogger(__name__)
@@ -115,18 +116,16 @@ def claimed(
     Raises `StreamMismatch`, and `FilesMismatch` or `Damaged` where store and offset do not go together.
     """
     first = start(offset, stream, partition)
-    if offset is None:
-        if last is not None and last.until:
-            raise FilesMismatch(
-                f"partition {partition}: key {offset_key(partition)} of bucket {OFFSETS_BUCKET} is gone, but the files were "
-                f"written up to sequence {last.until}: `logreceiver offsets set --partition {partition} --to {last.until}` goes "
-                "on behind them"
-            )
-        made = (first, revision + 1, stream.created, owner)
-        return Offset(*made, committed_at=now, stream=stream.name)
-    epoch = offset.epoch + 1
-    claim = replace(offset, epoch=epoch, owner=owner, presence="", released=False, committed_at=now)
-    if last is not None:
+    if offset is None and last is not None and last.until:
+        raise FilesMismatch(
+            f"partition {partition}: key {offset_key(partition)} of bucket {OFFSETS_BUCKET} is gone, but the files were "
+            f"written up to sequence {last.until}: `logreceiver offsets set --partition {partition} --to {last.until}` goes "
+            "on behind them"
+        )
+    claim = _of_next_epoch(
+        offset or Offset(first, revision, stream.created, owner, stream=stream.name), owner, now
+    )
+    if offset is not None and last is not None:
         first_undone(last, claim, partition)
     return claim
 
@@ -136,13 +135,16 @@ def moved(
 ) -> Offset:
     """Return the entry of an offset that a person moves, and that may be none: then of an epoch as `claimed` has it.
 
-    What the files have is judged by where the offset stood before; bytes that they have already are not written again.
+    It stops whoever owns the partition. The files are judged by the batch that was committed last, where that is known.
     """
-    if offset is None:  # where it stood nobody knows
-        epoch = revision + 1
-        made = (to, epoch, stream.created, by)
-        return Offset(*made, committed_at=now, moved_in=epoch, stream=stream.name)
-    return offset.moved(to, stream.created, by, now)
+    before = offset or Offset(to, revision, "", by, commit=_NOT_KNOWN, stream=stream.name)
+    moved = _of_next_epoch(before, by, now)
+    return replace(moved, next=to, stream_created=stream.created, moved_in=moved.epoch)
+
+
+def _of_next_epoch(offset: Offset, owner: str, now: str) -> Offset:
+    epoch = offset.epoch + 1
+    return replace(offset, epoch=epoch, owner=owner, presence="", released=False, committed_at=now)
 
 
 def nanoseconds(moment: str) -> int:
@@ -345,9 +347,17 @@ class OffsetEntry:
         Raises `EntryTaken`, `Rejected` and `ConnectionLost`: whether it was moved is then for the next session to see.
         """
         assert self.offset is not None, "read, and found ours, before anything is written"
-        stored = iso(datetime.fromtimestamp(done.stored_at / 1e9, UTC))
         await self._put(
-            self.offset.advanced(done.until, done.lines, done.size, stored, iso(self.clock()))
+            replace(
+                self.offset,
+                next=done.until,
+                lines=self.offset.lines + done.lines,
+                size=self.offset.size + done.size,
+                last_time=iso(datetime.fromtimestamp(done.stored_at / 1e9, UTC)),
+                committed_at=iso(self.clock()),
+                commit=done.commit,
+                moved_in=0,
+            )
         )
 
     async def fence(self) -> None:

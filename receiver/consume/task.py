@@ -189,7 +189,7 @@ class _Session:
             except OSError:
                 self._told(output)
                 with suppress(OSError, Damaged):  # else the next start takes it back
-                    partition.recover_anew(begin)
+                    partition.recover_anew()
                 raise
         self.seconds += time.monotonic() - began
         return done

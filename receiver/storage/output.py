@@ -201,7 +201,9 @@ class Output:
                 self.store.put_files(rows)
                 self.store.put_segments(closing)
                 if batch and closing:  # what is closed now is never taken back
-                    self.store.put_batch(batch._replace(first=batch.until))
+                    self.store.put_batch(
+                        batch._replace(first=batch.until, previous_id=batch.commit_id)
+                    )
             self.names.stored()
         fault("announced")
 

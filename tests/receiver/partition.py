@@ -127,12 +127,17 @@ class Partition:
         self.move(first, epoch)
 
     def move(self, first: int, epoch: int = 1, owner: str = "test:1", last_time: str = "") -> None:
-        """Write the offset, whatever it was."""
+        """Write the offset, whatever it was; what is committed is what the store knows, at its end where in doubt."""
+        known = ("",)
+        if self.store.exists():
+            known = self.sql("SELECT commit_id, previous_id FROM batch")[0]
 
         async def store(connection: Connection) -> None:
             created = (await connection.api(f"STREAM.INFO.{STREAM}"))["created"]
             entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(self.number))
-            offset = Offset(first, epoch, created, owner, last_time=last_time)
+            before = Offset.decode(entry.value).commit if entry else ""
+            commit = before if before in known else known[0]
+            offset = Offset(first, epoch, created, owner, last_time=last_time, commit=commit)
             await bucket.write(
                 connection,
                 OFFSETS_BUCKET,

@@ -30,7 +30,7 @@ def begun(state: Path, output: Path, partition: int = 0) -> Store:
     if store.batch() is None:
         inode = output.stat().st_ino if output.exists() else 0
         with store.transaction():
-            store.put_batch(StoredBatch(1, 1, 5, 5, "LOGS", "", store.inode(), inode))
+            store.put_batch(StoredBatch(1, 1, 5, 5, store_inode=store.inode(), output_inode=inode))
     return store
 
 

@@ -59,13 +59,13 @@ class Scene:
         assert isinstance(done, Done), done
         self.move(next=done.until, lines=offset.lines + done.lines)
 
-    def move(self, **changes: int) -> None:
+    def move(self, **changes: int | str) -> None:
         """Change the entry as a commit, or an accident, does."""
 
         async def change(connection: Connection) -> None:
             entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
             assert entry
-            offset = replace(Offset.decode(entry.value), **changes)
+            offset = replace(Offset.decode(entry.value), **changes)  # type: ignore[arg-type]
             await bucket.write(connection, OFFSETS_BUCKET, "p0", offset.encode(), entry.revision)
 
         self.partition.ask(change)
@@ -113,7 +113,7 @@ def _restore_files(scene: Scene) -> None:
 
 
 def _restore_entry(scene: Scene) -> None:
-    scene.move(next=1, epoch=1)
+    scene.move(next=1, epoch=1, commit="")
 
 
 def _remove_store(scene: Scene) -> None:

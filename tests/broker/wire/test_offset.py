@@ -18,9 +18,8 @@ offsets = st.builds(
     size=st.integers(0, 2**63),
     last_time=times,
     committed_at=times,
-    committed_in=st.integers(0, 2**31),
+    commit=st.text(),
     moved_in=st.integers(0, 2**31),
-    moved_from=st.integers(0, 2**63),
 )
 
 

@@ -1,5 +1,7 @@
 """Where a partition goes on from, for every state that offset and stream can be in."""
 
+from dataclasses import replace
+
 import pytest
 
 from broker.wire.descent import Ancestor
@@ -40,33 +42,27 @@ def test_a_stream_that_is_another_one_is_refused_in_one_line(
     assert "\n" not in str(raised.value)
 
 
-def test_an_offset_moved_by_hand_is_an_epoch_of_its_own_and_the_files_go_by_the_old_place() -> None:
+def test_an_offset_moved_by_hand_is_an_epoch_of_its_own_and_keeps_the_last_commit() -> None:
     stream = StreamState(CREATED, 1, 10)
-    mine = claimed(offset(5), stream, 0, "me", "")
-    unfinished = StoredBatch(9, 4, 5, 8, created=CREATED)
+    mine = claimed(replace(offset(5), commit="before"), stream, 0, "me", "")
+    unfinished = StoredBatch(9, 4, 5, 8, "this", "before", created=CREATED)
 
     hand = moved(moved(mine, stream, 2, "root", ""), stream, 3, "root", "")
     next_owner = claimed(hand, stream, 0, "me", "", unfinished)
 
     assert (hand.next, hand.epoch, hand.is_moved, next_owner.is_moved) == (3, 6, True, False)
-    assert (next_owner.moved_in, next_owner.moved_from) == (6, 5)
+    assert next_owner.moved_in == 6
     assert first_undone(unfinished, next_owner, 0) == 9
 
 
-@pytest.mark.parametrize(
-    ("to", "since"),
-    [pytest.param(8, 10, id="behind the files"), pytest.param(5, 9, id="before the last batch")],
-)
-def test_an_offset_that_is_written_where_none_was_goes_on_behind_the_files(
-    to: int, since: int
-) -> None:
-    stream, last = StreamState(CREATED, 1, 10), StoredBatch(9, 16, 5, 8, created=CREATED)
+def test_an_offset_that_is_written_where_none_was_goes_on_behind_the_files() -> None:
+    stream, first_batch = StreamState(CREATED, 1, 10), StoredBatch(1, 16, 5, 8, "this", "")
 
-    hand = moved(None, stream, to, "root", "")
-    next_owner = claimed(hand, stream, 0, "me", "", last)
+    hand = moved(None, stream, 8, "root", "", revision=16)
+    next_owner = claimed(hand, stream, 0, "me", "", first_batch)
 
-    assert (next_owner.next, next_owner.epoch) == (to, 2)
-    assert first_undone(last, next_owner, 0) == since
+    assert (next_owner.next, next_owner.epoch) == (8, 18)
+    assert first_undone(first_batch, next_owner, 0) == 2
 
 
 RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(CREATED, 8)))

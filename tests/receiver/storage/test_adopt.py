@@ -22,7 +22,7 @@ def site(tmp_path: Path) -> Site:
         (site.output / f"web{number}.log").write_bytes(b"x\n")
     with Store(site.path, make=True) as store:
         with store.transaction():
-            store.put_batch(StoredBatch(1, 1, 10, 20, "LOGS"))
+            store.put_batch(StoredBatch(1, 1, 10, 20, "this"))
         with store.transaction():
             store.put_files(map(row, range(FILES)))
             spans = Spans(store)

@@ -7,54 +7,41 @@ from receiver.storage.site import first_undone
 from receiver.storage.store import Damaged, StoredBatch
 
 MADE = "2026-11-20T00:00:00Z"
-BATCH = StoredBatch(7, 3, 10, 20, "LOGS", MADE)
+BATCH = StoredBatch(7, 3, 10, 20, "this", "before", "LOGS", MADE)
 
 
-def position(
-    next_: int, moved: tuple[int, int] = (0, 0), epoch: int = 4, made: str = MADE
-) -> Offset:
-    return Offset(next_, epoch, made, "a:1", moved_in=moved[0], moved_from=moved[1])
+def offset(next_: int, commit: str, moved_in: int = 0, made: str = MADE) -> Offset:
+    return Offset(next_, 5, made, "a:1", commit=commit, moved_in=moved_in)
 
 
 @pytest.mark.parametrize(
     ("where", "since"),
     [
-        pytest.param(position(20), 8, id="committed"),
-        pytest.param(position(10), 7, id="stored and not committed"),
-        pytest.param(position(5, (4, 20), epoch=5), 8, id="committed, then set back"),
-        pytest.param(position(10, (4, 20), epoch=5), 8, id="committed, then set back to its first"),
-        pytest.param(position(5, (4, 10), epoch=5), 7, id="not committed, then set back"),
-        pytest.param(position(20, (4, 10), epoch=5), 7, id="not committed, then set to its end"),
-        pytest.param(position(20, (4, 30), epoch=5), 8, id="set back to where older files end"),
-        pytest.param(
-            Offset(20, 5, MADE, "a:1", committed_in=4, moved_in=5, moved_from=30),
-            *(8,),
-            id="set to where older files end, which others have passed",
-        ),
-        pytest.param(
-            position(5, (4, 20), epoch=5, made="later"), 8, id="committed, then another stream"
-        ),
-        pytest.param(
-            position(10, (4, 10), epoch=5, made="later"), 8, id="stored, then another stream"
-        ),
-        pytest.param(position(5, (2, 5), epoch=3, made="later"), 8, id="stream and KV restored"),
+        pytest.param(offset(20, "this"), 8, id="committed"),
+        pytest.param(offset(10, "before"), 7, id="stored and not committed"),
+        pytest.param(offset(5, "this", 4), 8, id="committed, then set back"),
+        pytest.param(offset(10, "this", 4), 8, id="committed, then set back to its first"),
+        pytest.param(offset(5, "before", 4), 7, id="not committed, then set back"),
+        pytest.param(offset(20, "before", 4), 7, id="not committed, then set to its end"),
+        pytest.param(offset(20, "later", 4), 8, id="set back to where older files end"),
+        pytest.param(offset(20, "not known", 4), 8, id="lost, then set to where the files end"),
+        pytest.param(offset(5, "this", 4, "later"), 8, id="committed, then another stream"),
+        pytest.param(offset(10, "before", 4, "later"), 8, id="stored, then another stream"),
+        pytest.param(offset(5, "older", 4, "later"), 8, id="stream and KV restored"),
     ],
 )
-def test_the_end_that_is_the_offset_tells(where: Offset, since: int) -> None:
+def test_the_batch_that_was_committed_last_tells(where: Offset, since: int) -> None:
     assert first_undone(BATCH, where, 0) == since
 
 
 @pytest.mark.parametrize(
     "where",
     [
-        pytest.param(position(15), id="between"),
-        pytest.param(position(30), id="behind"),
-        pytest.param(position(5), id="before"),
-        pytest.param(position(20, epoch=2), id="of an earlier epoch"),
-        pytest.param(position(20, made="later"), id="of another stream"),
-        pytest.param(position(5, (4, 30), epoch=5, made="later"), id="behind, then another stream"),
-        pytest.param(position(15, (3, 20), epoch=5), id="moved before the batch"),
-        pytest.param(Offset(20, 5, MADE, "a:1", committed_in=4), id="committed by another"),
+        pytest.param(offset(20, "later"), id="committed by another up to the same sequence"),
+        pytest.param(offset(30, "later"), id="behind"),
+        pytest.param(offset(5, "older"), id="before"),
+        pytest.param(offset(10, ""), id="nothing was ever committed"),
+        pytest.param(offset(15, "later", 4), id="moved elsewhere"),
     ],
 )
 def test_any_other_offset_stops_and_names_both_and_the_way_out(where: Offset) -> None:

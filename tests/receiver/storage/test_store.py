@@ -10,7 +10,7 @@ import pytest
 from receiver.storage.site import Site
 from receiver.storage.store import Damaged, FileRow, Store, StoredBatch
 
-BATCH = StoredBatch(3, 1, 5, 9, "LOGS", "2026-11-20T00:00:00Z")
+BATCH = StoredBatch(3, 1, 5, 9, "this", "before", "LOGS", "2026-11-20T00:00:00Z")
 
 
 _WRITES_ON = """
