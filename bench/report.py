@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 
 from bench.brief import brief
-from bench.charts import draw
 from bench.result import Record, read
 from bench.resulttext import markdown
 
@@ -64,6 +63,8 @@ def exchanged(readme: str, text: str, begin: str, end: str) -> str:
 @click.option("--page", default=PAGE, type=_PATH, help="The page of benchmarks.")
 def main(results: Path, readme: Path, page: Path) -> None:
     """Draw the results of a folder, and write their tables there, into the README and into the page of benchmarks."""
+    from bench.charts import draw  # matplotlib is not among what tests and demo install
+
     records = read(results)
     for record in records:
         if record.compared:
