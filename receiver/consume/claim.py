@@ -78,11 +78,11 @@ def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
             f"partition {partition}: stream {stream.name} was restored from a backup"
         )
     if offset.stream_created != stream.created or offset.next > max(stream.until, 1):
+        # not up to where a growing stream goes: a reason that changes would be logged again and again
         raise StreamMismatch(
-            f"partition {partition}: stream {stream.name}, of {stream.created} and up to sequence {stream.until - 1}, was made "
-            f"anew, rewound or restored: the offset {offset.next} belongs to the one of {offset.stream_created}; `logreceiver "
-            f"offsets set --partition {partition} --to earliest` begins with what the stream holds now, behind the lines that "
-            "the files have"
+            f"partition {partition}: stream {stream.name}, of {stream.created}, was made anew, rewound or restored: the offset "
+            f"{offset.next} belongs to the one of {offset.stream_created}; `logreceiver offsets set --partition {partition} "
+            "--to earliest` begins with what the stream holds now, behind the lines that the files have"
         )
     return offset.next
 

@@ -4,7 +4,9 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,13 +17,15 @@ import pytest
 from broker.app.exits import FencedError, OperatorError
 from broker.client.connection import Connection
 from broker.topology import Topology
-from broker.wire.streams import STREAM
+from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.consume import task
 from receiver.consume.assignment import LARGEST_PULL, Assignment, Report, SessionLimits
-from receiver.consume.claim import Claim
+from receiver.consume.claim import Claim, moved, stream_state
 from receiver.driver.follower import Pace, PartitionFollower, Shared
 from receiver.meter import Meter
+from receiver.storage.disk import exclusive_lock
 from receiver.storage.rotation import Calendar
+from tests.conftest import Server, apply_topology
 from tests.receiver.partition import Partition
 
 pytestmark = pytest.mark.nats
@@ -103,6 +107,18 @@ async def lines(partition: Partition, *payloads: bytes) -> int:
     return await asyncio.to_thread(partial(partition.lines, "web01", *payloads))
 
 
+async def said(caplog: pytest.LogCaptureFixture, words: str) -> None:
+    async with asyncio.timeout(20):
+        while words not in caplog.text:  # noqa: ASYNC110 - what another task says
+            await asyncio.sleep(0.02)
+
+
+async def make_stream_anew(loop: Loop) -> None:
+    config = (await loop.connection.api(f"STREAM.INFO.{STREAM}"))["config"]
+    await loop.connection.api(f"STREAM.DELETE.{STREAM}")
+    await loop.connection.api(f"STREAM.CREATE.{STREAM}", config)
+
+
 async def test_lines_are_written_committed_and_acknowledged_as_they_come(
     partition: Partition,
 ) -> None:
@@ -171,7 +187,7 @@ async def test_a_stream_that_is_not_there_yet_is_waited_for(
     made = Topology(partitions=2).streams()[0]
     await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.DELETE.LOGS"))
     async with Loop(partition) as loop:
-        await _until_said(caplog, "logbroker apply")
+        await said(caplog, "logbroker apply")
         await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.CREATE.LOGS", made))
         await lines(partition, b"1")
         await loop.has(b"1\n")
@@ -179,32 +195,29 @@ async def test_a_stream_that_is_not_there_yet_is_waited_for(
     assert len([r for r in caplog.records if "logbroker apply" in r.getMessage()]) == 1
 
 
-async def _until_said(caplog: pytest.LogCaptureFixture, words: str) -> None:
-    for _ in range(1000):
-        if words in caplog.text:
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(caplog.text)
-
-
-async def test_a_stream_made_anew_under_a_running_receiver_is_told_once_and_nothing_written(
+async def test_a_stream_made_anew_is_told_once_nothing_written_and_ends_by_a_reset_of_the_offset(
     partition: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Loop(partition, often=True) as loop:
         await lines(partition, b"1", b"2")
         await loop.has(b"1\n2\n")
-        config = (await loop.connection.api(f"STREAM.INFO.{STREAM}"))["config"]
-        await loop.connection.api(f"STREAM.DELETE.{STREAM}")
-        await loop.connection.api(f"STREAM.CREATE.{STREAM}", config)
+        await make_stream_anew(loop)
         await lines(partition, *(b"anew" for _ in range(5)))
 
-        await _until_said(caplog, "made anew")
+        await said(caplog, "made anew")
         await asyncio.sleep(0.5)
 
         assert not loop.running.done()
         assert caplog.text.count("made anew") == 1
         assert "offsets set --partition 0 --to earliest" in caplog.text
         assert partition.read("web01") == b"1\n2\n"
+
+        offset = await asyncio.to_thread(partition.offset)
+        stream = await stream_state(loop.connection, STREAM)
+        by_hand = moved(offset, stream, 1, "root by hand", "")
+        await loop.connection.ask("$KV.LOGS_OFFSETS.p0", by_hand.encode())
+        with pytest.raises(FencedError, match="root by hand"):
+            await loop.ends()
 
 
 async def test_a_successor_is_noticed_while_nothing_comes(partition: Partition) -> None:
@@ -217,11 +230,6 @@ async def test_a_successor_is_noticed_while_nothing_comes(partition: Partition) 
                 await first.ends()
 
 
-def is_said(log: pytest.LogCaptureFixture, words: str) -> None:
-    while words not in log.text:
-        time.sleep(0.02)
-
-
 async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
     partition: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -232,11 +240,71 @@ async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
 
     async with loop:
         await lines(partition, b"one\n")
-        async with asyncio.timeout(20):
-            await asyncio.to_thread(is_said, caplog, "no report of its task")
+        await said(caplog, "no report of its task")
         loop.may_run.set()
         await loop.has(b"one\n")
 
     told = [record.getMessage() for record in caplog.records]
     assert len([words for words in told if "no report of its task" in words]) == 1
     assert "partition 0: resumed" in told
+
+
+@pytest.mark.parametrize("is_held", [True, False], ids=["lock", "output"])
+async def test_whose_tasks_never_come_to_the_entry_ends_when_somebody_has_taken_over(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch, *, is_held: bool
+) -> None:
+    monkeypatch.setattr(task, "_LOCK_PATIENCE", 0.1)
+    async with Loop(partition, often=True) as older:
+        await lines(partition, b"1")
+        await older.has(b"1\n")
+        lock = partition.destination.state / "p0.lock"
+        with exclusive_lock(lock, 20.0) if is_held else unreachable(partition):
+            await Claim(older.connection, 0, "newer", "LOGS").claim(NOW)
+            await lines(partition, b"2")
+            with pytest.raises(
+                FencedError, match=r"newer has taken it over|belongs to newer by now"
+            ):
+                await older.ends()
+
+
+@contextmanager
+def unreachable(partition: Partition) -> Iterator[None]:
+    away = partition.output.with_name("away")
+    partition.output.rename(away)
+    partition.output.write_bytes(b"a file where the folder should be")
+    yield
+    partition.output.unlink()
+    away.rename(partition.output)
+
+
+async def test_a_bucket_deleted_in_mid_run_is_told_and_once_made_again_ends_the_receiver(
+    partition: Partition, caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket = Topology(partitions=2).streams()[1]
+    assert bucket["name"] == f"KV_{OFFSETS_BUCKET}"
+    async with Loop(partition, often=True) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await loop.connection.api(f"STREAM.DELETE.{bucket['name']}")
+        await lines(partition, b"2")
+        await said(caplog, "logbroker apply")
+        await loop.connection.api(f"STREAM.CREATE.{bucket['name']}", bucket)
+
+        with pytest.raises(FencedError, match=r"deleted its offset|nobody"):
+            await loop.ends()
+
+
+async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(
+    own_server: Server, tmp_path: Path
+) -> None:
+    await asyncio.to_thread(apply_topology, own_server.url, Topology(partitions=2))
+    partition = Partition(own_server.url, tmp_path)
+    async with Loop(partition, often=True) as loop:
+        await lines(partition, b"1")
+        await loop.has(b"1\n")
+        await asyncio.to_thread(own_server.stop)
+
+        loop.stop.set()
+        async with asyncio.timeout(9.5):  # all of a program's end has ten
+            await asyncio.shield(loop.running)
+            await loop.follower.close()

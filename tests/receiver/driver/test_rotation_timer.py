@@ -1,72 +1,32 @@
-"""When the files of a silent partition are closed."""
+"""When the files of a partition are closed by the clock, and by hand."""
 
 from datetime import timedelta
-
-import pytest
 
 from receiver.consume.assignment import ForcedRotation
 from receiver.driver.follower import RotationTimer
 from receiver.storage.rotation import Calendar
 
-HOUR = 3_600_000_000_000
-SECOND = 1_000_000_000
+HOUR, SECOND = 3_600_000_000_000, 1_000_000_000
+NONE, DUE, ALL = ForcedRotation
 
 
-class Clock:
-    now = 100 * HOUR + HOUR // 2
+def test_a_silent_partition_is_closed_once_a_period_by_hand_at_once_and_again_where_it_failed() -> (
+    None
+):
+    now = [100 * HOUR + HOUR // 2]
+    timer = RotationTimer(Calendar(timedelta(hours=1)), lambda: now[0])
 
-    def __call__(self) -> int:
-        return self.now
+    def taken(after: float = 0.0, *, is_silent: bool = True) -> ForcedRotation:
+        now[0] += round(after * SECOND)
+        return timer.take(is_silent=is_silent)
 
+    assert [taken(is_silent=False), taken(), taken()] == [NONE, DUE, NONE]
+    now[0] = 101 * HOUR
+    assert [taken(), taken(1.0), taken(1.0), taken(1.0)] == [NONE, NONE, DUE, NONE]
+    timer.again(DUE)
+    assert [taken(59.0), taken(1.0, is_silent=False), taken(), taken()] == [NONE, NONE, DUE, NONE]
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def timer(clock: Clock) -> RotationTimer:
-    return RotationTimer(Calendar(timedelta(hours=1)), clock)
-
-
-def test_a_silent_partition_is_closed_once_at_the_start_and_once_after_every_period(
-    timer: RotationTimer, clock: Clock
-) -> None:
-    assert timer.take(is_silent=True) is ForcedRotation.DUE
-    for begin in (101, 102):
-        for moment, rotation in [
-            (0, ForcedRotation.NONE),
-            (1, ForcedRotation.NONE),
-            (2, ForcedRotation.DUE),
-            (3, ForcedRotation.NONE),
-        ]:
-            clock.now = begin * HOUR + moment * SECOND
-            assert timer.is_due is (rotation is ForcedRotation.DUE)
-            assert timer.take(is_silent=True) is rotation
-
-
-def test_while_lines_come_the_clock_closes_nothing(timer: RotationTimer) -> None:
-    assert timer.take(is_silent=False) is ForcedRotation.NONE
-    assert timer.take(is_silent=True) is ForcedRotation.DUE
-
-
-def test_asked_for_all_are_closed_once_also_while_lines_come(timer: RotationTimer) -> None:
     timer.asked.set()
-
-    assert timer.take(is_silent=False) is ForcedRotation.ALL
-    assert timer.take(is_silent=False) is ForcedRotation.NONE
-
-
-@pytest.mark.parametrize("is_asked", [False, True], ids=["due", "asked"])
-def test_what_could_not_be_done_is_tried_again_in_a_minute_and_holds_up_nothing(
-    timer: RotationTimer, clock: Clock, is_asked: bool
-) -> None:
-    timer.take(is_silent=True)
-    rotation = ForcedRotation.ALL if is_asked else ForcedRotation.DUE
-
-    timer.again(rotation)
-
-    assert timer.take(is_silent=True) is ForcedRotation.NONE
-    clock.now += 60 * SECOND
-    assert timer.take(is_silent=not is_asked) is rotation
-    assert timer.take(is_silent=True) is ForcedRotation.NONE
+    assert [taken(is_silent=False), taken(is_silent=False)] == [ALL, NONE]
+    timer.again(ALL)
+    assert [taken(59.0), taken(1.0, is_silent=False), taken()] == [NONE, ALL, NONE]

@@ -9,7 +9,7 @@ import pytest
 from pyspark import SparkContext
 
 from broker.app.exits import OperatorError
-from receiver.consume.assignment import Assignment, Blocked, Cause, Destination
+from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, Report
 from receiver.driver.jobs import run_job
 
 
@@ -23,24 +23,21 @@ class Context(SparkContext):
         raise self._error
 
 
-def _destination(folder: Path) -> Destination:
-    return Destination(folder, folder / "state", 0, ())
+def report_after(error: int) -> Report:
+    context = Context(OSError(error, os.strerror(error), "scratch/tmp1"))
+    return run_job(context, Destination(Path("out"), Path("state"), 0, ()), Assignment(3, 7, 1, 1))
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
 def test_a_disk_that_refuses_a_jobs_scratch_file_blocks_its_partition_and_ends_nothing(
-    number: int, tmp_path: Path
+    number: int,
 ) -> None:
-    error = OSError(number, os.strerror(number), "scratch/tmp1")
-
-    report = run_job(Context(error), _destination(tmp_path), Assignment(3, 7, 1, 1))
+    report = report_after(number)
 
     assert report.ended == Blocked(Cause.DISK, f"Spark's scratch folder: {os.strerror(number)}")
     assert (report.done.first, report.done.until) == (7, 7)
 
 
-def test_a_jvm_that_has_died_ends_the_receiver(tmp_path: Path) -> None:
-    error = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
-
+def test_a_jvm_that_has_died_ends_the_receiver() -> None:
     with pytest.raises(OperatorError, match="Java process has died"):
-        run_job(Context(error), _destination(tmp_path), Assignment(3, 7, 1, 1))
+        report_after(errno.ECONNREFUSED)

@@ -8,7 +8,8 @@ import zstandard
 
 from broker.wire.message import MAX_LINES_BYTES
 from receiver.consume import task
-from receiver.replay.replay import Summary, read_lines, replay
+from receiver.consume.judging import Piece
+from receiver.replay.replay import LineRun, Summary, paced, read_lines, replay
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.source.stream import Range
 from receiver.storage.folders import walk
@@ -92,16 +93,6 @@ def test_with_a_template_it_makes_the_folders_that_the_receiver_makes(
     assert len(files) > 1
 
 
-def test_lines_of_a_host_in_two_partitions_are_one_file_in_the_order_of_storage(
-    partition: Partition,
-) -> None:
-    partition.publish(*((f"logs.p{n % 2}.web01", b"line %d\n" % n, None) for n in range(6)))
-
-    _, files = replayed(partition)
-
-    assert files == {"web01.log": b"".join(b"line %d\n" % n for n in range(6))}
-
-
 def test_it_moves_no_offset_and_makes_no_consumer(partition: Partition) -> None:
     partition.lines("web01", b"one\n")
 
@@ -146,3 +137,16 @@ def test_lines_that_a_few_bytes_decompress_to_are_read_a_part_at_a_time(
     assert max(sizes) < 2 * MAX_LINES_BYTES
     assert (sum(sizes), sum(len(run.refused) for run in runs)) == (5 * MAX_LINES_BYTES, 1)
     assert sum(passed) == until - 1
+
+
+def test_lines_pass_in_order_and_never_before_they_are_due() -> None:
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    pieces = [Piece("h", "", n, at * 1_000_000_000, b"x\n") for n, at in enumerate((3, 3, 5, 9))]
+    runs = paced([LineRun(pieces[:3]), LineRun(pieces[3:])], lambda: clock[0], sleep)
+    passed = [(clock[0], [one.sequence for one in run.pieces]) for run in runs]
+
+    assert [entry for entry in passed if entry[1]] == [(0, [0, 1]), (2, [2]), (6, [3])]

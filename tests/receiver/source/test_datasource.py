@@ -5,9 +5,12 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StructType
 
+from broker.client.connection import Connection
+from broker.topology import Topology
 from broker.wire.message import Origin, encode_origin
+from receiver.consume import background
 from receiver.source.datasource import JetStreamSource
-from receiver.source.stream import LostSequences
+from receiver.source.stream import LostSequences, Range, read
 from tests.receiver.partition import lines_of, message
 from tests.receiver.source.by_hand import rows_of
 
@@ -71,3 +74,23 @@ def test_what_retention_removed_is_an_error_by_name_or_skipped(
 
     assert sequences(logs_url, startingOffsets="1", failOnDataLoss="false") == [4, 5, 6]
     assert sequences(logs_url) == [4, 5, 6]
+
+
+def test_a_broker_that_restarts_in_the_middle_leaves_no_hole_and_what_it_lost_is_named(
+    own_server: Any, store: Any, call: Any
+) -> None:
+    largest = bytes(8_000_000 - 1) + b"\n"
+    call(own_server.url, "STREAM.CREATE.LOGS", Topology().streams()[0])
+    store(own_server.url, *(("logs.p0.web", largest, None) for _ in range(5)))
+    connection = Connection([own_server.url], "tests")
+    runs = read(connection, Range("logs.p0.>", 1, 6))
+
+    read_so_far = [(m.sequence, len(m.payload)) for m in next(runs)]
+    own_server.kill_and_restart()
+    read_so_far += [(m.sequence, len(m.payload)) for run in runs for m in run]
+    call(own_server.url, "STREAM.PURGE.LOGS", {"seq": 5})
+
+    assert read_so_far == [(n, 8_000_000) for n in range(1, 6)]
+    with pytest.raises(LostSequences, match="sequences 1 to 4 were removed"):
+        list(read(connection, Range("logs.p0.>", 1, 6), fail=True))
+    background.wait(connection.close(), 5)

@@ -13,50 +13,32 @@ NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("given", "starting"),
+    ("given", "meaning"),
     [
-        ({"startingOffsets": "Earliest"}, EARLIEST),
-        ({"startingOffsets": "latest"}, LATEST),
-        ({"startingOffsets": "123"}, 123),
-        ({"startingTimestamp": "1795176000000"}, NOON),
-        ({"startingTimestamp": "2026-11-20T12:00:00Z"}, NOON),
-        ({"startingTimestamp": "2026-11-20T13:00:00+01:00"}, NOON),
-        ({"startingTimestamp": "2026-11-20T12:00:00"}, NOON),
-        ({"startingTimestamp": "2026-11-20T12:00:00Z", "startingOffsets": "latest"}, NOON),
+        ({"startingOffsets": "Earliest"}, {"starting": EARLIEST}),
+        ({"startingOffsets": "latest"}, {"starting": LATEST}),
+        ({"startingOffsets": "123"}, {"starting": 123}),
+        ({"startingTimestamp": "1795176000000"}, {"starting": NOON}),
+        ({"startingTimestamp": "2026-11-20T13:00:00+01:00"}, {"starting": NOON}),
+        ({"startingTimestamp": "2026-11-20T12:00:00"}, {"starting": NOON}),
+        (
+            {"startingTimestamp": "2026-11-20T12:00:00Z", "startingOffsets": "latest"},
+            {"starting": NOON},
+        ),
+        ({"partitions": "all"}, {"subjects": None}),
+        ({"partitions": "3, 0,3"}, {"subjects": ("logs.p0.>", "logs.p3.>")}),
+        ({"hosts": "a, db.example,a"}, {"subjects": ("logs.*.a", "logs.*.db.example")}),
+        ({}, {"headers": True, "starting": None, "subjects": None}),
+        ({"explode": "true"}, {"headers": False}),
+        ({"explode": "true", "includeHeaders": "true"}, {"headers": True}),
     ],
 )
-def test_a_query_begins_at_an_edge_a_sequence_or_a_time(
-    given: dict[str, str], starting: object
+def test_options_mean_what_they_mean_in_sparks_kafka_source(
+    given: dict[str, str], meaning: dict[str, object]
 ) -> None:
-    assert SourceOptions.parse(given).starting == starting
+    options = SourceOptions.parse(given)
 
-
-@pytest.mark.parametrize(
-    ("given", "subjects"),
-    [
-        ({"partitions": "all"}, None),
-        ({"partitions": "3, 0,3"}, ("logs.p0.>", "logs.p3.>")),
-        ({"hosts": "web01, db.example,web01"}, ("logs.*.web01", "logs.*.db.example")),
-    ],
-)
-def test_partitions_or_hosts_choose_what_is_read(
-    given: dict[str, str], subjects: tuple[str, ...] | None
-) -> None:
-    assert SourceOptions.parse(given).subjects == subjects
-
-
-@pytest.mark.parametrize(
-    ("given", "has_headers"),
-    [
-        ({}, True),
-        ({"explode": "true"}, False),
-        ({"explode": "true", "includeHeaders": "true"}, True),
-    ],
-)
-def test_lines_come_without_headers_unless_these_are_asked_for(
-    given: dict[str, str], has_headers: bool
-) -> None:
-    assert SourceOptions.parse(given).headers is has_headers
+    assert {name: getattr(options, name) for name in meaning} == meaning
 
 
 @pytest.mark.parametrize(
