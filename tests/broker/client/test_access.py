@@ -1,23 +1,21 @@
 """Getting in at a real nats-server: by password, key, credentials and certificate, and what is said when it fails."""
 
 import asyncio
-import base64
-import binascii
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from nacl.signing import SigningKey
 
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
-from broker.client.nkey import user_key
+from broker.client.nkey import new_seed, user_key
 from tests.support.processes import Processes, wait_until
 
 pytestmark = pytest.mark.nats
 
+HERE = Path(__file__).parent
 USERS = 'authorization { users: [ { user: "web01", password: "s3cret" } ] }'
 Serve = Callable[[str], str]
 
@@ -26,7 +24,7 @@ def secured(tls: Path, name: str, more: str = "") -> str:
     return f'tls {{ cert_file: "{tls / name}.pem", key_file: "{tls / name}.key"{more} }}\n'
 
 
-def own(tls: Path, name: str) -> dict[str, Path]:
+def own(tls: Path, name: str) -> dict[str, Any]:
     return {"tls_cert": tls / f"{name}.pem", "tls_key": tls / f"{name}.key"}
 
 
@@ -63,31 +61,6 @@ async def refusal(url: str, access: Access) -> str:
     return str(raised.value)
 
 
-def encoded(kind: int, body: bytes) -> str:
-    data = bytes([kind]) + body
-    return (
-        base64.b32encode(data + binascii.crc_hqx(data, 0).to_bytes(2, "little"))
-        .decode()
-        .rstrip("=")
-    )
-
-
-def seed_and_public(kind: int) -> tuple[str, str, SigningKey]:
-    key = SigningKey(bytes([kind]) * 32)
-    seed = encoded(18 << 3 | kind >> 5, bytes([(kind & 31) << 3]) + bytes(key))
-    return seed, encoded(kind, bytes(key.verify_key)), key
-
-
-def token(issuer: str, key: SigningKey, subject: str, claims: dict[str, object]) -> str:
-    def pack(data: bytes) -> str:
-        return base64.urlsafe_b64encode(data).decode().rstrip("=")
-
-    whole = {"jti": "x", "iat": 1, "iss": issuer, "name": "n", "sub": subject}
-    parts = [{"typ": "JWT", "alg": "ed25519-nkey"}, {**whole, "nats": {**claims, "version": 2}}]
-    text = ".".join(pack(json.dumps(part).encode()) for part in parts)
-    return f"{text}.{pack(key.sign(text.encode()).signature)}"
-
-
 @pytest.mark.parametrize(
     ("url", "access", "named"),
     [
@@ -108,11 +81,9 @@ async def test_who_is_refused_is_named_without_a_secret(
 async def test_a_key_gets_in_and_its_file_is_read_again_at_each_connect(
     serve: Serve, tmp_path: Path
 ) -> None:
-    seed, public, _ = seed_and_public(20 << 3)
-    where = serve(f"authorization {{ users: [ {{ nkey: {public} }} ] }}")
-    file = tmp_path / "web01.nk"
-    other = SigningKey(b"2" * 32)
-    file.write_text(encoded(18 << 3 | 5, bytes([0]) + bytes(other)) + "\n")
+    seed, file = new_seed(), tmp_path / "web01.nk"
+    where = serve(f"authorization {{ users: [ {{ nkey: {user_key(seed).public} }} ] }}")
+    file.write_text(f"{new_seed()}\n")
     connection = Connection([f"nats://{where}"], "test", access=Access(nkey=file))
 
     with pytest.raises(BrokerAway, match=f"refuses the key of {file}"):
@@ -120,31 +91,14 @@ async def test_a_key_gets_in_and_its_file_is_read_again_at_each_connect(
     file.write_text(f"# of web01\n{seed}\n")
     await connection.once()
 
-    assert user_key(seed).public == public
     await connection.close()
 
 
-async def test_a_credentials_file_gets_in_at_a_server_with_an_operator(
-    serve: Serve, tmp_path: Path
-) -> None:
-    (_, operator, operator_key), (_, account, account_key), (seed, user, _) = (
-        seed_and_public(kind << 3) for kind in (14, 0, 20)
-    )
-    none = {"subs": -1, "data": -1, "payload": -1}
-    limits = {**none, "imports": -1, "exports": -1, "wildcards": True, "conn": -1, "leaf": -1}
-    account_token = token(operator, operator_key, account, {"limits": limits, "type": "account"})
-    where = serve(
-        f"operator: {token(operator, operator_key, operator, {'type': 'operator'})}\n"
-        f"resolver: MEMORY\nresolver_preload: {{ {account}: {account_token} }}\n"
-    )
-    file = tmp_path / "web01.creds"
-    user_token = token(account, account_key, user, {**none, "type": "user"})
-    file.write_text(
-        f"-----BEGIN NATS USER JWT-----\n{user_token}\n------END NATS USER JWT------\n\n"
-        f"-----BEGIN USER NKEY SEED-----\n{seed}\n------END USER NKEY SEED------\n"
-    )
+async def test_a_credentials_file_gets_in_at_a_server_with_an_operator(serve: Serve) -> None:
+    """Operator, account and user are of keys made for this test, without an end."""
+    where = serve(HERE.joinpath("operator.conf").read_text())
 
-    await enter(f"nats://{where}", Access(creds=file))
+    await enter(f"nats://{where}", Access(creds=HERE / "user.creds"))
 
 
 @pytest.mark.parametrize("first", [True, False], ids=["handshake first", "after hello"])
@@ -153,12 +107,9 @@ async def test_both_ends_show_their_certificates(serve: Serve, tls: Path, first:
     more = f', ca_file: "{authority}", verify: true, handshake_first: {str(first).lower()}'
     where = serve(secured(tls, "server", more))
 
-    access = Access(tls_ca=authority, tls_first=first, **own(tls, "client"))
-
-    in_text = Access(tls_ca_pem=authority.read_text(), tls_first=first, **own(tls, "client"))
-
-    assert await enter(f"nats://{where}", access)
-    assert await enter(f"nats://{where}", in_text)
+    for given in ({"tls_ca": authority}, {"tls_ca_pem": authority.read_text()}):
+        access = Access(tls_first=first, **own(tls, "client"), **given)
+        assert await enter(f"nats://{where}", access)
 
 
 async def test_tls_is_used_where_the_server_leaves_the_choice(serve: Serve, tls: Path) -> None:

@@ -1,4 +1,4 @@
-"""Large messages go to the socket as they are, and in the order of the calls."""
+"""What is sent is whole when a flush is over, and waits where nobody reads."""
 
 import asyncio
 import os
@@ -7,27 +7,9 @@ import socket
 import pytest
 
 from broker.client.answer import ConnectionLost
-from broker.client.client import DIRECT_BYTES
-from broker.client.connection import Connection, Message
+from broker.client.connection import Connection
 
 BLOCK = os.urandom(256 * 1024)
-
-
-async def test_large_and_small_messages_arrive_in_the_order_of_the_calls(logs_url: str) -> None:
-    connection = Connection([logs_url], "test")
-    await connection.once()
-    arrived: asyncio.Queue[Message] = asyncio.Queue()
-    sizes = [0, 1, DIRECT_BYTES - 1, DIRECT_BYTES, 5, len(BLOCK), 7, len(BLOCK) - 1] * 8
-
-    await connection.subscribe("elsewhere", arrived.put)
-    for number, size in enumerate(sizes):
-        await connection.publish("elsewhere", BLOCK[:size], headers={"Number": str(number)})
-
-    async with asyncio.timeout(60):
-        messages = [await arrived.get() for _ in sizes]
-    assert [(m.headers or {})["Number"] for m in messages] == [str(n) for n in range(len(sizes))]
-    assert [m.data for m in messages] == [BLOCK[:size] for size in sizes]
-    await connection.close()
 
 
 async def test_a_flush_is_over_when_all_before_it_has_been_read() -> None:
