@@ -144,21 +144,6 @@ async def test_who_is_connected_stays_so_while_others_come_and_go(secured: Secur
         await connection.close()
 
 
-async def test_who_is_revoked_is_let_go_and_does_not_get_in_again(secured: Secured) -> None:
-    goes, stays = secured.add("host", "goes", "stays")
-    gone, there = secured.connection(goes), secured.connection(stays)
-    leaves = await gone.once()
-    client = await there.once()
-
-    secured.call("revoke", "host", "goes")
-
-    await until_gone(leaves)
-    assert not await secured.gets_in(goes)
-    assert await there.once() is client
-    await gone.close()
-    await there.close()
-
-
 async def test_both_secrets_get_in_until_the_old_one_is_over(secured: Secured) -> None:
     (old,) = secured.add("host", "turns")
     connected = secured.connection(old)
@@ -299,46 +284,3 @@ async def test_a_change_that_the_disk_refused_is_taken_later(secured: Secured) -
     late = secured.access(secured.folder / "carried" / "host-late.toml")
     gets_in = lambda: asyncio.run(secured.gets_in(late))  # noqa: E731
     await asyncio.to_thread(wait_until, "the broker has taken the change", gets_in, 60)
-
-
-@pytest.mark.long
-def test_a_monitor_looks_at_everything_with_the_commands_that_do_and_changes_nothing(
-    secured: Secured,
-) -> None:
-    secured.add("monitor", "desk")
-    (admin,) = secured.add("admin", "writer")
-    asyncio.run(_publish(secured, admin, "logs.p0.web01", b"a line\n"))
-    config = secured.folder / "carried" / "monitor-desk.toml"
-
-    def call(*words: str) -> "subprocess.CompletedProcess[str]":
-        return call_logbroker(*words, "--config", config, "--server", secured.server)
-
-    looks = {
-        ("status", "--json"): "LOGS",
-        ("hosts",): "web01",
-        ("top", "--count", "1"): "",
-        ("tail", "--lines", "5", "--no-follow"): "a line",
-        ("get", "--host", "web01"): "a line",
-        ("check",): "OK",
-        ("stream", "ls"): "KV_LOGS_OFFSETS",
-        ("consumer", "ls"): "",
-    }
-    for words, said in looks.items():
-        found = call(*words)
-        assert said in found.stdout, (words, found.stderr, found.stdout)
-        assert "violation" not in found.stderr.lower(), (words, found.stderr)
-    for words in (
-        ("purge", "--everything", "--yes"),
-        ("apply", "--max-age", "2d", "--yes"),
-        ("rm", "--seq", "1", "--yes"),
-        ("pause",),
-    ):
-        denied = call(*words)
-        assert denied.returncode != 0, (words, denied.stdout)
-    assert "a line" in call("get", "--host", "web01").stdout
-
-
-async def _publish(secured: Secured, access: Access, subject: str, payload: bytes) -> None:
-    connection = secured.connection(access)
-    await connection.ask(subject, payload)
-    await connection.close()

@@ -126,68 +126,23 @@ def test_a_receiver_is_given_other_partitions_with_its_new_secret_in_one_change(
     assert "a host has none" in refused(call("rotate", "host", "a", "--partition", "1"))
 
 
-def test_a_broker_is_opened_again_only_by_who_says_so(call: Call) -> None:
-    done(call("add", "host", "a", "b"))
-
-    unasked = call("revoke", "host", "a", "b", "--open-again")
-    assert "there is no terminal" in refused(unasked)
-    assert "other credentials are left (1)" in refused(
-        call("revoke", "host", "a", "--open-again", "--yes")
-    )
-    assert names() == ["host a", "host b"]
-    said = done(call("revoke", "host", "a", "b", "--open-again", "--yes"))
-
-    assert "everybody on this machine gets in without a credential" in said
-    assert not load_credentials(Path("store")).secured
-
-
-def test_the_store_of_another_broker_is_taken_over(call: Call) -> None:
-    done(call("add", "host", "a", "b"))
-    done(call("rotate", "host", "a", "--force"))
-    theirs = Path("store").rename("theirs") / "credentials.json"
-
-    said = done(call("import", str(theirs)))
-
-    assert "2 credentials, 0 of this broker" in said
-    assert Path("store/credentials.json").read_bytes() == theirs.read_bytes()
-    assert "2 credentials, as before" in done(call("import", "-", given=theirs.read_text()))
-    assert Path("store/credentials.json").read_bytes() == theirs.read_bytes()
-
-
-def test_an_older_store_is_taken_over_only_by_force_and_nobody_is_left_out_unasked(
+def test_the_store_of_another_broker_is_taken_over_by_force_where_it_is_older_and_never_opens_one(
     call: Call,
 ) -> None:
     done(call("add", "host", "a"))
     older = Path("store/credentials.json").read_text()
     done(call("add", "host", "b"))
+    newer = Path("store").rename("theirs") / "credentials.json"
+    opened = EMPTY.model_copy(update={"revision": 9}).as_json()
 
-    assert "it is not newer than the store of this broker" in refused(
-        call("import", "-", given=older)
-    )
+    assert "2 credentials, 0 of this broker" in done(call("import", str(newer)))
+    assert Path("store/credentials.json").read_bytes() == newer.read_bytes()
+    assert "it is not newer" in refused(call("import", "-", given=older))
     assert "no terminal" in refused(call("import", "-", "--force", given=older))
+    for force in ((), ("--force", "--yes")):
+        assert "is damaged" in refused(call("import", "-", *force, given="{"))
+        assert "it would open this broker" in refused(call("import", "-", *force, given=opened))
     assert names() == ["host a", "host b"]
     assert "1 of this broker" in done(call("import", "-", "--force", "--yes", given=older))
-
     assert names() == ["host a"]
     assert load_credentials(Path("store")).revision == 3
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        pytest.param("{", "is damaged", id="damaged"),
-        pytest.param(
-            EMPTY.model_copy(update={"revision": 9}).as_json(),
-            "it would open this broker",
-            id="open",
-        ),
-    ],
-)
-@pytest.mark.parametrize("force", [[], ["--force", "--yes"]], ids=["", "by force"])
-def test_no_store_that_opens_a_broker_or_cannot_be_read_is_taken_over(
-    call: Call, text: str, words: str, force: list[str]
-) -> None:
-    done(call("add", "host", "a"))
-
-    assert words in refused(call("import", "-", *force, given=text))
-    assert names() == ["host a"]

@@ -9,7 +9,7 @@ import pytest
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.commands.apply import exported, parse, plan_import
-from broker.provision.apply import Refused, apply, carry_out
+from broker.provision.apply import apply, carry_out
 from broker.provision.plan import Step
 from broker.topology import Topology
 from broker.wire.descent import marked
@@ -49,23 +49,6 @@ async def test_what_was_exported_gives_an_empty_broker_the_same_configuration(
     assert not (await planned(connection, files))
     left = await apply(other, TOPOLOGY)
     assert {one.name for one in left} == {"LOGS_CONFIG/partitions", "LOGS_CONFIG/streams"}
-
-
-@pytest.mark.nats
-async def test_only_what_a_file_names_is_changed_and_the_server_refuses_what_it_does_not_know(
-    connection: Connection,
-) -> None:
-    await apply(connection, TOPOLOGY)
-
-    made = await planned(connection, {"x": '{"name": "LOGS", "max_msgs": 9000000}'})
-    await carry_out(connection, made)
-
-    assert [change.field for step in made for change in step.changes] == ["max_msgs"]
-    assert await apply(connection, TOPOLOGY) == ()
-    with pytest.raises(Refused, match="shape"):
-        await carry_out(
-            connection, await planned(connection, {"x": '{"name": "LOGS", "shape": 1}'})
-        )
 
 
 @pytest.mark.nats

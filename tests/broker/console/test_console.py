@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -49,13 +50,8 @@ def test_it_is_not_shown_to_other_machines_without_a_token_or_a_certificate(tmp_
     assert refused("--listen-key", tmp_path / "short")[0] == 2
     code, said = refused("--listen-cert", tmp_path / "short")
     assert (code, "certificate" in said) == (78, True)
-
-
-def test_an_address_that_is_taken_is_named(start_console: StartConsole, logs_url: str) -> None:
-    url = start_console(logs_url)
-
-    code, said = refused("--listen", url.removeprefix("http://"), "--server", logs_url)
-
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, said = refused("--listen", f"127.0.0.1:{taken.getsockname()[1]}")
     assert (code, "cannot listen on" in said) == (78, True)
 
 

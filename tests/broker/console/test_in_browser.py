@@ -153,31 +153,3 @@ async def test_a_broker_that_goes_is_said_and_one_that_comes_back_is_seen(
     await expect(page.locator("#trouble")).to_contain_text("does not answer", timeout=30_000)
     await asyncio.to_thread(own_server.start)
     await expect(page.locator("#trouble")).to_be_hidden(timeout=60_000)
-
-
-async def test_the_token_is_asked_for(
-    page: Page, start_console: StartConsole, logs_url: str, tmp_path: Path
-) -> None:
-    (tmp_path / "token").write_text("0123456789abcdef")
-    await page.goto(start_console(logs_url, "--token-file", tmp_path / "token"))
-
-    for token in ("wrong", "0123456789abcdef"):
-        await expect(page.locator("nav")).to_have_count(0)
-        await page.get_by_label("Token").fill(token)
-        await page.get_by_role("button", name="Look").click()
-
-    await expect(page.locator("#partitions tbody tr")).to_have_count(2, timeout=20_000)
-
-
-async def test_a_flood_is_sampled_and_the_page_stays_alive(
-    page: Page, start_console: StartConsole, publish: Publish, logs_url: str
-) -> None:
-    await page.goto(f"{start_console(logs_url)}/#lines")
-    await expect(page.locator("#line-note")).to_have_text("0 lines")
-    async with asyncio.timeout(60):
-        while "sample" not in (await page.locator("#line-note").text_content() or ""):
-            await publish("web01", b"one of very many lines\n" * 20_000)
-
-    await page.get_by_role("button", name="Pause").click()
-    await expect(page.get_by_role("button", name="Go on")).to_be_visible()
-    assert await page.locator("#line-list li").count() <= 5000
