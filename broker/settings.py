@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, ByteSize, Field
+from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import Address, Listen, OptionalListen, parse_address
 from broker.app.configuration import Many, ProgramSettings, Table, option
@@ -186,6 +187,7 @@ class BrokerSettings(
 ):
     """The settings of logbroker; a command uses those that concern it."""
 
+    model_config = SettingsConfigDict(env_prefix="LOGBROKER_")
     program: ClassVar[str] = "logbroker"
     section: ClassVar[str] = "Server"
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
+from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import OptionalListen
 from broker.app.configuration import Many, option
@@ -55,6 +56,7 @@ Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
 class ShipperSettings(AccessSettings):
     """The settings of `logshipper`."""
 
+    model_config = SettingsConfigDict(env_prefix="LOGSHIPPER_")
     program = "logshipper"
 
     sections: ClassVar[Mapping[str, Collection[str]]] = {
@@ -159,7 +161,7 @@ class ShipperSettings(AccessSettings):
     @property
     def credential_host(self) -> str:
         """The host that the file with the credential names, if it names one."""
-        return str(self._from_files.get("host", ""))
+        return str(self.from_file.get("host", ""))
 
     @property
     def spool_dir(self) -> Path:

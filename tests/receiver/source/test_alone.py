@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-ALIEN = ("pydantic", "click", "watchdog", "aiofiles", "prometheus_client")
+ALIEN = ("pydantic", "pydantic_settings", "click", "watchdog", "aiofiles", "prometheus_client")
 
 
 def test_it_needs_nothing_but_spark_and_a_client() -> None:
