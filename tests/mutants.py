@@ -138,8 +138,8 @@ MUTANTS = (
     Mutant(
         "an agent that came later fences an older one",
         "shipper/publish/session.py",
-        "other.sequence > self._first if",
-        "other.sequence < self._first if",
+        "sequence > self._first[1]",
+        "sequence < self._first[1]",
         "tests/shipper/publish",
     ),
     Mutant(

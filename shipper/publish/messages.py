@@ -9,7 +9,7 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,11 +60,6 @@ class AgentId:
         found = _FORM.fullmatch(text)
         return cls(int(found[1]), found[2]) if found else None
 
-    @classmethod
-    def following(cls, last: "AgentId | None", now: int, tag: str) -> "AgentId":
-        """Return an id above the last one, though the clock (milliseconds) may have been set back."""
-        return cls(max(now, last.start + 1 if last else 0), tag)
-
 
 @dataclass(frozen=True, slots=True)
 class HostMessage:
@@ -74,23 +69,17 @@ class HostMessage:
     origin: Origin | None
     subject: str
     stream: str
-    stored_at: int = 0  # in nanoseconds since the epoch, 0 where that was not asked
 
     @property
-    def agent(self) -> AgentId | None:
-        """The agent that wrote it; None for any other client."""
-        return AgentId.parse(self.origin.agent) if self.origin else None
-
-    @property
-    def covered(self) -> Covered:
-        """Return what positions cover that end with this message."""
-        return Covered(self.sequence, self.origin.agent if self.origin else "")
+    def writer(self) -> str:
+        """The id of the agent that wrote it; empty for any other client."""
+        return self.origin.agent if self.origin else ""
 
 
-def fenced_by(rival: AgentId | None, subject: str) -> FencedError:
+def fenced_by(rival: AgentId) -> FencedError:
     """Return the error of an agent that another one has taken over from."""
     return FencedError(
-        f"agent {rival} ships for the same host since then ({subject}); "
+        f"agent {rival} ships for the same host since then; "
         "this one ends: run one shipper per host, or give each its own --host"
     )
 
@@ -103,32 +92,25 @@ def newest_in(positions: Positions) -> AgentId | None:
 
 @dataclass(slots=True)
 class Rebuilt:
-    """Positions as the stream has them, and who else wrote to the host's subjects behind those that were known.
+    """Positions as the stream has them, and who wrote to the host's subjects behind those that were known.
 
-    `last` is the last sequence of each subject; `others` are the last message of each writer but `agent`, by its name, which
-    is empty for whoever wrote without our headers. `began` is when the first message of `agent` itself was stored, in
-    nanoseconds since the epoch, 0 for none.
+    `last` is the last sequence of each subject; `writers` are the last message of each writer, by its name.
     """
 
     positions: Positions
-    agent: str
     last: dict[str, int] = field(default_factory=dict)
-    others: dict[str, HostMessage] = field(default_factory=dict)
-    began: int = 0
+    writers: dict[str, HostMessage] = field(default_factory=dict)
 
     def take(self, page: Sequence[HostMessage]) -> None:
         """Go on behind messages that follow those that were taken of their stream."""
-        ours = [message for message in page if message.origin is not None]
+        ours = [(one.origin, one) for one in page if one.origin is not None]
         if ours:
-            origins = [message.origin for message in ours if message.origin is not None]
-            self.positions = self.positions.advance(origins, ours[-1].sequence, ours[-1].stream)
+            last = ours[-1][1]
+            origins = [origin for origin, _ in ours]
+            self.positions = self.positions.advance(origins, last.sequence, last.stream)
         for message in page:
             self.last[message.subject] = message.sequence
-            writer = message.origin.agent if message.origin else ""
-            if writer != self.agent:
-                self.others[writer] = message
-            elif writer:
-                self.began = min(self.began or message.stored_at, message.stored_at)
+            self.writers[message.writer] = message
 
 
 class HostMessages:
@@ -197,22 +179,28 @@ class HostMessages:
             for head in page
         ]
 
-    async def rebuild(self, known: Positions, streams: Iterable[str], agent: str = "") -> Rebuilt:
-        """Return the positions as these streams have them by now; `known` are those of a snapshot, or none."""
-        rebuilt = Rebuilt(known, agent)
-        for stream in streams:
+    async def rebuild(self, known: Positions, ends: Mapping[str, int]) -> Rebuilt:
+        """Return the positions as these streams have them by now, each at least up to the sequence that is named with it.
+
+        `known` are those of a snapshot, or none.
+        """
+        rebuilt = Rebuilt(known)
+        for stream, end in ends.items():
             covered = known.covered.get(stream)
             if covered is None or await self._replay(rebuilt, stream, covered.sequence) != covered:
                 # nothing is covered, or the stream has lost the last message that is
                 await self._replay(rebuilt, stream, 1)
+            read = rebuilt.positions.covered.get(stream, Covered(0, ""))
+            if read.sequence < end:
+                raise ConnectionLost(f"stream {stream} did not give back all of the own lines")
         return rebuilt
 
     async def _replay(self, rebuilt: Rebuilt, stream: str, first: int) -> Covered | None:
-        """Take what a stream has from `first` on, and return what its first message is."""
+        """Take what a stream has from `first` on, and return what positions cover that end with its first message."""
         found: Covered | None = None
         async for page in self.since(first, stream):
             if page and found is None:
-                found = page[0].covered
+                found = Covered(page[0].sequence, page[0].writer)
             rebuilt.take(page)
         return found
 
@@ -293,9 +281,7 @@ async def _collect(stream: str, answers: "asyncio.Queue[Message]") -> list[HostM
         if delivery is None:
             raise ConnectionLost("a message came that no consumer has delivered")
         origin = _origin_of(message)
-        page.append(
-            HostMessage(delivery.sequence, origin, message.subject, stream, delivery.stored_at)
-        )
+        page.append(HostMessage(delivery.sequence, origin, message.subject, stream))
     return page
 
 
@@ -361,7 +347,7 @@ class Snapshots:
                     self.found = await self.read()
                     own, rival = newest_in(positions), newest_in(self.found)
                     if own and rival and rival > own:
-                        raise fenced_by(rival, f"{POSITIONS_BUCKET}/{self._key}") from None
+                        raise fenced_by(rival) from None
 
     async def try_write(self, positions: Positions) -> None:
         """Write the positions if the broker takes them; a snapshot that cannot be written costs a longer start, and no line.

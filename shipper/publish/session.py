@@ -11,7 +11,7 @@ became of the round.
 import itertools
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from broker.app.exits import ConfigurationError
@@ -20,18 +20,16 @@ from broker.client.answer import ConnectionLost, Rejected, stored_at
 from broker.client.config import read_streams
 from broker.client.connection import Connection
 from broker.wire.message import EXPECTED_SEQUENCE, Followed
-from broker.wire.positions import Covered, Positions
+from broker.wire.positions import Positions
 from broker.wire.subjects import InvalidSubject, Subject
 from shipper.publish.config import BrokerConfig
 from shipper.publish.messages import (
     AgentId,
     HostMessage,
     HostMessages,
-    Rebuilt,
     Snapshots,
     fenced_by,
     largest_payload,
-    newest_in,
 )
 from shipper.publish.rounds import Round
 from shipper.publish.waiting import Waiting
@@ -71,19 +69,15 @@ class Sessions:
         self.snapshots = Snapshots(connection, host)
         self.config = BrokerConfig(connection, host, clock)
         now = clock() // _MILLISECOND
-        self.agent = self._run = AgentId.following(None, now, tag or secrets.token_hex(4))
+        self.agent = self._run = AgentId(now, tag or secrets.token_hex(4))
         self.stream, self.max_payload = "", 0
         self._clock = clock
         self._numbers = itertools.count(1)
         self._messages = HostMessages(connection, host, 1)
-        self._first_stream, self._first = "", 0  # where the first claim of the run is stored
-        self._subject: Subject | None = (
-            None  # of the newest session, whose last sequence is `_last`
-        )
-        self._last = 0
-        self._largest: int | None = (
-            None  # message that the stream takes, where the server takes more
-        )
+        self._first: tuple[str, int] | None = None  # stream and sequence of the run's first claim
+        self._subject: Subject | None = None  # of the newest session
+        self._last = 0  # sequence of that subject
+        self._largest: int | None = None  # bytes that the stream takes, where the server takes more
         self._named: set[str] = set()
 
     def new_file(self) -> str:
@@ -96,11 +90,13 @@ class Sessions:
 
     async def prepare(self) -> None:
         """Read what the broker says to this host, however long it takes; raises `ConfigurationError` where it takes no rounds."""
-        await self.waiting.until_answered(self.config.read)
-        self.max_payload = await self._most_payload()
-        streams = lambda: read_streams(self.connection)  # noqa: E731
-        self._messages.streams = await self.waiting.until_answered(streams)
+        await self.waiting.until_answered(self._read_limits)
+
+    async def _read_limits(self) -> None:
+        await self.config.read()
+        self._messages.streams = await read_streams(self.connection)
         self.stream = self._messages.stream_of(self.config.subject)
+        self.max_payload = await self._most_payload()
 
     async def claim(self, known: Positions) -> Positions:
         """Open a session, once a pause is over: claim all subjects of the host and return the positions, however long it takes.
@@ -113,30 +109,22 @@ class Sessions:
         subject = self.config.subject
         positions = await self.waiting.until_answered(lambda: self._attempt(subject, known))
         self._subject = subject
+        self._named.add(str(self.agent))
         logger.info("agent %s ships on %s", self.agent, subject)
         return positions
 
     async def _attempt(self, subject: Subject, known: Positions) -> Positions:
-        claim = await self._claim(subject)
-        fault("claimed")
-        ends = await self._leave_others(subject, claim)
-        if ends:
-            fault("left")
-            follows = tuple(Followed(other.partition, end.sequence) for other, end in ends.items())
-            claim = await self._store_claim(subject, follows=follows)
-        left = self._last_of_streams(ends)
+        ends = await self._claim_all(subject)
         start = known if known.covered else await self.snapshots.read()
-        unread = [name for name, last in left.items() if start.covered.get(name) != last]
-        rebuilt = await self._messages.rebuild(start, (self.stream, *unread), str(self.agent))
+        rebuilt = await self._messages.rebuild(start, ends)
         fault("rebuilt")
-        _require_read(rebuilt.positions, {self.stream: Covered(claim, str(self.agent)), **left})
         # behind the stream: retention completes the snapshot, and purges then
         saved = await self.snapshots.read() if known.covered else start
-        if ahead := self._ahead(rebuilt, saved):
-            self.agent = AgentId.following(ahead, self.agent.start, self.agent.tag)
+        writers = [(one.stream, one.sequence, one.writer) for one in rebuilt.writers.values()]
+        if self._outrank(writers + [("", 0, one.agent) for one in saved.covered.values()]):
             return await self._attempt(subject, known)
         if self._subject is not None:
-            self._name(rebuilt.others.values(), start)
+            self._name(rebuilt.writers.values(), start)
         positions = rebuilt.positions.joined(saved)
         if self._subject is None or positions.files != known.files:
             await self.snapshots.write(positions)
@@ -144,30 +132,50 @@ class Sessions:
         self._last = rebuilt.last[str(subject)]
         return positions
 
-    async def _claim(self, subject: Subject) -> int:
-        """Claim the subject for its lines, above the agent of its last message; raises `FencedError` where that one came later.
-
-        A replica that lags may not show the last message: what is rebuilt behind the claim does.
-        """
+    async def _claim_all(self, subject: Subject) -> dict[str, int]:
+        """Claim the subject, and what other subjects the host had; return where the host's lines end in each stream."""
         newest = await self._messages.newest(subject)
-        if self._first:
-            self._newest([newest] if newest else [])
-            return await self._store_claim(subject)
-        self.agent = AgentId.following(
-            newest.agent if newest else None, self._run.start, self._run.tag
-        )
-        self._first = await self._store_claim(subject)
-        self._first_stream = self.stream
-        return self._first
+        # a replica that lags may not show the last message: what is rebuilt behind the claim does
+        self._outrank([(newest.stream, newest.sequence, newest.writer)] if newest else [])
+        claim = await self._claim(subject)
+        self._first = self._first or (self.stream, claim)
+        fault("claimed")
+        left = await self._leave_others(subject, claim)
+        if left:
+            fault("left")
+            follows = tuple(Followed(other.partition, end) for other, end in left.items())
+            claim = await self._claim(subject, follows=follows)
+        ends = {self.stream: claim}
+        for other, end in left.items():
+            stream = self._messages.stream_of(other)
+            ends[stream] = max(end, ends.get(stream, 0))
+        return ends
 
-    async def _store_claim(
+    def _outrank(self, writers: Iterable[tuple[str, int, str]]) -> bool:
+        """Take an id above those of agents that were there before, whose clocks ran ahead; return whether there were any.
+
+        `writers` are the stream and the sequence of a message, and who wrote it. Raises `FencedError` for an agent that
+        came later: behind the first claim of this one, or once this one had a session.
+        """
+        before = self.agent
+        for stream, sequence, writer in writers:
+            agent = AgentId.parse(writer)
+            if agent is None or agent <= self.agent:
+                continue
+            is_later = self._first and stream == self._first[0] and sequence > self._first[1]
+            if self._subject is not None or is_later:
+                raise fenced_by(agent)
+            self.agent = AgentId(agent.start + 1, before.tag)
+        return self.agent != before
+
+    async def _claim(
         self, subject: Subject, *, follows: tuple[Followed, ...] = (), moved: int | None = None
     ) -> int:
         return await self._messages.claim(
             subject, self.agent, self._clock(), follows=follows, moved=moved
         )
 
-    async def _leave_others(self, subject: Subject, claim: int) -> dict[Subject, Covered]:
+    async def _leave_others(self, subject: Subject, claim: int) -> dict[Subject, int]:
         """Claim the subjects that the host had with other numbers of partitions, and say on each that its lines have moved.
 
         An older agent may still publish there. Returns where the host's lines end on each: the receiver of this partition
@@ -176,59 +184,26 @@ class Sessions:
         heads = await self._messages.heads()
         if not any(head.stream == self.stream and head.sequence >= claim for head in heads):
             raise ConnectionLost(f"stream {self.stream} does not show the claim yet")
-        there = {other: head for head in heads if (other := _subject_of(head)) is not None}
-        ends: dict[Subject, Covered] = {}
-        for other, head in there.items():
-            if head.origin is not None and head.origin.moved == subject.partition:
-                ends[other] = head.covered
-            elif other != subject:
-                ends[other] = await self._leave(other, subject)
+        left: dict[Subject, int] = {}
+        for head in heads:
+            other = _subject_of(head)
+            if other is None or other == subject:
+                continue
+            says_so = head.origin is not None and head.origin.moved == subject.partition
+            left[other] = head.sequence if says_so else await self._leave(other, subject)
         before = self._subject
-        if before is not None and before != subject and before not in there:
+        if before is not None and before != subject and before not in left:
             with suppress(Rejected):  # that's fine: the stream was made anew, with fewer subjects
-                ends[before] = await self._leave(before, subject)
-        return ends
-
-    async def _leave(self, other: Subject, subject: Subject) -> Covered:
-        return Covered(await self._store_claim(other, moved=subject.partition), str(self.agent))
-
-    def _last_of_streams(self, ends: Mapping[Subject, Covered]) -> dict[str, Covered]:
-        ordered = sorted(ends.items(), key=lambda one: one[1].sequence)
-        left = {self._messages.stream_of(other): end for other, end in ordered}
-        left.pop(self.stream, None)
+                left[before] = await self._leave(before, subject)
         return left
 
-    def _ahead(self, rebuilt: Rebuilt, saved: Positions) -> AgentId | None:
-        """Return a newer agent that was there before, by its messages or, where those were purged, by its snapshot.
+    async def _leave(self, other: Subject, subject: Subject) -> int:
+        return await self._claim(other, moved=subject.partition)
 
-        Raises `FencedError` where it came later than this one.
-        """
-        if ahead := self._newest(rebuilt.others.values(), rebuilt.began):
-            return ahead
-        rival = newest_in(saved)
-        if rival is None or rival <= self.agent:
-            return None
-        if self._subject is not None:
-            raise fenced_by(rival, "by its snapshot")
-        return rival
-
-    def _newest(self, others: Iterable[HostMessage], began: int = 0) -> AgentId | None:
-        """Return the newest of the newer agents, which were there before and had clocks that ran ahead; None where none was.
-
-        Raises `FencedError` for one that came later: by its sequence, or in another stream by when this run `began`.
-        """
-        newer = [other for other in others if other.agent is not None and other.agent > self.agent]
-        for other in newer:
-            is_same = other.stream == self._first_stream
-            is_later = other.sequence > self._first if is_same else other.stored_at > began
-            if self._subject is not None or is_later:
-                raise fenced_by(other.agent, other.subject)
-        return max((other.agent for other in newer if other.agent is not None), default=None)
-
-    def _name(self, others: Iterable[HostMessage], known: Positions) -> None:
+    def _name(self, writers: Iterable[HostMessage], known: Positions) -> None:
         """Say once of each who else wrote to the host's subjects, for which the session before was lost."""
-        for other in others:
-            covered, who = known.covered.get(other.stream), str(other.agent or "no agent")
+        for other in writers:
+            covered, who = known.covered.get(other.stream), other.writer or "no agent"
             is_news = covered is None or other.sequence > covered.sequence
             if is_news and who not in self._named and _subject_of(other) is not None:
                 self._named.add(who)
@@ -256,22 +231,11 @@ class Sessions:
     async def publish(self, round_: Round) -> int:
         """Return the stream sequence of the round's message once it is on disk, however long that takes.
 
-        Raises `SessionLost`, `ConfigurationError` where the broker takes no round at all.
+        Sent again with the same expected sequence it is stored once. Raises `SessionLost`, and `ConfigurationError` where
+        the broker takes no round at all.
         """
-        while True:
-            await self._until_open(round_)
-            if self.config.subject != self._subject:
-                raise SessionLost("the number of partitions changed")
-            try:
-                self._last = await self._store(round_)
-            except ConnectionLost as error:
-                # it is stored or not; sent again with the same sequence it is stored once
-                await self.waiting.pause(f"no acknowledgement from the broker: {error}")
-            except Rejected as error:
-                await self._refused(error, len(round_.payload))
-            else:
-                self.waiting.over()
-                return self._last
+        self._last = await self.waiting.until_answered(lambda: self._store(round_))
+        return self._last
 
     async def publish_unacknowledged(self, round_: Round) -> int:
         """Return 0 once the broker has read the round; what was under way when a connection broke is sent again."""
@@ -293,13 +257,33 @@ class Sessions:
         await self.connection.guard(client.flush(int(patience)), patience, subject)
 
     async def _store(self, round_: Round) -> int:
-        """Send a round and return its sequence; raises `ConnectionLost`, `Rejected`."""
+        """Send a round and return its sequence; raises `SessionLost`, `ConnectionLost`, `Rejected`."""
+        await self._until_open(round_)
+        if self.config.subject != self._subject:
+            raise SessionLost("the number of partitions changed")
         headers = round_.headers | {EXPECTED_SEQUENCE: str(self._last)}
-        fault("sending")
         payload, subject = round_.payload, str(self._subject)
-        answer = await self.connection.ask(subject, payload, headers, self._patience(payload))
+        fault("sending")
+        try:
+            answer = await self.connection.ask(subject, payload, headers, self._patience(payload))
+        except Rejected as error:
+            raise self._reason(error, len(payload)) from None
         fault("stored")
         return stored_at(answer)
+
+    def _reason(self, error: Rejected, size: int) -> Exception:
+        """Return what a refused round of that size means: that the session is lost, or that the round is to be sent again."""
+        if error.is_wrong_sequence:
+            last = f"{self._subject} does not end at sequence {self._last} any more"
+            return SessionLost(f"{last} ({error.description})")
+        if (
+            error.is_write_under_way
+        ):  # of this round, sent before: the next try is refused as stored
+            return ConnectionLost(str(error))
+        if error.error == _MESSAGE_TOO_LARGE:
+            self._largest = size // 2
+            return SessionLost("the stream takes no message as large")
+        return error
 
     def _patience(self, payload: bytes) -> float:
         """Return the seconds in which a payload gets through a line that is still of use; a dead one is noticed by pings.
@@ -308,27 +292,6 @@ class Sessions:
         """
         least = _PATIENCE_AMONG if self.connection.has_choice else _PATIENCE
         return least + len(payload) / _SLOWEST
-
-    async def _refused(self, error: Rejected, size: int) -> None:
-        if error.is_wrong_sequence:
-            raise SessionLost(
-                f"{self._subject} does not end at sequence {self._last} any more ({error.description})"
-            ) from None
-        if (
-            error.is_write_under_way
-        ):  # of this round, sent before: the next try is refused as stored
-            return await self.waiting.pause(f"no acknowledgement from the broker: {error}")
-        if error.error == _MESSAGE_TOO_LARGE:
-            self._largest = size // 2
-            raise SessionLost("the stream takes no message as large") from None
-        return await self.waiting.refused(error)
-
-
-def _require_read(positions: Positions, ends: Mapping[str, Covered]) -> None:
-    for stream, end in ends.items():
-        covered = positions.covered.get(stream)
-        if covered is None or covered.sequence < end.sequence:
-            raise ConnectionLost(f"stream {stream} did not give back all of the own lines")
 
 
 def _subject_of(head: HostMessage) -> Subject | None:

@@ -61,7 +61,8 @@ async def stored(settings: ShipperSettings, host: str) -> HostReport:
             saved = Positions.decode(entry.value) if entry else Positions()
             streams = await read_streams(connection)
             messages = HostMessages(connection, host, streams)
-            found = (await messages.rebuild(saved, stream_names(streams))).positions
+            ends = dict.fromkeys(stream_names(streams), 0)
+            found = (await messages.rebuild(saved, ends)).positions
     except (OperatorError, PositionsUnreadable) as error:
         unread = "its snapshot cannot be read: " if isinstance(error, PositionsUnreadable) else ""
         raise OperatorError(f"no agent of {host} runs here, and {unread}{error}") from None
