@@ -24,13 +24,12 @@ from broker.app.program import log_to_stderr
 from broker.app.service import Notifier, Service
 from broker.client.connection import BrokerAway
 from broker.wire.positions import Positions
-from shipper.line_filter import Rules
 from shipper.publish.rounds import NEARBY_SIZE, Round
 from shipper.publish.session import SessionLost, Sessions
 from shipper.publish.waiting import connection_for
-from shipper.settings import ShipperSettings, expression, reload
-from shipper.shipping import LoopOptions, Shipping
-from shipper.spool import PATH, Spool
+from shipper.settings import ShipperSettings, reload
+from shipper.shipping import Pace, Shipping
+from shipper.spool import Spool
 from shipper.status.live import require_alone, status_socket
 from shipper.status.report import AgentMeter, AgentView
 from shipper.tail.follower import Follower
@@ -44,6 +43,8 @@ _LONGEST_PAUSE = (
     0.2  # seconds between sessions: somebody else may write to our subject all the time
 )
 _SNAPSHOT_EVERY = 60.0  # seconds, of which a random quarter is left out: not all hosts at once
+# a spool has few files, one after another, and each waits for the one before to be acknowledged
+_INPUT_PACE = Pace(scan_after=0.02, cover_every=0.2)
 Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
@@ -76,13 +77,13 @@ class Agent:
         settings: ShipperSettings,
         host: str,
         clock: Callable[[], int],
-        options: Callable[[ShipperSettings], LoopOptions] | None = None,
+        pace: Pace | None = None,
     ) -> None:
         """Remember what to do; `clock` is nanoseconds since the epoch."""
         self._settings = settings
         self._host = host
         self._clock = clock
-        self._options = options or loop_options
+        self._pace = pace or (_INPUT_PACE if settings.is_input else Pace())
         connection = connection_for(settings, host)
         self._sessions = Sessions(connection, host, clock, settings.credential_host)
         self._view = AgentView(host, self._sessions, AgentMeter(clock), clock)
@@ -118,17 +119,17 @@ class Agent:
         return _LANDING if is_in_flight and not self._view.obstacle else _READING
 
     def _end_early(self) -> None:
-        spool = self._view.spool
+        shipping, spool = self._view.shipping, self._view.spool
         if self._settings.once:
             raise OperatorError("stopped before all was shipped; start it again to go on")
-        if self._view.meter.unacknowledged() or (spool and spool.behind):
+        if (shipping and shipping.unacknowledged()) or (spool and spool.behind):
             logger.info(
                 "ended; what is not acknowledged is shipped at the next start with the same --file"
             )
 
     async def work(self) -> None:
         """Ship as `run` does, without a service manager, status or signals; it ends when it is cancelled."""
-        if self._settings.file == (PATH,):
+        if self._settings.is_input:
             self._view.spool = await asyncio.to_thread(self._make_spool)
         try:
             if self._patience is not None:
@@ -244,28 +245,26 @@ class Agent:
             str(self._sessions.agent),
             lambda round_: self._in_time(self._publish(shipping, round_)),
             positions,
-            self._loop_options(),
+            self._loop_settings(),
             stopping,
             view.meter,
             self._sessions.stream,
+            self._pace,
         )
         follower.stored = shipping.position
-        view.meter.begin()
         view.shipping = shipping
-        try:
-            await self._ship_and_keep(shipping)
-            if view.spool is not None and view.spool.is_done:
-                return
-            if stopping.is_set():
-                self._end_early()
-            elif self._settings.once:
-                shipping.conclude()
-        finally:
-            view.shipping = None
+        await self._ship_and_keep(shipping)
+        if view.spool is not None and view.spool.is_done:
+            return
+        if stopping.is_set():
+            self._end_early()
+        elif self._settings.once:
+            shipping.conclude()
 
-    def _loop_options(self) -> LoopOptions:
-        options = self._options(self._settings)
-        return replace(options, round_size=self._sessions.most_bytes(options.round_size))
+    def _loop_settings(self) -> ShipperSettings:
+        """Return the settings with rounds no larger than the broker takes."""
+        size = self._sessions.most_bytes(self._settings.round_size)
+        return self._settings.model_copy(update={"round_size": size})
 
     async def _ship_and_keep(self, shipping: Shipping) -> None:
         """Ship, and write the positions meanwhile and at the end, but for those of another owner."""
@@ -307,29 +306,13 @@ class Agent:
         self._settings, changes = reload(self._settings, settings)
         log_to_stderr(self._settings)
         if self._view.shipping is not None:
-            self._view.shipping.change(self._loop_options())
+            self._view.shipping.change(self._loop_settings())
         if self._follower is not None:
             grace, hold = self._settings.grace, self._settings.hold_deleted
             self._follower.change_limits(grace.total_seconds(), hold.total_seconds())
             if self._view.spool is None:
                 await self._follower.retarget(self._settings.selection)
         logger.info("settings reloaded; %s", changes)
-
-
-def loop_options(settings: ShipperSettings) -> LoopOptions:
-    """Return the sizes and intervals of the shipping loop."""
-    spools = settings.file == (PATH,)
-    return LoopOptions(
-        settings.round_size,
-        settings.compression,
-        settings.once and not spools,  # its end is that of the input
-        scan_after=0.02 if spools else 0.2,  # a spool has few files, one after another
-        cover_every=0.2 if spools else 5.0,  # and each waits for the one before to be acknowledged
-        rules=Rules(
-            tuple(map(expression, settings.include_lines)),
-            tuple(map(expression, settings.exclude_lines)),
-        ),
-    )
 
 
 def _require_files(selection: Selection) -> None:

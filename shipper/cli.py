@@ -110,7 +110,7 @@ def _settings(options: dict[str, Any]) -> ShipperSettings:
         raise click.UsageError(
             "--file is required (or LOGSHIPPER_FILE, or file in the --config file)"
         )
-    if settings.file == ("-",):
+    if settings.is_input:
         if sys.stdin is None:
             raise click.UsageError("--file -: standard input is closed")
         if settings.exclude or settings.ignore_older is not None or settings.from_ == "end":

@@ -159,6 +159,11 @@ class ShipperSettings(AccessSettings):
     )
 
     @property
+    def is_input(self) -> bool:
+        """Whether standard input is read, not files."""
+        return self.file == ("-",)
+
+    @property
     def credential_host(self) -> str:
         """The host that the file with the credential names, if it names one."""
         return str(self.from_file.get("host", ""))

@@ -8,9 +8,10 @@ import asyncio
 import logging
 import math
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from broker.app.exits import OperatorError
@@ -19,7 +20,7 @@ from broker.wire.positions import Cursor, Positions
 from broker.wire.streams import STREAM
 from shipper.line_filter import LineFilter, Rules
 from shipper.publish.rounds import NEARBY_SIZE, Round, cut, make, next_size
-from shipper.settings import Compression
+from shipper.settings import ShipperSettings, expression
 from shipper.status.report import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import announce
@@ -27,32 +28,27 @@ from shipper.tail.paths import packing_of
 from shipper.tail.reader import Block
 
 logger = logging.getLogger(__name__)
+_SMALL = 128 * 1024  # bytes of a round that does not wait for a thread, nor for compression
 Save = Callable[[Positions], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)
-class LoopOptions:
-    """How the loop works; times in seconds, sizes in bytes.
+class Pace:
+    """How often the loop does what; times in seconds.
 
     Directories are scanned every `scan_every` seconds (less often where a scan takes long), and `scan_after` seconds
-    after the last scan where files came or went. After a round of less than `small` bytes the next one is gathered
-    when about `round_lines` lines have come, `least_interval` to `interval` seconds after the round was sent: a round
-    costs about the same for one line as for a hundred. Lines that were left out are covered by a round without lines, every
-    `cover_every` seconds, where no other covers them. `rules` say which
-    lines are shipped.
+    after the last scan where files came or went. Lines that were left out are covered by a round without lines, every
+    `cover_every` seconds, where no other covers them. After a small round the next one is gathered when about
+    `round_lines` lines have come, `least_interval` to `interval` seconds after the round was sent: a round costs about the
+    same for one line as for a hundred.
     """
 
-    round_size: int
-    compression: Compression
-    once: bool
     scan_after: float = 0.2
     scan_every: float = 5.0
+    cover_every: float = 5.0
     interval: float = 0.1
     least_interval: float = 0.02
     round_lines: int = 170
-    small: int = 128 * 1024
-    cover_every: float = 5.0
-    rules: Rules = field(default_factory=Rules)
 
     def interval_after(self, lines: int, seconds: float) -> float:
         """Return the seconds from a round to the next; the lines of the round came in `seconds`."""
@@ -63,7 +59,7 @@ class LoopOptions:
 class Shipping:
     """Ships what a follower reads, for one session.
 
-    `follower` reads; `positions` cover what is acknowledged; `moved` is set when they moved. `reading_since` is when the scan or the
+    `follower` reads; `positions` cover what is acknowledged; `moved` is set when they moved; `stopping` asks for the end. `reading_since` is when the scan or the
     gathering that is under way began, on the clock of the event loop, else None.
     """
 
@@ -73,10 +69,11 @@ class Shipping:
         agent: str,
         publish: Callable[[Round], Awaitable[int]],
         positions: Positions,
-        options: LoopOptions,
+        settings: ShipperSettings,
         stopping: asyncio.Event,
         meter: AgentMeter,
         stream: str = STREAM,
+        pace: Pace = Pace(),
     ) -> None:
         """Begin at `positions`; `publish` returns the sequence of a stored round in `stream`.
 
@@ -88,28 +85,31 @@ class Shipping:
         self.follower = follower
         self._agent = agent
         self._publish = publish
-        self._options = options
-        self._stopping = stopping
+        self._settings = settings
+        self._pace = pace
+        self._once = settings.once and not settings.is_input  # its end is that of the input
+        self.stopping = stopping
         self._meter = meter
         self._stream = stream
-        self._filter = LineFilter(options.rules)
+        self._filter = LineFilter(rules_of(settings))
+        self._pending: deque[Round] = deque()  # gathered and not acknowledged
         self._goals: dict[str, int] = {}  # with `once`: the size of each file at the first scan
         self._scans_left = 5  # for files that move while they are read
         self._save: Save | None = None
         self._in_flight: asyncio.Task[None] | None = None
         self._sent_at = -math.inf
-        self._interval = options.interval
+        self._interval = pace.interval
         self._scanned_at = -math.inf
         self._scan_took = 0.0
-        self._size = min(NEARBY_SIZE, options.round_size)
+        self._size = min(NEARBY_SIZE, settings.round_size)
         self._ahead: asyncio.Task[list[Block]] | None = None
         self._covered_at = -math.inf
         self._has_found = self._is_behind = self._is_trickle = False
 
-    def change(self, options: LoopOptions) -> None:
-        """Work by other options from the next round on."""
-        self._options = options
-        self._filter.rules = options.rules
+    def change(self, settings: ShipperSettings) -> None:
+        """Work by other settings from the next round on."""
+        self._settings = settings
+        self._filter.rules = rules_of(settings)
 
     @property
     def is_in_flight(self) -> bool:
@@ -125,6 +125,14 @@ class Shipping:
         """Return how far a file is acknowledged, by its id, in bytes."""
         cursor = self.positions.files.get(file)
         return 0 if cursor is None else cursor.offset
+
+    def unacknowledged(self) -> dict[str, int]:
+        """Return when the oldest round that is gathered and not acknowledged was read, by file id."""
+        oldest: dict[str, int] = {}
+        for round_ in self._pending:
+            for section in round_.origin.sections:
+                oldest.setdefault(section.span.file, round_.origin.read_at)
+        return oldest
 
     async def forget_gone(self, now: int) -> None:
         """Forget files that are not there any more, once they may be forgotten; `now` is nanoseconds since the epoch."""
@@ -147,11 +155,11 @@ class Shipping:
         self._save = save
         self._covered_at = asyncio.get_running_loop().time()
         await self._scan()
-        while not self._stopping.is_set() and await self._step(group):
+        while not self.stopping.is_set() and await self._step(group):
             await self._scan_when_due()
         await self._acknowledged()
         await self._finish_reading()
-        if self._options.once and self.follower.look_due:
+        if self._once and self.follower.look_due:
             await self._scan()  # what was found out by reading is to be logged
 
     def conclude(self) -> None:
@@ -202,7 +210,7 @@ class Shipping:
         self._add_found()
         self._meter.noticed(notices)
         # with `once` a trouble is the error that the run ends with
-        announce(n for n in notices if not (self._options.once and n.kind.is_trouble))
+        announce(n for n in notices if not (self._once and n.kind.is_trouble))
 
     async def _scan_when_due(self) -> None:
         if self._until_scan() <= 0:
@@ -210,15 +218,15 @@ class Shipping:
 
     def _until_scan(self) -> float:
         """Return the seconds until the next scan: scans take a hundredth of the time, where files come and go a tenth."""
-        options, took = self._options, self._scan_took
-        after = max(options.scan_every, 100 * took)
+        pace, took = self._pace, self._scan_took
+        after = max(pace.scan_every, 100 * took)
         if self.follower.look_due:
-            after = max(options.scan_after, 10 * took)
+            after = max(pace.scan_after, 10 * took)
         return self._scanned_at + after - asyncio.get_running_loop().time()
 
     async def _scan_again(self) -> bool:
         """Scan for files that moved while they were read with `once`, a few times at most; return whether that was done."""
-        if not (self._options.once and self.follower.look_due and self._scans_left):
+        if not (self._once and self.follower.look_due and self._scans_left):
             return False
         self._scans_left -= 1
         await self._pause(self._until_scan())
@@ -236,7 +244,7 @@ class Shipping:
     # gathering
 
     async def _gather(self, group: asyncio.TaskGroup) -> list[Round]:
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             await self._save_found(group)
             read = blocks = await self._next_blocks()
             if read:
@@ -245,7 +253,7 @@ class Shipping:
                 blocks = await asyncio.to_thread(self._filter.filter, read)
             if blocks := blocks or self._left_out(is_last=not read):
                 rounds = await self._make(blocks, group)
-                self._meter.gathered(rounds)
+                self._pending.extend(rounds)
                 return rounds
             if not read:
                 break
@@ -254,14 +262,14 @@ class Shipping:
 
     def _left_out(self, *, is_last: bool) -> list[Block]:
         """Return empty blocks over what was left out, now and then, and at the end of `once`."""
-        if self._until_cover() > 0 and not (is_last and self._options.once):
+        if self._until_cover() > 0 and not (is_last and self._once):
             return []
         if blocks := self._filter.left_out():
             self._covered_at = asyncio.get_running_loop().time()
         return blocks
 
     def _until_cover(self) -> float:
-        return self._covered_at + self._options.cover_every - asyncio.get_running_loop().time()
+        return self._covered_at + self._pace.cover_every - asyncio.get_running_loop().time()
 
     async def _save_found(self, group: asyncio.TaskGroup) -> None:
         """Return once the broker knows of every file that was found; scans go on while it is away."""
@@ -271,16 +279,15 @@ class Shipping:
 
     async def _make(self, blocks: list[Block], group: asyncio.TaskGroup) -> list[Round]:
         size = sum(len(block.lines) for block in blocks)
-        if size < self._options.small or self._options.compression == "none":
+        if size < _SMALL or self._settings.compression == "none":
             return self._make_all(blocks)  # sooner than a thread would begin
         if self._is_behind:
             self._ahead = group.create_task(self._read())
         return await asyncio.to_thread(self._make_all, blocks)
 
     def _make_all(self, blocks: list[Block]) -> list[Round]:
-        options = self._options
-        cuts = cut(blocks, options.round_size)
-        return [make(some, self._agent, options.compression) for some in cuts]
+        cuts = cut(blocks, self._settings.round_size)
+        return [make(some, self._agent, self._settings.compression) for some in cuts]
 
     async def _next_blocks(self) -> list[Block]:
         ahead, self._ahead = self._ahead, None
@@ -312,12 +319,12 @@ class Shipping:
 
     async def _send(self, round_: Round, group: asyncio.TaskGroup) -> None:
         await self._acknowledged()
-        if self._stopping.is_set():
+        if self.stopping.is_set():
             return  # it is read again at the next start
-        self._is_trickle = len(round_.payload) < self._options.small and not self._is_behind
+        self._is_trickle = len(round_.payload) < _SMALL and not self._is_behind
         before, self._sent_at = self._sent_at, asyncio.get_running_loop().time()
         lines = round_.origin.lines
-        self._interval = self._options.interval_after(lines, self._sent_at - before)
+        self._interval = self._pace.interval_after(lines, self._sent_at - before)
         self._in_flight = group.create_task(self._publish_round(round_))
 
     async def _publish_round(self, round_: Round) -> None:
@@ -325,9 +332,10 @@ class Shipping:
         self.positions = self.positions.advance([round_.origin], sequence, self._stream)
         self.moved.set()
         fault("advanced")
+        self._pending.popleft()
         self._meter.acknowledged(round_)
         took = asyncio.get_running_loop().time() - self._sent_at
-        most = self._options.round_size
+        most = self._settings.round_size
         self._size = next_size(self._size, len(round_.payload), took, most)
 
     async def _acknowledged(self) -> None:
@@ -338,7 +346,7 @@ class Shipping:
 
     async def _done(self, task: "asyncio.Task[None]") -> None:
         """Return when a task has ended; files come and go, and deleted ones must be closed in time, although the broker is away."""
-        while not (await asyncio.wait({task}, timeout=self._options.scan_every))[0]:
+        while not (await asyncio.wait({task}, timeout=self._pace.scan_every))[0]:
             await self._scan_when_due()
         await task
 
@@ -346,7 +354,7 @@ class Shipping:
 
     async def _wait_for_interval(self) -> None:
         # the lines of a trickle are read when they can be sent, so that no block waits
-        if self._is_trickle and self._ahead is None and not self._options.once:
+        if self._is_trickle and self._ahead is None and not self._once:
             await self._acknowledged()
             since = asyncio.get_running_loop().time() - self._sent_at
             await self._pause(self._interval - since)
@@ -355,19 +363,19 @@ class Shipping:
         if seconds > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._stopping.wait()
+                    await self.stopping.wait()
 
     async def _wait_for_changes(self) -> None:
         most = self._until_scan()
         if self._filter.has_left_out:
             most = min(most, max(0.0, self._until_cover()))
         if self.follower.is_waiting:
-            most = min(most, self._options.interval)
+            most = min(most, self._pace.interval)
         await self.follower.wait(min(most, self.follower.patience))
 
     def _is_done(self, rounds: list[Round]) -> bool:
         is_idle = not (rounds or self.follower.is_waiting)
-        return self._options.once and (is_idle or self._has_met_goals())
+        return self._once and (is_idle or self._has_met_goals())
 
     def _has_met_goals(self) -> bool:
         """Whether every file has been read as far, and a compressed one, whose size was not known then, to its end."""
@@ -376,6 +384,12 @@ class Shipping:
             and (state.since is None or packing_of(state.path) is None)
             for state in self.follower.states()
         )
+
+
+def rules_of(settings: ShipperSettings) -> Rules:
+    """Return which lines are shipped."""
+    include, exclude = settings.include_lines, settings.exclude_lines
+    return Rules(tuple(map(expression, include)), tuple(map(expression, exclude)))
 
 
 def _gone(cursors: Iterable[Cursor]) -> set[str]:

@@ -5,7 +5,7 @@ Cuts, joins and compresses; never sends. One round is in flight at a time, so it
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import zstandard
 
@@ -13,8 +13,6 @@ from broker.wire.message import (
     MAX_LINES_BYTES,
     MAX_SPANS_BYTES,
     Origin,
-    Section,
-    Span,
     encode_origin,
     encoded_size,
 )
@@ -60,17 +58,6 @@ def cut(blocks: Sequence[Block], most_bytes: int) -> Iterator[Sequence[Block]]:
         yield blocks[start:]
 
 
-def sections_of(blocks: Sequence[Block]) -> tuple[Section, ...]:
-    """Return the sections of a message of these blocks: one of those of a file that follow each other."""
-    sections: list[Section] = []
-    for block in blocks:
-        if sections and (joined := _joined(sections[-1], block.section)):
-            sections[-1] = joined
-        else:
-            sections.append(block.section)
-    return tuple(sections)
-
-
 def next_size(size: int, sent: int, took: float, most: int) -> int:
     """Return how many bytes of lines the next round may have after one of at most `size` took `took` seconds to be acknowledged.
 
@@ -85,21 +72,6 @@ def next_size(size: int, sent: int, took: float, most: int) -> int:
     if took < _QUICK:
         size *= 4 if took < _BRISK else 2
     return min(most, size)
-
-
-def _joined(before: Section, behind: Section) -> Section | None:
-    """Return two sections as one where the second goes on where the first ends, None where it does not."""
-    first, second = before.span, behind.span
-    follows = (before.path, first.file, first.end) == (behind.path, second.file, second.start)
-    # what was left out, or added, is not known by the span any more
-    if not follows or before.filtered or behind.filtered or before.size != first.end - first.start:
-        return None
-    return replace(
-        behind,
-        span=Span(first.file, first.start, second.end),
-        size=before.size + behind.size,
-        lines=before.lines + behind.lines,
-    )
 
 
 _SMALLEST = 4096  # below this, auto leaves lines readable for `nats sub`; it would gain little
@@ -131,4 +103,7 @@ def make(blocks: Sequence[Block], agent: str, compression: Compression) -> Round
         frame: bytes = _local.compressor.compress(payload)
         if compressed := len(frame) < len(payload):
             payload = frame
-    return Round(Origin(agent, blocks[0].read_at, sections_of(blocks), compressed), payload)
+    return Round(
+        Origin(agent, blocks[0].read_at, tuple(block.section for block in blocks), compressed),
+        payload,
+    )

@@ -22,8 +22,10 @@ Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 
-def reason_of(error: Rejected, host: str = "", owner: str = "") -> str:
-    """Return what a refusal means to the person who reads the log of a host's shipper; `owner` is the host of its credential."""
+def reason_of(error: ConnectionLost | Rejected, host: str = "", owner: str = "") -> str:
+    """Return what went wrong to the person who reads the log of a host's shipper; `owner` is the host of its credential."""
+    if isinstance(error, ConnectionLost):
+        return f"the broker did not answer: {error}"
     if isinstance(error, Denied) and owner not in {"", host}:
         return (
             f"the credential is for host {owner}, but --host is {host}: "
@@ -39,6 +41,14 @@ def reason_of(error: Rejected, host: str = "", owner: str = "") -> str:
     return f"the broker refuses: {error}"
 
 
+def _cause_of(error: ConnectionLost | Rejected) -> str:
+    if isinstance(error, ConnectionLost):
+        return "lost"
+    if error.error in _FULL:
+        return "full"
+    return "missing" if error.is_leaderless else "refused"
+
+
 def connection_for(settings: ShipperSettings, host: str) -> Connection:
     """Return the connection of a host's shipper; raises `ConfigurationError` when the means of getting in cannot be used."""
     verify(settings.access)
@@ -46,59 +56,41 @@ def connection_for(settings: ShipperSettings, host: str) -> Connection:
 
 
 class Waiting:
-    """What this agent waits for, if anything; `reason` is empty while all goes well.
+    """What this agent waits for, if anything: `reason` is empty while all goes well.
 
-    `since` is when that began, on the loop's clock; `retries` counts what was tried again, by cause.
+    `retries` counts what was tried again, by cause.
     """
 
     def __init__(self, host: str = "", owner: str = "") -> None:
         """Wait for nothing; `host` and `owner` are those of `reason_of`."""
         self.reason = ""
-        self.since: float | None = None
         self.retries: Counter[str] = Counter()
-        self._pause = _FIRST_PAUSE
         self._host, self._owner = host, owner
 
     async def until_answered(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Return what the broker answers, however long it takes: asks again where it did not answer, or refused."""
+        """Return what the broker answers, however long it takes: ask again where it did not answer, or refused.
+
+        The pauses get longer, up to 5 s; while a leader may be missing that others are about to elect they stay short.
+        """
+        clock, since, pause = asyncio.get_running_loop().time, None, _FIRST_PAUSE
         while True:
             try:
                 answer = await ask()
-            except ConnectionLost as error:
-                await self.pause(f"the broker did not answer: {error}")
-            except Rejected as error:
-                await self.refused(error)
+            except (ConnectionLost, Rejected) as error:
+                cause, reason = _cause_of(error), reason_of(error, self._host, self._owner)
             else:
-                self.over()
+                if self.reason:
+                    logger.info("resumed")
+                self.reason = ""
                 return answer
-
-    async def refused(self, error: Rejected) -> None:
-        """Say why the broker refused something, and wait, as `pause` does."""
-        cause = "missing" if error.is_leaderless else "refused"
-        reason = reason_of(error, self._host, self._owner)
-        await self.pause(reason, "full" if error.error in _FULL else cause)
-
-    async def pause(self, reason: str, cause: str = "lost") -> None:
-        """Say `reason` unless it was the last thing said, and wait; longer each time, at most 5 s.
-
-        That nobody listens is no news the first time: so it is for a moment when a broker reads its accounts again. Where
-        a leader may be missing that others are about to elect, no pause is long at first.
-        """
-        now = asyncio.get_running_loop().time()
-        if cause != "missing" or self.since is not None:
-            if reason != self.reason:
-                logger.warning("waiting: %s", reason)
-            self.reason = reason
-        if self.since is None:
-            self.since = now
-        self.retries[cause] += 1
-        is_short = cause in {"lost", "missing"} and now - self.since < _ELECTION
-        pause = min(self._pause, _SHORT_PAUSE) if is_short else self._pause
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-        self._pause = min(self._pause * 2, _LONGEST_PAUSE)
-
-    def over(self) -> None:
-        """Log that the broker is not waited for any more, if it was."""
-        if self.reason:
-            logger.info("resumed")
-        self.reason, self.since, self._pause = "", None, _FIRST_PAUSE
+            # that nobody listens is no news the first time: so it is for a moment when a broker reads its accounts again
+            if cause != "missing" or since is not None:
+                if reason != self.reason:
+                    logger.warning("waiting: %s", reason)
+                self.reason = reason
+            self.retries[cause] += 1
+            since = clock() if since is None else since
+            is_short = cause in {"lost", "missing"} and clock() - since < _ELECTION
+            most = min(pause, _SHORT_PAUSE) if is_short else pause
+            await asyncio.sleep(most * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, _LONGEST_PAUSE)

@@ -5,8 +5,8 @@ Units are in the names, times are RFC 3339 in UTC, None is a value that cannot b
 
 import asyncio
 import os
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
@@ -84,21 +84,10 @@ class AgentMeter:
         self.lost: Counter[str] = Counter()
         self.last_ack: int | None = None
         self.observe: Callable[[float], object] = float
-        self._pending: deque[Round] = deque()
-
-    def begin(self) -> None:
-        """Forget what was gathered and not acknowledged: it will be gathered again."""
-        self._pending.clear()
-
-    def gathered(self, rounds: Sequence[Round]) -> None:
-        """Take note of rounds that will be published in this order."""
-        self._pending.extend(rounds)
 
     def acknowledged(self, round_: Round) -> None:
         """Count a round that is stored."""
         self.last_ack = self._clock()
-        if self._pending:
-            self._pending.popleft()
         self.observe(max(0, self.last_ack - round_.origin.read_at) / _SECOND)
         self.rounds += 1
         self.sent += len(round_.payload)
@@ -112,14 +101,6 @@ class AgentMeter:
             if notice.lost:
                 cause = "deleted" if notice.kind is NoticeKind.GONE else notice.kind.value
                 self.lost[cause] += notice.lost
-
-    def unacknowledged(self) -> dict[str, int]:
-        """Return when the oldest round that is gathered and not acknowledged was read, by file id."""
-        oldest: dict[str, int] = {}
-        for round_ in self._pending:
-            for section in round_.origin.sections:
-                oldest.setdefault(section.span.file, round_.origin.read_at)
-        return oldest
 
 
 class AgentView:
@@ -173,14 +154,14 @@ class AgentView:
             return f"waiting for the broker: {self._waiting_for}"
         if not self._is_following:
             return "starting: the positions are being read back"
-        age = self._age(min(self.meter.unacknowledged().values(), default=None)) or 0.0
+        age = self._age(min(self._unacknowledged().values(), default=None)) or 0.0
         if age > _LONG:
             return f"nothing was acknowledged for {age:.0f} s although there is something to ship"
         return ""
 
     def report(self) -> HostReport:
         """Return the status as it is now."""
-        read, last_ack = self.meter.unacknowledged(), self.meter.last_ack
+        read, last_ack = self._unacknowledged(), self.meter.last_ack
         states: list[Tailer] = []
         troubles: list[str] = []
         if self.shipping is not None:
@@ -206,6 +187,9 @@ class AgentView:
     @property
     def _is_following(self) -> bool:
         return self.shipping is not None and self.shipping.has_scanned
+
+    def _unacknowledged(self) -> dict[str, int]:
+        return self.shipping.unacknowledged() if self.shipping else {}
 
     @property
     def _reading_seconds(self) -> float:

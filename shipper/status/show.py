@@ -22,7 +22,6 @@ from broker.wire.subjects import Subject, may_publish
 from shipper.publish.messages import HostMessages
 from shipper.publish.waiting import connection_for, reason_of
 from shipper.settings import ShipperSettings
-from shipper.spool import PATH
 from shipper.status.report import FileStatus, HostReport
 from shipper.tail.notices import NoticeKind
 from shipper.tail.paths import Selection
@@ -42,9 +41,7 @@ async def _connected(settings: ShipperSettings, host: str) -> AsyncIterator[Conn
     try:
         await connection.once()
         yield connection
-    except ConnectionLost as error:
-        raise OperatorError(f"the broker at {connection.servers} did not answer: {error}") from None
-    except Rejected as error:
+    except (ConnectionLost, Rejected) as error:
         raise OperatorError(reason_of(error, host, settings.credential_host)) from None
     finally:
         await connection.close()
@@ -120,7 +117,7 @@ def _row(file: FileStatus) -> tuple[str, ...]:
 
 async def check(settings: ShipperSettings, host: str) -> list[Finding]:
     """Check files and broker; publishes nothing."""
-    files = [] if settings.file == (PATH,) else check_files(settings.selection)
+    files = [] if settings.is_input else check_files(settings.selection)
     try:
         broker = await _check_broker(settings, host)
     except (OperatorError, ValueError) as error:

@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,9 +25,9 @@ from broker.client.connection import Connection, Message
 from broker.topology import Topology
 from broker.wire.message import decode_origin
 from broker.wire.subjects import Subject
-from shipper.agent import Agent, loop_options
+from shipper.agent import Agent
 from shipper.settings import ShipperSettings
-from shipper.shipping import LoopOptions
+from shipper.shipping import Pace
 from shipper.tail.reader import Block
 from tests.conftest import Server, apply_topology, start_server
 from tests.shipper.host import SECOND
@@ -61,8 +60,7 @@ PATIENCE = 60.0
 PROBES = "probe-*.log"
 
 
-def _options(settings: ShipperSettings) -> LoopOptions:
-    return replace(loop_options(settings), scan_after=0.005, scan_every=1.0, interval=0.001)
+PACE = Pace(scan_after=0.005, scan_every=1.0, interval=0.001)
 
 
 class Broker:
@@ -224,7 +222,7 @@ class Program:
             round_size=64 * 1024,
             grace="2s",
         )
-        agent = Agent(settings, self.host, self.clock, _options)
+        agent = Agent(settings, self.host, self.clock, PACE)
         await agent.work()
 
     async def _shipped(self, path: str, size: int) -> None:

@@ -5,18 +5,20 @@ import errno
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.backlog import LINE_BYTES, write_backlog
 from broker.app.exits import OperatorError
-from broker.wire.message import decode_payload
-from broker.wire.positions import Positions
+from broker.wire.message import Identity, decode_payload
+from broker.wire.positions import Cursor, Positions
 from shipper.publish.rounds import Round
-from shipper.shipping import LoopOptions, Shipping
+from shipper.settings import ShipperSettings
+from shipper.shipping import Pace, Shipping
 from shipper.status.report import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice
@@ -24,25 +26,40 @@ from shipper.tail.paths import Selection
 from shipper.tail.reader import Block
 from tests.shipper.shipped import AGENT
 
+PACE = Pace(scan_after=0.01, scan_every=0.01)
 
-async def ship_once(follower: Follower) -> bytes:
-    taken: list[bytes] = []
+
+Publish = Callable[[Round], Awaitable[int]]
+
+
+def take(taken: list[Round]) -> Publish:
+    """Return a broker that takes everything."""
 
     async def publish(round_: Round) -> int:
-        taken.append(round_.payload)
+        taken.append(round_)
         return len(taken)
 
-    options = LoopOptions(1 << 20, "none", once=True)
-    shipping = Shipping(
-        follower, AGENT, publish, Positions(), options, asyncio.Event(), AgentMeter(time.time_ns)
-    )
+    return publish
+
+
+def loop_of(
+    follower: Follower, publish: Publish, *, known: Mapping[str, Cursor] = {}, **settings: Any
+) -> Shipping:
+    stopping, meter = asyncio.Event(), AgentMeter(time.time_ns)
+    chosen = ShipperSettings(round_size=1 << 20, **settings)
+    return Shipping(follower, AGENT, publish, Positions(known), chosen, stopping, meter, pace=PACE)
+
+
+async def ship_once(follower: Follower) -> bytes:
+    taken: list[Round] = []
+    shipping = loop_of(follower, take(taken), once=True, compression="none")
     async with asyncio.TaskGroup() as group:
         await shipping.run(group)
     try:
         shipping.conclude()
     finally:
         await follower.close()
-    return b"".join(taken)
+    return lines_of(taken)
 
 
 async def test_once_does_not_end_while_files_wait_for_the_rest_of_an_over_long_line(
@@ -167,21 +184,17 @@ async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
     tmp_path: Path, backlog: Watched, *, once: bool
 ) -> None:
     """One round is in flight, one in hand and one read ahead; looks go on beside it, and all is shipped in the end."""
-    is_answering, stopping = asyncio.Event(), asyncio.Event()
-    taken: list[Round] = []
+    is_answering, taken = asyncio.Event(), []
 
     async def publish(round_: Round) -> int:
         await is_answering.wait()
         taken.append(round_)
         if len(lines_of(taken)) == 8_000_000:
-            stopping.set()
+            shipping.stopping.set()
             backlog.wake.set()
         return len(taken)
 
-    options = LoopOptions(1 << 20, "auto", once, scan_after=0.01, scan_every=0.01)
-    shipping = Shipping(
-        backlog, AGENT, publish, Positions(), options, stopping, AgentMeter(time.time_ns)
-    )
+    shipping = loop_of(backlog, publish, once=once)
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))
         async with asyncio.timeout(20):
@@ -200,9 +213,28 @@ def lines_of(rounds: list[Round]) -> bytes:
 
 
 def test_rounds_of_a_busy_log_leave_sooner_than_those_of_a_trickle() -> None:
-    options = LoopOptions(1 << 20, "none", once=False)
+    pace = Pace()
 
-    assert options.interval_after(1, 0.1) == options.interval
-    assert options.interval_after(500, 0.1) == pytest.approx(0.034)
-    assert options.interval_after(1_000_000, 0.1) == options.least_interval
-    assert options.interval_after(1000, float("inf")) == options.interval
+    assert pace.interval_after(1, 0.1) == pace.interval
+    assert pace.interval_after(500, 0.1) == pytest.approx(0.034)
+    assert pace.interval_after(1_000_000, 0.1) == pace.least_interval
+    assert pace.interval_after(1000, float("inf")) == pace.interval
+
+
+async def test_gone_files_are_forgotten_but_the_last_64_and_not_before_the_first_look(
+    tmp_path: Path,
+) -> None:
+    now, live = time.time_ns(), str(tmp_path / "app.log")
+    identity = Identity(7, 4, "ab", 0, "")
+    known = {f"f{n:02}": Cursor(f"f{n:02}", live, 5, identity, now + n) for n in range(100)}
+    follower = Follower(Selection.of([live]), known.values(), new_id=str, clock=time.time_ns)
+    loop = loop_of(follower, take([]), known=known)
+
+    await loop.forget_gone(now)
+    before = loop.positions
+    await follower.look()
+    await loop.forget_gone(now)
+    await follower.close()
+
+    assert before.files == known
+    assert sorted(loop.positions.files) == sorted(known)[-64:]

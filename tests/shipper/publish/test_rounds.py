@@ -1,6 +1,5 @@
 """Rounds are cut within their limits, and say where every byte came from."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -161,29 +160,6 @@ def test_a_round_has_the_lines_of_its_blocks_and_says_where_each_byte_came_from(
 def test_a_mode_decides_what_is_compressed(mode: Compression, compressed: list[bool]) -> None:
     blocks = block(0, b"the same line\n" * 1000), block(0, b"one line\n" * 9)
     assert [make([one], AGENT, mode).origin.compressed for one in blocks] == compressed
-
-
-RENAMED = replace(block(0, b"a\n"), section=replace(block(0, b"a\n").section, path="/log/a.1"))
-
-
-@pytest.mark.parametrize(
-    ("before", "behind", "sections"),
-    [
-        pytest.param(block(0, b"a\n"), block(2, b"b\n"), 1, id="what follows"),
-        pytest.param(block(0, b"a\n"), block(2, b"b\n", added=1), 1, id="what gets a newline"),
-        pytest.param(block(0, b"a\n", added=1), block(1, b"b\n"), 2, id="behind a newline"),
-        pytest.param(block(0, b"a\n", filtered=2), block(4, b"b\n"), 2, id="behind lines left out"),
-        pytest.param(block(0, b"a\n"), block(2, b"b\n", filtered=2), 2, id="before lines left out"),
-        pytest.param(block(0, b"a\n"), block(3, b"b\n"), 2, id="behind a hole"),
-        pytest.param(block(0, b"a\n"), block(0, b"b\n"), 2, id="the same again"),
-        pytest.param(block(0, b"a\n"), block(2, b"b\n", "b"), 2, id="another file"),
-        pytest.param(RENAMED, block(2, b"b\n"), 2, id="under another path"),
-    ],
-)
-def test_runs_that_follow_each_other_in_a_file_are_one_section(
-    before: Block, behind: Block, sections: int
-) -> None:
-    assert len(make([before, behind], AGENT, "none").origin.sections) == sections
 
 
 def grown(took: float, most: int) -> int:

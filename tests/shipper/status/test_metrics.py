@@ -5,7 +5,6 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.client.connection import Connection
-from broker.wire.positions import Positions
 from shipper.publish.session import Sessions
 from shipper.status.live import ask
 from shipper.status.metrics import FILES_SHOWN, agent_metrics
@@ -134,7 +132,6 @@ async def test_of_many_files_those_furthest_behind_have_a_series_each() -> None:
     ],
 )
 async def test_an_agent_is_unhealthy_for_a_reason(
-    make_round: Callable[..., Any],
     reading: float | None,
     unacknowledged: int | None,
     waiting: str,
@@ -146,13 +143,10 @@ async def test_an_agent_is_unhealthy_for_a_reason(
     view.waiting.reason, view.spool = waiting, SimpleNamespace(trouble=trouble)
     if reading is not None:
         since = asyncio.get_running_loop().time() - reading
+        read = {} if unacknowledged is None else {"f1": now - unacknowledged * 1_000_000_000}
         view.shipping = SimpleNamespace(
-            reading_since=since, has_scanned=True, positions=Positions()
+            reading_since=since, has_scanned=True, unacknowledged=lambda: read
         )
-    if unacknowledged is not None:
-        round_ = make_round("1-aaaaaaaa", 0, b"line\n")
-        read_at = now - unacknowledged * 1_000_000_000
-        view.meter.gathered([replace(round_, origin=replace(round_.origin, read_at=read_at))])
 
     assert word in view.health()
     assert bool(word) == bool(view.health())
