@@ -42,7 +42,7 @@ MUTANTS = (
         "broker/wire/streams.py",
         "[partition % streams]",
         "[partition // 2 % streams]",
-        "tests/broker tests/shipper/publish/test_partitions_changed.py",
+        "tests/broker tests/shipper/publish/test_sessions.py",
     ),
     Mutant(
         "sections make up a message's lines exactly",

@@ -8,10 +8,11 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,6 +146,16 @@ async def read_stream(connection: Connection, first: int = 1) -> list[Read]:
 @pytest.fixture
 def stream(connection: Connection) -> Callable[..., object]:
     return partial(read_stream, connection)
+
+
+@pytest.fixture
+def stored(stream: Callable[[], Awaitable[list[Any]]]) -> Callable[[], Awaitable[list[bytes]]]:
+    """Return a function that returns the lines of each message that has some."""
+
+    async def lines() -> list[bytes]:
+        return [message.lines for message in await stream() if message.lines]
+
+    return lines
 
 
 @pytest.fixture

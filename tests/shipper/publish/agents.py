@@ -1,6 +1,7 @@
 """The publishing end of an agent without its files: it claims, publishes, and recovers as whole agents do."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from broker.client.connection import Connection
 from broker.wire.positions import Positions
@@ -10,6 +11,10 @@ from shipper.publish.rounds import Round
 from shipper.publish.session import SessionLost, Sessions
 
 NOW = 1_700_000_000_000_000_000
+LINES = b"123456789\n" * 10
+
+Make = Callable[..., Round]
+Stored = Callable[[], Awaitable[list[bytes]]]
 
 
 class PublishingAgent:
@@ -62,3 +67,16 @@ class PublishingAgent:
         span = round_.origin.sections[-1].span
         known = self.positions.files.get(span.file)
         return known is not None and known.offset >= span.end
+
+
+def round_of(make: Make, agent: PublishingAgent, number: int) -> Round:
+    """Return a round of 100 bytes of one of two files in turn."""
+    return make(str(agent.agent), 100 * number, b"%09d\n" % number + LINES[10:], f"f{number % 2}")
+
+
+async def start(connection: Connection, tag: str = "aaaaaaaa") -> PublishingAgent:
+    return await PublishingAgent(connection, tag).open()
+
+
+async def config_of(connection: Connection) -> dict[str, Any]:
+    return (await connection.api("STREAM.INFO.LOGS"))["config"]

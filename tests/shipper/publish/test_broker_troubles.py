@@ -1,18 +1,27 @@
 """What becomes of a broker while an agent runs: not there, emptied, smaller, forgetful. Lines wait, and come once."""
 
 import asyncio
+import base64
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.client.answer import Rejected
 from broker.client.connection import Connection
+from broker.wire.delivery import RawMessage
 from broker.wire.subjects import Subject
-from shipper.publish.rounds import Round
 from tests.shipper.logs import ReadBack, Ship, says
-from tests.shipper.publish.agents import PublishingAgent
+from tests.shipper.publish.agents import (
+    Make,
+    Stored,
+    config_of,
+    round_of,
+    start,
+)
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
@@ -76,10 +85,6 @@ def test_a_payload_limit_that_falls_divides_rounds_and_cuts_long_lines_smaller(
     assert process.stop(10) == 0
 
 
-Stream = Callable[[], Awaitable[list[Any]]]
-Make = Callable[..., Round]
-
-
 def test_a_stream_that_takes_smaller_messages_than_the_server_gets_smaller_ones(
     logs_url: str, read_back: ReadBack, ship: Ship, log: Path
 ) -> None:
@@ -111,24 +116,6 @@ def small(own_server: Any, apply_logs: Callable[[str], None], tmp_path: Path) ->
     return str(own_server.url)
 
 
-async def test_a_stream_that_is_deleted_is_waited_for_and_goes_on_when_it_is_made_again(
-    connection: Connection, web01: Subject, make_round: Make, stream: Stream
-) -> None:
-    publisher = await PublishingAgent(connection).open()
-    agent = str(publisher.agent)
-    await publisher.publish(make_round(agent, 0, b"one\n"))
-    config = (await connection.api("STREAM.INFO.LOGS"))["config"]
-    await connection.api("STREAM.DELETE.LOGS")
-
-    publishing = asyncio.create_task(publisher.publish(make_round(agent, 4, b"two\nthree\n")))
-    await asyncio.sleep(0.3)
-    assert not publishing.done()
-    await connection.api("STREAM.CREATE.LOGS", config)
-    await publishing
-
-    assert b"".join(message.lines for message in await stream()) == b"two\nthree\n"
-
-
 def test_a_snapshot_that_the_broker_does_not_take_is_named(
     small: str, ship: Ship, tmp_path: Path
 ) -> None:
@@ -140,3 +127,141 @@ def test_a_snapshot_that_the_broker_does_not_take_is_named(
 
     says(process, "larger than the broker takes")
     assert process.stop(10) == 0
+
+
+async def fill_up(connection: Connection) -> None:
+    await connection.api("STREAM.UPDATE.LOGS", await config_of(connection) | {"max_bytes": 2000})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "mend", "words", "kept"),
+    [
+        pytest.param(fill_up, "UPDATE", "the broker is full", 8, id="full"),
+        pytest.param(
+            lambda connection: connection.api("STREAM.DELETE.LOGS"),
+            *("CREATE", "run `logbroker apply`", 7),
+            id="deleted",
+        ),
+    ],
+)
+async def test_a_stream_that_takes_nothing_is_waited_for_and_goes_on_in_order(
+    connection: Connection,
+    make_round: Make,
+    stored: Stored,
+    caplog: pytest.LogCaptureFixture,
+    spoil: Callable[[Connection], Awaitable[object]],
+    mend: str,
+    words: str,
+    kept: int,
+) -> None:
+    agent = await start(connection)
+    rounds = [round_of(make_round, agent, n) for n in range(8)]
+    await agent.publish(rounds[0])
+    config = await config_of(connection)
+    await spoil(connection)
+
+    async def publish_all() -> None:
+        for r in rounds[1:]:
+            await agent.publish(r)
+
+    caplog.set_level("INFO")
+    publishing = asyncio.create_task(publish_all())
+    async with asyncio.timeout(20):
+        while words not in caplog.text:  # noqa: ASYNC110 - what is said is waited for
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.5)
+    assert not publishing.done()
+    await connection.api(f"STREAM.{mend}.LOGS", config)
+    await publishing
+
+    assert await stored() == [r.payload for r in rounds[-kept:]]
+    assert len([m for m in caplog.messages if words in m]) == 1
+    assert [m for m in caplog.messages if "resumed" in m]
+
+
+class Crowded(Connection):
+    """A connection whose next rounds a broker refuses, so many, since another write of their subject is under way."""
+
+    left = 0
+
+    async def ask(self, subject: str, *rest: Any, **more: Any) -> dict[str, Any]:
+        if self.left and subject.startswith("logs."):
+            self.left -= 1
+            raise Rejected(400, 10164, "wrong last sequence")
+        return await super().ask(subject, *rest, **more)
+
+
+async def test_a_round_whose_own_write_is_still_under_way_is_stored_once(
+    line: Any, make_round: Make, stored: Stored
+) -> None:
+    crowded = Crowded([line.url], "crowded")
+    agent = await start(crowded)
+    rounds = [round_of(make_round, agent, number) for number in range(3)]
+
+    for number, r in enumerate(rounds, 1):
+        line.cut_after = b'"seq"'
+        publishing = asyncio.create_task(agent.publish(r))
+        while len(await stored()) < number:  # noqa: ASYNC110 - the broker sets no event
+            await asyncio.sleep(0.01)
+        crowded.left = 3
+        await publishing
+    await crowded.close()
+
+    assert line.seen == len(rounds)
+    assert await stored() == [r.payload for r in rounds]
+
+
+async def test_whoever_else_answers_on_the_subject_is_not_believed(
+    connection: Connection, logs_url: str, web01: Subject, make_round: Make, stored: Stored
+) -> None:
+    agent, other = await start(connection), Connection([logs_url], "other")
+    answers = iter([b"[1]", b"{}", b'"ok"', b'{"seq": "x"}'])
+
+    async def answer(message: Any) -> None:
+        if words := next(answers, b""):
+            await message.respond(words)
+
+    await other.subscribe(str(web01), answer)
+    await (await other.client()).flush()
+    rounds = [round_of(make_round, agent, number) for number in range(3)]
+
+    for r in rounds:
+        await agent.publish(r)
+    await other.close()
+
+    assert await stored() == [r.payload for r in rounds]
+
+
+@pytest.mark.parametrize("older", [False, True], ids=["own lines", "an older agent's lines"])
+async def test_a_broker_that_was_set_back_is_gone_on_with(
+    connection: Connection, make_round: Make, stored: Stored, older: bool
+) -> None:
+    agent = await start(connection)
+    kept = await agent.publish(first := round_of(make_round, agent, 0))
+    if older:
+        agent = await start(connection, "bbbbbbbb")
+    for number in range(1, 30):
+        await agent.publish(round_of(make_round, agent, number))
+    await set_back(connection, kept)
+    rounds = [round_of(make_round, agent, number) for number in (40, 41)]
+
+    async with asyncio.timeout(60):
+        for r in rounds:
+            await agent.publish(r)
+
+    assert await stored() == [r.payload for r in (first, *rounds)]
+
+
+async def set_back(connection: Connection, last: int) -> None:
+    """Make the stream anew with the messages up to a sequence, as a restored backup has them."""
+    config = await config_of(connection)
+    get = partial(connection.api, "STREAM.MSG.GET.LOGS")
+    messages = [(await get({"seq": n}))["message"] for n in range(1, last + 1)]
+    await connection.api("STREAM.DELETE.LOGS")
+    await connection.api("STREAM.CREATE.LOGS", config)
+    for message in messages:
+        head = base64.b64decode(message.get("hdrs", ""))
+        headers = RawMessage("", "", head, b"").headers or {}
+        ours = {name: value for name, value in headers.items() if name.startswith("Log-")}
+        data = base64.b64decode(message.get("data", ""))
+        await connection.ask(message["subject"], data, ours)

@@ -11,14 +11,11 @@ import pytest
 
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.bucket import write
-from broker.client.config import change_pauses
 from broker.client.connection import Connection
 from broker.topology import Topology
-from broker.wire.pause import Pause
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
-from shipper.publish.config import BrokerConfig
 from shipper.publish.rounds import Round
-from tests.shipper.publish.agents import NOW, PublishingAgent
+from tests.shipper.publish.agents import PublishingAgent
 from tests.support.processes import Process, Processes
 
 pytestmark = pytest.mark.nats
@@ -108,31 +105,3 @@ async def stream(connection: Connection) -> list[bytes]:
         answer = await connection.request("$JS.API.DIRECT.GET.LOGS", b'{"seq":%d}' % sequence)
         found += [answer.data] if answer.data else []
     return found
-
-
-async def test_a_pause_is_heard_at_every_server_and_read_behind_the_loss_of_one(
-    servers: Servers,
-) -> None:
-    admin = Connection(list(servers)[1:], "test")
-    await apply(admin)
-    connections = [Connection([url], "shipper") for url in servers]
-    watches = [BrokerConfig(one, "web01", lambda: NOW) for one in connections]
-    running = [asyncio.create_task(watch.run()) for watch in watches]
-
-    async def all_are(paused: bool) -> None:
-        async with asyncio.timeout(60):
-            while not all((watch.pause is not None) is paused for watch in watches):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-
-    await insist(partial(change_pauses, admin, lambda _: (Pause(hosts="web*"),)))
-    await all_are(True)
-    first = next(iter(servers.values()))
-    first.kill()
-    await insist(partial(change_pauses, admin, lambda _: ()))
-    first.start()
-    await all_are(False)
-
-    for task in running:
-        task.cancel()
-    for connection in (admin, *connections):
-        await connection.close()

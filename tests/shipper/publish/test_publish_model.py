@@ -1,0 +1,228 @@
+"""Random programs of what may happen to the agents of a host at the broker: every round is stored once and in order.
+
+The oracle is a list: what was stored, in the order in which it was. Whatever an agent finds, it stores what it was given,
+knows of all else that is stored, and ends where a newer one has come.
+"""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+
+from broker.app.exits import FencedError
+from broker.client.connection import Connection
+from broker.wire.message import EXPECTED_SEQUENCE
+from broker.wire.streams import StreamLayout, subjects_in
+from broker.wire.subjects import Subject, registry_consumer
+from shipper.publish.messages import AgentId, HostMessage, HostMessages
+from shipper.publish.rounds import Round
+from tests.partitions import add_subjects, change_partitions
+from tests.shipper.conftest import Line, read_stream
+from tests.shipper.programs import Step, as_many_as, programs
+from tests.shipper.publish.agents import NOW, PublishingAgent
+from tests.shipper.saved import put
+
+pytestmark = pytest.mark.nats
+
+ACTIONS = {
+    **{"publish": 5, "lose_acknowledgement": 4, "cut_soon": 2, "store_unheard": 3},
+    **{"haunt": 4, "haunt_elsewhere": 1, "ship_late": 3, "disturb": 3},
+    **{"start_another": 3, "lose_snapshot": 2, "purge": 2, "move": 4},
+}
+NUMBERS = (2, 5)  # of partitions, that put every host here to different ones
+GHOST = AgentId(1, "ffffffff")
+Make = Callable[..., Round]
+
+
+def _places(host: str) -> set[Subject]:
+    return {Subject.for_host(host, number) for number in NUMBERS}
+
+
+_hosts = (host for n in itertools.count() if len(_places(host := f"host{n}")) == len(NUMBERS))
+
+
+class Program:
+    """A host, its newest agent, which comes over a line that can be cut, and what is stored of the host."""
+
+    def __init__(self, own: Connection, line: Line, make: Make) -> None:
+        self.own, self.line, self.make = own, line, make
+        self.host = next(_hosts)
+        self.messages = HostMessages(own, self.host, 1)
+        self.far = Connection([line.url], "far")
+        self.partitions = NUMBERS[0]
+        self.starts = itertools.count()
+        self.stored: list[bytes] = []
+        self.is_purged = False
+        self.ends = {"own": 0, "ghost": 0}
+
+    @property
+    def subject(self) -> Subject:
+        return Subject.for_host(self.host, self.partitions)
+
+    async def run(self, steps: list[Step]) -> None:
+        await change_partitions(self.own, self.partitions)
+        self.next = int((await self.own.api("STREAM.INFO.LOGS"))["state"]["last_seq"]) + 1
+        self.agent = await self._start(2)
+        for action, amount in steps:
+            await getattr(self, action)(amount)
+            await self._judge(action)
+        await self.lose_snapshot(0)
+        await self.start_another(2)
+        await self._judge_moves()
+        left = await self.own.pages("CONSUMER.NAMES.LOGS", "consumers")
+        assert registry_consumer(self.host) not in left
+        await self.far.close()
+
+    async def publish(self, amount: int) -> None:
+        await self.agent.publish(self._round("own", str(self.agent.agent), amount))
+        self._knows_all()
+
+    async def lose_acknowledgement(self, amount: int) -> None:
+        self.line.cut_after = b'"seq"'
+        await self.publish(amount)
+
+    async def cut_soon(self, amount: int) -> None:
+        publishing = asyncio.create_task(self.publish(amount))
+        await asyncio.sleep(0.0005 * amount)
+        self.line.cut()
+        await publishing
+
+    async def store_unheard(self, amount: int) -> None:
+        """Store a round as its agent does, which does not hear of it and sends it again."""
+        last = await self.messages.newest(self.subject)
+        round_ = self._round("own", str(self.agent.agent), amount)
+        await self._store(round_, last.sequence if last else 0)
+        await self.agent.publish(round_)
+        self._knows_all()
+
+    async def haunt(self, _: int) -> int:
+        """Have an older agent claim the subject late."""
+        return await self.messages.claim(self.subject, GHOST, NOW)
+
+    async def haunt_elsewhere(self, _: int) -> None:
+        for place in _places(self.host):
+            await self.messages.claim(place, GHOST, NOW)
+
+    async def ship_late(self, amount: int) -> None:
+        round_ = self._round("ghost", str(GHOST), amount)
+        await self._store(round_, await self.haunt(0))
+
+    async def disturb(self, _: int) -> None:
+        """Have a plain client publish."""
+        await self.own.ask(str(self.subject), b"hello\n")
+        self.stored.append(b"hello\n")
+
+    async def start_another(self, amount: int) -> None:
+        """Start a newer agent, by a clock that may be behind; the older one publishes nothing more."""
+        older, self.agent = self.agent, await self._start(amount)
+        assert self.agent.agent > older.agent
+        self._knows_all()
+        if amount == 1:
+            await self.haunt(0)
+        with pytest.raises(FencedError, match=str(self.agent.agent)):
+            await older.publish(self.make(str(older.agent), self.ends["own"] + 1, b"late\n", "own"))
+
+    async def lose_snapshot(self, _: int) -> None:
+        if not self.is_purged:  # then nobody could know
+            await put(self.own, self.host, None)
+
+    async def purge(self, amount: int) -> None:
+        """Remove what the snapshot covers, as retention does."""
+        await self.publish(amount)
+        await self.agent.snapshots.write(self.agent.positions)
+        await self._judge("purge")
+        await self._judge_moves()
+        for place in _places(self.host):
+            await self.own.api("STREAM.PURGE.LOGS", {"filter": str(place)})
+        self.is_purged = True
+
+    async def move(self, amount: int) -> None:
+        """Change the number of partitions; the agent hears of it now, or asks when it claims the next time."""
+        self.partitions = NUMBERS[NUMBERS.index(self.partitions) - 1]
+        await change_partitions(self.own, self.partitions)
+        await self.agent.config.look()
+        await self.publish(amount)
+
+    async def _start(self, amount: int) -> PublishingAgent:
+        now = NOW + (amount - 2) * 3_000_000_000 + next(self.starts)
+        tag = f"{next(self.starts):08x}"
+        return await PublishingAgent(self.far, tag, host=self.host, clock=lambda: now).open()
+
+    def _round(self, file: str, agent: str, amount: int) -> Round:
+        """Return the next round of a file, which is about to be stored."""
+        start = self.ends[file]
+        lines = b"".join(b"%s %d.%d\n" % (file.encode(), start, n) for n in range(amount + 1))
+        self.ends[file] += len(lines)
+        self.stored.append(lines)
+        return self.make(agent, start, lines, file)
+
+    async def _store(self, round_: Round, last: int) -> None:
+        headers = round_.headers | {EXPECTED_SEQUENCE: str(last)}
+        await self.own.ask(str(self.subject), round_.payload, headers)
+
+    def _knows_all(self) -> None:
+        known = {file: cursor.offset for file, cursor in self.agent.positions.files.items()}
+        assert known.get("own", 0) == self.ends["own"]
+        if self.agent.lost:
+            assert known.get("ghost", 0) <= self.ends["ghost"]
+
+    async def _judge(self, action: str) -> None:
+        """See that what came since the last time is what was stored since then."""
+        found = await read_stream(self.own, self.next)
+        self.next = found[-1].sequence + 1 if found else self.next
+        assert [one.lines for one in found if one.lines] == self.stored, action
+        self.stored.clear()
+
+    async def _judge_moves(self) -> None:
+        """See that each change of the subject is told on both: where the lines go on, and what those there follow."""
+        told: dict[int, HostMessage] = {}
+        before: HostMessage | None = None
+        async for page in self.messages.since(1, "LOGS"):
+            for one in page:
+                told[one.sequence] = one
+                if one.writer in {"", str(GHOST)} or not (one.origin and one.origin.sections):
+                    continue
+                if before is not None and before.subject != one.subject:
+                    _judge_move(before, one, told)
+                before = one
+
+
+def _judge_move(before: HostMessage, one: HostMessage, told: dict[int, HostMessage]) -> None:
+    old, new = Subject.parse(before.subject), Subject.parse(one.subject)
+    claims = [c for c in told.values() if c.sequence > before.sequence and c.subject == str(new)]
+    ends = [
+        told[end.sequence]
+        for claim in claims
+        if claim.origin
+        for end in claim.origin.follows
+        if end.partition == old.partition and before.sequence < end.sequence < claim.sequence
+    ]
+    assert any(e.subject == str(old) and e.origin and e.origin.moved == new.partition for e in ends)
+
+
+@asynccontextmanager
+async def _line(url: str) -> AsyncIterator[Line]:
+    credentials, at, address = url.removeprefix("nats://").rpartition("@")
+    host, _, port = address.partition(":")
+    line = Line((host, int(port)))
+    await line.open(credentials + at)
+    yield line
+    await line.close()
+
+
+@as_many_as(25)
+@given(steps=programs(ACTIONS))
+def test_rounds_are_stored_once_and_in_order_whatever_comes_between(
+    logs_url: str, make_round: Make, steps: list[Step]
+) -> None:
+    async def run() -> None:
+        own = Connection([logs_url], "own")
+        await add_subjects(own, *subjects_in("LOGS", StreamLayout(max(NUMBERS))))
+        async with _line(logs_url) as line:
+            await Program(own, line, make_round).run(steps)
+        await own.close()
+
+    asyncio.run(run())
