@@ -1,3 +1,7 @@
+import os
+import pty
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +11,8 @@ from click.testing import CliRunner
 from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
-from broker.app.command_line import given, settings_options, spread
+from broker.app.command_line import ask, given, settings_options, spread
+from broker.app.exits import OperatorError
 from broker.settings import RUN_FIELDS, BrokerSettings
 
 FILE_ONLY = {
@@ -64,3 +69,20 @@ def test_spreading_keeps_every_word_in_its_order(words: list[str]) -> None:
     result = iter(spread(words, {"--file"}, {"status"}))
 
     assert all(word in result for word in words)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [(b"y\n", None), (b"n\n", OperatorError), (b"\x04", OperatorError), (None, click.UsageError)],
+    ids=["yes", "no", "end", "nobody"],
+)
+def test_only_a_person_who_agrees_has_something_destroyed(
+    answer: bytes | None, error: type[Exception] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, slave = pty.openpty()
+    with os.fdopen(slave if answer else os.open(os.devnull, os.O_RDONLY)) as terminal:
+        os.write(master, answer or b"")
+        monkeypatch.setattr(sys, "stdin", terminal)
+        with pytest.raises(error, match="nothing was changed") if error else nullcontext():
+            ask("Do it?")
+    os.close(master)

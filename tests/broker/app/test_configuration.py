@@ -36,37 +36,22 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_option_beats_the_environment_which_beats_the_file_which_beats_the_default(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert load(Example, {"needed": 1}, None).name == "default"
-    assert load(Example, {}, file).name == "file"
-    monkeypatch.setenv("EXAMPLE_NAME", "environment")
-    assert load(Example, {}, file).name == "environment"
-    assert load(Example, {"name": "option"}, file).name == "option"
-
-
-def test_a_credential_of_the_service_manager_counts_least_and_is_told_by_its_own_lines(
+def test_an_option_beats_environment_file_credential_and_default(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     credential = tmp_path / "credentials" / "example.toml"
     credential.parent.mkdir()
     monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(credential.parent))
 
-    assert load(Example, {}, file).enough == 100
-
-    credential.write_text('\nenough = 7\nname = "credential"\n', "utf-8")
-
-    assert (load(Example, {}, file).name, load(Example, {}, file).enough) == ("file", 7)
+    assert load(Example, {"needed": 1}, None).name == "default"
+    credential.write_text('enough = 7\nname = "credential"\n', "utf-8")
     assert load(Example, {"needed": 1}, None).name == "credential"
-    credential.write_text('\nenough = "many"\n', "utf-8")
-    with pytest.raises(ConfigurationError, match=r"credentials/example\.toml: enough: 'many'"):
-        load(Example, {}, file)
-    credential.write_text("\nenuogh = 7\n", "utf-8")
-    with pytest.raises(
-        ConfigurationError, match=r"credentials/example\.toml: enuogh: not a setting"
-    ):
-        load(Example, {}, file)
+    assert (load(Example, {}, file).name, load(Example, {}, file).enough) == ("file", 7)
+    monkeypatch.setenv("EXAMPLE_NAME", "")
+    assert load(Example, {}, file).name == "file"
+    monkeypatch.setenv("EXAMPLE_NAME", "environment")
+    assert load(Example, {}, file).name == "environment"
+    assert load(Example, {"name": "option"}, file).name == "option"
 
 
 def test_several_texts_are_a_list_in_a_file_and_commas_in_the_environment(
@@ -116,36 +101,33 @@ def test_a_variable_like_that_of_a_service_is_refused_yet(
         load(Example, {"needed": 1}, None)
 
 
-def test_who_must_mend_a_value_depends_on_where_it_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("options", "variable", "content", "words"),
+    [
+        ({"wait": "soon"}, "", "", r"^--wait: .*length of time"),
+        ({}, "", 'wait = "soon"', r"x\.toml: wait: .*length of time"),
+        ({}, "later", 'wait = "soon"', r"^EXAMPLE_WAIT: .*length of time"),
+        ({"needed": 9}, "", "enough = 3", r"^--needed: needed \(9\) must not"),
+        ({}, "", "needed = 9\nenough = 3", r"x\.toml: needed: needed"),
+        ({}, "", 'enough = "many"', r"x\.toml: enough: 'many'"),
+        ({}, "", "enuogh = 7", r"x\.toml: enuogh: not a setting"),
+    ],
+)
+def test_an_error_names_the_place_where_one_of_the_settings_stands(
+    options: dict[str, object],
+    variable: str,
+    content: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = tmp_path / "x.toml"
-    path.write_text('wait = "soon"', "utf-8")
+    path.write_text(content if "needed" in content else f"needed = 1\n{content}", "utf-8")
+    monkeypatch.setenv("EXAMPLE_WAIT", variable)
 
-    with pytest.raises(click.UsageError, match="--wait"):
-        load(Example, {"needed": 1, "wait": "soon"}, None)
-    with pytest.raises(ConfigurationError, match=r"x\.toml: wait: .*length of time"):
-        load(Example, {"needed": 1}, path)
-    monkeypatch.setenv("EXAMPLE_WAIT", "later")
-    with pytest.raises(ConfigurationError, match="EXAMPLE_WAIT"):
-        load(Example, {"needed": 1}, path)
-
-
-def test_settings_that_contradict_each_other_are_told_where_one_of_them_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "x.toml"
-    path.write_text("\nenough = 3\n", "utf-8")
-
-    with pytest.raises(click.UsageError, match=r"^--needed: needed \(9\) must not"):
-        load(Example, {"needed": 9}, path)
-    monkeypatch.setenv("EXAMPLE_NEEDED", "9")
-    with pytest.raises(ConfigurationError, match=r"^EXAMPLE_NEEDED: needed"):
-        load(Example, {}, path)
-    path.write_text("\nneeded = 9\nenough = 3\n", "utf-8")
-    monkeypatch.delenv("EXAMPLE_NEEDED")
-    with pytest.raises(ConfigurationError, match=r"x\.toml: needed: needed"):
-        load(Example, {}, path)
+    kind = click.UsageError if words.startswith("^--") else ConfigurationError
+    with pytest.raises(kind, match=words):
+        load(Example, options, path)
 
 
 def test_a_missing_value_names_all_three_places() -> None:

@@ -1,8 +1,5 @@
-import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import click
@@ -55,25 +52,14 @@ def test_a_defect_of_ours_is_not_hidden() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "code"), [([], Exit.DONE), (["--once"], Exit.FAILED)])
-def test_a_signal_before_anything_is_under_way_ends_it_in_order(
+def test_a_signal_ends_it_in_order_and_a_second_one_does_not_break_into_that(
     arguments: list[str], code: Exit
 ) -> None:
+    tidied: list[str] = []
+
     @click.command(context_settings={"ignore_unknown_options": True})
     @click.argument("rest", nargs=-1)
     def command(rest: tuple[str, ...]) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    with pytest.raises(SystemExit) as ended:
-        run(command, arguments)
-
-    assert ended.value.code == code
-
-
-def test_a_second_sigterm_does_not_break_into_the_tidying_up_of_the_first() -> None:
-    tidied: list[str] = []
-
-    @click.command()
-    def command() -> None:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
         finally:
@@ -81,26 +67,6 @@ def test_a_second_sigterm_does_not_break_into_the_tidying_up_of_the_first() -> N
             tidied.append("all")
 
     with pytest.raises(SystemExit) as ended:
-        run(command, [])
+        run(command, arguments)
 
-    assert ended.value.code == Exit.DONE
-    assert tidied == ["all"]
-
-
-def test_with_json_the_last_word_is_an_object_too() -> None:
-    script = (
-        "import click\n"
-        "from broker.app.configuration import ProgramSettings\n"
-        "from broker.app.exits import ConfigurationError\n"
-        "from broker.app.program import log_to_stderr, run\n"
-        "@click.command(name='example')\n"
-        "def command():\n"
-        "    log_to_stderr(ProgramSettings(log_format='json'))\n"
-        "    raise ConfigurationError('mend\\nit')\n"
-        "run(command, [])\n"
-    )
-
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-
-    word = json.loads(done.stderr)
-    assert (done.returncode, word["logger"], word["message"]) == (78, "example", "mend\nit")
+    assert (ended.value.code, tidied) == (code, ["all"])

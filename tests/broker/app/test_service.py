@@ -5,7 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -81,67 +82,60 @@ asyncio.run(run())
 """
 
 
-def started(work: str, seconds: float = 5.0, **variables: str) -> "subprocess.Popen[str]":
+HANGS = "time.sleep(60)"
+BLOCKED = """try:
+        with ending.blocking(9): say("ready"); time.sleep(60)
+    except BrokenOff: {}"""
+
+
+@contextmanager
+def started(
+    work: str, seconds: float = 5.0, **variables: str
+) -> Iterator[tuple["subprocess.Popen[str]", Callable[[], str]]]:
     words = [sys.executable, "-c", PROGRAM.format(work, seconds)]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=os.environ | variables)
+    environment = os.environ | variables
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as program:
+        assert program.stdout is not None
+        yield program, program.stdout.readline
 
 
 @pytest.mark.parametrize(
     ("work", "code"),
     [
-        pytest.param(
-            'global slow; slow = Slow(); say("ready"); await ending.asked.wait()',
-            0,
-            id="slow once all is done",
-        ),
-        pytest.param('say("ready"); await ending.asked.wait(); time.sleep(60)', 3, id="hangs"),
-        pytest.param(
-            """try:
-        with ending.blocking(9): say("ready"); time.sleep(60)
-    except BrokenOff: await ending.asked.wait()""",
-            0,
-            id="told while it blocks the loop",
-        ),
-        pytest.param(
-            """try:
-        with ending.blocking(9): say("ready"); time.sleep(60)
-    except BrokenOff: time.sleep(60)""",
-            3,
-            id="hangs as it breaks off",
-        ),
+        ('global slow; slow = Slow(); say("ready"); await ending.asked.wait()', 0),
+        (f'say("ready"); await ending.asked.wait(); {HANGS}', 3),
+        (BLOCKED.format("await ending.asked.wait()"), 0),
+        (BLOCKED.format(HANGS), 3),
     ],
+    ids=["slow once all is done", "hangs", "told while blocked", "hangs as it breaks off"],
 )
 def test_it_ends_by_itself_or_by_the_last_resort_and_never_by_a_signal(
     work: str, code: int
 ) -> None:
-    with started(work) as program:
-        assert program.stdout is not None
-        program.stdout.readline()
+    with started(work) as (program, line):
+        line()
         program.send_signal(signal.SIGTERM)
 
         assert program.wait(60) == code
 
 
-def test_work_that_takes_longer_than_it_may_is_broken_off(tmp_path: Path) -> None:
-    with started('say("ready"); await asyncio.sleep(60)', seconds=0.0) as program:
-        assert program.stdout is not None
-        assert program.stdout.readline() == "ready\n"
+def test_work_that_takes_longer_than_it_may_is_broken_off() -> None:
+    with started('say("ready"); await asyncio.sleep(60)', seconds=0.0) as (program, line):
+        line()
         program.send_signal(signal.SIGINT)
 
-        assert program.stdout.readline() == "late\n"
+        assert line() == "late\n"
 
 
-def test_a_second_signal_ends_it_at_once() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_it_at_once(number: signal.Signals) -> None:
     hanging = 'say("ready"); await ending.asked.wait(); say("asked"); await asyncio.sleep(60)'
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with started(hanging, seconds=60.0) as stuck:
-            assert stuck.stdout is not None
-            assert stuck.stdout.readline() == "ready\n"
-            stuck.send_signal(number)
-            assert stuck.stdout.readline() == "asked\n"
-            stuck.send_signal(number)
+    with started(hanging, seconds=60.0) as (program, line):
+        for _ in range(2):
+            line()
+            program.send_signal(number)
 
-            assert stuck.wait(10) == -number
+        assert program.wait(10) == -number
 
 
 def test_the_service_manager_hears_of_start_reload_blocking_and_end(tmp_path: Path) -> None:
@@ -155,7 +149,7 @@ async def change(settings): blocked.append(1)"""
         listener.bind(str(tmp_path / "notify"))
         listener.settimeout(20)
         variables = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "9000000"}
-        with started(work, **variables) as program:
+        with started(work, **variables) as (program, _):
             said = [listener.recv(4096).decode() for _ in range(3)]
             program.send_signal(signal.SIGHUP)
             while not said[-1].startswith("WATCHDOG_USEC=9"):
