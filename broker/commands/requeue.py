@@ -4,16 +4,14 @@ What is put back is the payload, as lines of no file: the headers of a shipper a
 has passed by their spans. So the lines come to the end of the host's file, behind later ones. A message whose payload
 still cannot be read is left out, as it would be set aside again.
 
-What if we die? Before a message is published, by compare-and-set on the last sequence of its subject, FILE.progress says
-which one it is and where the stream ends. If the message was stored, it is the next one of its subject after that
-sequence, and names itself in a header. Where the stream has lost messages behind that sequence nobody can tell, and a
-person decides.
+What if we die? Each message that is put back names itself in a header. Before the first one, FILE.progress says where the
+stream ends. The next run reads which ones came after that, and leaves them out. Where the stream has lost messages behind
+that sequence nobody can tell, and a person decides.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -26,6 +24,7 @@ from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
 from broker.commands.shared import asking, with_settings
 from broker.inspect.ask import find_message
+from broker.inspect.reader import MessageReader, at_sequence
 from broker.settings import BrokerSettings
 from broker.wire.message import EXPECTED_SEQUENCE, MalformedMessage, decode_payload
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
@@ -58,11 +57,11 @@ class Quarantined(BaseModel):
 
 
 class _Progress(BaseModel):
-    """How many messages are back, a sequence of the stream that the next one comes after, and when the stream was made."""
+    """A stream before the first message was put back: its last sequence, and when it was made."""
 
-    done: NonNegativeInt
-    last: NonNegativeInt
+    stream: str
     created: str
+    last: NonNegativeInt
 
 
 @click.command()
@@ -114,61 +113,59 @@ def _read(file: Path) -> Iterator[Quarantined]:
 
 
 async def _put_back(connection: Connection, file: Path, messages: list[Quarantined]) -> None:
-    path = file.with_name(f"{file.name}.progress")
-    before = None
-    with suppress(FileNotFoundError):
-        try:
-            before = _Progress.model_validate_json(read_file(path))
-        except ValidationError as error:
-            raise ConfigurationError(f"cannot read {path}: {error}") from None
-    for number in range(before.done if before else 0, len(messages)):
-        message = messages[number]
-        names = await connection.api("STREAM.NAMES", {"subject": message.subject})
-        if not (streams := names.get("streams")):
-            raise OperatorError(f"no stream takes {message.subject}; its partition does not exist")
-        while before is None or not await _is_back(connection, streams[0], message, before):
-            before = await _publish(connection, streams[0], message, path, number)
-            if before is None:
-                break
-        before = None
+    path, back = file.with_name(f"{file.name}.progress"), set[str]()
+    subjects = sorted({message.subject for message in messages})
+    try:
+        before = _Progress.model_validate_json(read_file(path))
+        back = await _back_since(connection, before, subjects)
+    except FileNotFoundError:
+        before = await _begin(connection, messages[0].subject)
+        write_atomic(path, before.model_dump_json())
+    except ValidationError as error:
+        raise ConfigurationError(f"cannot read {path}: {error}") from None
+    for message in messages:
+        while message.tag not in back and not await _publish(connection, before.stream, message):
+            back = await _back_since(connection, before, subjects)
 
 
-async def _is_back(
-    connection: Connection, stream: str, message: Quarantined, before: _Progress
-) -> bool:
-    """Whether a message was stored; raises `OperatorError` where the stream cannot tell."""
-    asked = {"seq": before.last + 1, "next_by_subj": message.subject}
-    found = await find_message(connection, stream, asked)
-    if found and found.headers.get(_REQUEUED) == message.tag:
-        return True
-    info = await connection.api(f"STREAM.INFO.{stream}")
-    if info["created"] == before.created and info["state"]["first_seq"] <= before.last + 1:
-        return False
-    raise OperatorError(
-        f"an earlier run was interrupted, and stream {stream} has lost messages since, so that nobody can "
-        f"tell whether message {message.sequence} of {message.subject} is back: look for its lines in the file of "
-        "the host; where they are missing remove FILE.progress and the messages before from FILE, else rename FILE"
-    )
+async def _begin(connection: Connection, subject: str) -> _Progress:
+    names = await connection.api("STREAM.NAMES", {"subject": subject})
+    if not (streams := names.get("streams")):
+        raise OperatorError(f"no stream takes {subject}; its partition does not exist")
+    info = await connection.api(f"STREAM.INFO.{streams[0]}")
+    return _Progress(stream=streams[0], created=info["created"], last=info["state"]["last_seq"])
 
 
-async def _publish(
-    connection: Connection, stream: str, message: Quarantined, path: Path, done: int
-) -> _Progress | None:
-    """Publish a message, unless another one comes first; return where to look for one that was not acknowledged."""
-    info = await connection.api(f"STREAM.INFO.{stream}")
+async def _back_since(
+    connection: Connection, before: _Progress, subjects: Sequence[str]
+) -> set[str]:
+    """Return the tags of messages that were put back; raises `OperatorError` where the stream cannot tell."""
+    info = await connection.api(f"STREAM.INFO.{before.stream}")
+    state = info["state"]
+    if info["created"] != before.created or state["first_seq"] > before.last + 1:
+        raise OperatorError(
+            f"an earlier run was interrupted, and stream {before.stream} has lost messages since, so that nobody can tell "
+            "which messages are back: look for their lines in the file of the host; remove FILE.progress, and those that "
+            "are there from FILE"
+        )
+    start = at_sequence(before.last + 1)
+    reader = MessageReader(connection, before.stream, start, subjects, headers_only=True)
+    headers = [one.headers async for one in reader.read_all(state["last_seq"])]
+    return {found[_REQUEUED] for found in headers if _REQUEUED in found}
+
+
+async def _publish(connection: Connection, stream: str, message: Quarantined) -> bool:
+    """Publish a message behind the last one of its subject; return False where it may be stored, or another one came first."""
     found = await find_message(connection, stream, {"last_by_subj": message.subject})
     expected = found.sequence if found else 0
-    last = max(expected, info["state"]["last_seq"])
-    before = _Progress(done=done, last=last, created=info["created"])
-    write_atomic(path, before.model_dump_json())
     headers = {**message.new_headers, EXPECTED_SEQUENCE: str(expected)}
     try:
         await connection.ask(message.subject, message.payload, headers)
     except ConnectionLost:
         await asyncio.sleep(_PAUSE)
+        return False
     except Rejected as error:
         if not (error.is_wrong_sequence or error.is_write_under_way):
             raise
-    else:
-        return None
-    return before
+        return False
+    return True

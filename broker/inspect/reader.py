@@ -36,11 +36,10 @@ _SILENCE = 10.0  # seconds without a heartbeat, after which consumer or connecti
 _INACTIVE = 60  # seconds after which the server removes a consumer that nobody pulls from
 _NANOSECONDS = 1_000_000_000
 _PAUSE = 0.5  # seconds before a broker that could not answer is asked again
-_TRIES = 3  # consumers that may deliver nothing although the server counts messages as pending
 _UNAVAILABLE = 503
 _NAME_IN_USE = {10013, 10105, 10148}
-_BEAT, _EXPIRED = "100", ("404", "408")
-_ENDS = (*_EXPIRED, "409 Batch Completed", "409 Message Size Exceeds MaxBytes")
+_BEAT = "100"
+_ENDS = ("404", "408", "409 Batch Completed", "409 Message Size Exceeds MaxBytes")
 logger = logging.getLogger(__name__)
 
 
@@ -77,10 +76,9 @@ class MessageReader:
         self._next = 0  # sequence; 0 before the first message
         self._client: BrokerClient | None = None  # with our consumer; None where it has to be made
         self._consumer = self._inbox = ""
-        self._request = b""  # for more messages
         self._subscription: Subscription | None = None
+        self._pulls = 0  # each has a subject of its own, so that the end of one is not taken for that of another
         self._number = 0  # of the delivery that is due
-        self._pending = 0  # messages that are there and not read yet
         self._arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
 
     async def follow(self) -> list[StoredMessage]:
@@ -89,7 +87,7 @@ class MessageReader:
             try:
                 if await self._connection.client() is not self._client:
                     await self._open()
-                if found := await self._collect():
+                if found := await self._pull(waits=True):
                     return found
                 continue
             except ConnectionLost as error:
@@ -104,16 +102,9 @@ class MessageReader:
 
         What came behind `last` meanwhile may be among it. What is purged, or expires, meanwhile is not waited for.
         """
-        for _ in range(_TRIES):
-            if self._client is None:
-                await self._open()
-            if not self._pending or self._next > last:
-                return []
-            if found := await self._collect():
-                return found
-            # nats-server may count as pending, and never deliver, what was there before a purge: a new consumer counts anew
-            await self.close()
-        raise ConnectionLost(f"{self._pending} messages of {self._stream} do not come")
+        if self._client is None:
+            await self._open()
+        return [] if self._next > last else await self._pull(waits=False)
 
     async def read_all(self, last: int) -> AsyncGenerator[StoredMessage, None]:
         """Yield what is there up to the sequence `last`, through elections; raises as `read_until`."""
@@ -136,67 +127,61 @@ class MessageReader:
                     await self._connection.api(name, patience=1)
         await self._unsubscribe()
 
-    async def _collect(self) -> list[StoredMessage]:
-        """Return the messages that have arrived, at least one; none where a pull expired without any.
+    async def _pull(self, *, waits: bool) -> list[StoredMessage]:
+        """Pull what is there; where that is nothing, one that `waits` returns what comes within four seconds.
 
         What was lost on its way is read again: through a new consumer, from the first message on that was not returned.
         """
         found: list[StoredMessage] = []
         try:
-            while not found or not self._arrived.empty():
-                if self._arrived.empty():
-                    message = await self._connection.guard(self._arrived.get(), _SILENCE)
-                else:
-                    message = self._arrived.get_nowait()
+            inbox = await self._ask(waits=waits)
+            while len(found) < _BATCH:
+                message = await self._connection.guard(self._arrived.get(), _SILENCE)
                 if delivery := parse(message.reply):
                     found.append(self._read(delivery, message))
-                elif message.subject == self._inbox and await self._is_over(message) and not found:
-                    return []
+                elif message.subject == inbox and _is_end(message):
+                    break
         except ConnectionLost:
             self._client = None
             raise
-        self._next = found[-1].sequence + 1
+        if found:
+            self._next = found[-1].sequence + 1
         return found
+
+    async def _ask(self, *, waits: bool) -> str:
+        """Send a pull, and return the subject on which the broker says that it has ended."""
+        largest = self._client.max_payload if self._client else 0
+        request = {"batch": _BATCH, "max_bytes": max(_PULL_BYTES, 2 * largest), "no_wait": True}
+        if waits:
+            request["expires"] = _EXPIRES * _NANOSECONDS
+            request["idle_heartbeat"] = _HEARTBEAT * _NANOSECONDS
+        self._pulls += 1
+        inbox = f"{self._inbox}.{self._pulls}"
+        subject = self._connection.api_subject(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}")
+        await self._connection.publish(subject, json.dumps(request).encode(), reply=inbox)
+        return inbox
 
     def _read(self, delivery: Delivery, message: RawMessage) -> StoredMessage:
         if delivery.number != self._number or delivery.sequence < self._next:
             raise ConnectionLost(f"delivery {delivery.number} came, {self._number} was due")
-        self._number, self._pending = delivery.number + 1, delivery.pending
+        self._number = delivery.number + 1
         size = message.size if self._config.get("headers_only") else None
         headers, stored_at = message.headers or {}, delivery.stored_at
         return read_message(
             message.subject, delivery.sequence, stored_at, headers, message.data, size
         )
 
-    async def _is_over(self, message: RawMessage) -> bool:
-        """Read a status: pull again where a pull has ended, and return whether it brought nothing."""
-        headers = message.headers or {}
-        status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
-        if status.startswith(_BEAT):
-            return False
-        if not status.startswith(_ENDS):
-            raise ConnectionLost(f"the broker ended a pull with {status}")
-        await self._pull()
-        return status.startswith(_EXPIRED)
-
     async def _open(self) -> None:
         await self._unsubscribe()
         client = await self._connection.client()
         self._inbox, self._arrived = self._connection.new_inbox(), asyncio.Queue()
-        self._subscription = await self._connection.tap(self._inbox, self._arrived.put_nowait)
-        made = await self._make_consumer()
-        self._pending, self._number = made["num_pending"], 1
-        request = {
-            "batch": _BATCH,
-            "max_bytes": max(_PULL_BYTES, 2 * client.max_payload),
-            "expires": _EXPIRES * _NANOSECONDS,
-            "idle_heartbeat": _HEARTBEAT * _NANOSECONDS,
-        }
-        self._request = json.dumps(request).encode()
-        await self._pull()
+        tapped = self._connection.tap(f"{self._inbox}.*", self._arrived.put_nowait)
+        self._subscription = await tapped
+        await self._make_consumer()
+        self._number = 1
         self._client = client  # not before: the next call begins again with what failed half-way
 
-    async def _make_consumer(self) -> dict[str, Any]:
+    async def _make_consumer(self) -> None:
         """Make a consumer of our own: under a name that a monitor's rights list, where we are one, else a new one."""
         nonce, own = secrets.token_hex(8), self._connection.own
         names = reader_names(own) if own else (f"logbroker-{nonce}",)
@@ -216,10 +201,12 @@ class MessageReader:
             call = f"CONSUMER.CREATE.{self._stream}.{name}"
             body = {"stream_name": self._stream, "config": {"name": name, **config}}
             try:
-                return await self._connection.api(call, {**body, "action": "create"})
+                await self._connection.api(call, {**body, "action": "create"})
             except Rejected as error:
                 if error.error not in _NAME_IN_USE:
                     raise
+            else:
+                return
         raise OperatorError(
             f"{len(names)} readers of this monitor are at work; end one, or try again in {_INACTIVE} s"
         )
@@ -230,9 +217,14 @@ class MessageReader:
             with suppress(ConnectionLost):
                 await self._connection.guard(before.unsubscribe(), _HEARTBEAT)
 
-    async def _pull(self) -> None:
-        subject = self._connection.api_subject(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}")
-        await self._connection.publish(subject, self._request, reply=self._inbox)
+
+def _is_end(message: RawMessage) -> bool:
+    """Whether a status ends a pull; raises `ConnectionLost` for one that ends it before its time."""
+    headers = message.headers or {}
+    status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
+    if not status.startswith((_BEAT, *_ENDS)):
+        raise ConnectionLost(f"the broker ended a pull with {status}")
+    return not status.startswith(_BEAT)
 
 
 async def follow(readers: Sequence[MessageReader]) -> AsyncGenerator[list[StoredMessage], None]:

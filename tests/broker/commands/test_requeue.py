@@ -87,7 +87,7 @@ def test_an_interrupted_run_is_resumed_behind_whatever_came_meanwhile(
     info = json.loads(
         logbroker_inside("stream", "info", "LOGS", "--json", "--server", logs_url).stdout
     )
-    progress = {"done": 0, "last": 1, "created": info["created"]}
+    progress = {"stream": "LOGS", "last": 1, "created": info["created"]}
     (tmp_path / "q.msg.progress").write_text(json.dumps(progress))
     stored(logs_url, (SUBJECT, b"meanwhile\n"))
 
@@ -105,14 +105,14 @@ def test_a_person_is_asked_where_the_stream_can_no_longer_tell(
     info = json.loads(
         logbroker_inside("stream", "info", "LOGS", "--json", "--server", logs_url).stdout
     )
-    progress = {"done": 0, "last": 0, "created": info["created"]}
+    progress = {"stream": "LOGS", "last": 0, "created": info["created"]}
     (tmp_path / "q.msg.progress").write_text(json.dumps(progress))
     stored(logs_url, "STREAM.PURGE.LOGS")
 
     called = logbroker_inside("requeue", file, "--server", logs_url)
 
     assert called.returncode == 1
-    assert "look for its lines in the file of the host" in called.stderr
+    assert "look for their lines in the file of the host" in called.stderr
     assert stored(logs_url) == []
 
 
