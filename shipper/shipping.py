@@ -9,10 +9,10 @@ import logging
 import math
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from broker.app.exits import OperatorError
 from broker.app.faults import fault
@@ -29,6 +29,7 @@ from shipper.tail.reader import Block
 
 logger = logging.getLogger(__name__)
 _SMALL = 128 * 1024  # bytes of a round that does not wait for a thread, nor for compression
+Answer = TypeVar("Answer")
 Save = Callable[[Positions], Coroutine[Any, Any, None]]
 
 
@@ -59,8 +60,8 @@ class Pace:
 class Shipping:
     """Ships what a follower reads, for one session.
 
-    `follower` reads; `positions` cover what is acknowledged; `moved` is set when they moved; `stopping` asks for the end. `reading_since` is when the scan or the
-    gathering that is under way began, on the clock of the event loop, else None.
+    `follower` reads; `positions` cover what is acknowledged; `moved` is set when they moved; `stopping` asks for the end.
+    `reading_since` is when the scan or the gathering that is under way began, on the clock of the event loop, else None.
     """
 
     def __init__(
@@ -171,14 +172,14 @@ class Shipping:
         for trouble in self.follower.troubles():
             raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
         unread = [s for s in states if s.offset + s.held < self._goals.get(s.file, 0)]
-        for state in unread:
-            if state.note and packing_of(state.path) is None:  # what is damaged was told of
-                raise OperatorError(
-                    f"{state.path}: {state.note}; nothing of it is lost, start it again"
-                )
-        missed = [state.path for state in unread]
-        if (missed and not self._scans_left) or not self.follower.is_oriented:
-            what = missed[0] if missed else "files"
+        # what is damaged was told of
+        failed = [s for s in unread if s.note and packing_of(s.path) is None]
+        for state in failed:
+            raise OperatorError(
+                f"{state.path}: {state.note}; nothing of it is lost, start it again"
+            )
+        if (unread and not self._scans_left) or not self.follower.is_oriented:
+            what = unread[0].path if unread else "files"
             raise OperatorError(f"{what} rotated again and again, and not read; start it again")
 
     async def _step(self, group: asyncio.TaskGroup) -> bool:
@@ -201,8 +202,7 @@ class Shipping:
         await self._finish_reading()
         clock = asyncio.get_running_loop().time
         began, was_oriented = clock(), self.follower.is_oriented
-        with self._reading():
-            notices = await self.follower.look()
+        notices = await self._timed(self.follower.look())
         self._scanned_at = clock()
         self._scan_took = self._scanned_at - began
         if not was_oriented:
@@ -297,8 +297,7 @@ class Shipping:
 
     async def _read(self) -> list[Block]:
         budget = self._size
-        with self._reading():
-            blocks = await self.follower.gather(budget)
+        blocks = await self._timed(self.follower.gather(budget))
         self._is_behind = sum(len(block.lines) for block in blocks) >= budget // 2
         return blocks
 
@@ -307,11 +306,10 @@ class Shipping:
         if self._ahead is not None:
             await asyncio.wait({self._ahead})
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
+    async def _timed(self, reading: Awaitable[Answer]) -> Answer:
         self.reading_since = asyncio.get_running_loop().time()
         try:
-            yield
+            return await reading
         finally:
             self.reading_since = None
 
@@ -392,12 +390,11 @@ def rules_of(settings: ShipperSettings) -> Rules:
     return Rules(tuple(map(expression, include)), tuple(map(expression, exclude)))
 
 
-def _gone(cursors: Iterable[Cursor]) -> set[str]:
-    return {cursor.file for cursor in cursors if _inode(cursor.path) != cursor.identity.inode}
-
-
-def _inode(path: str) -> int | None:
-    try:
-        return os.stat(path).st_ino  # noqa: PTH116 - a path of any bytes, as it was followed
-    except OSError:
-        return None
+def _gone(cursors: Sequence[Cursor]) -> set[str]:
+    """Return the ids of files that are not at their paths any more."""
+    gone = {cursor.file for cursor in cursors}
+    for cursor in cursors:
+        with suppress(OSError):
+            found = os.stat(cursor.path)  # noqa: PTH116 - a path of any bytes, as it was followed
+            gone -= {cursor.file} if found.st_ino == cursor.identity.inode else set()
+    return gone

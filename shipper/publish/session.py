@@ -14,7 +14,6 @@ import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from broker.app.exits import ConfigurationError
 from broker.app.faults import fault
 from broker.client.answer import ConnectionLost, Rejected, stored_at
 from broker.client.config import read_streams
@@ -37,8 +36,6 @@ from shipper.publish.waiting import Waiting
 _MILLISECOND = 1_000_000  # nanoseconds
 _PATIENCE, _PATIENCE_AMONG = 30.0, 8.0  # seconds; the second where another server can be asked
 _SLOWEST = 20_000  # bytes a second, of a line that still takes a round
-_MESSAGE_TOO_LARGE = 10054
-_LEAST_PAYLOAD = 1024
 logger = logging.getLogger(__name__)
 
 
@@ -77,7 +74,6 @@ class Sessions:
         self._first: tuple[str, int] | None = None  # stream and sequence of the run's first claim
         self._subject: Subject | None = None  # of the newest session
         self._last = 0  # sequence of that subject
-        self._largest: int | None = None  # bytes that the stream takes, where the server takes more
         self._named: set[str] = set()
 
     def new_file(self) -> str:
@@ -89,14 +85,14 @@ class Sessions:
         return min(wanted, self.max_payload - 1)
 
     async def prepare(self) -> None:
-        """Read what the broker says to this host, however long it takes; raises `ConfigurationError` where it takes no rounds."""
+        """Read what the broker says to this host, however long it takes; raises `ConfigurationError` for what is no number."""
         await self.waiting.until_answered(self._read_limits)
 
     async def _read_limits(self) -> None:
         await self.config.read()
         self._messages.streams = await read_streams(self.connection)
         self.stream = self._messages.stream_of(self.config.subject)
-        self.max_payload = await self._most_payload()
+        self.max_payload = await largest_payload(self.connection)
 
     async def claim(self, known: Positions) -> Positions:
         """Open a session, once a pause is over: claim all subjects of the host and return the positions, however long it takes.
@@ -217,22 +213,10 @@ class Sessions:
 
     # publishing
 
-    async def _most_payload(self) -> int:
-        """Return how many bytes the broker takes at a time; raises `ConfigurationError` where that is too few for a round."""
-        most = await largest_payload(self.connection)
-        most = min(most, self._largest or most)
-        if most < _LEAST_PAYLOAD:
-            raise ConfigurationError(
-                f"the broker takes {most} bytes at a time, too few for a round; raise its max_payload "
-                "and the stream's max_msg_size"
-            )
-        return most
-
     async def publish(self, round_: Round) -> int:
         """Return the stream sequence of the round's message once it is on disk, however long that takes.
 
-        Sent again with the same expected sequence it is stored once. Raises `SessionLost`, and `ConfigurationError` where
-        the broker takes no round at all.
+        Sent again with the same expected sequence it is stored once. Raises `SessionLost`.
         """
         self._last = await self.waiting.until_answered(lambda: self._store(round_))
         return self._last
@@ -245,7 +229,7 @@ class Sessions:
     async def _until_open(self, round_: Round) -> None:
         """Return when a round may be sent; raises `SessionLost` where it is too large by now."""
         await self.config.until_resumed()
-        if len(round_.payload) > (most := await self._most_payload()):
+        if len(round_.payload) > (most := await largest_payload(self.connection)):
             raise SessionLost(f"the broker takes {most} bytes at a time now")
 
     async def _send(self, round_: Round) -> None:
@@ -267,12 +251,12 @@ class Sessions:
         try:
             answer = await self.connection.ask(subject, payload, headers, self._patience(payload))
         except Rejected as error:
-            raise self._reason(error, len(payload)) from None
+            raise self._meaning(error) from None
         fault("stored")
         return stored_at(answer)
 
-    def _reason(self, error: Rejected, size: int) -> Exception:
-        """Return what a refused round of that size means: that the session is lost, or that the round is to be sent again."""
+    def _meaning(self, error: Rejected) -> Exception:
+        """Return what a refusal of a round means: that the session is lost, or that the round is to be sent again."""
         if error.is_wrong_sequence:
             last = f"{self._subject} does not end at sequence {self._last} any more"
             return SessionLost(f"{last} ({error.description})")
@@ -280,9 +264,6 @@ class Sessions:
             error.is_write_under_way
         ):  # of this round, sent before: the next try is refused as stored
             return ConnectionLost(str(error))
-        if error.error == _MESSAGE_TOO_LARGE:
-            self._largest = size // 2
-            return SessionLost("the stream takes no message as large")
         return error
 
     def _patience(self, payload: bytes) -> float:

@@ -22,11 +22,13 @@ from broker.topology import Topology
 from broker.wire.message import Identity, Origin, Section, Span, decode_origin, decode_payload
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 from broker.wire.subjects import Subject
+from receiver.consume.judging import judge
 from shipper.publish import rounds
 from shipper.publish.rounds import Round
 from shipper.tail.reader import Block
 from tests.shipper.children import NOBODY
 from tests.shipper.logs import ROOT, Ship
+from tests.shipper.saved import on
 from tests.shipper.shipped import blocks_of
 from tests.support.processes import Process, Processes
 
@@ -143,6 +145,27 @@ async def read_stream(connection: Connection, first: int = 1) -> list[Read]:
         found.append(Read(int(headers["Nats-Sequence"]), origin, lines))
 
 
+def read_lines(url: str) -> bytes:
+    """Return every line of the stream as it is."""
+    return b"".join(message.lines for message in on(url, read_stream))
+
+
+def received(url: str) -> bytes:
+    """Return what a reader of the stream has who drops by spans what came before; raises where a span is missing."""
+    ends: dict[str, int] = {}
+    found = b""
+    for message in on(url, read_stream):
+        for block in message.blocks:
+            span = block.section.span
+            before = ends.get(span.file)
+            assert before is not None or span.start == 0, f"{span} does not begin at 0"
+            judged = judge(before, block.section, "web01", message.sequence)
+            assert before is None or span.start <= before, judged.finding
+            found += block.lines[judged.skip :]
+            ends[span.file] = max(span.end, before or 0)
+    return found
+
+
 @pytest.fixture
 def stream(connection: Connection) -> Callable[..., object]:
     return partial(read_stream, connection)
@@ -161,38 +184,27 @@ def stored(stream: Callable[[], Awaitable[list[Any]]]) -> Callable[[], Awaitable
 @pytest.fixture
 def read_back() -> Callable[[str], bytes]:
     """Return a function from an address to all lines of its stream, in order."""
-
-    async def read(url: str) -> bytes:
-        connection = Connection([url], "test")
-        try:
-            return b"".join(message.lines for message in await read_stream(connection))
-        finally:
-            await connection.close()
-
-    return lambda url: asyncio.run(read(url))
+    return read_lines
 
 
 @pytest.fixture
 def apply_logs() -> Callable[[str], None]:
     """Return a function that sets up the stream and the buckets at an address."""
 
-    async def apply(url: str) -> None:
-        connection, topology = Connection([url], "test"), Topology(partitions=2)
-        for configuration in topology.streams():
+    async def apply(connection: Connection) -> None:
+        for configuration in Topology(partitions=2).streams():
             await connection.api(f"STREAM.CREATE.{configuration['name']}", configuration)
         await write(connection, CONFIG_BUCKET, PARTITIONS_KEY, b"2", 0)
-        await connection.close()
 
-    return lambda url: asyncio.run(apply(url))
+    return lambda url: on(url, apply)
 
 
 @dataclass
 class Line:
-    """A TCP proxy to the broker that can lose the broker's answers, hold them, or be cut."""
+    """A TCP proxy to the broker that can be cut, also behind an answer that is lost by it."""
 
     target: tuple[str, int]
     url: str = ""
-    deaf: bool = False
     cut_after: bytes = b""
     seen: int = 0
     _writers: list[asyncio.StreamWriter] = field(default_factory=list)
@@ -224,9 +236,8 @@ class Line:
                     self.cut_after, self.seen = b"", self.seen + 1
                     self.cut()
                     return
-                if to_broker or not self.deaf:
-                    writer.write(data)
-                    await writer.drain()
+                writer.write(data)
+                await writer.drain()
         except OSError:
             pass
         finally:

@@ -25,6 +25,19 @@ async def put(connection: Connection, host: str, value: bytes | None) -> None:
         await connection.ask(f"$KV.{POSITIONS_BUCKET}.{key}", b"", deletion)
 
 
+def on(url: str, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+    """Do something at the broker at an address, over a connection of its own."""
+
+    async def run() -> Answer:
+        connection = Connection([url], "test")
+        try:
+            return await work(connection)
+        finally:
+            await connection.close()
+
+    return asyncio.run(run())
+
+
 class Saved:
     """What the broker at an address has saved of a host; each call blocks, on a connection of its own."""
 
@@ -39,7 +52,7 @@ class Saved:
             entry = await read(connection, POSITIONS_BUCKET, positions_key(self._host))
             return entry.value if entry else None
 
-        return self._run(ask)
+        return on(self._url, ask)
 
     def positions(self) -> Positions:
         """Return the positions of the snapshot; none where there is no snapshot."""
@@ -48,7 +61,7 @@ class Saved:
 
     def put(self, value: bytes | None) -> None:
         """Have the broker say this from now on, None: nothing."""
-        self._run(lambda connection: put(connection, self._host, value))
+        on(self._url, lambda connection: put(connection, self._host, value))
 
     def delete_bucket(self) -> None:
         """Delete the positions of all hosts."""
@@ -56,7 +69,7 @@ class Saved:
         async def delete(connection: Connection) -> None:
             await connection.api(f"STREAM.DELETE.{_STREAM}")
 
-        self._run(delete)
+        on(self._url, delete)
 
     def make_bucket(self) -> None:
         """Make the bucket again, empty, as `logbroker apply` does."""
@@ -65,14 +78,4 @@ class Saved:
             (bucket,) = [one for one in Topology().streams() if one["name"] == _STREAM]
             await connection.api(f"STREAM.CREATE.{_STREAM}", bucket)
 
-        self._run(make)
-
-    def _run(self, work: Callable[[Connection], Awaitable[Answer]]) -> Answer:
-        async def run() -> Answer:
-            connection = Connection([self._url], "test")
-            try:
-                return await work(connection)
-            finally:
-                await connection.close()
-
-        return asyncio.run(run())
+        on(self._url, make)

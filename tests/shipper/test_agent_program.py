@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.shipper.conftest import received as by_spans
 from tests.shipper.logs import Ship, append, lines, rotate
 from tests.shipper.saved import Saved
 from tests.support.oracle import judge
@@ -53,14 +54,17 @@ def test_once_ships_what_is_there_and_only_once(
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
+@pytest.mark.parametrize("step", [1, 2], ids=["all lines", "every other line"])
 def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
-    logs_url: str, ship: Ship, received: Received, tmp_path: Path, seed: int
+    logs_url: str, ship: Ship, received: Received, tmp_path: Path, seed: int, step: int
 ) -> None:
     chance = random.Random(seed)
     log = tmp_path / "log" / "a.log"
     log.parent.mkdir()
     log.touch()
-    process = ship(logs_url, "--file", log, "--round-size", 65536, "--grace", "1s")
+    options = ("--round-size", 65536, "--grace", "1s")
+    left_out = ("--exclude-lines", "[13579] the") if step == 2 else ()
+    process = ship(logs_url, "--file", log, *options, *left_out)
     # what was rotated away before anything was shipped is nobody's, as far as a next start can know
     append(log, lines(0, 1))
     wait_for(received, lines(0, 1), process)
@@ -82,7 +86,10 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
             rotate(log)
         process.start()
 
-    wait_for(received, lines(0, written), process)
+    append(log, lines(written, written + 1 + written % 2))  # the last one is shipped
+    written += 1 + written % 2
+    wait_for(received, lines(0, written, step), process)
+    assert by_spans(logs_url) == lines(0, written, step)  # without a gap between them
     wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process])
     assert process.stop(10) == 0
 

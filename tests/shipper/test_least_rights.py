@@ -1,19 +1,25 @@
-"""A shipper that may do nothing but ship its own host's lines can still claim, publish and rebuild its positions."""
+"""A shipper that may do nothing but ship its own host's lines can still claim, publish, rebuild and hear of a pause."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from broker.client.config import change_pauses
+from broker.wire.pause import Pause
 from tests import secured
 from tests.shipper.logs import Ship, append
-from tests.support.processes import Processes
+from tests.shipper.saved import on
+from tests.support.processes import Processes, wait_until
+
+_PAUSED = (Pause(hosts="*"),)
 
 pytestmark = pytest.mark.nats
 
 
 @pytest.mark.parametrize("host", ["web01.example.net"])
-def test_least_rights_suffice_to_ship_and_to_rebuild(
+def test_least_rights_suffice_to_ship_to_rebuild_and_to_hear_of_a_pause(
     processes: Processes, ship: Ship, tmp_path: Path, host: str, read_back: Callable[[str], bytes]
 ) -> None:
     server = secured.start_secured(processes, tmp_path, secured.host(host))
@@ -25,6 +31,10 @@ def test_least_rights_suffice_to_ship_and_to_rebuild(
         append(log, part)
         process = ship(server.address, *server.options(host), "--once", "--file", log, host=host)
         assert process.wait(90) == 0, process.last_words()
+    process = ship(server.address, *server.options(host), "--file", log, host=host)
+    for change, words in ((_PAUSED, "paused until"), ((), "resumed")):
+        on(server.url(), partial(change_pauses, change=lambda _, pauses=change: pauses))
+        wait_until("it hears", lambda text=words: text in process.said(), 30, [process], every=0.02)
 
     assert read_back(server.url()) == lines
     assert "Violation" not in server.said()

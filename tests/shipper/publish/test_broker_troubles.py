@@ -85,26 +85,6 @@ def test_a_payload_limit_that_falls_divides_rounds_and_cuts_long_lines_smaller(
     assert process.stop(10) == 0
 
 
-def test_a_stream_that_takes_smaller_messages_than_the_server_gets_smaller_ones(
-    logs_url: str, read_back: ReadBack, ship: Ship, log: Path
-) -> None:
-    async def limit() -> None:
-        connection = Connection([logs_url], "test")
-        config = (await connection.api("STREAM.INFO.LOGS"))["config"]
-        await connection.api("STREAM.UPDATE.LOGS", {**config, "max_msg_size": 50_000})
-        await connection.close()
-
-    process = ship(logs_url)
-    arrives(read_back, logs_url, b"one\n")
-    asyncio.run(limit())
-    lines = b"".join(random.Random(n).randbytes(50).hex().encode() + b"\n" for n in range(20_000))
-    with log.open("ab") as file:
-        file.write(lines)
-
-    arrives(read_back, logs_url, b"one\n" + lines)
-    assert process.stop(10) == 0
-
-
 @pytest.fixture
 def small(own_server: Any, apply_logs: Callable[[str], None], tmp_path: Path) -> str:
     """Return the address of a broker that takes messages of 64 KB at most."""

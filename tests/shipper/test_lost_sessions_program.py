@@ -1,7 +1,6 @@
-"""The real program loses its session, and with it nothing: an older agent claims late, acknowledgements are lost, others write."""
+"""The real program loses its session, and with it nothing: acknowledgements are lost, others write."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,7 @@ import pytest
 
 from broker.client.connection import Connection
 from broker.wire.subjects import Subject
-from shipper.publish.messages import AgentId, HostMessages
-from tests.shipper.logs import ReadBack, Ship
-from tests.support.processes import wait_until
+from tests.shipper.logs import Ship
 
 pytestmark = pytest.mark.nats
 
@@ -21,17 +18,6 @@ Stream = Callable[..., Awaitable[list[Any]]]
 
 def lines_of(messages: list[Any]) -> bytes:
     return b"".join(message.lines for message in messages)
-
-
-@pytest.fixture
-def claim_late(logs_url: str) -> Callable[[], None]:
-    async def claim() -> None:
-        connection = Connection([logs_url], "ghost")
-        ghost, subject = AgentId(1, "ffffffff"), Subject.for_host("web01", 2)
-        await HostMessages(connection, "web01", 1).claim(subject, ghost, time.time_ns())
-        await connection.close()
-
-    return lambda: asyncio.run(claim())
 
 
 async def test_of_a_deleted_file_each_line_arrives_once_although_acknowledgements_are_lost(
@@ -89,19 +75,5 @@ async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
     flooding.cancel()
 
     assert got == b"".join(b"%d\n" % number for number in range(8))
+    assert "another client (no agent) wrote to" in shipper.said()
     assert await asyncio.to_thread(shipper.stop, 12) == 0
-
-
-def test_no_line_from_standard_input_is_lost(
-    ship_input: Ship, claim_late: Callable[[], None], logs_url: str, read_back: ReadBack, pipe: Path
-) -> None:
-    shipper = ship_input(logs_url, f"< {pipe}")
-    with pipe.open("wb", buffering=0) as writer:
-        writer.write(b"one\n")
-        wait_until("it arrives", lambda: read_back(logs_url) == b"one\n", 40, [shipper])
-        claim_late()
-        writer.write(b"two\nthree\n")
-
-    assert shipper.wait(60) == 0, shipper.last_words()
-    assert read_back(logs_url) == b"one\ntwo\nthree\n"
-    assert "another client (1-" in shipper.said()
