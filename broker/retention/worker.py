@@ -107,7 +107,7 @@ class StreamRetention:
         """Purge about a share of the stream, as far as receivers have it."""
         state, stream = info["state"], self._stream
         first, end = int(state["first_seq"]), int(state["last_seq"]) + 1
-        count = len(self._context.resolved.topology.names)
+        count = len(self._context.conf.topology.names)
         existing = range(await existing_partitions(self._connection))
         partitions = [n for n in existing if stream_of(n, count) == stream]
         wants = await needed(self._connection, info, partitions)
@@ -149,7 +149,7 @@ class StreamRetention:
 
 async def retain(context: ServerContext) -> None:
     """Keep space in the streams of a broker that is ready, until cancelled."""
-    workers = {one: StreamRetention(context, one) for one in context.resolved.topology.names}
+    workers = {one: StreamRetention(context, one) for one in context.conf.topology.names}
     context.retention = {name: one.space for name, one in workers.items()}
     async with asyncio.TaskGroup() as group:
         for one in workers.values():

@@ -6,24 +6,24 @@ the escapes of control characters.
 
 import json
 import platform
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from broker.app.address import Address
 from broker.auth.accounts import LOGS, Section
+from broker.auth.store import EMPTY, CredentialStore
 from broker.client.access import Access
 from broker.settings import SITE_SCHEME, BrokerSettings, parse_route
+from broker.topology import Topology
 from broker.wire.streams import MAX_PAYLOAD
 
 KEY_VARIABLE = "LOGSHIP_STORE_KEY"
 """By which nats-server gets the key of its store: neither a file of ours nor a command line holds the key."""
 
-_ESCAPE = re.compile(r"\\(?:u00(?P<code>..)|(?P<letter>.))")
-_ESCAPES_OF_JSON = {"b": "\\x08", "f": "\\x0c"}
 _CLUSTER_USER = "logbroker"
 _SITE_SUBJECTS = ["logs.>", "$KV.>", "logship.>", "_INBOX.>", "JS.>"]
 """Subjects that are this site's own affair in either direction: if they crossed, a line would be stored by its publisher and by
@@ -59,11 +59,10 @@ class TlsConf:
 
 @dataclass(frozen=True, slots=True)
 class ServerConf:
-    """What the configuration of a server is made of: settings, and what goes with them; `max_store` is bytes.
+    """The resolved configuration of a broker: settings, and what goes with them; `max_store` is bytes.
 
-    `is_open`: whoever gets through to a port may come in, as there are no credentials. `http_path` is where the monitoring
-    answers: a secret where not everybody on this machine may see it. The key of a store that is encrypted is in the
-    environment (KEY_VARIABLE).
+    `own` is how logbroker itself connects; at `until` the next former key ends. `http_path` is where the monitoring answers: a
+    secret where not everybody on this machine may see it. The key of a store that is encrypted is in the environment (KEY_VARIABLE).
     """
 
     settings: BrokerSettings
@@ -71,10 +70,19 @@ class ServerConf:
     max_store: int
     accounts: Section = field(default_factory=dict)
     tls: TlsConf | None = None
-    is_open: bool = False
     http_path: str = field(default="", repr=False)
     cluster_secret: str = field(default="", repr=False)
     site_seed: str = field(default="", repr=False)
+    topology: Topology = field(default_factory=Topology)
+    credentials: CredentialStore = EMPTY
+    until: datetime | None = None
+    own: Access = field(default_factory=Access)
+
+    def takes_restart_after(self, before: "ServerConf") -> bool:
+        """Whether a nats-server that is `before` must be restarted to be this: some things count at its start only."""
+        is_opened = before.credentials.secured and not self.credentials.secured
+        path_changed = bool(self.settings.http) and self.http_path != before.http_path
+        return is_opened or path_changed or self.own != before.own
 
 
 def own_name(settings: BrokerSettings) -> str:
@@ -98,14 +106,8 @@ def decided_here(conf: ServerConf) -> list[str]:
 
 
 def quoted(value: object) -> str:
-    """Return a value as nats-server reads it: JSON, whatever is in it; of a mapping, what is not None."""
-    written = json.dumps(_without_none(value), indent=1, ensure_ascii=False, default=str)
-    return _ESCAPE.sub(
-        lambda one: (
-            f"\\x{one['code']}" if one["code"] else _ESCAPES_OF_JSON.get(one["letter"], one[0])
-        ),
-        written,
-    )
+    """Return a value as nats-server reads it, as JSON; of a mapping what is not None."""
+    return json.dumps(_without_none(value), indent=1, ensure_ascii=False, default=str)
 
 
 def _without_none(value: object) -> object:
@@ -194,7 +196,7 @@ def _sites(conf: ServerConf) -> Section | None:
     secured = _tls(tls, verify=bool(tls.authorities)) if tls else None
     listening = {
         "listen": _bindable(settings.site_listen),
-        "authorization": {"account": LOGS} if conf.is_open else None,
+        "authorization": None if conf.credentials.secured else {"account": LOGS},
         "tls": secured,
     }
     remotes = [

@@ -24,13 +24,12 @@ from broker.auth.files import CREDENTIALS
 from broker.client.connection import Connection, Message
 from broker.provision.apply import provision
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, NodeReport, SpaceReport
-from broker.server.conf import KEY_VARIABLE, own_name, quoted, render
+from broker.server.conf import KEY_VARIABLE, ServerConf, own_name, quoted, render
 from broker.server.credential_requests import credentials_answer
 from broker.server.health import HealthWatch
 from broker.server.process import NatsServer, Ports, find, started
 from broker.server.requests import ConsumerRequests, listen
 from broker.server.resolve import (
-    Resolved,
     ServerAccess,
     renew_certificate,
     resolve,
@@ -84,14 +83,14 @@ class ServerContext:
         self._reloading = asyncio.Lock()
         self._ready, self._restart_wanted = asyncio.Event(), asyncio.Event()
         self._stamps = _stamps([folder / CREDENTIALS])
-        self.resolved = self._resolve(settings)
+        self.conf = self._resolve(settings)
         """The configuration that counts now."""
         self._wanted: BrokerSettings | None = None  # what counts after a restart
 
     @property
     def settings(self) -> BrokerSettings:
         """The settings that count now."""
-        return self.resolved.conf.settings
+        return self.conf.settings
 
     @property
     def connection(self) -> Connection:
@@ -125,7 +124,7 @@ class ServerContext:
             self._restart_wanted.clear()
             self._space = measure(self.folder)
             try:
-                self.resolved = self._resolve(self._with_ports(self._wanted or self.settings))
+                self.conf = self._resolve(self._with_ports(self._wanted or self.settings))
             except OperatorError as error:
                 logger.error("reload failed, keeping current settings: %s", error)  # noqa: TRY400 - a person must mend it
             self._wanted = None
@@ -134,7 +133,7 @@ class ServerContext:
         path, memory = self.folder / _CONF, int(self.settings.memory)
         clear_half_made(self.folder)
         stored = streams_in(self.folder)
-        write_atomic(path, render(self.resolved.conf), _CONF_MODE)
+        write_atomic(path, render(self.conf), _CONF_MODE)
         connections: list[Connection] = []
         try:
             async with (
@@ -150,7 +149,7 @@ class ServerContext:
                     )
                 # consumers are made on a connection of their own, which may be closed under a flood of requests
                 connections += [
-                    Connection([self._url()], name, access=self.resolved.own)
+                    Connection([self._url()], name, access=self.conf.own)
                     for name in ("logbroker", "logbroker consumers")
                 ]
                 self._connection = connections[0]
@@ -165,14 +164,14 @@ class ServerContext:
                 await connection.close()
 
     def _url(self) -> str:
-        conf, port = self.resolved.conf, self._ports.client if self._ports else 0
+        conf, port = self.conf, self._ports.client if self._ports else 0
         return f"{'tls' if conf.tls else 'nats'}://{conf.settings.listen.reached_at(port)}"
 
     async def _begin(
         self, stored: frozenset[str], requests: Connection
     ) -> list[Coroutine[Any, Any, None]]:
         """Provision the server, and return what is to run beside it; what fails there ends the broker."""
-        infos = await self._provision(self.resolved, stored)
+        infos = await self._provision(self.conf, stored)
         consumers, reports, credentials = (
             ConsumerRequests(requests),
             asyncio.Event(),
@@ -189,15 +188,15 @@ class ServerContext:
         ]
 
     async def _provision(
-        self, resolved: Resolved, stored: frozenset[str] = frozenset()
+        self, conf: ServerConf, stored: frozenset[str] = frozenset()
     ) -> list[dict[str, Any]]:
         def wait(reason: str) -> None:
             if reason and not self._waits_for:  # the other servers may start later
                 logger.info("waiting for its cluster: %s", reason)
             self._waits_for = reason
 
-        own = own_name(resolved.conf.settings) if resolved.conf.settings.cluster else None
-        infos = await provision(self.connection, resolved.topology, own, stored, wait)
+        own = own_name(conf.settings) if conf.settings.cluster else None
+        infos = await provision(self.connection, conf.topology, own, stored, wait)
         self._mirror = mirrored_site(infos[0]["config"])
         return infos
 
@@ -227,7 +226,7 @@ class ServerContext:
         if not message.reply:
             return
         version = (await self.connection.client()).connected_server_version
-        store, tls = self.resolved.credentials, self.resolved.conf.tls
+        store, tls = self.conf.credentials, self.conf.tls
         report = NodeReport(
             name=own_name(self.settings),
             version=f"{version.major}.{version.minor}.{version.patch}",
@@ -274,9 +273,9 @@ class ServerContext:
     async def _reload(self, settings: BrokerSettings) -> None:
         self._stamps = _stamps(self._stamps)
         # thousands of credentials take a second, in which nobody else is to wait
-        resolved = await asyncio.to_thread(self._resolve, settings)
-        text = await asyncio.to_thread(render, resolved.conf)
-        if resolved.takes_restart_after(self.resolved):
+        conf = await asyncio.to_thread(self._resolve, settings)
+        text = await asyncio.to_thread(render, conf)
+        if conf.takes_restart_after(self.conf):
             logger.info("restarting nats-server, since this cannot change while it runs")
             self._wanted = settings
             self._restart_wanted.set()
@@ -284,20 +283,20 @@ class ServerContext:
         if self._server:
             write_atomic(self.folder / _CONF, text, _CONF_MODE)
             await self._server.reload()
-        if resolved.credentials.revision != self.resolved.credentials.revision:
-            logger.info("took over %d credentials", len(resolved.credentials.credentials))
-        self.resolved = resolved
+        if conf.credentials.revision != self.conf.credentials.revision:
+            logger.info("took over %d credentials", len(conf.credentials.credentials))
+        self.conf = conf
         try:
             async with asyncio.timeout(_CLUSTER_PATIENCE if settings.cluster else None):
-                await self._provision(resolved)
+                await self._provision(conf)
         except TimeoutError:
             raise OperatorError(f"the cluster does not answer: {self._waits_for}") from None
 
-    def _resolve(self, settings: BrokerSettings) -> Resolved:
+    def _resolve(self, settings: BrokerSettings) -> ServerConf:
         # with the space that there was at the start: what the server has stored since then is its own affair
-        resolved = resolve(settings, self._access, self._space, _now())
-        self._stamps = _stamps(resolved.conf.tls.files if resolved.conf.tls else ()) | self._stamps
-        return resolved
+        conf = resolve(settings, self._access, self._space, _now())
+        self._stamps = _stamps(conf.tls.files if conf.tls else ()) | self._stamps
+        return conf
 
     def _with_ports(self, settings: BrokerSettings) -> BrokerSettings:
         """Return settings whose free ports stay, over a restart, those that the system chose."""
@@ -313,7 +312,7 @@ class ServerContext:
     def _write_state(self) -> None:
         if self._ports is None or self._server is None or self._restart_wanted.is_set():
             return
-        conf, listen = self.resolved.conf, self.resolved.conf.settings.http
+        conf, listen = self.conf, self.conf.settings.http
         http = listen.reached_at(self._ports.http) if listen and self._ports.http else None
         write_state(
             self.folder,
@@ -322,7 +321,7 @@ class ServerContext:
             store_dir=str(self.folder),
             pid=os.getpid(),
             nats_server_pid=self._server.pid,
-            revision=self.resolved.credentials.revision,
+            revision=self.conf.credentials.revision,
         )
 
     async def _follow_files(self) -> None:
@@ -330,7 +329,7 @@ class ServerContext:
         await self._ready.wait()
         failed, renew, retry = "", _now(), _now()
         while True:
-            now, until = _now(), self.resolved.until
+            now, until = _now(), self.conf.until
             if now >= renew:
                 renew = now + _RENEW_EVERY
                 renew_certificate(self.folder, now)

@@ -6,7 +6,7 @@ Reads; changes nothing but a certificate of ours that ends.
 import logging
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -21,7 +21,6 @@ from broker.client.nkey import InvalidSeed, new_seed, seed_of, user_key
 from broker.server.conf import ServerConf, TlsConf, decided_here
 from broker.server.store import Space, check_encryption, streams_in
 from broker.settings import BrokerSettings, SecuritySettings, SitesSettings
-from broker.topology import Topology
 from broker.wire.streams import streams_among
 
 _LEAST_SECRET = 16  # bytes
@@ -58,28 +57,9 @@ class ServerAccess:
         return store
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """The configuration that counts, and what goes with it: `own` is how logbroker itself connects, at `until` the next former key ends."""
-
-    conf: ServerConf
-    topology: Topology
-    credentials: CredentialStore
-    until: datetime | None
-    own: Access
-
-    def takes_restart_after(self, before: "Resolved") -> bool:
-        """Whether a nats-server that is `before` must be restarted to be this: some things count at its start only."""
-        is_opened = before.credentials.secured and not self.credentials.secured
-        path_changed = self.conf.http_path != before.conf.http_path
-        return (
-            is_opened or self.own != before.own or (bool(self.conf.settings.http) and path_changed)
-        )
-
-
 def resolve(
     settings: BrokerSettings, access: ServerAccess, space: Space, now: datetime
-) -> Resolved:
+) -> ServerConf:
     """Return what the server is to be; raises `ConfigurationError` for what does not go together."""
     streams = settings.streams or streams_among(streams_in(access.folder)) or 1
     store = access.credentials()
@@ -95,18 +75,21 @@ def resolve(
         max_store=max(space.total, int(settings.max_store or 0)),
         accounts=_accounts(settings, access, store, now, streams),
         tls=tls,
-        is_open=not store.secured,
         http_path=access.monitoring if store.secured else "",
         cluster_secret=_cluster_secret(settings),
         site_seed=_site_seed(settings),
+        topology=replace(
+            settings.topology(), room=_limit_of(settings, space), stream_count=streams
+        ),
+        credentials=store,
+        until=store.next_end(now),
+        own=replace(tls.access if tls else Access(), nkey_seed=access.own.nkey_seed),
     )
     if decided := decided_here(conf):
         raise ConfigurationError(
             f"[nats] {', '.join(decided)}: logbroker sets this itself; see `logbroker run --help` for its options"
         )
-    own = replace(tls.access if tls else Access(), nkey_seed=access.own.nkey_seed)
-    topology = replace(settings.topology(), room=_limit_of(settings, space), stream_count=streams)
-    return Resolved(conf, topology, store, store.next_end(now), own)
+    return conf
 
 
 def _accounts(

@@ -101,9 +101,9 @@ def test_settings_that_are_taken_make_a_configuration_that_nats_server_takes(
     taken = read(path, "\n".join(text))
     if taken is None:
         return
-    outfit = resolve(taken, ServerAccess(path.parent), measure(path.parent), NOW)
+    conf = resolve(taken, ServerAccess(path.parent), measure(path.parent), NOW)
     whole = path.with_name("nats-server.conf")
-    whole.write_text(render(outfit.conf), "utf-8")
+    whole.write_text(render(conf), "utf-8")
 
     checked = subprocess.run([find(None), "-t", "-c", whole], capture_output=True, check=False)
 

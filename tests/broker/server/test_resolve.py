@@ -12,7 +12,8 @@ from broker.app.configuration import load
 from broker.app.exits import ConfigurationError
 from broker.auth.accounts import LOGS, SHIP
 from broker.auth.files import CREDENTIALS, held_credentials
-from broker.server.resolve import Resolved, ServerAccess, resolve
+from broker.server.conf import ServerConf
+from broker.server.resolve import ServerAccess, resolve
 from broker.server.store import Space
 from broker.settings import BrokerSettings
 from tests.broker.auth.test_store import STORE, WEB_A, WEB_B
@@ -25,7 +26,7 @@ ANYWHERE = "0.0.0.0:4222"
 sizes = st.integers(0, 10**15)
 
 
-def resolved(folder: Path, space: Space = SPACE, **options: Any) -> Resolved:
+def resolved(folder: Path, space: Space = SPACE, **options: Any) -> ServerConf:
     given_settings = load(BrokerSettings, {"store_dir": folder, **options}, None)
     return resolve(given_settings, ServerAccess(folder), space, NOW)
 
@@ -123,8 +124,8 @@ def test_who_says_so_opens_a_broker(access: ServerAccess, tmp_path: Path) -> Non
     found = resolve(load(BrokerSettings, {"store_dir": tmp_path}, None), access, SPACE, NOW)
 
     assert (found.credentials.secured, found.credentials.revision) == (False, 3)
-    assert found.conf.accounts["no_auth_user"]
-    limits = {name: one["limits"] for name, one in found.conf.accounts["accounts"].items()}
+    assert found.accounts["no_auth_user"]
+    limits = {name: one["limits"] for name, one in found.accounts["accounts"].items()}
     assert limits[SHIP] == {"max_connections": 50_000, "max_subscriptions": 100}
     assert limits[LOGS] is None
     assert access.own.nkey_seed not in repr(access.own) + repr(found)
