@@ -93,25 +93,46 @@ def refuse_half(streams: Mapping[str, Mapping[str, Any]]) -> None:
 
 async def look(connection: Connection, desired: Topology) -> Actual:
     """Return what is there of what is declared, whatever number of streams that is, and what the number of partitions would touch."""
-    entry, count = await _stream_count(connection)
-    if count is not None:
-        desired = replace(desired, stream_count=count)
-    names = [config["name"] for config in desired.streams()]
-    found = await asyncio.gather(*(_stream(connection, name) for name in names))
-    streams = {name: info for name, info in zip(names, found, strict=True) if info is not None}
-    offsets = streams.get(f"KV_{OFFSETS_BUCKET}")
+    names = frozenset(await connection.pages("STREAM.NAMES", "streams"))
+    partitions = streams_entry = None
+    if f"KV_{CONFIG_BUCKET}" in names:
+        partitions, streams_entry = [
+            (await _entry(connection, key))[0] for key in (PARTITIONS_KEY, STREAMS_KEY)
+        ]
+    count = streams_in(streams_entry) or await _count_streams(connection, names) or None
+    desired = replace(desired, stream_count=count or desired.stream_count)
+    declared = [config["name"] for config in desired.streams() if config["name"] in names]
+    infos = await asyncio.gather(*(_stream(connection, name) for name in declared))
+    streams = dict(zip(declared, infos, strict=True))
     there = [name for name in desired.names if name in streams]
     consumers = await asyncio.gather(*(consumers_of(connection, name) for name in there))
-    has_config = f"KV_{CONFIG_BUCKET}" in streams
+    offsets = streams.get(f"KV_{OFFSETS_BUCKET}")
     return Actual(
         streams={name: info["config"] for name, info in streams.items()},
-        consumers={info["name"]: info["config"] for infos in consumers for info in infos},
-        partitions=(await _entry(connection, PARTITIONS_KEY))[0] if has_config else None,
+        consumers={info["name"]: info["config"] for of_one in consumers for info in of_one},
+        partitions=partitions,
         messages=sum(streams[name]["state"]["messages"] for name in there),
         offsets=offsets["state"].get("num_subjects", 0) if offsets else 0,
-        streams_entry=entry,
+        streams_entry=streams_entry,
         stream_count=count,
     )
+
+
+async def _count_streams(connection: Connection, names: frozenset[str]) -> int:
+    """Return how many streams of partitions there are, where no entry says so."""
+    count = streams_among(names)
+    if count > 1 and f"KV_{CONFIG_BUCKET}" in names:  # a replica that lags may have no entry yet
+        with suppress(Rejected):  # the bucket is another site's, and takes no question of ours
+            await bucket.confirm(connection, CONFIG_BUCKET, STREAMS_KEY, None)
+    return count
+
+
+async def _stream(connection: Connection, name: str) -> Mapping[str, Any]:
+    info = await connection.api(f"STREAM.INFO.{name}")
+    # a stream that seems empty would let the number of partitions change
+    if not is_certain(info):
+        raise ConnectionLost(f"stream {name} has no leader that is sure of it")
+    return info
 
 
 async def look_at_partitions(connection: Connection) -> Actual:
@@ -126,20 +147,6 @@ async def look_at_partitions(connection: Connection) -> Actual:
             "apply`, or run `logbroker partitions` at that site"
         )
     return actual
-
-
-async def _stream_count(connection: Connection) -> tuple[str | None, int | None]:
-    """Return the entry of the number of streams, and that number: by the entry, or else by the streams that are there."""
-    names = frozenset(await connection.pages("STREAM.NAMES", "streams"))
-    has_config = f"KV_{CONFIG_BUCKET}" in names
-    entry = (await _entry(connection, STREAMS_KEY))[0] if has_config else None
-    if (number := streams_in(entry)) is not None:
-        return entry, number
-    count = streams_among(names)
-    if count > 1 and has_config:  # a replica that lags may have no entry yet
-        with suppress(Rejected):  # the bucket is another site's, and takes no question of ours
-            await bucket.confirm(connection, CONFIG_BUCKET, STREAMS_KEY, None)
-    return entry, count or None
 
 
 async def consumers_of(connection: Connection, stream: str) -> list[dict[str, Any]]:
@@ -157,14 +164,6 @@ async def described(
         if error.error != STREAM_NOT_FOUND:
             raise
         return None
-
-
-async def _stream(connection: Connection, name: str) -> Mapping[str, Any] | None:
-    info = await described(connection, name)
-    # a stream that seems empty would let the number of partitions change
-    if info and not is_certain(info):
-        raise ConnectionLost(f"stream {name} has no leader that is sure of it")
-    return info
 
 
 async def _entry(connection: Connection, key: str) -> tuple[str | None, int]:
