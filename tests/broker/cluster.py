@@ -1,4 +1,4 @@
-"""Three nats-servers as a cluster of brokers, configured as logbroker does it: started, killed and wiped."""
+"""Three `logbroker run` as a cluster, which set up all by themselves: started, killed and wiped."""
 
 import asyncio
 import shutil
@@ -9,13 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.app.address import Address
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import BrokerAway, Connection
-from broker.server.conf import ServerConf, render
-from broker.server.process import find
-from broker.settings import BrokerSettings
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from broker.wire.subjects import consumer_name
@@ -25,28 +21,18 @@ from tests.support.processes import Process, Processes, wait_until
 Answer = TypeVar("Answer")
 
 SECRET = "between these three"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a server listens."""
-
-    client: Address
-    route: Address
+PARTITIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One of the servers."""
+    """One of the brokers; its settings file is there to be changed."""
 
     name: str
-    place: Place
+    url: str
     folder: Path
+    config: Path
     process: Process
-
-    @property
-    def url(self) -> str:
-        return f"nats://{self.place.client}"
 
     def kill(self) -> None:
         self.process.kill()
@@ -55,67 +41,73 @@ class Node:
         self.process.start()
 
     def wipe(self) -> None:
-        """Lose the disk; the server must not be running."""
+        """Lose the disk; the broker must not be running."""
         shutil.rmtree(self.folder / "jetstream")
         (self.folder / "broker.json").unlink(missing_ok=True)
 
 
 class Cluster:
-    """The servers and what they say of themselves."""
+    """The brokers and what they say of themselves; `settings` are lines of the settings file of each."""
 
-    partitions = 2
+    partitions = PARTITIONS
 
-    def __init__(self, folder: Path, processes: Processes) -> None:
-        places = [_on_loopback() for _ in range(3)]
-        self._routes = tuple(place.route for place in places)
+    def __init__(
+        self, folder: Path, processes: Processes, settings: Sequence[str] = ("", "", "")
+    ) -> None:
+        self._routes = [f"127.0.0.1:{free_port()}" for _ in settings]
         self._processes = processes
         self.nodes = {
-            f"n{number}": self._node(f"n{number}", place, folder)
-            for number, place in enumerate(places)
+            f"n{number}": self._start(f"n{number}", route, folder / f"n{number}", lines)
+            for number, (route, lines) in enumerate(zip(self._routes, settings, strict=True))
         }
 
-    def _node(self, name: str, place: Place, folder: Path) -> Node:
-        own = folder / name
-        own.mkdir(parents=True)
-        routes = tuple(f"nats-route://{route}" for route in self._routes)
-        at = {"listen": place.client, "http": None, "cluster_listen": place.route}
-        settings = BrokerSettings(server_name=name, cluster="c", route=routes, **at)
-        conf = ServerConf(settings, own, 10**9, cluster_secret=SECRET)
-        path = own / "nats-server.conf"
-        text = render(conf).replace("logtime: false", "logtime: true")  # to tell what took how long
-        path.write_text(text, "utf-8")
-        process = self._processes.start(name, [find(None), "-c", path])
-        return Node(name, place, own, process)
+    def _start(self, name: str, route: str, folder: Path, settings: str) -> Node:
+        folder.mkdir(parents=True)
+        secret, config, client = folder / "secret", folder / "broker.toml", free_port()
+        secret.touch(0o600)
+        secret.write_text(SECRET, "utf-8")
+        config.write_text(settings, "utf-8")
+        process = self._processes.start(
+            name,
+            [
+                *(sys.executable, "-m", "broker", "run", "--store-dir", folder, "--http", ""),
+                *("--listen", f"127.0.0.1:{client}", "--server-name", name, "--cluster", "c"),
+                *("--cluster-listen", route, "--cluster-secret-file", secret, "--config", config),
+                *(word for one in self._routes for word in ("--route", f"nats-route://{one}")),
+                *("--partitions", str(PARTITIONS), "--max-store", "1GB"),
+            ],
+        )
+        return Node(name, f"nats://127.0.0.1:{client}", folder, config, process)
 
     @property
     def urls(self) -> list[str]:
         return [node.url for node in self.nodes.values()]
 
-    def insist(
-        self,
-        ask: Callable[[Connection], Awaitable[Answer]],
-        seconds: float = 40,
-        urls: Sequence[str] = (),
-    ) -> Answer:
+    def insist(self, ask: Callable[[Connection], Awaitable[Answer]], seconds: float = 40) -> Answer:
         """Ask until there is an answer, whoever leads meanwhile."""
-        return asyncio.run(insist(urls or self.urls, ask, seconds))
+        return asyncio.run(insist(self.urls, ask, seconds))
 
-    def info(self, stream: str = STREAM) -> dict[str, Any]:
-        return self.insist(lambda connection: connection.api(f"STREAM.INFO.{stream}"))
+    def info(self) -> dict[str, Any]:
+        return self.insist(lambda connection: connection.api(f"STREAM.INFO.{STREAM}"))
 
-    def leader(self, stream: str = STREAM) -> Node:
-        """Return the server that leads a stream."""
+    def leader(self) -> Node:
+        """Return the broker whose server leads the stream."""
         deadline = time.monotonic() + 40
-        while not (name := self.info(stream)["cluster"].get("leader")):
+        while not (name := self.info()["cluster"].get("leader")):
             assert time.monotonic() < deadline
             time.sleep(0.1)
         return self.nodes[name]
+
+    def wait_until_ready(self, *nodes: Node) -> None:
+        for node in nodes or self.nodes.values():
+            is_ready = (node.folder / "broker.json").exists
+            wait_until(f"{node.name} is ready", is_ready, 90, [node.process])
 
     def wait_until_whole(self, seconds: float = 180) -> None:
         """Return when all replicas of all streams and consumers have all that there is."""
         deadline = time.monotonic() + seconds
         streams = (config["name"] for config in Topology().streams())
-        consumers = (consumer_name(number) for number in range(self.partitions))
+        consumers = (consumer_name(number) for number in range(PARTITIONS))
         calls = [
             *(f"STREAM.INFO.{name}" for name in streams),
             *(f"CONSUMER.INFO.{STREAM}.{name}" for name in consumers),
@@ -134,43 +126,6 @@ def _is_whole(info: dict[str, Any]) -> bool:
     return len(replicas) == 2 and all(
         one["current"] and not one.get("lag", 0) and not one.get("offline") for one in replicas
     )
-
-
-def _on_loopback() -> Place:
-    return Place(Address("127.0.0.1", free_port()), Address("127.0.0.1", free_port()))
-
-
-class Brokers(Cluster):
-    """The same of three `logbroker run`, which set up all by themselves."""
-
-    def _node(self, name: str, place: Place, folder: Path) -> Node:
-        own = folder / name
-        own.mkdir(parents=True)
-        secret = own / "secret"
-        secret.touch(0o600)
-        secret.write_text(SECRET, "utf-8")
-        process = self._processes.start(
-            name,
-            [
-                *(sys.executable, "-m", "broker", "run", "--store-dir", own, "--http", ""),
-                *("--listen", str(place.client), "--server-name", name, "--cluster", "c"),
-                *("--cluster-listen", str(place.route), "--cluster-secret-file", secret),
-                *(word for route in self._routes for word in ("--route", str(route))),
-                *("--partitions", str(self.partitions), "--max-store", "1GB"),
-            ],
-        )
-        return Node(name, place, own, process)
-
-    def set_up(self) -> None:
-        """Wait until all of them are ready."""
-        for node in self.nodes.values():
-            self.wait_until_ready(node)
-        self.wait_until_whole()
-
-    def wait_until_ready(self, node: Node, seconds: float = 60) -> None:
-        wait_until(
-            f"{node.name} is ready", (node.folder / "broker.json").exists, seconds, [node.process]
-        )
 
 
 async def insist(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.cluster import Brokers
+from tests.broker.cluster import Cluster
 from tests.support.oracle import Verdict, judge
 from tests.support.processes import Process, Processes, wait_until
 from tests.support.received import read_received
@@ -22,7 +22,7 @@ FLOWS_AGAIN = 60.0  # seconds; ten where the machine has nothing else to do
 class Stage:
     """The cluster, the hosts and a receiver without Spark, in one folder."""
 
-    def __init__(self, folder: Path, processes: Processes, cluster: Brokers) -> None:
+    def __init__(self, folder: Path, processes: Processes, cluster: Cluster) -> None:
         self.folder, self.processes, self.cluster = folder, processes, cluster
         self.output = folder / "out"
         self.files = {host: folder / "hosts" / host / "app.log" for host in HOSTS}
@@ -71,10 +71,11 @@ class Stage:
 
 def test_nothing_is_lost_when_the_leader_is_killed_and_its_disk_is_gone(tmp_path: Path) -> None:
     with Processes(tmp_path) as processes:
-        cluster = Brokers(tmp_path, processes)
+        cluster = Cluster(tmp_path, processes)
         stage = Stage(tmp_path, processes, cluster)
         with Traffic(list(stage.files.values()), 500, 1) as traffic:
-            cluster.set_up()
+            cluster.wait_until_ready()
+            cluster.wait_until_whole()
             programs = [stage.start_receiver(), *map(stage.start_shipper, HOSTS)]
             stage.wait_for_lines()
             leader = cluster.leader()
