@@ -1,14 +1,11 @@
-"""What the bucket LOGS_CONFIG says: how hosts are spread over partitions, partitions over streams, and which hosts are paused.
+"""What the bucket LOGS_CONFIG says: how hosts are spread over partitions, and partitions over streams.
 
 More partitions exist than hosts are spread over where there were more before: what they hold is still received.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from broker.app.exits import ConfigurationError
 from broker.client import bucket
@@ -24,11 +21,6 @@ from broker.wire.streams import (
     stream_names,
     streams_in,
 )
-
-if TYPE_CHECKING:
-    from broker.wire.pause import Pause
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,41 +104,3 @@ async def existing_partitions(connection: Connection) -> int:
         connection.pages(f"CONSUMER.NAMES.{one}", "consumers") for one in stream_names(streams)
     )
     return max(current, *map(existing_in, await asyncio.gather(*calls)))
-
-
-async def current_pauses(connection: Connection) -> "tuple[Pause, ...]":
-    """Return the pauses that are not over; none where the bucket is not there, or where they cannot be read, which is logged.
-
-    Raises `ConnectionLost`.
-    """
-    # pydantic, which the data source of a plain Spark does without
-    from broker.wire.pause import PAUSE_KEY, UnreadablePauses, decode_pauses
-
-    try:
-        entry = await bucket.read(connection, CONFIG_BUCKET, PAUSE_KEY)
-        pauses = decode_pauses(entry.value) if entry else ()
-    except Rejected as error:
-        logger.debug("no pauses: %s", error)
-        return ()
-    except UnreadablePauses as error:
-        logger.warning("the pauses cannot be read, so nothing is paused: %s", error)
-        return ()
-    now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
-    return tuple(one for one in pauses if not one.is_over(now))
-
-
-async def change_pauses(
-    connection: Connection, change: "Callable[[bytes], tuple[Pause, ...]]"
-) -> "tuple[Pause, ...]":
-    """Write what `change` makes of the entry's value, and return it.
-
-    If we die here, the entry is written or not, and the same command again does the same. Raises what `change` raises,
-    `Conflict`, `Rejected` or `ConnectionLost`.
-    """
-    from broker.wire.pause import PAUSE_KEY, encode_pauses
-
-    entry = await bucket.read(connection, CONFIG_BUCKET, PAUSE_KEY)
-    pauses = change(entry.value if entry else b"")
-    revision = entry.revision if entry else 0
-    await bucket.write(connection, CONFIG_BUCKET, PAUSE_KEY, encode_pauses(pauses), revision)
-    return pauses

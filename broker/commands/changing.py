@@ -20,8 +20,7 @@ from broker.app.table import show, table
 from broker.app.units import Moment, format_size
 from broker.app.untrusted import printable
 from broker.client.answer import Rejected
-from broker.client.bucket import Conflict
-from broker.client.config import change_pauses
+from broker.client.bucket import Conflict, read, write
 from broker.client.connection import Connection
 from broker.commands.shared import (
     DRY_RUN,
@@ -44,7 +43,14 @@ from broker.provision.apply import consumers_of
 from broker.retention.purging import Choice, choose
 from broker.retention.purging import purge as take_out
 from broker.settings import BrokerSettings
-from broker.wire.pause import ALL_HOSTS, Pause, UnreadablePauses, decode_pauses
+from broker.wire.pause import (
+    ALL_HOSTS,
+    PAUSE_KEY,
+    Pause,
+    UnreadablePauses,
+    decode_pauses,
+    encode_pauses,
+)
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET
 from broker.wire.streams import STREAM as LOGS
 
@@ -118,6 +124,15 @@ def _in_force(value: bytes) -> Pauses:
         ) from None
 
 
+async def _write_changed(connection: Connection, change: Callable[[bytes], Pauses]) -> Pauses:
+    # if we die here, the entry is written or not, and the same command again does the same
+    entry = await read(connection, CONFIG_BUCKET, PAUSE_KEY)
+    pauses = change(entry.value if entry else b"")
+    revision = entry.revision if entry else 0
+    await write(connection, CONFIG_BUCKET, PAUSE_KEY, encode_pauses(pauses), revision)
+    return pauses
+
+
 def _change(
     settings: BrokerSettings, command: str, change: Callable[[bytes], Pauses], *, as_json: bool
 ) -> None:
@@ -125,7 +140,7 @@ def _change(
 
     async def changed(connection: Connection) -> Pauses:
         try:
-            return await change_pauses(connection, change)
+            return await _write_changed(connection, change)
         except Conflict:
             raise OperatorError("somebody else changed the pauses meanwhile; try again") from None
         except Rejected as error:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import logging
 import sys
 import zlib
 from collections.abc import Awaitable, Collection, Mapping, Sequence
@@ -18,7 +19,6 @@ from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.config import (
     current_partitions,
-    current_pauses,
     existing_partitions,
     read_streams,
 )
@@ -31,11 +31,12 @@ from broker.report import CREDENTIALS_SUBJECT, SUBJECT, CredentialsReport, NodeR
 from broker.topology import mirrored_site
 from broker.wire.delivery import RawMessage
 from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.pause import longest
-from broker.wire.streams import OFFSETS_BUCKET, offset_key, stream_names, stream_of
+from broker.wire.pause import PAUSE_KEY, Pause, UnreadablePauses, decode_pauses, longest
+from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, offset_key, stream_names, stream_of
 from broker.wire.subjects import consumer_name, host_filter, partition_filter
 
 Found = TypeVar("Found")
+logger = logging.getLogger(__name__)
 _FIRST_REPORT, _NEXT_REPORT = 2.0, 0.3  # seconds
 _CREDENTIALS = 15.0  # seconds: a broker takes a change over before it answers
 _NOBODY = "503"
@@ -58,6 +59,20 @@ async def stream_named(connection: Connection, name: str | None) -> str:
     if name not in names and (name or len(names) > 1):
         raise OperatorError(f"--stream is one of {', '.join(names)}")
     return name or names[0]
+
+
+async def current_pauses(connection: Connection) -> tuple[Pause, ...]:
+    """Return the pauses that are not over; none where they cannot be read, which is logged. Raises `ConnectionLost`."""
+    try:
+        entry = await bucket.read(connection, CONFIG_BUCKET, PAUSE_KEY)
+        pauses = decode_pauses(entry.value) if entry else ()
+    except Rejected:  # there is no bucket, or none that this user may read
+        return ()
+    except UnreadablePauses as error:
+        logger.warning("the pauses cannot be read, so nothing is paused: %s", error)
+        return ()
+    now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
+    return tuple(one for one in pauses if not one.is_over(now))
 
 
 async def full_status(connection: Connection) -> BrokerStatus:

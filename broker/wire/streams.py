@@ -62,11 +62,6 @@ class StreamLayout:
         return stream_of(partition, self.streams)
 
 
-def largest_in(max_payload: int) -> int:
-    """Return how large a payload may be where messages have at most `max_payload` bytes."""
-    return max_payload - min(PAYLOAD_HEADROOM, max_payload // 2)
-
-
 def offset_key(partition: int) -> str:
     """Return the key of a partition's entry in the bucket of offsets."""
     return f"p{partition}"

@@ -31,7 +31,13 @@ from broker.wire.message import (
     encode_origin,
 )
 from broker.wire.positions import Covered, Positions, PositionsUnreadable
-from broker.wire.streams import POSITIONS_BUCKET, largest_in, positions_key, stream_names, stream_of
+from broker.wire.streams import (
+    PAYLOAD_HEADROOM,
+    POSITIONS_BUCKET,
+    positions_key,
+    stream_names,
+    stream_of,
+)
 from broker.wire.subjects import Subject, host_filter, registry_consumer
 
 _PAGE = 2000  # messages
@@ -295,7 +301,8 @@ def _origin_of(message: Message) -> Origin | None:
 
 async def largest_payload(connection: Connection) -> int:
     """Return how many bytes the broker takes at a time, beside our headers; waits for a live client."""
-    return largest_in((await connection.client()).max_payload)
+    most = (await connection.client()).max_payload
+    return most - min(PAYLOAD_HEADROOM, most // 2)
 
 
 class Snapshots:
