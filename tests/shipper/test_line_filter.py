@@ -46,20 +46,6 @@ def test_rules_leave_lines(include: tuple[str, ...], exclude: tuple[str, ...], l
     assert rules(include, exclude).apply(RUN) == left
 
 
-def test_what_was_left_out_is_covered_by_an_empty_block_up_to_the_last_whole_line() -> None:
-    line_filter = LineFilter(rules(exclude=("x",)))
-    line_filter.filter([block(0, b"a\n"), block(2, b"x\n"), block(4, b"x\n")])
-
-    (covering,) = line_filter.left_out()
-
-    assert (span_of(covering), covering.lines, covering.section.filtered) == ((2, 6), b"", True)
-    assert line_filter.left_out() == []
-    line_filter.filter([block(6, b"xxxx")])
-    assert line_filter.left_out() == []
-    line_filter.filter([block(10, b"\n", True)])
-    assert [span_of(one) for one in line_filter.left_out()] == [(6, 11)]
-
-
 line = st.sampled_from(
     [b"", b"x", b"a", b"a\r", b"xa", b"aaaaaaaaaaax", b"xaaaaaaaaaaaaaaaaaaaaaa"]
 )

@@ -1,8 +1,7 @@
-"""How changes are noticed: heard by inotify, or by polling; none is missed in between."""
+"""Changes are heard by inotify, and none is missed in between; that polling misses none shows `test_polling_program.py`."""
 
 import asyncio
 import itertools
-import os
 import random
 import time
 from collections.abc import AsyncIterator, Callable
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from shipper.tail.follower import Follower
-from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Selection
 
 SOON = 40.0  # seconds, on a machine that is busy with other things
@@ -21,24 +19,22 @@ NEVER = 3600.0
 class Agent:
     """A follower and the loop around it, as the program has it, without a broker."""
 
-    def __init__(self, folder: Path, poll_every: float = NEVER, listen: bool = True) -> None:
+    def __init__(self, folder: Path) -> None:
         numbers = itertools.count()
         self.folder = folder
         self.got = b""
-        self.notices: list[Notice] = []
         self.follower = Follower(
             Selection.of([str(folder / "*.log")]),
             [],
             new_id=lambda: f"id{next(numbers)}",
             clock=time.time_ns,
-            poll_every=poll_every,
-            listen=listen,
+            poll_every=NEVER,
         )
 
     async def step(self, longest: float) -> None:
         """Take what there is and wait for more, as the loop of the program does, but never look without a reason."""
         if self.follower.look_due:
-            self.notices += await self.follower.look()
+            await self.follower.look()
         blocks = await self.follower.gather(1 << 22)
         self.got += b"".join(block.lines for block in blocks)
         if not blocks and not self.follower.look_due:
@@ -51,9 +47,6 @@ class Agent:
 
     async def until_got(self, lines: bytes) -> None:
         await self.until(lambda: self.got.endswith(lines))
-
-    async def until_noticed(self, kind: NoticeKind) -> None:
-        await self.until(lambda: any(notice.kind is kind for notice in self.notices))
 
     async def until_quiet(self) -> None:
         """Go on until nothing grows."""
@@ -112,22 +105,4 @@ async def test_a_write_to_what_a_link_leads_to_is_heard(tmp_path: Path, what: st
             file.write(b"%d\n" % number)
         await agent.until_got(b"%d\n" % number)
         await agent.until_quiet()
-    await agent.follower.close()
-
-
-async def test_without_inotify_everything_is_polled(tmp_path: Path) -> None:
-    agent = Agent(tmp_path, poll_every=0.05, listen=False)
-    for name in ("a.log", "b.log", "c.log"):
-        agent.write(name, b"1\n")
-    await agent.until(lambda: agent.got == b"1\n1\n1\n")
-    for name in ("a.log", "b.log", "c.log"):
-        agent.write(name, b"2\n")
-    await agent.until(lambda: agent.got.count(b"2\n") == 3)
-    (agent.folder / "a.log").rename(agent.folder / "a.log.1")
-    agent.write("a.log", b"3\n")
-    await agent.until_got(b"3\n")
-    agent.write("d.log", b"late\n")
-    await agent.until_got(b"late\n")
-    os.truncate(agent.folder / "a.log", 0)
-    await agent.until_noticed(NoticeKind.TRUNCATED)
     await agent.follower.close()

@@ -2,7 +2,6 @@
 
 import asyncio
 import tempfile
-from collections.abc import Iterable
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -10,23 +9,7 @@ from hypothesis import strategies as st
 
 from shipper.tail.reader import Block
 from tests.shipper.host import Host
-
-
-def by_file(blocks: Iterable[Block]) -> dict[str, bytes]:
-    """Return what came of each file, by name; every span follows the one before it, without a hole."""
-    got: dict[str, bytes] = {}
-    reached: dict[str, int] = {}
-    for block in blocks:
-        span = block.section.span
-        assert span is not None
-        assert span.start == reached.get(span.file, 0)
-        assert len(block.lines) - (span.end - span.start) in {0, 1}
-        assert block.section.lines == block.lines.count(b"\n")
-        reached[span.file] = span.end
-        name = Path(block.section.path).name
-        got[name] = got.get(name, b"") + block.lines
-    return got
-
+from tests.shipper.shipped import Verdict, contents
 
 writes = st.lists(
     st.one_of(
@@ -42,7 +25,7 @@ writes = st.lists(
 def test_any_bytes_in_any_chunks_give_the_same_bytes(
     parts: list[bytes], block_size: int, max_line: int, budgets: list[int]
 ) -> None:
-    async def follow(folder: Path) -> bytes:
+    async def follow(folder: Path) -> list[Block]:
         host = Host(folder, block_size=block_size, max_line=max_line)
         host.write("app.log", b"")
         await host.look()
@@ -55,7 +38,11 @@ def test_any_bytes_in_any_chunks_give_the_same_bytes(
         host.write("app.log", b"\n")
         await host.ship()
         await host.follower.close()
-        return by_file(host.blocks).get("app.log", b"")
+        return host.blocks
 
     with tempfile.TemporaryDirectory() as folder:
-        assert asyncio.run(follow(Path(folder))) == b"".join(parts) + b"\n"
+        blocks = asyncio.run(follow(Path(folder)))
+    verdict = Verdict()
+    assert list(contents(blocks, verdict).values()) == [b"".join(parts) + b"\n"]
+    assert verdict.is_perfect, verdict
+    assert all(block.section.lines == block.lines.count(b"\n") for block in blocks)

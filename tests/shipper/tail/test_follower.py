@@ -1,7 +1,13 @@
-"""Following files: what is read, from where on, and what is said."""
+"""Following files: whose turn it is, lines that are unfinished or over-long, rotations, truncations, and what is said."""
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
 
 from shipper.tail.notices import NoticeKind
-from tests.shipper.host import Host
+from tests.shipper.host import SECOND, Host
 from tests.shipper.tail.conftest import MakeHost
 
 LEAST_SHARE = 256 * 1024
@@ -47,3 +53,118 @@ async def test_a_missing_file_is_said_once_and_again_when_it_goes_missing_again(
     await host.look()
 
     assert len(host.said(NoticeKind.MISSING)) == 2
+
+
+@pytest.mark.parametrize("budget", [500, 3000, 100_000])
+async def test_nothing_comes_between_the_pieces_of_an_over_long_line(
+    make_host: MakeHost, budget: int
+) -> None:
+    host = make_host("*.log", block_size=100, max_line=300)
+    for name in ("a.log", "b.log", "c.log"):
+        host.write(name, b"short\n" * 100 + name[:1].encode() * 4000 + b"\n" + b"short\n" * 100)
+    await host.look()
+
+    while blocks := await host.follower.gather(budget):
+        host.blocks += blocks
+
+    for name in (b"a", b"b", b"c"):
+        assert name * 4000 + b"\n" in host.shipped
+
+
+async def test_an_over_long_line_is_finished_first_after_a_restart(make_host: MakeHost) -> None:
+    host = make_host("*.log", block_size=100, max_line=300)
+    host.write("z.log", b"z" * 4000 + b"\n")
+    await host.look()
+    host.blocks += await host.follower.gather(1000)
+    host.write("a.log", b"short\n")
+
+    await host.restart()
+    await host.ship()
+
+    assert host.shipped == b"z" * 4000 + b"\n" + b"short\n"
+
+
+async def test_a_line_without_end_does_not_keep_other_files_waiting(make_host: MakeHost) -> None:
+    host = make_host("*.log", block_size=100, max_line=300)
+    host.write("a.log", b"a" * 1000)
+    host.write("b.log", b"short\n")
+    await host.look()
+
+    shipped = await host.gather()
+    host.later += SECOND
+    shipped += await host.gather()
+    assert shipped == b"a" * 900 + b"short\n"
+
+    host.write("c.log", b"c" * 100_000 + b"\n")
+    await host.look()
+    await host.follower.gather(1000)
+    host.write("b.log", b"shorter\n")
+    await host.look()
+    await host.follower.gather(50_000)
+    host.later += SECOND
+    blocks = [block for _ in range(2) for block in await host.follower.gather(1000)]
+    assert b"shorter\n" in [block.lines for block in blocks]
+
+
+async def test_bytes_that_were_seen_and_lost_to_a_truncation_are_counted(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log", b"unread\n")
+    await host.look()
+    os.truncate(host.folder / "app.log", 0)
+    await host.ship()
+
+    assert [notice.lost for notice in host.said(NoticeKind.TRUNCATED)] == [7]
+
+
+async def test_a_file_that_begins_as_before_and_goes_on_otherwise_is_read_anew(host: Host) -> None:
+    banner = (b"x" * 99 + b"\n") * 20
+    host.write("app.log", banner + b"1\n" * 40)
+    await host.ship()
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", banner + b"2\n" * 60)
+    await host.restart()
+
+    await host.ship()
+
+    assert host.shipped == banner + b"1\n" * 40 + banner + b"2\n" * 60
+
+
+@pytest.mark.parametrize("name", ["other.log", "app.log.1.gz"])
+async def test_an_empty_file_is_not_taken_for_another_one_that_got_its_inode(
+    tmp_path: Path, make_host: MakeHost, name: str
+) -> None:
+    host = make_host("*.log")
+    host.write("app.log", b"one line\n" * 9)
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"")
+    await host.ship()
+    await host.follower.close()
+    data = gzip.compress((tmp_path / "app.log.1").read_bytes())
+    (tmp_path / "app.log.1").unlink()
+    (tmp_path / "app.log").write_bytes(data if name.endswith(".gz") else b"other\n")
+    host.move("app.log", name)  # as good as a file that was made when the empty one was gone
+
+    await host.restart_with_saved_positions()
+    shipped = await host.ship()
+
+    labels = [block.section.path for block in host.blocks[1:]]
+    expected = [] if name.endswith(".gz") else [str(tmp_path / name)]
+    assert labels == expected
+    assert shipped == b"other\n" * len(expected)
+
+
+async def test_siblings_that_a_glob_shows_are_shipped_oldest_first(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host("app.log*")
+    for number, name in enumerate(["app.log.2", "app.log.1", "app.log"]):
+        host.write(name, b"%d\n" % number)
+        os.utime(tmp_path / name, ns=(number * SECOND, number * SECOND))
+    host.write("app.log.3.lz4", b"\x04\x22")
+
+    assert await host.ship() == b"0\n1\n2\n"
+    assert [notice.path for notice in host.said(NoticeKind.REFUSED)] == [
+        str(tmp_path / "app.log.3.lz4")
+    ]

@@ -49,28 +49,6 @@ async def test_the_rest_of_a_file_compressed_while_the_agent_was_down_comes_befo
     assert host.blocks[1].section.identity.inode == path.stat().st_ino
 
 
-@forms
-@pytest.mark.parametrize("content", [b"1\n2\n", LONG], ids=["short", "long"])
-async def test_a_file_read_to_its_end_and_then_compressed_is_not_read_again(
-    host: Host, content: bytes, packing: Packing
-) -> None:
-    host.write("app.log", content)
-    await host.ship()
-    host.move("app.log", "app.log.1")
-    await host.ship()
-    host.pack("app.log.1", packing)
-    host.write("app.log", b"3\n")
-    await ship_out(host)
-    await host.restart()
-    await host.ship()
-    host.move("app.log.1" + packing.value, "app.log.2" + packing.value)
-    await host.ship()
-
-    assert host.shipped == content + b"3\n"
-    assert {state.offset for state in host.follower.states()} == {len(content), 2}
-    assert not host.said(NoticeKind.DAMAGED)
-
-
 async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_once(
     host: Host,
 ) -> None:
@@ -120,25 +98,6 @@ async def test_a_file_that_ends_too_early_is_waited_for_and_then_said(
 
     assert len(host.said(NoticeKind.DAMAGED)) == 1
     assert host.shipped.endswith(b"\n3\n")
-
-
-@forms
-async def test_reading_goes_on_at_its_offset_after_a_restart_in_the_middle(
-    host: Host, packing: Packing
-) -> None:
-    host.write("app.log", b"1\n")
-    await host.ship()
-    host.write("app.log", LONG)
-    host.move("app.log", "app.log.1")
-    host.pack("app.log.1", packing)
-    host.write("app.log", b"3\n")
-    while not host.shipped.endswith(b"3\n"):
-        await host.restart()
-        await host.look()
-        host.blocks += await host.follower.gather(300_000)
-
-    assert host.shipped == b"1\n" + LONG + b"3\n"
-    assert len(spans(host)) > 5
 
 
 async def test_an_idle_compressed_file_is_not_opened_again(host: Host) -> None:
