@@ -2,6 +2,7 @@
 
 import gzip
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,14 @@ from tests.shipper.seams import amid
 
 SEAMS = 30
 """More than a look at these files makes calls: the last ones are rotations behind it."""
+
+
+async def ship_out(host: Host) -> None:
+    for _ in range(4):
+        await host.gather()
+        host.later += 6 * SECOND
+        await host.look()
+    await host.follower.close()
 
 
 @pytest.mark.parametrize("read", [b"", b"1\n"], ids=["unread", "read"])
@@ -35,10 +44,27 @@ async def test_a_file_truncated_amid_the_look_that_shows_its_copy_is_read_once(
 
         with amid([(seam, truncate)]):
             await host.look()
-        for _ in range(4):
-            await host.gather()
-            host.later += 6 * SECOND
-            await host.look()
-        await host.follower.close()
+        await ship_out(host)
 
         assert host.shipped == read + b"2\n3\n"
+
+
+async def test_a_file_that_appears_amid_the_look_is_not_known_by_its_link(tmp_path: Path) -> None:
+    for seam in range(SEAMS):
+        host = Host(tmp_path / str(seam), "*.log")
+        host.folder.mkdir()
+        (host.folder / "app-latest.log").symlink_to("app.log")
+        host.write("app.log", b"1\n")
+        await host.ship()
+        host.move("app.log", "app.log.2")
+
+        with amid([(seam, partial(host.write, "app.log", b"2\n"))]):
+            await host.look()
+        await host.ship()
+        host.move("app.log", "app.log.1")
+        host.pack("app.log.1")
+        host.write("app.log", b"3\n")
+        await host.restart()
+        await ship_out(host)
+
+        assert host.shipped == b"1\n2\n3\n"

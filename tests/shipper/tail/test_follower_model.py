@@ -164,6 +164,9 @@ DELETED_UNSEEN = "write copy_truncate copy_slowly_and_truncate write recreate re
 REUSED_BETWEEN = (
     "write_part look copy_truncate write copy_slowly_and_truncate write_part rename write"
 )
+HELD_UNTIL_STORED = (
+    "write look gather_all delete look gather_all pass_time look gather_all look rewind"
+)
 DELETED_WHEN_REWOUND = "write copy_slowly_and_truncate rename compress:1 write copy_truncate copy_slowly_and_truncate rewind rename"
 
 
@@ -177,6 +180,7 @@ def written(program: str) -> list[Step]:
 @example(steps=written(REUSED_BETWEEN))
 @example(steps=written(DELETED_UNSEEN))
 @example(steps=written(DELETED_WHEN_REWOUND))
+@example(steps=written(HELD_UNTIL_STORED))
 @as_many_as(150)
 @given(steps=programs(ACTIONS, {"look_amid": SEAMS, "gather_amid": SEAMS}))
 def test_what_was_written_is_shipped_once_and_in_order_whatever_happens_to_files(
