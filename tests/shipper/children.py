@@ -113,28 +113,6 @@ async def _with_few_descriptors(folder: Path) -> None:
     assert sorted(host.shipped.splitlines()) == sorted(
         f"{word} {name}".encode() for word in ("first", "second") for name in names
     )
-
-    # somebody else takes all that are left
-    taken = []
-    while True:
-        try:
-            taken.append(os.open("/dev/null", os.O_RDONLY))
-        except OSError:
-            break
-    before = {state.file for state in host.follower.states()}
-    for path in [folder / "0.log", folder / "9999.log"]:
-        os.close(taken.pop())
-        with path.open("ab") as file:
-            file.write(b"third\n")
-        taken.append(os.open("/dev/null", os.O_RDONLY))
-    await host.ship()
-    await host.ship()
-    for descriptor in taken:
-        os.close(descriptor)
-    await host.ship()
-    assert host.shipped.count(b"third\n") == 2
-    assert {state.file for state in host.follower.states()} == before
-    assert host.said(NoticeKind.GONE) == []
     await host.follower.close()
 
 

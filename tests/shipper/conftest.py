@@ -16,16 +16,15 @@ from typing import Any
 
 import pytest
 
-from broker.client.bucket import write
-from broker.client.connection import Connection
+from broker.client.connection import Connection, Message
 from broker.topology import Topology
 from broker.wire.message import Identity, Origin, Section, Span, decode_origin, decode_payload
-from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY
 from broker.wire.subjects import Subject
 from receiver.consume.judging import judge
 from shipper.publish import rounds
 from shipper.publish.rounds import Round
 from shipper.tail.reader import Block
+from tests.conftest import apply_topology
 from tests.shipper.children import NOBODY
 from tests.shipper.logs import ROOT, Ship
 from tests.shipper.saved import on
@@ -132,17 +131,22 @@ async def connection(logs_url: str) -> AsyncIterator[Connection]:
     await connection.close()
 
 
-async def read_stream(connection: Connection, first: int = 1) -> list[Read]:
-    """Return every message of the stream in order, from sequence `first` on."""
+async def read_stream(
+    connection: Connection, first: int = 1, subject: object = "logs.>"
+) -> list[Read]:
+    """Return every message of the stream, or of a subject of it, in order, from sequence `first` on."""
+    answers: asyncio.Queue[Message] = asyncio.Queue()
+    await connection.client()
+    inbox = connection.new_inbox()
+    subscription = await connection.subscribe(inbox, answers.put)
+    body = json.dumps({"seq": first, "next_by_subj": str(subject), "batch": 100_000}).encode()
+    await connection.publish("$JS.API.DIRECT.GET.LOGS", body, inbox)
     found: list[Read] = []
-    while True:
-        body = {"seq": found[-1].sequence + 1 if found else first, "next_by_subj": "logs.>"}
-        answer = await connection.request("$JS.API.DIRECT.GET.LOGS", json.dumps(body).encode())
-        headers = answer.headers or {}
-        if "Status" in headers:
-            return found
-        origin, lines = decode_origin(headers), decode_payload(headers, answer.data)
+    while "Status" not in (headers := (message := await answers.get()).headers or {}):
+        origin, lines = decode_origin(headers), decode_payload(headers, message.data)
         found.append(Read(int(headers["Nats-Sequence"]), origin, lines))
+    await subscription.unsubscribe()
+    return found
 
 
 def read_lines(url: str) -> bytes:
@@ -190,13 +194,7 @@ def read_back() -> Callable[[str], bytes]:
 @pytest.fixture
 def apply_logs() -> Callable[[str], None]:
     """Return a function that sets up the stream and the buckets at an address."""
-
-    async def apply(connection: Connection) -> None:
-        for configuration in Topology(partitions=2).streams():
-            await connection.api(f"STREAM.CREATE.{configuration['name']}", configuration)
-        await write(connection, CONFIG_BUCKET, PARTITIONS_KEY, b"2", 0)
-
-    return lambda url: on(url, apply)
+    return lambda url: apply_topology(url, Topology(partitions=2))
 
 
 @dataclass

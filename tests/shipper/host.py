@@ -7,7 +7,7 @@ import lzma
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,49 +43,33 @@ class Host:
         self,
         folder: Path,
         *patterns: str,
-        exclude: Sequence[str] = (),
         from_end: bool = False,
         ignore_older: int | None = None,
-        grace: float = 5.0,
-        hold: float = 6 * 3600.0,
-        **sizes: Any,
+        **options: Any,
     ) -> None:
         self.folder = folder
-        self.selection = replace(
-            self.select(*(patterns or ("app.log",)), exclude=exclude),
-            from_end=from_end,
-            ignore_older=ignore_older,
-        )
+        self.selection = self._select(patterns or ("app.log",), from_end, ignore_older)
         self.blocks: list[Block] = []
         self.notices: list[Notice] = []
         self.later = 0
-        self._grace = grace
-        self._hold = hold
-        self._sizes = sizes
         self.positions = Positions()
+        self._options = options
         self._ids = (f"id{n}" for n in itertools.count())
         self.follower = self._start([])
 
+    def _select(
+        self, patterns: Sequence[str], from_end: bool = False, ignore_older: int | None = None
+    ) -> Selection:
+        paths = [str(self.folder / name) for name in patterns]
+        return Selection.of(paths, from_end=from_end, ignore_older=ignore_older)
+
     def _start(self, known: list[Cursor]) -> Follower:
-        return Follower(
-            self.selection,
-            known,
-            new_id=lambda: next(self._ids),
-            clock=self.clock,
-            grace=self._grace,
-            hold=self._hold,
-            **self._sizes,
-        )
+        new_id = partial(next, self._ids)
+        return Follower(self.selection, known, new_id=new_id, clock=self.clock, **self._options)
 
-    def select(self, *patterns: str, exclude: Sequence[str] = ()) -> Selection:
-        return Selection.of(
-            [str(self.folder / name) for name in patterns],
-            [str(self.folder / name) for name in exclude],
-        )
-
-    async def retarget(self, *patterns: str, **options: Any) -> None:
+    async def retarget(self, *patterns: str, from_end: bool = False) -> None:
         """Follow other patterns, as after SIGHUP."""
-        self.selection = replace(self.select(*patterns), **options)
+        self.selection = self._select(patterns, from_end)
         await self.follower.retarget(self.selection)
 
     def clock(self) -> int:
@@ -112,15 +96,11 @@ class Host:
     def move(self, name: str, to: str) -> None:
         (self.folder / name).rename(self.folder / to)
 
-    def copy_truncate(self, name: str, to: str) -> None:
-        (self.folder / to).write_bytes((self.folder / name).read_bytes())
-        os.truncate(self.folder / name, 0)
-
-    def pack(self, name: str, packing: Packing = Packing.GZIP, to: str = "") -> Path:
+    def pack(self, name: str, packing: Packing = Packing.GZIP) -> Path:
         """Compress a file as the usual programs do: the time of its last write stays, the original goes at the end."""
         original = self.folder / name
         written = original.stat().st_mtime_ns
-        path = self.folder / f"{to or name}{packing.value}"
+        path = self.folder / f"{name}{packing.value}"
         path.write_bytes(packed(original.read_bytes(), packing))
         os.utime(path, ns=(written, written))
         original.unlink()

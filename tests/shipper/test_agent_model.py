@@ -7,7 +7,6 @@ snapshot of the positions as it was at that moment.
 
 import asyncio
 import itertools
-import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,20 +20,19 @@ from hypothesis import strategies as st
 
 from broker.client.answer import ConnectionLost
 from broker.client.bucket import Conflict
-from broker.client.connection import Connection, Message
+from broker.client.connection import Connection
 from broker.topology import Topology
-from broker.wire.message import decode_origin
 from broker.wire.subjects import Subject
 from shipper.agent import Agent
 from shipper.settings import ShipperSettings
 from shipper.shipping import Pace
 from shipper.tail.reader import Block
 from tests.conftest import Server, apply_topology, start_server
+from tests.shipper.conftest import Read, read_stream
 from tests.shipper.host import SECOND
 from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model
 from tests.shipper.programs import STEP, Step, as_many_as, programs
 from tests.shipper.saved import Saved
-from tests.shipper.shipped import blocks_of
 from tests.support.processes import Processes
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(3600)]
@@ -81,27 +79,14 @@ class Broker:
         async with self.restarting:  # several programs may want to at the same time
             await asyncio.to_thread(self.server.kill_and_restart)
 
-    async def read(self, subject: Subject, first: int) -> list[tuple[int, list[Block]]]:
-        """Return what the messages of a subject hold, from a sequence on, each with its own."""
+    async def read(self, subject: Subject, first: int) -> list[Read]:
+        """Return the messages of a subject from a sequence on."""
         while True:
             try:
-                return await self.connection.guard(self._read(subject, first), 2.0)
+                reading = read_stream(self.connection, first, subject)
+                return await self.connection.guard(reading, 2.0)
             except ConnectionLost:
                 await self.connection.client()
-
-    async def _read(self, subject: Subject, first: int) -> list[tuple[int, list[Block]]]:
-        answers: asyncio.Queue[Message] = asyncio.Queue()
-        inbox = self.connection.new_inbox()
-        subscription = await self.connection.subscribe(inbox, answers.put)
-        body = {"seq": first, "next_by_subj": str(subject), "batch": 1000}
-        await self.connection.publish("$JS.API.DIRECT.GET.LOGS", json.dumps(body).encode(), inbox)
-        found = []
-        while "Status" not in (headers := (message := await answers.get()).headers or {}):
-            origin = decode_origin(headers)
-            assert origin is not None
-            found.append((int(headers["Nats-Sequence"]), blocks_of(origin, message.data)))
-        await subscription.unsubscribe()
-        return found
 
 
 class Program:
@@ -139,10 +124,10 @@ class Program:
                 await self.settle()
         finally:
             await self.kill()
+        probes = str(self.logs / "probe-")
         messages = await self.broker.read(self.subject, 1)
-        blocks = [block for _, blocks in messages for block in blocks]
-        logs = str(self.logs / "probe-")
-        verdict = self.model.judge([b for b in blocks if not b.section.path.startswith(logs)])
+        blocks = (block for message in messages for block in message.blocks)
+        verdict = self.model.judge(b for b in blocks if not b.section.path.startswith(probes))
         assert verdict.is_perfect, f"{verdict}\n  after {steps}"
 
     async def copy_slowly_and_truncate(self, amount: int) -> None:
@@ -237,9 +222,9 @@ class Program:
             await self._read()
 
     async def _read(self) -> None:
-        for sequence, blocks in await self.broker.read(self.subject, self.next):
-            self.blocks += blocks
-            self.next = sequence + 1
+        for message in await self.broker.read(self.subject, self.next):
+            self.blocks += message.blocks
+            self.next = message.sequence + 1
 
 
 @pytest.fixture(scope="module")
