@@ -19,7 +19,6 @@ from broker.app.exits import OperatorError
 from broker.cli import group
 from broker.client.access import Access
 from broker.client.client import BrokerClient
-from broker.client.config import current_partitions
 from broker.client.connection import BrokerAway, Connection
 from tests.broker.conftest import Broker, call_logbroker
 from tests.support.processes import wait_until
@@ -159,32 +158,6 @@ async def test_both_secrets_get_in_until_the_old_one_is_over(secured: Secured) -
     assert not await secured.gets_in(old)
     assert await secured.gets_in(secured.access(newest))
     await connected.close()
-
-
-@pytest.mark.parametrize("kind", ["host", "receiver", "monitor"])
-async def test_the_key_of_a_credential_file_is_enough_as_the_file_says_what_is_ours(
-    secured: Secured, kind: str
-) -> None:
-    await asyncio.to_thread(secured.add, kind, "8")
-    file = secured.folder / "carried" / f"{kind}-8.toml"
-    connection = secured.connection(Access(nkey=file))
-
-    assert await current_partitions(connection) > 0
-
-    assert connection.private().startswith("8.")
-    await connection.close()
-
-
-async def test_the_list_tells_who_is_connected(secured: Secured) -> None:
-    connection = secured.connection(secured.add("host", "present")[0])
-    await connection.once()
-
-    listed = json.loads(secured.call("list", "--json"))["credentials"]
-
-    there = {one["name"]: one["connections"] for one in listed if one["kind"] == "host"}
-    assert there["present"] == 1
-    assert await connection.once()
-    await connection.close()
 
 
 async def test_an_admin_elsewhere_lists_and_revokes_and_nobody_else_does(secured: Secured) -> None:

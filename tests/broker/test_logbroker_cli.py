@@ -1,37 +1,66 @@
+"""The command line of logbroker: help, versions, what is missing, and what `apply`, `export` and `import` do."""
+
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
-from tests.broker.conftest import ask
+from broker.cli import group
+from tests.broker.conftest import ask, call_logbroker
 
 Call = Callable[..., Any]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--partitions", "0"],
-        ["--max-age", "0s"],
-        ["--max-bytes", "5Q"],
-        ["--max-bytes", "0"],
-        ["--listen", "here"],
-        ["--memory", "-1"],
-        ["--server-name", "a b"],
-        ["--colour", "blue"],
-    ],
-    ids=" ".join,
+WITHOUT = (
+    "import sys\nfor name in {names}: sys.modules[name] = None\nfrom broker.cli import main\nmain()"
 )
-def test_a_bad_option_is_one_line_and_exit_code_2(
-    tmp_path: Path, logbroker_inside: Call, options: list[str]
-) -> None:
-    ended = logbroker_inside("run", "--store-dir", tmp_path / "s", *options)
 
-    assert ended.returncode == 2
-    assert ended.stderr.count("\n") == 1
-    assert options[0] in ended.stderr
+
+@pytest.mark.parametrize("name", list(group.modules))
+def test_a_command_is_called_by_its_own_name(name: str) -> None:
+    command = group.get_command(click.Context(group), name)
+
+    assert command is not None
+    assert command.name == name
+    assert "pip install" not in (command.help or "")
+
+
+def test_the_help_has_sections_and_the_version_names_that_of_nats_server_too(
+    logbroker_inside: Call,
+) -> None:
+    shown = logbroker_inside("-h").stdout
+    ours, server = call_logbroker("--version").stdout.splitlines()
+
+    assert [line[:-1] for line in shown.splitlines() if re.fullmatch(r"\w+:", line)] == [
+        *("Options", "Running", "Declaring", "Looking", "Changing"),
+    ]
+    assert re.fullmatch(r"logbroker \d+\.\d+\.\d+", ours)
+    assert re.fullmatch(r"nats-server \d+\.\d+\.\d+", server)
+
+
+def test_a_library_that_is_missing_is_named_with_the_extra_that_brings_it() -> None:
+    code = WITHOUT.format(names=["cryptography", "nacl"])
+    listed, runs = (
+        subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+        for words in (["--help"], ["tls", "init", "--store-dir", "store"])
+    )
+
+    assert "status" in listed.stdout
+    assert (listed.returncode, runs.returncode) == (0, 78)
+    assert runs.stderr == (
+        "logbroker: tls needs the package cryptography; pip install 'nats-logship[broker]'\n"
+    )
+
+
+def test_a_bad_option_is_one_line_and_exit_code_2(tmp_path: Path, logbroker_inside: Call) -> None:
+    ended = logbroker_inside("run", "--store-dir", tmp_path / "s", "--partitions", "0")
+
+    assert (ended.returncode, ended.stderr.count("\n")) == (2, 1)
+    assert "--partitions" in ended.stderr
     assert not (tmp_path / "s").exists()
 
 

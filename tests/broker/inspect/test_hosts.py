@@ -1,14 +1,13 @@
 """`logbroker hosts`: what is known of each host, by messages that hosts and others send."""
 
 import asyncio
-import json
 
 import pytest
 
 from broker.client.connection import Connection
 from broker.inspect.ask import ask_hosts
 from broker.wire.streams import STREAM
-from tests.broker.inspect.conftest import Call, Publish, message
+from tests.broker.inspect.conftest import Publish
 from tests.partitions import add_subjects
 
 pytestmark = pytest.mark.nats
@@ -52,29 +51,3 @@ async def test_a_host_that_sends_without_a_pause_is_there(
         sending.cancel()
 
     assert {tuple(host.host for host in hosts) for hosts in found} == {("web01", "web02")}
-
-
-async def test_the_command_shows_and_selects_hosts(
-    called: Call, connection: Connection, publish: Publish, logs_url: str
-) -> None:
-    await publish("web01", b"a\nb\n")
-    await publish("web01", b"b\n")
-    await publish("db01", b"c\n", partition=1)
-    _, headers = message(b"c\n")
-    await connection.ask("logs.p1.nobody", b"c\n", headers | {"Log-Read-At": "now"})
-
-    table, chosen, silent = [
-        await asyncio.to_thread(called, "hosts", "--server", logs_url, *options)
-        for options in (
-            (),
-            ("--json", "--host", "web0?"),
-            ("--silent", "1h"),
-        )
-    ]
-
-    assert [line.split()[0] for line in table.stdout.splitlines()[1:4]] == [
-        *("db01", "nobody", "web01"),
-    ]
-    (web,) = json.loads(chosen.stdout)
-    assert (web["host"], web["messages"]) == ("web01", 2)
-    assert "0 of 3 hosts" in silent.stdout

@@ -5,7 +5,6 @@ import subprocess
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 
 import pytest
 import zstandard
@@ -102,16 +101,6 @@ async def test_the_last_lines_are_those_of_wanted_files_decompressed_and_byte_fo
     wanted = TailOptions(LineSelection(files=("/a",)), lines=2, follow=False)
 
     assert await _shown(connection, wanted) == b"a2\n\xff\x00\n"
-
-
-async def test_a_time_is_a_place_to_begin(connection: Connection, publish: Publish) -> None:
-    await publish("web01", b"before\n")
-    await asyncio.sleep(0.01)
-    await publish("web01", b"behind\n")
-    stored = (await connection.api("STREAM.MSG.GET.LOGS", {"seq": 2}))["message"]["time"]
-    time = datetime.fromisoformat(stored)  # cut to microseconds, before it
-
-    assert await _shown(connection, TailOptions(since=time, follow=False)) == b"behind\n"
 
 
 @pytest.mark.parametrize(("compressed", "payload"), [(True, b"no frame"), (False, b"x\ny\nz\n")])
