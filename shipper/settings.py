@@ -115,7 +115,8 @@ class ShipperSettings(AccessSettings):
     take_over: bool = option(
         False,
         "TEXT",
-        "Take over from an agent of the same host on this machine, which ends then; without, this one does.",
+        "Take over from an agent of the same host on this machine, which ends when it next writes to the broker, within "
+        "a minute; without, this one ends.",
     )
     patience: Duration = option(
         timedelta(seconds=15), "TEXT", "With --once: how long to wait for the broker."

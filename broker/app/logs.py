@@ -51,15 +51,11 @@ def is_journal(stream: TextIO, environment: Mapping[str, str]) -> bool:
 
 
 class TextLines(logging.Formatter):
-    """`LEVEL logger: message`, without a time stamp, as journald adds its own."""
-
-    def __init__(self) -> None:
-        super().__init__("%(levelname)s %(name)s: %(message)s")
+    """`LEVEL subsystem: message`, without a time stamp, as journald adds its own."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """Return the line of a record."""
-        record.message = printable(record.message)
-        return super().formatMessage(record)
+        return f"{record.levelname} {_subsystem(record.name)}: {printable(record.message)}"
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
         """Return the lines of a traceback, in which others' text may stand."""
@@ -67,7 +63,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """An object with `time` (RFC 3339, UTC), `level`, `logger` and `message`; `exception` holds a traceback."""
+    """An object with `time` (RFC 3339, UTC), `level`, `logger` (the subsystem) and `message`; `exception` holds a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the object of a record; ASCII, so that no reader can take it wrongly."""
@@ -75,7 +71,7 @@ class JsonLines(logging.Formatter):
         entry = {
             "time": moment.isoformat(timespec="microseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
-            "logger": record.name,
+            "logger": _subsystem(record.name),
             "message": _whole(record.getMessage()),
         }
         if record.exc_info:
@@ -84,6 +80,11 @@ class JsonLines(logging.Formatter):
 
 
 FORMATS: dict[str, type[logging.Formatter]] = {"text": TextLines, "json": JsonLines}
+
+
+def _subsystem(logger: str) -> str:
+    """Return the package of a logger within its program, as `publish` of `shipper.publish.session`; a name without dots as it is."""
+    return logger.split(".")[1] if "." in logger else logger
 
 
 def _whole(text: str) -> str:

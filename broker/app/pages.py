@@ -21,7 +21,7 @@ _MOST_CLIENTS = 16
 _MOST_REQUEST = 8192
 _PATIENCE = 5.0  # seconds that a client has in all
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("monitoring")
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ _STARTED = 10.0  # after which a start that takes long is one that goes well
 _STATUS_EVERY = 5.0
 Settings = TypeVar("Settings")
 Model = TypeVar("Model", bound=ProgramSettings)
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("service")
 
 
 class Notifier:

@@ -48,6 +48,7 @@ class BrokerConfig:
         self._clock = clock
         self._value = b""
         self._pauses: tuple[Pause, ...] = ()
+        self._is_paused = False  # as was logged last
         self._heard = 0
 
     @property
@@ -85,6 +86,7 @@ class BrokerConfig:
         """Return at once while the host may publish, else within a second once it may again."""
         while self.pause is not None:  # noqa: ASYNC110 - a pause ends by the clock
             await asyncio.sleep(random.uniform(0.1, _NEXT_LOOK))
+        self._log_end()
 
     async def run(self) -> None:
         """Keep up with the entries until cancelled."""
@@ -94,6 +96,7 @@ class BrokerConfig:
                 await self._connection.subscribe(PAUSE_SUBJECT, self._hear)
                 while self._connection.is_on(client):
                     await self.look()
+                    self._log_end()
                     every = _READ_EVERY * random.uniform(0.75, 1.0)
                     await asyncio.wait({client.lost}, timeout=every)
             await asyncio.sleep(random.uniform(0, 1.0))  # not all hosts at once
@@ -105,12 +108,21 @@ class BrokerConfig:
     def _take(self, value: bytes) -> None:
         if value == self._value:
             return
-        was_paused, self._value = self.pause is not None, value
+        self._value = value
         try:
             self._pauses = decode_pauses(value)
         except UnreadablePauses as error:
             entry = f"{CONFIG_BUCKET}/{PAUSE_KEY}"
             logger.warning("%s cannot be read, so nothing is paused: %s", entry, error)
             self._pauses = ()
-        if was_paused or self.pause:
-            logger.info("%s", self.pause or "resumed: the pause is over")
+        if self._is_paused or self.pause:
+            self._log_pause()
+
+    def _log_end(self) -> None:
+        """Log that a pause is over whose time is up."""
+        if self._is_paused and self.pause is None:
+            self._log_pause()
+
+    def _log_pause(self) -> None:
+        self._is_paused = self.pause is not None
+        logger.info("%s", self.pause or "resumed: the pause is over")

@@ -103,6 +103,7 @@ def test_hosts_of_a_glob_stop_within_two_seconds_and_say_so_while_others_go_on(
     assert all("paused until " in shown for shown in seen)
     assert len(traffic.written[paused]) > 0
     assert after[own_host] < held
+    assert shipper.said().count("resumed: the pause is over") == 2
 
 
 def test_a_shipper_that_is_killed_in_a_pause_or_starts_in_one_publishes_nothing_until_its_end(

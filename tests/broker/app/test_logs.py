@@ -87,7 +87,7 @@ def test_a_json_line_says_when_how_bad_who_and_what() -> None:
     assert json.loads(line) == {
         "time": "2023-11-14T22:13:20.250000Z",
         "level": "warning",
-        "logger": "shipper.agent",
+        "logger": "agent",
         "message": "/log/a: 3 bytes",
     }
     assert datetime.fromisoformat(json.loads(line)["time"]).utcoffset() is not None
