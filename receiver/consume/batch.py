@@ -106,7 +106,6 @@ class OpenPartition:
 
     def recover(self) -> None:
         """Make the files what the offset says they are; raises OSError, `Damaged`."""
-        self._folders.look_again()
         recover(self.store, self._folders, self._first_undone(), self._offset)
 
     def recover_anew(self) -> None:
@@ -151,7 +150,6 @@ class OpenPartition:
         """Open the output folder for a batch, when the one before it is committed; raises OSError."""
         last = self.last
         self._offset = replace(self._offset, next=last.until, commit=last.commit_id)
-        self._folders.look_again()
         to = self._destination
         return Output(
             *(to.output, self.store, self.names, to.rotate_size, self.calendar, to.permissions)

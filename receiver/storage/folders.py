@@ -1,13 +1,13 @@
 """The folders below the output folder: opened name by name and never through a symbolic link, made where they are missing.
 
-Descriptors of the most recently used stay open, few of them; what changed in a folder is on disk after `sync`.
+What changed in a folder is on disk after `sync`.
 """
 
 import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from receiver.storage import disk
@@ -15,7 +15,6 @@ from receiver.storage.disk import REFUSED, sync_folder
 from receiver.storage.layout import Permissions
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
-_MOST_OPEN = 96  # descriptors; a process has 1024 as a rule, and so many for files
 _DEEPEST = 64  # folders below the output folder; a source file's path has 32, a template some more
 _USUAL = Permissions()
 
@@ -24,7 +23,7 @@ _settled: set[Path] = set()
 
 
 class Folders:
-    """The output folder and those below it, by their paths relative to it; itself is the empty path."""
+    """The output folder and those below it; paths are relative to it. Only the folder itself stays open."""
 
     def __init__(self, root: Path, permissions: Permissions = _USUAL) -> None:
         """Open the output folder itself; raises OSError."""
@@ -32,41 +31,56 @@ class Folders:
         self._permissions = permissions
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.inode = os.fstat(self._root).st_ino
-        self._open: dict[str, int] = {}
         self._changed: set[str] = set()
 
-    def open(self, folder: str) -> int:
-        """Return the descriptor of a folder that is there; good until the next call. Raises OSError."""
-        if not folder:
-            return self._root
-        if (known := self._open.get(folder)) is not None:
-            return known
-        parent, _, name = folder.rpartition("/")
-        above = self.open(parent)
+    @contextmanager
+    def at(self, path: str, *, make: bool = False) -> Iterator[tuple[str, int]]:
+        """Give the name of a file and the descriptor of its folder, made with all above it where that is wanted.
+
+        Raises OSError, also from inside, which names the whole path.
+        """
+        *above, name = path.split("/")
+        with ExitStack() as stack, self.naming(path):
+            opened, reached = self._root, self._path
+            for folder in above:
+                reached /= folder
+                opened = self._below(opened, reached, make=make)
+                stack.callback(os.close, opened)
+            yield name, opened
+
+    @contextmanager
+    def naming(self, path: str) -> Iterator[None]:
+        """Have an OSError from inside name the whole path of what is at `path`."""
         try:
-            with self.naming(folder):
-                descriptor = os.open(name, _FLAGS, dir_fd=above)
+            yield
+        except OSError as error:
+            if not str(error.filename).startswith("/"):
+                error.filename = str(self._path / path)
+            raise
+
+    def _below(self, above: int, path: Path, *, make: bool) -> int:
+        """Return the descriptor of the folder at a path in the one `above`."""
+        try:
+            return os.open(path.name, _FLAGS, dir_fd=above)
+        except FileNotFoundError:
+            if not make:
+                raise
         except OSError as error:
             if error.errno in {errno.ENOTDIR, errno.ELOOP}:
                 words = "is a symbolic link or no folder; move it away"
-                raise OSError(errno.ELOOP, words, str(self._path / folder)) from None
+                raise OSError(errno.ELOOP, words, str(path)) from None
             raise
-        while len(self._open) >= _MOST_OPEN:
-            os.close(self._open.pop(next(iter(self._open))))
-        self._open[folder] = descriptor
-        return descriptor
-
-    def at(self, path: str) -> tuple[str, int]:
-        """Return the name of a file and the descriptor of its folder, which is there; raises OSError."""
-        folder, _, name = path.rpartition("/")
-        return name, self.open(folder)
+        with suppress(FileExistsError):  # that's fine: another partition's task was quicker
+            os.mkdir(path.name, self._permissions.folder, dir_fd=above)
+        made = os.open(path.name, _FLAGS, dir_fd=above)
+        give(made, self._permissions.folder, self._permissions)
+        return made
 
     def find(self, path: str) -> os.stat_result | None:
         """Return what a file is now, None when it is not there; raises OSError, also when it is no regular file."""
         try:
-            with self.naming(path):
-                name, opened = self.at(path)
-                found = os.stat(name, dir_fd=opened, follow_symlinks=False)
+            with self.at(path) as (name, folder):
+                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
         if not stat.S_ISREG(found.st_mode):
@@ -75,48 +89,25 @@ class Folders:
 
     def rename(self, path: str, to: str) -> None:
         """Rename a file within its folder; on disk with `sync`. Raises OSError."""
-        with self.naming(path):
-            self.note_change(path.rpartition("/")[0])
-            name, folder = self.at(path)
+        self.note_change(path)
+        with self.at(path) as (name, folder):
             os.rename(name, to.rpartition("/")[2], src_dir_fd=folder, dst_dir_fd=folder)
 
-    @contextmanager
-    def naming(self, path: str) -> Iterator[None]:
-        """Have an OSError from inside name the whole path of what is at `path`, or that of a folder above it."""
-        try:
-            yield
-        except OSError as error:
-            if not str(error.filename).startswith("/"):
-                error.filename = str(self._path / path)
-            raise
-
-    def make(self, folder: str) -> int:
-        """Return the descriptor of a folder, made with all above it where it is missing; raises OSError."""
-        try:
-            return self.open(folder)
-        except FileNotFoundError:
-            pass
-        parent, _, name = folder.rpartition("/")
-        above = self.make(parent)
-        with self.naming(folder):
-            with suppress(FileExistsError):  # that's fine: another partition's task was quicker
-                os.mkdir(name, self._permissions.folder, dir_fd=above)
-            made = self.open(folder)
-            give(made, self._permissions.folder, self._permissions)
-        return made
-
-    def note_change(self, folder: str) -> None:
-        """Remember that names in a folder were made, renamed or removed; whether it was made itself, it need not be known."""
-        while folder not in self._changed:
-            self._changed.add(folder)
-            folder = folder.rpartition("/")[0]
+    def note_change(self, path: str) -> None:
+        """Remember that a file was made, renamed or removed; whether its folders were made, it need not be known."""
+        while path:
+            path = path.rpartition("/")[0]
+            self._changed.add(path)
 
     def sync(self) -> None:
         """Bring the names in all changed folders to disk; raises OSError."""
         for folder in sorted(self._changed):
             # that's fine: whoever removed it took its names along
-            with suppress(FileNotFoundError), self.naming(folder):
-                os.fsync(self.open(folder))
+            with (
+                suppress(FileNotFoundError),
+                self.at(f"{folder}/." if folder else ".") as (_, opened),
+            ):
+                os.fsync(opened)
         self._changed.clear()
 
     def can_sync_all(self) -> bool:
@@ -128,14 +119,8 @@ class Folders:
         disk.sync_all(self._root)
         self._changed.clear()
 
-    def look_again(self) -> None:
-        """Let go of the descriptors: what is at their paths may have been changed by other hands."""
-        while self._open:
-            os.close(self._open.popitem()[1])
-
     def close(self) -> None:
-        """Let go of everything."""
-        self.look_again()
+        """Let go of it."""
         os.close(self._root)
 
 
@@ -171,16 +156,13 @@ def make_folder(folder: Path, permissions: Permissions = _USUAL) -> None:
 @contextmanager
 def within(root: Path, path: str) -> Iterator[Path]:
     """Open the folder of a file below `root` and give a path of the file that leads through no link; raises OSError."""
-    folder, _, name = path.rpartition("/")
-    folders = Folders(root)
     try:
-        yield Path(f"/proc/self/fd/{folders.open(folder)}", name)
+        with closing(Folders(root)) as folders, folders.at(path) as (name, folder):
+            yield Path(f"/proc/self/fd/{folder}", name)
     except OSError as error:
         if not error.filename or str(error.filename).startswith("/proc/self/fd/"):
             error.filename = str(root / path)  # as people know it
         raise
-    finally:
-        folders.close()
 
 
 def remove_empty(root: Path, folder: str) -> None:

@@ -174,14 +174,8 @@ class Output:
     def _free_number(self, row: FileRow) -> int:
         """Return the number of the next segment; one that the store does not know is never overwritten."""
         number, suffixes = row.number, ("", *rotation.SUFFIXES.values())
-        name, folder = self.folders.at(row.path)
         while any(
-            os.access(
-                rotation.closed_name(name, number) + suffix,
-                os.F_OK,
-                dir_fd=folder,
-                follow_symlinks=False,
-            )
+            self.folders.find(rotation.closed_name(row.path, number) + suffix)
             for suffix in suffixes
         ):
             number += 1
@@ -239,8 +233,7 @@ class Output:
         if not self._lives[path].inode:
             return self._make(path)
         self._close_too_many()
-        with self.folders.naming(path):
-            name, folder = self.folders.at(path)
+        with self.folders.at(path) as (name, folder):
             descriptor = self._open[path] = os.open(name, _FLAGS, dir_fd=folder)
         return descriptor
 
@@ -251,27 +244,18 @@ class Output:
 
     def _make(self, path: str) -> int:
         self._close_too_many()
-        folder, _, name = path.rpartition("/")
-        with self.folders.naming(path):
-            self.folders.note_change(folder)
+        self.folders.note_change(path)
+        flags, mode = _FLAGS | os.O_CREAT | os.O_EXCL, self.permissions.file
+        with self.folders.at(path, make=True) as (name, folder):
             try:
-                descriptor = self._create(folder, name)
-            except FileNotFoundError:  # the folder was empty, and removed
-                self.folders.look_again()
-                descriptor = self._create(folder, name)
+                descriptor = self._open[path] = os.open(name, flags, mode, dir_fd=folder)
             except FileExistsError:
                 with self.store.transaction():  # an undo must not touch it
                     self.store.put_files([self._lives[path].row._replace(batch=0)])
                 raise self._not_ours(path) from None
-            self._open[path] = descriptor
-            give(descriptor, self.permissions.file, self.permissions)
+            give(descriptor, mode, self.permissions)
         self._lives[path].inode = os.fstat(descriptor).st_ino
         return descriptor
-
-    def _create(self, folder: str, name: str) -> int:
-        opened = self.folders.make(folder)
-        flags = _FLAGS | os.O_CREAT | os.O_EXCL
-        return os.open(name, flags, self.permissions.file, dir_fd=opened)
 
     def _not_ours(self, path: str) -> OSError:
         words = "was made by somebody else just now; move it away"

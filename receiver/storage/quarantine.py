@@ -63,8 +63,10 @@ class Quarantine:
         if not self._held:
             return
         make_folder(self.output)
-        with closing(Folders(self.output)) as folders, folders.naming(f"{FOLDER}/{self._name}"):
-            folder = folders.make(FOLDER)
+        with (
+            closing(Folders(self.output)) as folders,
+            folders.at(f"{FOLDER}/{self._name}", make=True) as (_, folder),
+        ):
             for number in count(1):
                 name = f"{self._name}.msg" if number == 1 else f"{self._name}-{number}.msg"
                 if _write(folder, name, b"\n".join(self._held)):

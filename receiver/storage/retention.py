@@ -36,20 +36,21 @@ from receiver.storage.store import Damaged, SegmentRow, Store
 _PIECE = 1024 * 1024
 
 
-def compress_segment(plain: Path, method: str, stopped: Callable[[], bool]) -> None:
-    """Put the compressed form in the place of a segment, with its mode, owner and time; raises OSError.
+def compress_segment(plain: Path, method: str, stopped: Callable[[], bool]) -> Path | None:
+    """Put the compressed form in the place of a segment, with its mode, owner and time, and return it; raises OSError.
 
     One caller at a time. What is compressed already, in whatever way, stays so. Leaves off soon after `stopped()` is true.
     A file of a day may have got lines since it was compressed: it stays beside its compressed form, which has another time.
     """
-    with suppress(FileNotFoundError):
-        if not is_regular(plain):
-            return
-        found = compressed_form(plain)
-        if found is None and method in SUFFIXES:
-            found = _written(plain, SUFFIXES[method], stopped)
-        if found and found.lstat().st_mtime_ns == plain.lstat().st_mtime_ns:
-            plain.unlink()
+    form = compressed_form(plain)
+    if not is_regular(plain):
+        return form  # whoever compressed it died before that was stored
+    if form is None and method in SUFFIXES:
+        form = _written(plain, SUFFIXES[method], stopped)
+    if form is None or form.lstat().st_mtime_ns != plain.lstat().st_mtime_ns:
+        return None
+    plain.unlink()
+    return form
 
 
 def compressed_form(plain: Path) -> Path | None:
@@ -196,8 +197,7 @@ class Retention:
 
     def _compress(self, store: Store, segment: SegmentRow, stopped: Callable[[], bool]) -> None:
         with self._noted(), within(self.order.output, segment.path) as plain:
-            compress_segment(plain, self.order.compress, stopped)
-            form = None if plain.exists() else compressed_form(plain)
+            form = compress_segment(plain, self.order.compress, stopped)
             if form is not None:
                 query = "UPDATE segments SET compressed = ?, size = ? WHERE path = ?"
                 size = form.lstat().st_size

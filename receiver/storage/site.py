@@ -209,8 +209,7 @@ def _regular(path: str, folders: Folders) -> os.stat_result | None:
 
 
 def _cut(path: str, length: int, folders: Folders) -> None:
-    with folders.naming(path):
-        name, folder = folders.at(path)
+    with folders.at(path) as (name, folder):
         descriptor = os.open(name, _FLAGS, dir_fd=folder)
         try:
             os.ftruncate(descriptor, length)

@@ -21,7 +21,6 @@ UNKNOWN = "?"
 
 _VERSION = 1
 _PATIENCE = 20.0  # seconds for somebody else who reads or writes the store
-_MOST_CACHED = 50_000  # rows
 _LEAST_SPACE = 64 * 1024  # bytes
 
 _SCHEMA = """
@@ -169,7 +168,6 @@ class Store:
     def __init__(self, path: Path, *, make: bool = False) -> None:
         """Open it, and make it where that is wanted; raises OSError, `Damaged`."""
         self.path = path
-        self._files: dict[str, FileRow] = {}
         is_there = is_regular(path)
         if not is_there and os.path.lexists(path):
             raise OSError(errno.ELOOP, REFUSED, str(path))
@@ -213,7 +211,6 @@ class Store:
         """Return a store that is nowhere on disk, for files that nobody else writes to."""
         store = cls.__new__(cls)
         store.path = Path(":memory:")
-        store._files = {}
         store._open("file::memory:")
         store._make_tables()
         with store.transaction():
@@ -274,7 +271,6 @@ class Store:
                 yield
                 self._sql.execute("COMMIT")
             except BaseException:
-                self._files.clear()
                 with suppress(sqlite3.Error):
                     self._sql.execute("ROLLBACK")
                 raise
@@ -297,10 +293,9 @@ class Store:
     def change(self, sql: str, *values: object) -> None:
         """Change rows within a transaction."""
         self._sql.execute(sql, values)
-        self._files.clear()
 
     def change_all(self, sql: str, values: Iterable[tuple[object, ...]]) -> None:
-        """Change rows for each of some values within a transaction, but none of live files that are written to."""
+        """Change rows for each of some values within a transaction."""
         self._sql.executemany(sql, values)
 
     def batch(self) -> StoredBatch | None:
@@ -318,17 +313,7 @@ class Store:
 
     def file(self, path: str) -> FileRow | None:
         """Return a live file by its path; None for one that is not known."""
-        if (known := self._files.get(path)) is not None:
-            return known
-        for row in self.files("path = ?", path):
-            self._remember(row)
-            return row
-        return None
-
-    def _remember(self, row: FileRow) -> None:
-        if len(self._files) >= _MOST_CACHED:
-            self._files.clear()
-        self._files[row.path] = row
+        return next(iter(self.files("path = ?", path)), None)
 
     def files(self, where: str, *values: object) -> list[FileRow]:
         """Return the live files for which a condition holds, but for those that were left."""
@@ -341,10 +326,7 @@ class Store:
 
     def put_files(self, files: Iterable[FileRow]) -> None:
         """Write rows of live files, within a transaction."""
-        rows = list(files)
-        self._sql.executemany(_PUT_FILE, rows)
-        for row in rows:
-            self._remember(row)
+        self._sql.executemany(_PUT_FILE, files)
 
     def segments(self, where: str, *values: object) -> list[SegmentRow]:
         """Return the closed segments for which a condition holds, those of a live file by number."""
