@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from broker.client.connection import Connection
+from tests.receiver.partition import Partition
 from tests.receiver.sql import spark_session
 
 Store = Callable[..., list[int]]
@@ -18,6 +20,14 @@ Call = Callable[..., dict[str, Any]]
 def spark() -> Iterator[SparkSession]:
     with spark_session("local[2]") as session:
         yield session
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    """Return partition 0, claimed, of which nothing was received."""
+    made = Partition(logs_url, tmp_path)
+    made.claim()
+    return made
 
 
 @pytest.fixture

@@ -73,13 +73,6 @@ class FaultyDisk:
             for name in _CALLS:
                 setattr(os, name, self._real[name])
 
-    def cut_power(self, folder: Path) -> None:
-        """Take from the files of a folder what was written to them and not synced."""
-        for path in folder.iterdir():
-            about = path.stat()
-            if about.st_ino in self.written:
-                os.truncate(path, min(self.synced.get(about.st_ino, 0), about.st_size))
-
     def _faulty(self, name: str) -> Callable[..., Any]:
         def call(*words: Any, **named: Any) -> Any:
             if self._strikes(name):

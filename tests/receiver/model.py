@@ -50,11 +50,11 @@ class Folder:
         """The output folder."""
         return self.path / "out"
 
-    def take(self, sent: Sent, live: str) -> tuple[int, int]:
-        """Take a section in, as the receiver must; return its lines and bytes that are new."""
+    def take(self, sent: Sent, live: str) -> None:
+        """Take a section in, as the receiver must."""
         if sent.is_bad:
             self.bad.add(sent.sequence)
-            return 0, 0
+            return
         lines = sent.lines
         if sent.file:
             key = sent.host, sent.file
@@ -70,7 +70,6 @@ class Folder:
         if lines and not lines.endswith(b"\n"):
             self.torn[live] = sent.host, sent.file
         self.files[live] += lines
-        return lines.count(b"\n"), len(lines)
 
     def segments(self, live: str) -> dict[int, bytes]:
         """Return what is in the closed segments of a live file, by number."""
@@ -159,7 +158,6 @@ class Model:
         """Begin with nothing."""
         self.sent: dict[int, tuple[Sent, ...]] = {}
         self.next = {0: 1, 1: 1}
-        self.totals = {0: [0, 0], 1: [0, 0]}
 
     def commit(
         self, partition: int, until: int, folder: Folder, live: Callable[[Sent], str]
@@ -170,9 +168,7 @@ class Model:
         for sequence in range(self.next[partition], until):
             for sent in self.sent.get(sequence, ()):
                 if sent.partition == partition:
-                    lines, size = folder.take(sent, live(sent))
-                    self.totals[partition][0] += lines
-                    self.totals[partition][1] += size
+                    folder.take(sent, live(sent))
         self.next[partition] = max(until, self.next[partition])
 
     def purge(self, first: int) -> None:

@@ -4,13 +4,14 @@ import asyncio
 import hashlib
 import json
 import os
+import pickle
 import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,6 +39,9 @@ from receiver.consume.assignment import (
     SessionLimits,
     Superseded,
 )
+from receiver.storage.layout import Permissions
+from receiver.storage.tables import gap_report
+from tests.support.received import read_received
 
 Answer = TypeVar("Answer")
 
@@ -45,18 +49,10 @@ LIMIT = 64_000_000
 _PATIENCE = 60.0  # seconds for hundreds of messages, each of which is synced
 ONE_BATCH = SessionLimits()
 _RUN = """
-import json, sys
-from pathlib import Path
-from receiver.consume import task
-from receiver.consume.assignment import Assignment, Destination, SessionLimits, ForcedRotation
-from receiver.consume import fetch
-*words, rotation, session, fetch._PULL_MESSAGES = json.loads(sys.argv[1])
-partition, first, epoch, limit, output, state, rotate_size, server = words
-done = task.run(
-    Assignment(partition, first, epoch, limit, ForcedRotation(rotation), session=SessionLimits(*session)),
-    Destination(Path(output), Path(state), rotate_size, (server,)),
-)
-print(repr(done))
+import pickle, sys
+from receiver.consume import fetch, task
+assignment, destination, fetch._PULL_MESSAGES = pickle.loads(bytes.fromhex(sys.argv[1]))
+print(task.run(assignment, destination))
 """
 
 
@@ -74,6 +70,7 @@ class Partition:
     partitions: int = 0
     pull: int = LARGEST_PULL
     access: Access = Access()  # noqa: RUF009 - a frozen value
+    permissions: Permissions = Permissions()  # noqa: RUF009 - a frozen value
 
     @property
     def output(self) -> Path:
@@ -174,6 +171,7 @@ class Partition:
             path_template=self.template,
             partitions=self.partitions,
             access=self.access,
+            permissions=self.permissions,
         )
 
     def run(self, first: int = 1, epoch: int = 1) -> Done | Blocked | Superseded:
@@ -192,14 +190,14 @@ class Partition:
         return report.done if isinstance(report.ended, Ending) else report.ended
 
     def receive(self, first: int = 1, epoch: int = 1) -> Done:
-        """Run batches until nothing is left; return the last one that had something."""
-        last = Done(self.number, first, first)
+        """Run batches until nothing is left; return them as one."""
+        whole = Done(self.number, first, first)
         while True:
-            done = self.run(last.until, epoch)
+            done = self.run(whole.until, epoch)
             assert isinstance(done, Done), done
             if done.until == done.first:
-                return last
-            last = done
+                return whole
+            whole = whole.then(done)
 
     def run_apart(
         self,
@@ -207,27 +205,23 @@ class Partition:
         epoch: int = 1,
         fault: str | None = None,
         pull: int = 8192,
-        rotation: ForcedRotation = ForcedRotation.NONE,
-        session: SessionLimits = ONE_BATCH,
         passes: int = 0,
-    ) -> "subprocess.CompletedProcess[str]":
+        **changes: object,
+    ) -> int:
         """Run a batch in a process of its own, which dies at a fault point; it pulls so many messages at a time."""
-        words = self._words(first, epoch, rotation, session, pull)
         return subprocess.run(
-            [sys.executable, "-c", _RUN, json.dumps(words)],
+            self._command(replace(self.assignment(first, epoch), **changes), pull),  # type: ignore[arg-type]
             env=self._environment(fault, passes) if fault else None,
-            capture_output=True,
-            text=True,
+            stdout=subprocess.DEVNULL,
             timeout=180,
             check=False,
-        )
+        ).returncode
 
     @contextmanager
     def stopped_at(self, point: str, first: int, epoch: int) -> Iterator["subprocess.Popen[str]"]:
         """Run a batch in a process that stops at a fault point by SIGSTOP, and yield it then; it is killed at the end."""
-        words = self._words(first, epoch, ForcedRotation.NONE, ONE_BATCH, 8192)
         with subprocess.Popen(
-            [sys.executable, "-c", _RUN, json.dumps(words)],
+            self._command(self.assignment(first, epoch), 8192),
             env=self._environment(f"{point}.stop", 0),
             stdout=subprocess.PIPE,
             text=True,
@@ -248,12 +242,10 @@ class Partition:
         (faults / fault).write_bytes(b"." * passes)
         return {**os.environ, VARIABLE: str(faults)}
 
-    def _words(
-        self, first: int, epoch: int, rotation: ForcedRotation, session: SessionLimits, pull: int
-    ) -> list[str | int | tuple[float, ...]]:
+    def _command(self, assignment: Assignment, pull: int) -> list[str]:
         return [
-            *(self.number, first, epoch, self.limit, str(self.output), str(self.state)),
-            *(self.rotate_size, self.url, rotation.value, astuple(session), pull),
+            *(sys.executable, "-c", _RUN),
+            pickle.dumps((assignment, self.destination, pull)).hex(),
         ]
 
     def with_folder(self, folder: Path) -> "Partition":
@@ -261,10 +253,13 @@ class Partition:
         return replace(self, folder=folder)
 
     def read(self, live: str) -> bytes:
-        """Return everything of a host's file: closed segments in order, then the live one."""
-        closed = sorted(self.output.glob(f"{live}.log.[0-9]*"))
-        files = [*closed, self.output / f"{live}.log"]
-        return b"".join(path.read_bytes() for path in files if path.exists())
+        """Return everything of a host's file: closed segments in order, decompressed, then the live one."""
+        return read_received(self.output, live)
+
+    def told(self) -> list[dict[str, Any]]:
+        """Return what is in the report of gaps; another run tells what the one before has committed."""
+        path = self.output / gap_report(self.number)
+        return [json.loads(one) for one in path.read_text().splitlines()] if path.exists() else []
 
     def set_aside(self) -> list[tuple[dict[str, Any], bytes]]:
         """Return what is in quarantine, in order: what is said of each message, and its payload."""
@@ -279,10 +274,12 @@ class Partition:
         return found
 
     def files(self) -> dict[str, bytes]:
+        """Return all files below the output folder, by path, but for what is hidden."""
+        paths = ((path, path.relative_to(self.output)) for path in self.output.rglob("*"))
         return {
-            path.name: path.read_bytes()
-            for path in sorted(self.output.iterdir())
-            if path.is_file() and not path.is_symlink() and not path.name.startswith(".")
+            str(name): path.read_bytes()
+            for path, name in sorted(paths)
+            if path.is_file() and not path.is_symlink() and not name.parts[0].startswith(".")
         }
 
 

@@ -2,23 +2,16 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from receiver.consume.assignment import Cause, Done, Ending, SessionLimits
 from receiver.storage.retention import Order, Retention
+from tests.descriptors import held_here
 from tests.receiver.partition import Partition, blocked, ours
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
-
-
-@pytest.fixture
-def partition(logs_url: str, tmp_path: Path) -> Partition:
-    made = Partition(logs_url, tmp_path)
-    made.claim()
-    return made
 
 
 def test_lines_of_every_host_are_written_whole_and_in_order(partition: Partition) -> None:
@@ -78,3 +71,25 @@ def test_a_person_and_retention_may_use_the_store_while_a_task_stays(partition: 
         "web01.log.000002.zst",
         "web01.log.000003",
     ]
+
+
+@pytest.mark.parametrize("kinds", [{"none"}, {"ext3", "ext4", "f2fs", "xfs"}], ids=["each", "all"])
+def test_more_hosts_than_descriptors_are_written_whole(
+    partition: Partition, monkeypatch: pytest.MonkeyPatch, kinds: set[str]
+) -> None:
+    """Whether each file is synced, or the file system that holds them all."""
+    monkeypatch.setattr("receiver.storage.output._MOST_OPEN", 3)
+    monkeypatch.setattr("receiver.storage.disk._TRUSTED", kinds)
+    small = replace(partition, rotate_size=30)
+    hosts = [f"host{n}" for n in range(10)]
+    before = held_here()
+    for number in range(5):
+        for host in hosts:
+            small.lines(host, b"%d of " % number + host.encode() + b" " * 5)
+
+    small.receive()
+
+    for host in hosts:
+        expected = b"".join(b"%d of %s     \n" % (n, host.encode()) for n in range(5))
+        assert small.read(host) == expected
+    assert held_here() <= before + 4  # the broker's connection

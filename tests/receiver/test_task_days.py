@@ -3,13 +3,11 @@
 import time
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 import zstandard
 
-from receiver.consume import task
-from receiver.consume.assignment import Done, Ending, ForcedRotation
+from receiver.consume.assignment import Done, ForcedRotation
 from receiver.storage.layout import Layout
 from receiver.storage.retention import Limits, Order, Retention
 from tests.receiver.partition import Partition
@@ -21,26 +19,8 @@ DAY = 86_400_000_000_000
 
 
 @pytest.fixture
-def partition(logs_url: str, tmp_path: Path) -> Partition:
-    made = Partition(logs_url, tmp_path)
-    made.claim()
-    return made
-
-
-def run(
-    partition: Partition,
-    first: int,
-    rotation: ForcedRotation = ForcedRotation.NONE,
-    **changes: object,
-) -> Done:
-    destination = replace(
-        partition.destination,
-        path_template=TEMPLATE,
-        **changes,  # type: ignore[arg-type]
-    )
-    report = task.run(replace(partition.assignment(first), rotation=rotation), destination)
-    assert isinstance(report.ended, Ending), report
-    return report.done
+def partition(partition: Partition) -> Partition:
+    return replace(partition, template=TEMPLATE)
 
 
 def order(partition: Partition, compress: str = "zstd", limits: Limits = Limits()) -> Order:  # noqa: B008 - a value
@@ -57,7 +37,8 @@ def test_a_file_of_yesterday_stays_as_it_is_and_is_compressed_under_its_name(
     partition: Partition, monkeypatch: pytest.MonkeyPatch, every: timedelta
 ) -> None:
     partition.lines("web01", b"one")
-    until = run(partition, 1, rotate_every=every).until
+    partition = replace(partition, rotate_every=every)
+    until = partition.receive().until
     (_, live) = paths(partition)
     retention = Retention(order(partition), time.time_ns)
     now = time.time_ns()
@@ -65,9 +46,10 @@ def test_a_file_of_yesterday_stays_as_it_is_and_is_compressed_under_its_name(
 
     retention.tidy(lambda: False)
     assert live in paths(partition), "nobody has said that the partition is silent"
-    turned = run(partition, until, ForcedRotation.DUE, rotate_every=every)
+    turned = partition.rotate(until, ForcedRotation.DUE)
     retention.tidy(lambda: False)
 
+    assert isinstance(turned, Done)
     assert turned.closed == (live,)
     assert paths(partition) == [live.partition("/")[0], f"{live}.zst"]
     packed = (partition.output / f"{live}.zst").read_bytes()
@@ -78,7 +60,7 @@ def test_no_line_goes_to_a_day_before_that_of_the_last_committed_one(partition: 
     partition.lines("web01", b"one")
     partition.move(1, last_time="2099-12-31T12:00:00.000Z")
 
-    run(partition, 1)
+    partition.receive()
 
     assert paths(partition) == ["2099-12-31", "2099-12-31/web01.log"]
 
@@ -89,7 +71,7 @@ def test_days_that_are_over_are_closed_segments_once_and_forgotten_when_they_are
     for day in range(3, 6):
         last = partition.lines("web01", b"one")
         partition.move(last, last_time=f"2099-12-0{day}T12:00:00.000Z")
-        run(partition, last)
+        partition.receive(last)
     known = partition.sql("SELECT path FROM segments ORDER BY path")
 
     Retention(order(partition, "none", Limits(number=1)), time.time_ns).tidy(lambda: False)

@@ -4,9 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,8 +15,8 @@ from receiver.consume.assignment import Blocked, Cause, Ending, SessionLimits
 from receiver.consume.marked_folders import held, marked_folder
 from receiver.storage.disk import can_sync_all
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
+from tests.receiver.mounts import mounted
 from tests.receiver.partition import Partition, blocked, ours
-from tests.receiver.points import IN_BATCH
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
@@ -179,26 +177,6 @@ def test_nothing_is_committed_whose_bytes_and_names_were_not_synced(partition: P
             assert path.parent.stat().st_ino in disk.synced
 
 
-@contextmanager
-def disk(folder: Path, *options: str, kind: str = "tmpfs") -> Iterator[Path]:
-    """Mount a small file system of its own."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small file system")
-    folder.mkdir(parents=True)
-    mounted = subprocess.run(
-        ["mount", "-t", kind, "-o", ",".join(options) or "defaults", kind, str(folder)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
 def fill(folder: Path) -> None:
     room = os.statvfs(folder)
     (folder / "filler").write_bytes(bytes(room.f_bavail * room.f_frsize))
@@ -211,7 +189,7 @@ def test_a_state_folder_that_takes_nothing_blocks_and_goes_on_when_it_does_again
     partition: Partition, options: str, words: str
 ) -> None:
     partition.claim()
-    with disk(partition.state, "size=512k") as state:
+    with mounted(partition.state, "size=512k") as state:
         partition.publish(*_FIRST)
         begin = partition.receive().until
         fill(state)
@@ -228,25 +206,6 @@ def test_a_state_folder_that_takes_nothing_blocks_and_goes_on_when_it_does_again
         for outcome in outcomes:
             blocked(outcome, Cause.DISK, words, str(state))
         assert before.items() <= left.items()
-        lines = b"first of web01\nsecond of web01, which rotates\nthird of web01\n"
-        assert partition.read("web01") == lines
-        assert partition.read("db") == b"first of db\nbehind a gap\n"
-
-
-@pytest.mark.parametrize("point", [point for point in IN_BATCH if point != "reported"])
-def test_where_other_machines_may_share_the_state_a_rollback_journal_does_as_well(
-    partition: Partition, point: str
-) -> None:
-    with disk(partition.state, kind="ramfs"):
-        partition.claim()
-        partition.publish(*_FIRST)
-        begin = partition.receive().until
-        assert partition.sql("PRAGMA journal_mode") != [("wal",)]
-        partition.publish(*_SECOND)
-        assert partition.run_apart(begin, fault=point, session=_LONG).returncode == -9
-
-        partition.receive(partition.offset().next)
-
         lines = b"first of web01\nsecond of web01, which rotates\nthird of web01\n"
         assert partition.read("web01") == lines
         assert partition.read("db") == b"first of db\nbehind a gap\n"

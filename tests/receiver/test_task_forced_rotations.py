@@ -3,12 +3,10 @@
 import time
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
-from receiver.consume import task
-from receiver.consume.assignment import Destination, Done, ForcedRotation
+from receiver.consume.assignment import Done, ForcedRotation
 from tests.receiver.partition import Partition
 from tests.receiver.points import IN_TURN
 
@@ -19,14 +17,12 @@ TURNED = {f"{host}.log.000001": host.encode() + b"\n" for host in HOSTS}
 
 
 @pytest.fixture
-def partition(logs_url: str, tmp_path: Path) -> Partition:
+def partition(partition: Partition) -> Partition:
     """Return a partition of which one line of every host was received."""
-    made = Partition(logs_url, tmp_path)
-    made.claim()
     for host in HOSTS:
-        made.lines(host, host.encode())
-    made.receive()
-    return made
+        partition.lines(host, host.encode())
+    partition.receive()
+    return partition
 
 
 def with_lines(partition: Partition) -> dict[str, bytes]:
@@ -48,9 +44,8 @@ def test_asked_for_every_file_that_has_lines_is_turned_once(partition: Partition
 def test_by_the_clock_files_of_an_earlier_period_are_turned(partition: Partition) -> None:
     yesterday = time.time_ns() - 86_400_000_000_000
     partition.sql("UPDATE files SET last_line = ? WHERE host = 'cache'", yesterday)
-    daily = Destination(partition.output, partition.state, 0, (partition.url,), timedelta(days=1))
 
-    done = task.run(replace(partition.assignment(4), rotation=ForcedRotation.DUE), daily).done
+    done = replace(partition, rotate_every=timedelta(days=1)).rotate(4, ForcedRotation.DUE)
 
     assert isinstance(done, Done)
     assert done.closed == ("cache.log.000001",)
@@ -59,7 +54,7 @@ def test_by_the_clock_files_of_an_earlier_period_are_turned(partition: Partition
 @pytest.mark.parametrize("point", ["announced", "closed", "rotated", "files_synced", *IN_TURN])
 def test_killed_at_any_point_it_is_done_by_the_next_task(partition: Partition, point: str) -> None:
     killed = partition.run_apart(4, fault=point, rotation=ForcedRotation.ALL)
-    assert killed.returncode == -9
+    assert killed == -9
 
     partition.receive(4)
 

@@ -14,13 +14,11 @@ pytestmark = pytest.mark.nats
 
 
 @pytest.fixture
-def partition(logs_url: str, tmp_path: Path) -> Partition:
+def partition(partition: Partition) -> Partition:
     """Return a partition of which one line was received, `one`, into web01.log."""
-    made = Partition(logs_url, tmp_path)
-    made.claim()
-    made.lines("web01", b"one")
-    made.receive()
-    return made
+    partition.lines("web01", b"one")
+    partition.receive()
+    return partition
 
 
 def live(partition: Partition) -> Path:
@@ -84,37 +82,40 @@ def test_between_batches_it_is_told_once_and_receiving_goes_on_in_a_new_file(
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["out/web02.log", "state/p0.db", "state/p0.lock"],
+    ("name", "kind"),
+    [
+        *(("out/web02.log", kind) for kind in ("link", "dangling link", "folder", "pipe")),
+        *(("state/p0.db", "link"), ("state/p0.lock", "link")),
+    ],
 )
-def test_a_link_in_the_place_of_what_is_ours_blocks_by_name_and_is_not_followed(
-    partition: Partition, tmp_path: Path, name: str
+def test_what_is_no_regular_file_blocks_by_name_and_is_left_alone(
+    partition: Partition, tmp_path: Path, name: str, kind: str
 ) -> None:
-    ours, elsewhere = tmp_path / name, tmp_path / "elsewhere"
-    aside = tmp_path / "aside"
+    ours, elsewhere, aside = tmp_path / name, tmp_path / "elsewhere", tmp_path / "aside"
     if ours.exists():
-        shutil.copytree(ours, elsewhere) if ours.is_dir() else shutil.copy(ours, elsewhere)
+        shutil.copy(ours, elsewhere)
         ours.rename(aside)
-    else:
+    elif kind == "link":
         elsewhere.write_bytes(b"precious")
-    ours.symlink_to(elsewhere)
-    before = contents(elsewhere)
+    match kind:
+        case "folder":
+            ours.mkdir()
+        case "pipe":
+            os.mkfifo(ours)
+        case _:
+            ours.symlink_to(elsewhere)
+    before = elsewhere.read_bytes() if elsewhere.exists() else None
     partition.lines("web02", b"two")
 
     for _ in range(2):
         blocked(partition.run(2), Cause.DISK, str(ours), "symbolic link", "move it away")
 
-    assert contents(elsewhere) == before
-    ours.unlink()
+    assert (elsewhere.read_bytes() if elsewhere.exists() else None) == before
+    ours.rmdir() if kind == "folder" else ours.unlink()
     if aside.exists():
         aside.rename(ours)
     partition.receive(2)
     assert partition.files() == {"web01.log": b"one\n", "web02.log": b"two\n"}
-
-
-def contents(path: Path) -> list[bytes]:
-    paths = sorted(path.rglob("*")) if path.is_dir() else [path]
-    return [each.read_bytes() for each in paths]
 
 
 def test_a_number_is_not_given_twice_though_all_closed_segments_are_gone(

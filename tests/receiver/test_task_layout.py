@@ -2,61 +2,19 @@
 
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from receiver.consume import task
-from receiver.consume.assignment import (
-    Cause,
-    Destination,
-    Done,
-    Ending,
-)
+from receiver.consume.assignment import Cause
 from receiver.storage.layout import Permissions
 from tests.receiver.partition import Partition, blocked, ours
 
 pytestmark = pytest.mark.nats
 
-BY_FILE = "{host}/{file}"
-
 
 @pytest.fixture
-def partition(logs_url: str, tmp_path: Path) -> Partition:
-    made = Partition(logs_url, tmp_path)
-    made.claim()
-    return made
-
-
-def run(partition: Partition, first: int, template: str = BY_FILE, **changes: object) -> object:
-    destination: Destination = replace(
-        partition.destination,
-        path_template=template,
-        **changes,  # type: ignore[arg-type]
-    )
-    report = task.run(partition.assignment(first), destination)
-    return report.done if isinstance(report.ended, Ending) else report.ended
-
-
-def receive(partition: Partition, first: int, template: str = BY_FILE, **changes: object) -> Done:
-    """Receive all that there is; return it as one."""
-    whole = Done(0, first, first)
-    while True:
-        done = run(partition, whole.until, template, **changes)
-        assert isinstance(done, Done), done
-        if done.until == done.first:
-            return whole
-        whole = whole.then(done)
-
-
-def tree(partition: Partition) -> dict[str, bytes]:
-    """Return all files below the output folder that are not hidden."""
-    paths = (path.relative_to(partition.output) for path in partition.output.rglob("*"))
-    return {
-        str(path): (partition.output / path).read_bytes()
-        for path in sorted(paths)
-        if (partition.output / path).is_file() and not path.parts[0].startswith(".")
-    }
+def partition(partition: Partition) -> Partition:
+    return replace(partition, template="{host}/{file}")
 
 
 def test_every_file_of_a_host_has_one_of_its_own_below(partition: Partition) -> None:
@@ -68,9 +26,9 @@ def test_every_file_of_a_host_has_one_of_its_own_below(partition: Partition) -> 
         ours("web01", "a", 2, b"5\n"),
     )
 
-    receive(partition, 1)
+    partition.receive()
 
-    assert tree(partition) == {
+    assert partition.files() == {
         "web01/%unnamed": b"4\n",
         "web01/var/log/a": b"1\n5\n",
         "web01/var/log/nginx/a.log": b"2\n",
@@ -87,12 +45,12 @@ def test_a_path_may_be_a_file_first_and_a_folder_later_and_the_other_way_round(
         ours("web01", "b/x", 0, b"3\n"),
         ours("web01", "b", 0, b"4\n"),
     )
-    first = receive(partition, 1)
+    first = partition.receive()
     partition.publish(ours("web01", "b", 2, b"5\n"), ours("web01", "a/x", 2, b"6\n"))
 
-    receive(partition, first.until)
+    partition.receive(first.until)
 
-    assert tree(partition) == {
+    assert partition.files() == {
         "web01/var/log/a": b"1\n",
         "web01/var/log/a..%%d/x": b"2\n6\n",
         "web01/var/log/b..%%f": b"4\n5\n",
@@ -105,29 +63,30 @@ def test_a_folder_that_became_a_symbolic_link_blocks_and_is_never_written_throug
     partition: Partition, depth: str
 ) -> None:
     partition.publish(ours("web01", "a", 0, b"1\n"))
-    done = receive(partition, 1)
+    done = partition.receive()
     folder, elsewhere = partition.output / depth, partition.folder / "elsewhere"
     folder.rename(elsewhere)
     folder.symlink_to(elsewhere)
     before = {path: path.read_bytes() for path in elsewhere.rglob("a")}
     partition.publish(ours("web01", "a", 2, b"2\n"))
 
-    blocked(run(partition, done.until), Cause.DISK, depth, "symbolic link", "move it away")
+    blocked(partition.run(done.until), Cause.DISK, depth, "symbolic link", "move it away")
 
     assert {path: path.read_bytes() for path in elsewhere.rglob("a")} == before
     folder.unlink()
     elsewhere.rename(folder)
-    receive(partition, done.until)
-    assert tree(partition) == {"web01/var/log/a": b"1\n2\n"}
+    partition.receive(done.until)
+    assert partition.files() == {"web01/var/log/a": b"1\n2\n"}
 
 
 def test_what_is_made_has_its_mode_and_owner_whatever_the_umask(partition: Partition) -> None:
     partition.publish(*(ours("web01", "a", n * 4, b"%03d\n" % n) for n in range(4)))
     is_root = os.geteuid() == 0
     group = 7 if is_root else -1
+    permissions = Permissions(0o664, 0o2775, -1, group)
     before = os.umask(0o077)
     try:
-        receive(partition, 1, rotate_size=8, permissions=Permissions(0o664, 0o2775, -1, group))
+        replace(partition, rotate_size=8, permissions=permissions).receive()
     finally:
         os.umask(before)
 

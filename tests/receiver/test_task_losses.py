@@ -1,15 +1,12 @@
 """Messages that were removed from the stream before they were received: every message names its predecessor."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import STREAM
-from receiver.storage.tables import gap_report
 from tests.conftest import apply_topology
 from tests.receiver.partition import Partition, ours
 
@@ -43,14 +40,8 @@ def remove(partition: Partition, *sequences: int) -> None:
     partition.ask(remove_all)
 
 
-def told(partition: Partition) -> list[dict[str, Any]]:
-    """Return what is in the report of gaps; another run tells what the one before has committed."""
-    path = partition.output / gap_report(0)
-    return [json.loads(one) for one in path.read_text().splitlines()] if path.exists() else []
-
-
 def losses(partition: Partition) -> list[tuple[str, int, int]]:
-    found = [one for one in told(partition) if one["kind"] == "loss"]
+    found = [one for one in partition.told() if one["kind"] == "loss"]
     return [(one["host"], one["after"], one["sequence"]) for one in found]
 
 
@@ -86,7 +77,7 @@ def test_a_gap_whose_bytes_are_known_is_told_as_a_gap_alone(partition: Partition
     done = partition.receive()
     partition.receive(done.until)
 
-    assert [(one["kind"], one["start"], one["end"]) for one in told(partition)] == [
+    assert [(one["kind"], one["start"], one["end"]) for one in partition.told()] == [
         ("gap", 10_000, 20_000)
     ]
 
@@ -100,7 +91,7 @@ def test_what_was_received_by_another_and_removed_is_no_loss(partition: Partitio
     done = partition.receive(last + 1, 2)
     partition.receive(done.until, 2)
 
-    assert told(partition) == []
+    assert partition.told() == []
 
 
 def test_messages_of_strangers_and_claims_between_are_no_loss(partition: Partition) -> None:
@@ -114,4 +105,4 @@ def test_messages_of_strangers_and_claims_between_are_no_loss(partition: Partiti
     done = partition.receive()
     partition.receive(done.until)
 
-    assert told(partition) == []
+    assert partition.told() == []

@@ -2,14 +2,17 @@
 
 import signal
 import subprocess
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from broker.app.exits import ConfigurationError
+from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
+from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Cause, Done
 from receiver.consume.claim import Claim
 from receiver.storage.site import Site
@@ -19,11 +22,6 @@ pytestmark = pytest.mark.nats
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 POINTS = ["fetched", "announced", "appended", "synced", "stored"]
-
-
-@pytest.fixture
-def partition(logs_url: str, tmp_path: Path) -> Partition:
-    return Partition(logs_url, tmp_path / "here")
 
 
 def claim(partition: Partition, owner: str) -> Offset:
@@ -77,7 +75,32 @@ def test_of_another_machine_which_has_other_files_and_is_refused_later(
 
     assert "Superseded" in report
     before = partition.files()
-    with pytest.raises(ConfigurationError, match=r"is 3 in epoch 3.*offsets adopt --partition 0"):
-        claim(partition, "a:3")
+    with pytest.raises(ConfigurationError, match=r"is 3 in epoch 4.*offsets adopt --partition 0"):
+        claim(partition, "a:4")
     assert partition.files() == before
     assert (there.read("web01"), partition.offset().owner) == (b"1\n2\n", "b:2")
+
+
+def test_a_commit_that_arrives_when_its_lines_are_being_undone_counts_no_more(
+    partition: Partition,
+) -> None:
+    partition.lines("web01", b"1", b"2")
+    assert partition.run_apart(fault="stored") == -9
+
+    async def read(connection: Connection) -> bucket.Entry:
+        entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
+        assert entry
+        return entry
+
+    entry = partition.ask(read)
+    late = replace(Offset.decode(entry.value), next=3, lines=2, size=4)
+    assert partition.run_apart(fault="undone") == -9
+    assert partition.files() == {"web01.log": b""}
+
+    with pytest.raises(bucket.Conflict):
+        partition.ask(
+            lambda c: bucket.write(c, OFFSETS_BUCKET, "p0", late.encode(), entry.revision)
+        )
+
+    assert isinstance(partition.run(), Done)
+    assert (partition.read("web01"), partition.offset().next) == (b"1\n2\n", 3)

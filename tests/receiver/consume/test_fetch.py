@@ -3,7 +3,6 @@
 import asyncio
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,13 +15,6 @@ from receiver.consume.fetch import PartitionReader
 from tests.receiver.partition import Partition
 
 pytestmark = pytest.mark.nats
-
-
-@pytest.fixture
-def partition(logs_url: str, tmp_path: Path) -> Partition:
-    made = Partition(logs_url, tmp_path)
-    made.claim()
-    return made
 
 
 def sequences(partition: Partition, first: int = 1) -> list[int]:

@@ -12,11 +12,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from receiver.consume.assignment import SessionLimits
 from receiver.storage import rotation
 from receiver.storage.retention import Limits, Order, Retention, superfluous
 from receiver.storage.store import SegmentRow
-from tests.receiver.partition import Partition
 from tests.receiver.stored import add, age, begun
 
 NOW = 1_800_000_000_000_000_000
@@ -154,30 +152,6 @@ def test_a_link_planted_where_the_compressed_form_goes_costs_no_line(
     assert not packed.is_symlink()
     assert unpack(packed) == lines
     assert names_in(order) == ["web01.log", packed.name]
-
-
-@pytest.mark.nats
-@pytest.mark.parametrize("point", ["rotated", "synced", "stored", "committed"])
-def test_whatever_is_killed_no_line_is_compressed_or_removed_that_an_undo_needs(
-    logs_url: str, tmp_path: Path, point: str
-) -> None:
-    partition = Partition(logs_url, tmp_path, rotate_size=10)
-    partition.claim()
-    partition.lines("web01", *(b"line %d of ten bytes" % n for n in range(5)))
-    long = SessionLimits(60.0)
-    assert partition.run_apart(1, fault=point, session=long, passes=1).returncode == -9
-    order = Order(partition.output, partition.state, "zstd")
-
-    tidy(order, never)
-    partition.session(long, partition.offset().next)
-    tidy(order, never)
-
-    packed = sorted(partition.output.glob("web01.log.*.zst"))
-    live = (partition.output / "web01.log").read_bytes()
-    lines = b"".join(map(unpack, packed)) + live
-    assert lines == b"".join(b"line %d of ten bytes\n" % n for n in range(5))
-    tidy(replace(order, limits=Limits(1)), never)
-    assert sorted(partition.output.glob("web01.log.*")) == packed[-1:]
 
 
 def test_where_the_output_is_not_mounted_nothing_is_forgotten(order: Order, tmp_path: Path) -> None:

@@ -1,0 +1,110 @@
+"""A task killed at every named point, retention at work beside it, and run again: all is as if nothing had happened."""
+
+from collections import Counter, defaultdict
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from broker.wire.message import Section
+from receiver.consume.assignment import Ending, SessionLimits
+from receiver.storage.retention import Order, Retention
+from tests.receiver.mounts import mounted
+from tests.receiver.partition import Partition, lines_of, message
+from tests.receiver.points import IN_BATCH
+
+pytestmark = pytest.mark.nats
+
+COUNT = 27
+GAPS = (4, 13, 20)  # messages before which a hundred bytes of a file never came
+BAD = (3, 16, 21)  # messages that nobody can decompress
+_LONG = SessionLimits(60.0)
+_HOSTS = ("web01", "db.example.net", "new")
+
+
+class Sent:
+    """Messages of three hosts, two files each, and what is to become of them."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, bytes, dict[str, str]]] = []
+        self.lines: defaultdict[str, bytes] = defaultdict(bytes)
+        self.gaps: list[tuple[str, int, int]] = []
+        self._ends: Counter[str] = Counter()
+        for number in range(COUNT):
+            self._add(number, _HOSTS[number % 3])
+
+    def _add(self, number: int, host: str) -> None:
+        if number in BAD:
+            self.messages.append((f"logs.p0.{host}", b"no zstd", {"Content-Encoding": "zstd"}))
+            return
+        if number in GAPS:
+            self.gaps.append((host, self._ends[host], self._ends[host] + 100))
+            self._ends[host] += 100
+        long = f"{number:06d} line of {host}\nand another ".encode().ljust(99, b".") + b"\n"
+        sections = [self._section(host, long), self._section(f"other-{host}", b"%09d\n" % number)]
+        ordered = sections if number % 4 else sections[::-1]
+        self.messages.append(message(host, *ordered))
+        self.lines[host] += b"".join(lines for _, lines in ordered)
+
+    def _section(self, file: str, lines: bytes) -> tuple[Section, bytes]:
+        self._ends[file] += len(lines)
+        return lines_of(file, self._ends[file] - len(lines), lines)
+
+
+@pytest.fixture
+def partition(logs_url: str, tmp_path: Path) -> Partition:
+    made = Partition(logs_url, tmp_path, rotate_size=250)
+    made.claim()
+    return made
+
+
+def tidy(partition: Partition) -> None:
+    Retention(Order(partition.output, partition.state, "zstd"), lambda: 0).tidy(lambda: False)
+
+
+def check(partition: Partition, sent: Sent) -> None:
+    """Assert that the rest is received, and that all is there once, in the files as in the store."""
+    tidy(partition)
+    report = partition.session(_LONG, partition.offset().next)
+    tidy(partition)
+
+    assert report.ended is Ending.SILENCE
+    assert partition.offset().next == COUNT + 1
+    assert {host: partition.read(host) for host in _HOSTS} == sent.lines
+    assert len(list(partition.output.glob("*.zst"))) >= 4, "rotation is what is tested here"
+    assert [(one["host"], one["start"], one["end"]) for one in partition.told()] == sent.gaps
+    assert partition.sql("SELECT host, start, until FROM gaps ORDER BY id") == sent.gaps
+    assert [about["sequence"] - 1 for about, _ in partition.set_aside()] == list(BAD)
+
+
+@pytest.mark.parametrize("point", IN_BATCH)
+@pytest.mark.parametrize(
+    ("passes", "is_shared"),
+    [
+        pytest.param(0, False, id="first batch"),
+        pytest.param(1, False, id="later batch"),
+        pytest.param(1, True, id="with a rollback journal"),
+    ],
+)
+def test_a_task_killed_at_any_point_leaves_nothing_behind_that_the_next_does_not_mend(
+    partition: Partition, point: str, passes: int, is_shared: bool
+) -> None:
+    """Where other machines may share the state folder, the store has a rollback journal."""
+    sent = Sent()
+    partition.publish(*sent.messages)
+    with mounted(partition.state, kind="ramfs") if is_shared else nullcontext():
+        passes *= point != "reported"
+        assert partition.run_apart(fault=point, pull=4, session=_LONG, passes=passes) == -9
+        assert (partition.sql("PRAGMA journal_mode") == [("wal",)]) is not is_shared
+
+        check(partition, sent)
+
+
+def test_a_task_killed_twice_while_it_undoes_is_still_undone(partition: Partition) -> None:
+    sent = Sent()
+    partition.publish(*sent.messages)
+
+    codes = [partition.run_apart(fault=point) for point in ("stored", "undone", "undone")]
+
+    assert codes == [-9, -9, -9]
+    check(partition, sent)
