@@ -19,6 +19,7 @@ from broker.app.exits import OperatorError
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SAFE = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | _SAFE
+_NO_FILE = "is no regular file; move it away"
 _ROOT = 0
 _SUFFIX = ".tmp"
 _ABANDONED = 10.0  # seconds since a temporary file was last written to
@@ -50,6 +51,17 @@ class Folder:
                 os.close(descriptor)
                 raise
         return descriptor
+
+    def find(self, name: str) -> os.stat_result | None:
+        """Return what a regular file is now, None when it is not there; whatever else is there is refused."""
+        with self._told(name):
+            try:
+                found = os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+            except FileNotFoundError:
+                return None
+            if not stat.S_ISREG(found.st_mode):
+                raise OSError(errno.ELOOP, _NO_FILE)
+        return found
 
     def read(self, name: str) -> bytes:
         """Return what a regular file holds."""
@@ -162,16 +174,16 @@ def _refuse_special(descriptor: int) -> None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "is no regular file")
+        raise OSError(errno.EINVAL, _NO_FILE)
 
 
 def _kind(name: str, folder: int) -> str:
     with suppress(OSError):
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
         if stat.S_ISLNK(mode):
-            return "is a symbolic link, which is not followed"
+            return "is a symbolic link, which is not followed; move it away"
         if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-            return "is no regular file"
+            return _NO_FILE
     return ""
 
 

@@ -12,9 +12,10 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
+from broker.app.files import open_folder
 from receiver.consume.assignment import MarkedFolder
-from receiver.storage.disk import descriptor_of, opened, sync_folder
 
 MARKED = ".folder-id"
 """The file of a folder that has its mark."""
@@ -27,20 +28,21 @@ class Elsewhere(Exception):
 def marked_folder(folder: Path) -> MarkedFolder:
     """Return a folder that exists as a place, marked now if it never was; raises OSError."""
     if not _mark_of(folder):
-        descriptor = descriptor_of(folder / MARKED, os.O_RDWR | os.O_CREAT, 0o644)
-        with os.fdopen(descriptor, "r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # of several receivers that begin, one marks it
-            if not file.read():
-                file.write(secrets.token_hex(16))
-                file.flush()
-                os.fsync(descriptor)
-        sync_folder(folder)
+        with open_folder(folder) as opened:
+            descriptor = opened.open(MARKED, os.O_RDWR | os.O_CREAT, 0o644)
+            with os.fdopen(descriptor, "r+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)  # of several receivers that begin, one marks it
+                if not file.read():
+                    file.write(secrets.token_hex(16))
+                    file.flush()
+                    os.fsync(descriptor)
+            opened.sync()
     return MarkedFolder(folder, _mark_of(folder))
 
 
 def _mark_of(folder: Path) -> str:
-    with suppress(FileNotFoundError, NotADirectoryError), opened(folder / MARKED) as file:
-        return file.read().decode("ascii", "replace").strip()
+    with suppress(FileNotFoundError, NotADirectoryError), open_folder(folder) as opened:
+        return opened.read(MARKED).decode("ascii", "replace").strip()
     return ""
 
 
@@ -52,7 +54,7 @@ def look(one: MarkedFolder) -> None:
             f"mounted? Mount it, or start the receiver again; all executors of a cluster must see one shared folder"
         )
     try:
-        with os.fdopen(descriptor_of(one.folder / MARKED, os.O_RDWR), "r+") as file:
+        with _mark(one.folder, os.O_RDWR) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):  # a mark that another user made cannot be asked
         return
@@ -67,6 +69,10 @@ def held(folders: tuple[MarkedFolder, ...]) -> Iterator[None]:
     """Hold the locks that `look` asks for elsewhere; several receivers of one folder may."""
     with ExitStack() as stack:
         for one in folders:
-            file = stack.enter_context(opened(one.folder / MARKED))
-            fcntl.flock(file, fcntl.LOCK_SH)
+            fcntl.flock(stack.enter_context(_mark(one.folder, os.O_RDONLY)), fcntl.LOCK_SH)
         yield
+
+
+def _mark(folder: Path, flags: int) -> IO[bytes]:
+    with open_folder(folder) as opened:
+        return os.fdopen(opened.open(MARKED, flags), "r+b" if flags == os.O_RDWR else "rb")

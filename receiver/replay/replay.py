@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.files import open_folder
 from broker.app.progress import progress
 from broker.app.selection import LineSelection
 from broker.app.units import Moment, read_moment
@@ -30,7 +31,7 @@ from receiver.driver.partitions import partitions_there
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.source.stream import EARLIEST, LATEST, Range, SourceMessage, look, read, sequence_of
 from receiver.status.status import ask
-from receiver.storage.disk import sync_folder, write_rest
+from receiver.storage.disk import write_rest
 from receiver.storage.folders import make_folder
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
@@ -184,7 +185,8 @@ class _Files:
     def finish(self) -> None:
         """Bring everything to disk; raises OSError."""
         self._output.sync()
-        sync_folder(self._folder)
+        with open_folder(self._folder) as folder:
+            folder.sync()
         (self._folder / _UNFINISHED).unlink()
 
 

@@ -1,7 +1,4 @@
-"""What is asked of the system for files of ours: opened as what they are, locked, and brought to disk cheaply.
-
-A symbolic link, or anything else that is no regular file, is refused by name.
-"""
+"""What is asked of the system for files of ours: locked, and brought to disk cheaply."""
 
 import ctypes
 import errno
@@ -9,15 +6,13 @@ import fcntl
 import os
 import platform
 import re
-import stat
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
-REFUSED = "is a symbolic link or no regular file; move it away"
+from broker.app.files import open_folder
 
 _LOOK_AGAIN = 0.02  # seconds
 _START = 2  # SYNC_FILE_RANGE_WRITE; with the other flags it would take notice of errors in fdatasync's stead
@@ -35,43 +30,6 @@ class Locked(Exception):
     """Another process holds the lock and did not let go in time."""
 
 
-def descriptor_of(path: Path, flags: int, mode: int = 0o640) -> int:
-    """Open a regular file that is no link, made with a mode where the flags say so; raises OSError."""
-    wanted = flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    try:
-        descriptor = os.open(path, wanted, mode)
-    except OSError as error:
-        if error.errno in {errno.ELOOP, errno.ENXIO}:
-            raise OSError(error.errno, REFUSED, str(path)) from None
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.ELOOP, REFUSED, str(path))
-    return descriptor
-
-
-def opened(path: Path) -> IO[bytes]:
-    """Open a regular file that is no link, to be read; raises OSError."""
-    return os.fdopen(descriptor_of(path, os.O_RDONLY), "rb")
-
-
-def is_regular(path: Path) -> bool:
-    """Say whether a regular file is there, and no link to one; raises OSError."""
-    try:
-        return stat.S_ISREG(path.lstat().st_mode)
-    except FileNotFoundError:
-        return False
-
-
-def sync_folder(folder: Path) -> None:
-    """Bring a folder's entries to disk: names made, renamed or removed in it."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 @contextmanager
 def exclusive_lock(path: Path, patience: float) -> Iterator[None]:
     """Hold the lock; the kernel lets go of it when its holder dies, however it dies.
@@ -79,7 +37,8 @@ def exclusive_lock(path: Path, patience: float) -> Iterator[None]:
     A task that lost its driver may hold it until its batch is written: hence the patience, in seconds. Raises
     `Locked`, OSError.
     """
-    descriptor = descriptor_of(path, os.O_RDWR | os.O_CREAT)
+    with open_folder(path.parent) as folder:
+        descriptor = folder.open(path.name, os.O_RDWR | os.O_CREAT)
     try:
         give_up = time.monotonic() + patience
         while True:

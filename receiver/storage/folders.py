@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
+from broker.app.files import Folder, open_folder
 from receiver.storage import disk
-from receiver.storage.disk import REFUSED, sync_folder
 from receiver.storage.layout import Permissions
 
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _DEEPEST = 64  # folders below the output folder; a source file's path has 32, a template some more
 _USUAL = Permissions()
 
@@ -27,71 +26,55 @@ class Folders:
 
     def __init__(self, root: Path, permissions: Permissions = _USUAL) -> None:
         """Open the output folder itself; raises OSError."""
-        self._path = root
+        self._root = open_folder(root)
         self._permissions = permissions
-        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self.inode = os.fstat(self._root).st_ino
+        self.inode = os.fstat(self._root.descriptor).st_ino
         self._changed: set[str] = set()
 
     @contextmanager
-    def at(self, path: str, *, make: bool = False) -> Iterator[tuple[str, int]]:
-        """Give the name of a file and the descriptor of its folder, made with all above it where that is wanted.
-
-        Raises OSError, also from inside, which names the whole path.
-        """
+    def at(self, path: str, *, make: bool = False) -> Iterator[tuple[Folder, str]]:
+        """Give the folder of a file, made with all above it where that is wanted, and the file's name; raises OSError."""
         *above, name = path.split("/")
-        with ExitStack() as stack, self.naming(path):
-            opened, reached = self._root, self._path
-            for folder in above:
-                reached /= folder
-                opened = self._below(opened, reached, make=make)
-                stack.callback(os.close, opened)
-            yield name, opened
+        with ExitStack() as stack:
+            folder = self._root
+            for one in above:
+                folder = stack.enter_context(self._below(folder, one, make=make))
+            yield folder, name
 
-    @contextmanager
-    def naming(self, path: str) -> Iterator[None]:
-        """Have an OSError from inside name the whole path of what is at `path`."""
+    def _below(self, above: Folder, name: str, *, make: bool) -> Folder:
         try:
-            yield
-        except OSError as error:
-            if not str(error.filename).startswith("/"):
-                error.filename = str(self._path / path)
-            raise
-
-    def _below(self, above: int, path: Path, *, make: bool) -> int:
-        """Return the descriptor of the folder at a path in the one `above`."""
-        try:
-            return os.open(path.name, _FLAGS, dir_fd=above)
+            return above.enter(name)
         except FileNotFoundError:
             if not make:
                 raise
-        except OSError as error:
-            if error.errno in {errno.ENOTDIR, errno.ELOOP}:
-                words = "is a symbolic link or no folder; move it away"
-                raise OSError(errno.ELOOP, words, str(path)) from None
-            raise
         with suppress(FileExistsError):  # that's fine: another partition's task was quicker
-            os.mkdir(path.name, self._permissions.folder, dir_fd=above)
-        made = os.open(path.name, _FLAGS, dir_fd=above)
-        give(made, self._permissions.folder, self._permissions)
+            os.mkdir(name, self._permissions.folder, dir_fd=above.descriptor)
+        made = above.enter(name)
+        give(made.descriptor, self._permissions.folder, self._permissions)
         return made
+
+    @contextmanager
+    def naming(self, path: str) -> Iterator[None]:
+        """Have an OSError from inside name the whole path of a file."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = str(self._root.path / path)
+            raise
 
     def find(self, path: str) -> os.stat_result | None:
         """Return what a file is now, None when it is not there; raises OSError, also when it is no regular file."""
         try:
-            with self.at(path) as (name, folder):
-                found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            with self.at(path) as (folder, name):
+                return folder.find(name)
         except FileNotFoundError:
             return None
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.ELOOP, REFUSED, str(self._path / path))
-        return found
 
     def rename(self, path: str, to: str) -> None:
         """Rename a file within its folder; on disk with `sync`. Raises OSError."""
         self.note_change(path)
-        with self.at(path) as (name, folder):
-            os.rename(name, to.rpartition("/")[2], src_dir_fd=folder, dst_dir_fd=folder)
+        with self.at(path) as (folder, name):
+            folder.rename(name, to.rpartition("/")[2])
 
     def note_change(self, path: str) -> None:
         """Remember that a file was made, renamed or removed; whether its folders were made, it need not be known."""
@@ -105,23 +88,23 @@ class Folders:
             # that's fine: whoever removed it took its names along
             with (
                 suppress(FileNotFoundError),
-                self.at(f"{folder}/." if folder else ".") as (_, opened),
+                self.at(f"{folder}/." if folder else ".") as (opened, _),
             ):
-                os.fsync(opened)
+                opened.sync()
         self._changed.clear()
 
     def can_sync_all(self) -> bool:
         """Whether one sync of the output folder's file system is as good as one of each file."""
-        return disk.can_sync_all(self._root)
+        return disk.can_sync_all(self._root.descriptor)
 
     def sync_all(self) -> None:
         """Bring to disk what was written on the output folder's file system since it was opened, and names; raises OSError."""
-        disk.sync_all(self._root)
+        disk.sync_all(self._root.descriptor)
         self._changed.clear()
 
     def close(self) -> None:
         """Let go of it."""
-        os.close(self._root)
+        self._root.close()
 
 
 def give(descriptor: int, mode: int, permissions: Permissions) -> None:
@@ -143,44 +126,37 @@ def make_folder(folder: Path, permissions: Permissions = _USUAL) -> None:
         make_folder(folder.parent, permissions)
         with suppress(FileExistsError):  # that's fine: somebody was quicker
             folder.mkdir(mode=permissions.folder)
-        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            give(opened, permissions.folder, permissions)
-        finally:
-            os.close(opened)
-    with suppress(PermissionError):  # that's fine: a folder that we may not read is not ours
-        sync_folder(folder.parent)
+        with open_folder(folder) as opened:
+            give(opened.descriptor, permissions.folder, permissions)
+    # that's fine: a folder that we may not read is not ours
+    with suppress(PermissionError), open_folder(folder.parent) as opened:
+        opened.sync()
     _settled.add(folder)
 
 
 @contextmanager
-def within(root: Path, path: str) -> Iterator[Path]:
-    """Open the folder of a file below `root` and give a path of the file that leads through no link; raises OSError."""
-    try:
-        with closing(Folders(root)) as folders, folders.at(path) as (name, folder):
-            yield Path(f"/proc/self/fd/{folder}", name)
-    except OSError as error:
-        if not error.filename or str(error.filename).startswith("/proc/self/fd/"):
-            error.filename = str(root / path)  # as people know it
-        raise
+def within(root: Path, path: str, *, make: bool = False) -> Iterator[tuple[Folder, str]]:
+    """Give the folder of a file below `root`, which no link leads to, and the file's name; raises OSError."""
+    with closing(Folders(root)) as folders, folders.at(path, make=make) as found:
+        yield found
 
 
-def remove_empty(root: Path, folder: str) -> None:
+def remove_empty(root: Path, path: str) -> None:
     """Remove a folder below `root` and those above it, as long as they hold nothing; raises OSError.
 
     Whoever has it open and makes a file in it finds it gone, and makes it again.
     """
-    while folder:
+    while path:
         try:
-            with within(root, folder) as path:
-                path.rmdir()
+            with within(root, path) as (above, name):
+                os.rmdir(name, dir_fd=above.descriptor)
         except FileNotFoundError:
             pass  # that's fine: somebody else has removed it
         except OSError as error:
             if error.errno in {errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY}:
                 return
             raise
-        folder = folder.rpartition("/")[0]
+        path = path.rpartition("/")[0]
 
 
 def walk(root: Path) -> Iterator[str]:

@@ -26,7 +26,7 @@ _MOST_OPEN = 256  # descriptors that one task keeps; then all are closed
 _MANY = 64  # files; one sync of the whole file system is cheaper than that many, though it takes others' bytes along
 _LARGE = 1024 * 1024  # bytes
 _MOST_PIECES = 1024  # IOV_MAX of Linux
-_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_FLAGS = os.O_WRONLY | os.O_APPEND
 
 
 @dataclass(slots=True)
@@ -233,8 +233,8 @@ class Output:
         if not self._lives[path].inode:
             return self._make(path)
         self._close_too_many()
-        with self.folders.at(path) as (name, folder):
-            descriptor = self._open[path] = os.open(name, _FLAGS, dir_fd=folder)
+        with self.folders.at(path) as (folder, name):
+            descriptor = self._open[path] = folder.open(name, _FLAGS)
         return descriptor
 
     def _close_too_many(self) -> None:
@@ -246,9 +246,9 @@ class Output:
         self._close_too_many()
         self.folders.note_change(path)
         flags, mode = _FLAGS | os.O_CREAT | os.O_EXCL, self.permissions.file
-        with self.folders.at(path, make=True) as (name, folder):
+        with self.folders.at(path, make=True) as (folder, name):
             try:
-                descriptor = self._open[path] = os.open(name, flags, mode, dir_fd=folder)
+                descriptor = self._open[path] = folder.open(name, flags, mode)
             except FileExistsError:
                 with self.store.transaction():  # an undo must not touch it
                     self.store.put_files([self._lives[path].row._replace(batch=0)])

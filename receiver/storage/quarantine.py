@@ -4,19 +4,18 @@ import json
 import logging
 import os
 import re
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from stat import S_ISREG
 
+from broker.app.files import Folder
 from broker.wire.delivery import Delivery, RawMessage
-from receiver.storage.folders import Folders, make_folder
+from receiver.storage.folders import make_folder, within
 
 FOLDER = ".quarantine"
 _MOST_HELD = 4 * 1024 * 1024  # bytes
 _MOST_KEPT = 1024 * 1024 * 1024  # bytes of a partition: a bad client must not fill the disk
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 logger = logging.getLogger(__name__)
 
@@ -63,55 +62,45 @@ class Quarantine:
         if not self._held:
             return
         make_folder(self.output)
-        with (
-            closing(Folders(self.output)) as folders,
-            folders.at(f"{FOLDER}/{self._name}", make=True) as (_, folder),
-        ):
+        with within(self.output, f"{FOLDER}/{self._name}", make=True) as (folder, name):
             for number in count(1):
-                name = f"{self._name}.msg" if number == 1 else f"{self._name}-{number}.msg"
-                if _write(folder, name, b"\n".join(self._held)):
+                file = f"{name}.msg" if number == 1 else f"{name}-{number}.msg"
+                if _write(folder, file, b"\n".join(self._held)):
                     break
-            os.fsync(folder)
             self._prune(folder)
         self._held, self._size = [], 0
 
-    def _prune(self, folder: int) -> None:
+    def _prune(self, folder: Folder) -> None:
         """Remove what was set aside first, where it is more than 1 GiB; never the last file."""
-        found = []
-        for name in (name for name in os.listdir(folder) if name.startswith(f"p{self.partition}-")):
-            with suppress(FileNotFoundError):  # somebody else removes it
-                about = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                if S_ISREG(about.st_mode):
-                    found.append((about.st_mtime_ns, about.st_size, name))
+        names = (one for one in folder.names() if one.startswith(f"p{self.partition}-"))
+        looked_at = ((name, folder.find(name)) for name in names)
+        found = [(about.st_mtime_ns, about.st_size, name) for name, about in looked_at if about]
         left = sum(size for _, size, _ in found)
         for _, size, name in sorted(found)[:-1]:
             if left <= _MOST_KEPT:
                 break
             with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=folder)
+                folder.remove(name)
             left -= size
             logger.warning("too much is in quarantine: %s was removed", self.output / FOLDER / name)
 
 
-def _write(folder: int, name: str, data: bytes) -> bool:
-    """Write a file, or what a writer who died has left of it, to its end and to disk; False where something else is there.
+def _write(folder: Folder, name: str, data: bytes) -> bool:
+    """Have a file hold messages, and on disk; False where something else is there. Raises OSError.
 
-    One that may not be there is removed, as the batch will be written again. Raises OSError.
+    What a batch that was not committed has set aside is the beginning of the same, or more.
     """
-    with suppress(FileNotFoundError):
-        about = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if not S_ISREG(about.st_mode) or about.st_nlink != 1:
-            return False
-    with os.fdopen(os.open(name, _FLAGS, 0o640, dir_fd=folder), "r+b") as file:
-        there = file.read(len(data))
+    there = folder.read(name) if folder.find(name) else b""
+    if not there.startswith(data):
         if not data.startswith(there):
             return False
-        try:
-            file.write(data[len(there) :])
+        half = f".{name}.new"
+        with suppress(FileNotFoundError):
+            folder.remove(half)  # of a process that died over it
+        with os.fdopen(folder.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        except OSError:
-            with suppress(OSError):
-                os.unlink(name, dir_fd=folder)
-            raise
+        folder.rename(half, name)
+        folder.sync()
     return True

@@ -19,15 +19,9 @@ from typing import IO, Any
 import zstandard
 
 from broker.app.faults import fault
+from broker.app.files import Folder
 from broker.app.units import format_size
-from receiver.storage.disk import (
-    Locked,
-    descriptor_of,
-    exclusive_lock,
-    is_regular,
-    opened,
-    sync_folder,
-)
+from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import Folders, remove_empty, within
 from receiver.storage.layout import Layout
 from receiver.storage.rotation import SUFFIXES
@@ -36,50 +30,56 @@ from receiver.storage.store import Damaged, SegmentRow, Store
 _PIECE = 1024 * 1024
 
 
-def compress_segment(plain: Path, method: str, stopped: Callable[[], bool]) -> Path | None:
-    """Put the compressed form in the place of a segment, with its mode, owner and time, and return it; raises OSError.
+def compress_segment(folder: Folder, plain: str, method: str, stopped: Callable[[], bool]) -> str:
+    """Put the compressed form in the place of a segment, with its mode, owner and time; return its suffix, empty for none.
 
     One caller at a time. What is compressed already, in whatever way, stays so. Leaves off soon after `stopped()` is true.
     A file of a day may have got lines since it was compressed: it stays beside its compressed form, which has another time.
+    Raises OSError.
     """
-    form = compressed_form(plain)
-    if not is_regular(plain):
-        return form  # whoever compressed it died before that was stored
-    if form is None and method in SUFFIXES:
-        form = _written(plain, SUFFIXES[method], stopped)
-    if form is None or form.lstat().st_mtime_ns != plain.lstat().st_mtime_ns:
-        return None
-    plain.unlink()
-    return form
+    suffix = compressed_form(folder, plain)
+    if (found := folder.find(plain)) is None:
+        return suffix  # whoever compressed it died before that was stored
+    if not suffix and method in SUFFIXES and _written(folder, plain, SUFFIXES[method], stopped):
+        suffix = SUFFIXES[method]
+    form = folder.find(plain + suffix)
+    if not suffix or form is None or form.st_mtime_ns != found.st_mtime_ns:
+        return ""
+    folder.remove(plain)
+    return suffix
 
 
-def compressed_form(plain: Path) -> Path | None:
-    """Return the compressed form of a segment, None where there is none; a link to one is none. Raises OSError."""
-    forms = (plain.with_name(plain.name + suffix) for suffix in SUFFIXES.values())
-    return next(filter(is_regular, forms), None)
+def compressed_form(folder: Folder, plain: str) -> str:
+    """Return the suffix of the compressed form of a segment, empty where there is none; raises OSError."""
+    return next((suffix for suffix in SUFFIXES.values() if folder.find(plain + suffix)), "")
 
 
-def _written(plain: Path, suffix: str, stopped: Callable[[], bool]) -> Path | None:
-    """Write the compressed form; None where that was broken off, or the segment has grown meanwhile."""
-    half, form = plain.with_name(f".{plain.name}.new"), plain.with_name(plain.name + suffix)
-    half.unlink(missing_ok=True)  # of a process that died over it
+def _written(folder: Folder, plain: str, suffix: str, stopped: Callable[[], bool]) -> bool:
+    """Write the compressed form; False where that was broken off, or the segment has grown meanwhile."""
+    half = f".{plain}.new"
+    with suppress(FileNotFoundError):
+        folder.remove(half)  # of a process that died over it
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
-        with opened(plain) as source, os.fdopen(descriptor_of(half, flags, 0o600), "wb") as raw:
+        with (
+            os.fdopen(folder.open(plain, os.O_RDONLY), "rb") as source,
+            os.fdopen(folder.open(half, flags, 0o600), "wb") as raw,
+        ):
             with _writer(raw, suffix) as packed:
                 while not stopped() and (piece := source.read(_PIECE)):
                     packed.write(piece)
             raw.flush()
             if os.fstat(source.fileno()).st_size != source.tell():
-                return None
+                return False
             _finish(raw.fileno(), os.fstat(source.fileno()))
         fault("compressed")
-        half.replace(form)
+        folder.rename(half, plain + suffix)
     finally:
-        half.unlink(missing_ok=True)
-    sync_folder(plain.parent)
+        with suppress(FileNotFoundError):
+            folder.remove(half)
+    folder.sync()
     fault("packed")
-    return form
+    return True
 
 
 def _finish(descriptor: int, like: os.stat_result) -> None:
@@ -196,13 +196,12 @@ class Retention:
         return sorted(self.order.state.glob("p*.db"))
 
     def _compress(self, store: Store, segment: SegmentRow, stopped: Callable[[], bool]) -> None:
-        with self._noted(), within(self.order.output, segment.path) as plain:
-            form = compress_segment(plain, self.order.compress, stopped)
-            if form is not None:
+        with self._noted(), within(self.order.output, segment.path) as (folder, name):
+            suffix = compress_segment(folder, name, self.order.compress, stopped)
+            if suffix and (form := folder.find(name + suffix)):
                 query = "UPDATE segments SET compressed = ?, size = ? WHERE path = ?"
-                size = form.lstat().st_size
                 with store.transaction():
-                    store.change(query, form.suffix, size, segment.path)
+                    store.change(query, suffix, form.st_size, segment.path)
 
     def _prune(self) -> None:
         limits, now, newest = self.order.limits, self.clock(), 0
@@ -253,9 +252,9 @@ class Retention:
         for segment in segments:
             with (
                 suppress(FileNotFoundError),  # that's fine: a person was quicker
-                within(self.order.output, segment.path + segment.compressed) as file,
+                within(self.order.output, segment.path + segment.compressed) as (folder, name),
             ):
-                file.unlink()
+                folder.remove(name)
             fault("pruned")
             remove_empty(self.order.output, segment.path.rpartition("/")[0])
         _forget(store, [segment.path for segment in segments])

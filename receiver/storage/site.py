@@ -30,8 +30,6 @@ from receiver.storage.store import (
 )
 from receiver.storage.tables import gap_report
 
-_FLAGS = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -209,8 +207,8 @@ def _regular(path: str, folders: Folders) -> os.stat_result | None:
 
 
 def _cut(path: str, length: int, folders: Folders) -> None:
-    with folders.at(path) as (name, folder):
-        descriptor = os.open(name, _FLAGS, dir_fd=folder)
+    with folders.at(path) as (folder, name), folders.naming(path):
+        descriptor = folder.open(name, os.O_WRONLY)
         try:
             os.ftruncate(descriptor, length)
             os.fsync(descriptor)

@@ -14,7 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from receiver.storage.disk import REFUSED, is_local, is_regular, sync_folder
+from broker.app.files import open_folder
+from receiver.storage.disk import is_local
 
 UNKNOWN = "?"
 """Whose line is unfinished where nobody knows: the file is closed before anything is appended."""
@@ -168,9 +169,8 @@ class Store:
     def __init__(self, path: Path, *, make: bool = False) -> None:
         """Open it, and make it where that is wanted; raises OSError, `Damaged`."""
         self.path = path
-        is_there = is_regular(path)
-        if not is_there and os.path.lexists(path):
-            raise OSError(errno.ELOOP, REFUSED, str(path))
+        with open_folder(path.parent) as folder:
+            is_there = folder.find(path.name) is not None
         if not is_there and not make:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         with self._translated():
@@ -198,7 +198,8 @@ class Store:
         self._sql.execute("PRAGMA synchronous=FULL")
         if version == 0:
             self._make_tables()
-            sync_folder(self.path.parent)
+            with open_folder(self.path.parent) as folder:
+                folder.sync()
 
     def _make_tables(self) -> None:
         with self.transaction():

@@ -8,6 +8,7 @@ another digest is compared with the stream once more, alone, byte by byte. Reads
 import gzip
 import hashlib
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -20,6 +21,7 @@ from typing import IO, cast
 import zstandard
 
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.files import Folder
 from broker.app.units import format_size
 from broker.app.untrusted import printable
 from broker.client.connection import Connection
@@ -29,7 +31,6 @@ from receiver.replay.replay import find_ranges, moment_of, read_lines
 from receiver.settings import StreamSettings
 from receiver.source.stream import Range
 from receiver.status.status import ask
-from receiver.storage.disk import opened
 from receiver.storage.folders import within
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
@@ -195,7 +196,7 @@ class _File:
 def _content(output: Path, part: _Part, skip: int = 0) -> Iterator[bytes]:
     """Yield the lines of a part but the first `skip` bytes, decompressed; of a live file what the store has, nothing where it is gone."""
     left = part.length if part.is_live else None
-    with suppress(FileNotFoundError), within(output, part.path) as path, _open(path) as file:
+    with suppress(FileNotFoundError), within(output, part.path) as at, _open(*at) as file:
         while piece := file.read(_READ if left is None else min(_READ, left)):
             left = None if left is None else left - len(piece)
             kept = piece[skip:]
@@ -205,19 +206,19 @@ def _content(output: Path, part: _Part, skip: int = 0) -> Iterator[bytes]:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[IO[bytes]]:
+def _open(folder: Folder, name: str) -> Iterator[IO[bytes]]:
     """Open a file, or the compressed form that has taken its place; raises OSError."""
-    form: Path | None = None
+    suffix = ""
     try:
-        raw = opened(path)
+        descriptor = folder.open(name, os.O_RDONLY)
     except FileNotFoundError:
-        if (form := compressed_form(path)) is None:
+        if (suffix := compressed_form(folder, name)) == "":
             raise
-        raw = opened(form)
-    with raw:
-        if form is None:
+        descriptor = folder.open(name + suffix, os.O_RDONLY)
+    with os.fdopen(descriptor, "rb") as raw:
+        if not suffix:
             yield raw
-        elif form.suffix == ".gz":
+        elif suffix == ".gz":
             yield cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
         else:
             unpacker = zstandard.ZstdDecompressor()

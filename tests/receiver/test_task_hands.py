@@ -108,7 +108,7 @@ def test_what_is_no_regular_file_blocks_by_name_and_is_left_alone(
     partition.lines("web02", b"two")
 
     for _ in range(2):
-        blocked(partition.run(2), Cause.DISK, str(ours), "symbolic link", "move it away")
+        blocked(partition.run(2), Cause.DISK, str(ours), "move it away")
 
     assert (elsewhere.read_bytes() if elsewhere.exists() else None) == before
     ours.rmdir() if kind == "folder" else ours.unlink()
