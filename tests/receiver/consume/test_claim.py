@@ -1,6 +1,7 @@
 """A partition's entry in KV: claimed once, whatever happens to the connection; lost to a later epoch only."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
 import pytest
@@ -24,13 +25,21 @@ FIRST = Done(0, 1, 5, lines=3, size=30, stored_at=10**18)
 SECOND = Done(0, 5, 9, lines=4, size=40, stored_at=10**18)
 
 
+@pytest.fixture
+async def connection(logs_url: str) -> AsyncIterator[Flaky]:
+    made = Flaky([logs_url], "tests")
+    yield made
+    await made.close()
+
+
 async def stored(connection: Connection) -> Offset | None:
     found = await bucket.read(connection, OFFSETS_BUCKET, "p0")
     return Offset.decode(found.value) if found else None
 
 
-async def test_of_claims_at_once_every_one_has_an_epoch_and_one_is_the_owner(logs_url: str) -> None:
-    connection = Connection([logs_url], "tests")
+async def test_of_claims_at_once_every_one_has_an_epoch_and_one_is_the_owner(
+    connection: Flaky,
+) -> None:
     receivers = [Claim(connection, 0, f"r:{n}", "LOGS") for n in range(8)]
 
     claims = await asyncio.gather(*(receiver.claim(NOW) for receiver in receivers))
@@ -45,12 +54,10 @@ async def test_of_claims_at_once_every_one_has_an_epoch_and_one_is_the_owner(log
         if isinstance(error, Offset)
     ] == [8]
     assert sum(isinstance(error, FencedError) for error in fenced) == 7
-    await connection.close()
 
 
 @pytest.mark.parametrize("when", ["stored", "not stored"])
-async def test_a_claim_in_doubt_is_claimed_again(logs_url: str, when: str) -> None:
-    connection = Flaky([logs_url], "tests")
+async def test_a_claim_in_doubt_is_claimed_again(connection: Flaky, when: str) -> None:
     receiver = Claim(connection, 0, "a:1", "LOGS")
     connection.breaks = when
 
@@ -60,12 +67,12 @@ async def test_a_claim_in_doubt_is_claimed_again(logs_url: str, when: str) -> No
 
     assert offset == await stored(connection)
     await receiver.confirm()
-    await connection.close()
 
 
 @pytest.mark.parametrize("entry", [b"junk", b'{"version":1}', b'{"version":1,"next":"1"}', b"null"])
-async def test_an_unreadable_entry_is_said_so_and_left_alone(logs_url: str, entry: bytes) -> None:
-    connection = Connection([logs_url], "tests")
+async def test_an_unreadable_entry_is_said_so_and_left_alone(
+    connection: Flaky, entry: bytes
+) -> None:
     await connection.ask("$KV.LOGS_OFFSETS.p0", entry)
 
     with pytest.raises(ConfigurationError, match="says what it was before") as raised:
@@ -75,13 +82,11 @@ async def test_an_unreadable_entry_is_said_so_and_left_alone(logs_url: str, entr
     found = await bucket.read(connection, OFFSETS_BUCKET, "p0")
     assert found
     assert found.value == entry
-    await connection.close()
 
 
 async def test_what_retention_took_while_nobody_received_is_said(
-    logs_url: str, caplog: pytest.LogCaptureFixture
+    connection: Flaky, caplog: pytest.LogCaptureFixture
 ) -> None:
-    connection = Connection([logs_url], "tests")
     await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
     await connection.ask("logs.p0.web01", b"x")
     await connection.ask("logs.p0.web01", b"x")
@@ -92,11 +97,9 @@ async def test_what_retention_took_while_nobody_received_is_said(
     assert offset is not None
     assert offset.next == 1
     assert "begins at sequence 2" in caplog.text
-    await connection.close()
 
 
-async def test_an_offset_is_carried_over_to_the_stream_that_was_restored(logs_url: str) -> None:
-    connection = Connection([logs_url], "tests")
+async def test_an_offset_is_carried_over_to_the_stream_that_was_restored(connection: Flaky) -> None:
     before = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
     info = await connection.api("STREAM.INFO.LOGS")
     config = restoring(info["config"], Ancestor(info["created"], 1))
@@ -112,7 +115,6 @@ async def test_an_offset_is_carried_over_to_the_stream_that_was_restored(logs_ur
     assert after is not None
     assert (after.next, after.stream_created != before.stream_created) == (before.next, True)
     assert after.epoch > before.epoch
-    await connection.close()
 
 
 async def claimed(connection: Connection, owner: str = "a:1") -> OffsetEntry:
@@ -125,8 +127,7 @@ async def claimed(connection: Connection, owner: str = "a:1") -> OffsetEntry:
 
 
 @pytest.mark.parametrize("when", ["stored", "not stored"])
-async def test_a_move_in_doubt_is_seen_by_the_next_session(logs_url: str, when: str) -> None:
-    connection = Flaky([logs_url], "tests")
+async def test_a_move_in_doubt_is_seen_by_the_next_session(connection: Flaky, when: str) -> None:
     entry = await claimed(connection)
     await entry.move(FIRST)
 
@@ -144,11 +145,9 @@ async def test_a_move_in_doubt_is_seen_by_the_next_session(logs_url: str, when: 
         assert offset is not None
     assert (offset.lines, offset.size, offset.owner) == (7, 70, "a:1")
     assert offset.last_time == "2001-09-09T01:46:40.000Z"
-    await connection.close()
 
 
-async def test_a_later_owner_is_found_and_its_entry_stays(logs_url: str) -> None:
-    connection = Connection([logs_url], "tests")
+async def test_a_later_owner_is_found_and_its_entry_stays(connection: Flaky) -> None:
     entry = await claimed(connection)
     await entry.move(FIRST)
     later = await Claim(connection, 0, "b:2", "LOGS").claim(NOW)
@@ -157,14 +156,12 @@ async def test_a_later_owner_is_found_and_its_entry_stays(logs_url: str) -> None
         await entry.move(SECOND)
 
     assert taken.value.found == later == await stored(connection)
-    await connection.close()
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
 async def test_an_entry_that_was_deleted_is_made_again_in_an_epoch_that_no_owner_has(
-    logs_url: str, by_hand: bool
+    connection: Flaky, by_hand: bool
 ) -> None:
-    connection = Connection([logs_url], "tests")
     owner = Claim(connection, 0, "a:1", "LOGS")
     await owner.claim(NOW)
     task = OffsetEntry(connection, 0, lambda: NOW)
@@ -183,4 +180,3 @@ async def test_an_entry_that_was_deleted_is_made_again_in_an_epoch_that_no_owner
     assert taken.value.found.is_moved == by_hand
     with pytest.raises(FencedError):
         await owner.confirm()
-    await connection.close()
