@@ -18,15 +18,12 @@ from broker.wire.message import (
     encoded_size,
     split,
 )
-from broker.wire.positions import Positions
-from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, Round, cut, make, next_size
+from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, cut, make, next_size
 from shipper.settings import Compression
 from shipper.tail.reader import Block
 
 AGENT = "1-aaaaaaaa"
 IDENTITY = Identity(7, 4, "ab", 4, "cd")
-LATE = Identity(7, 1024, "ab", 64, "cd")
-MIB = 1024 * 1024
 
 
 def block(start: int, lines: bytes, file: str = "a", *, filtered: int = 0, added: int = 0) -> Block:
@@ -54,53 +51,18 @@ def runs(draw: st.DrawFn) -> list[Block]:
     return made
 
 
-def contents(sections: list[tuple[Section, bytes]]) -> dict[str, bytes]:
-    """Return the lines of each file in their order."""
-    found: dict[str, bytes] = {}
-    for section, lines in sections:
-        found[section.span.file] = found.get(section.span.file, b"") + lines
-    return found
-
-
-def spans(sections: list[Section]) -> dict[str, list[Span]]:
-    """Return the spans of each file in their order, those that touch each other as one."""
-    found: dict[str, list[Span]] = {}
-    for span in (section.span for section in sections):
-        known = found.setdefault(span.file, [])
-        if known and known[-1].end == span.start:
-            known[-1] = Span(span.file, known[-1].start, span.end)
-        else:
-            known.append(span)
-    return found
-
-
-def received(rounds: list[Round]) -> list[tuple[Section, bytes]]:
-    """Return what a receiver is told of rounds, and their lines, with all that it checks."""
-    found: list[tuple[Section, bytes]] = []
-    for one in rounds:
-        origin = decode_origin(one.headers)
-        assert origin == one.origin
-        found += split(origin, decode_payload(one.headers, one.payload))
-    return found
-
-
-def told(blocks: list[Block]) -> list[tuple[Section, bytes]]:
-    return [(one.section, one.lines) for one in blocks]
-
-
-def all_ends(origins: list[Origin]) -> dict[str, int]:
-    return {f: c.offset for f, c in Positions().advance(origins, 1).files.items()}
-
-
 @given(runs(), st.integers(1, 100))
-def test_cutting_keeps_every_block_in_order_within_the_limit(
+def test_rounds_keep_every_block_in_order_within_the_limit_and_say_where_each_byte_came_from(
     blocks: list[Block], most: int
 ) -> None:
     parts = list(cut(blocks, most))
+    told: list[tuple[Section, bytes]] = []
+    for one in (make(part, AGENT, "zstd") for part in parts):
+        assert decode_origin(one.headers) == one.origin
+        told += split(one.origin, decode_payload(one.headers, one.payload))
 
-    assert [one for part in parts for one in part] == blocks
+    assert told == [(one.section, one.lines) for one in blocks]
     for part in parts:
-        assert part
         assert len(part) == 1 or sum(len(one.lines) for one in part) <= most
     for part, following in pairwise(parts):
         assert sum(len(one.lines) for one in (*part, following[0])) > most
@@ -127,7 +89,7 @@ def test_headers_stay_within_what_the_server_takes_whatever_files_are_called(
     section = Section(path, Span(id_, far - 2**24, far), 2**23, 2**23, identity, filtered=True)
 
     rounds = [Origin(AGENT, 2**64 - 1, tuple(b.section for b in part)) for part in cut(
-        [Block(section, b"x", 1)] * 700, MIB
+        [Block(section, b"x", 1)] * 700, 1 << 20
     )]  # fmt: skip
 
     sizes = [len(encode_origin(origin)["Log-Spans"]) for origin in rounds]
@@ -135,22 +97,6 @@ def test_headers_stay_within_what_the_server_takes_whatever_files_are_called(
     assert sum(len(origin.sections) for origin in rounds) == 700
     each = MAX_SPANS_BYTES // encoded_size(section)
     assert [len(origin.sections) for origin in rounds[:-1]] == [each] * (len(rounds) - 1)
-
-
-@given(runs())
-def test_a_round_has_the_lines_of_its_blocks_and_says_where_each_byte_came_from(
-    blocks: list[Block],
-) -> None:
-    round_ = make(blocks, AGENT, "zstd")
-
-    found = received([round_])
-    assert b"".join(lines for _, lines in found) == b"".join(one.lines for one in blocks)
-    assert contents(found) == contents(told(blocks))
-    assert spans([one for one, _ in found]) == spans([one.section for one in blocks])
-    assert round_.origin.lines == sum(one.section.lines for one in blocks)
-    assert all_ends([round_.origin]) == {
-        one.section.span.file: one.section.span.end for one in blocks
-    }
 
 
 @pytest.mark.parametrize(
@@ -162,22 +108,20 @@ def test_a_mode_decides_what_is_compressed(mode: Compression, compressed: list[b
     assert [make([one], AGENT, mode).origin.compressed for one in blocks] == compressed
 
 
-def grown(took: float, most: int) -> int:
-    size = NEARBY_SIZE
-    for _ in range(10):
-        size = next_size(size, 200, took, most)
-    return size
-
-
 @pytest.mark.parametrize(
     ("took", "most"),
     [
         pytest.param(0.01, NEARBY_SIZE, id="nearby"),
         pytest.param(0.1, 2 * NEARBY_SIZE, id="far away"),
+        pytest.param(20.0, LEAST_SIZE, id="a slow line"),
     ],
 )
-def test_rounds_grow_on_a_quick_line_up_to_what_suits_it(took: float, most: int) -> None:
-    assert grown(took, 2 * NEARBY_SIZE) == most
+def test_rounds_come_to_the_size_that_suits_the_line(took: float, most: int) -> None:
+    size = NEARBY_SIZE
+    for _ in range(10):
+        size = next_size(size, 200, took, 2 * NEARBY_SIZE)
+
+    assert size == most
 
 
 def test_large_rounds_shrink_once_the_broker_turns_out_to_be_near() -> None:
@@ -185,7 +129,3 @@ def test_large_rounds_shrink_once_the_broker_turns_out_to_be_near() -> None:
 
     assert next_size(full, full, 0.2, full) == NEARBY_SIZE
     assert next_size(full, full, 0.3, full) == full
-
-
-def test_rounds_shrink_on_a_slow_line_but_not_to_nothing() -> None:
-    assert grown(20.0, 4 * MIB) == LEAST_SIZE
