@@ -37,12 +37,13 @@ logger = logging.getLogger(__name__)
 class BrokerConfig:
     """The configuration of the broker, as far as it concerns one host; `clock` is nanoseconds since the epoch.
 
-    `partitions` are known after `read`.
+    `partitions` are known after `read`, and `subject` is where the host's lines go with so many.
     """
 
     def __init__(self, connection: Connection, host: str, clock: Callable[[], int]) -> None:
         """Know nothing before `read` or `run`."""
         self.partitions = Partitions(1, "", 0)
+        self.subject = Subject.for_host(host, 1)
         self._connection = connection
         self._host = host
         self._clock = clock
@@ -50,11 +51,6 @@ class BrokerConfig:
         self._pauses: tuple[Pause, ...] = ()
         self._is_paused = False  # as was logged last
         self._heard = 0
-
-    @property
-    def subject(self) -> Subject:
-        """Where the host's lines go."""
-        return Subject.for_host(self._host, self.partitions.count)
 
     @property
     def pause(self) -> Pause | None:
@@ -74,6 +70,7 @@ class BrokerConfig:
         # a replica that lags tells what was; who believed it would go back and forth
         if found.revision > self.partitions.revision:
             self.partitions = found
+            self.subject = Subject.for_host(self._host, found.count)
 
     async def look(self) -> None:
         """Read what may change; where that cannot be read, nothing has changed."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shipper.logs import Ship, says
+from tests.shipper.logs import ROOT, Ship, says
 from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = pytest.mark.nats
@@ -118,6 +118,18 @@ def test_a_right_that_is_taken_away_is_named_and_waited_for_and_costs_no_line(
 
     assert process.stop(10) == 0
     assert SECRET not in process.said()
+
+
+def test_a_user_without_the_right_to_publish_is_told_by_check_before_it_tries(
+    guarded: Guarded, processes: Processes, log: Path
+) -> None:
+    guarded.lets_in('publish: { allow: ["$JS.>", "$KV.>", "$SYS.REQ.>"] }')
+    words = ("--host", "web01", "--file", str(log), "--server", guarded.url, "--user", "web01")
+    command = [sys.executable, "-m", "shipper", "check", *words, "--password", SECRET]
+    check = processes.start("check", command, folder=ROOT)
+
+    assert check.wait(60) == 1
+    assert "BAD this user may not publish to logs.p" in check.said()
 
 
 def test_a_credential_of_another_host_is_called_that_once(

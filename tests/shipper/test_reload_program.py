@@ -39,14 +39,21 @@ class Running:
 
     def reload(self, *names: str, more: str = "") -> None:
         self._name(*names, more=more)
-        before = self.process.log.read_text().count("settings reloaded")
+        assert "settings reloaded" in self.reread()
+
+    def reread(self, content: str = "") -> str:
+        """Have it read its settings again, and return the line that it says of them."""
+        if content:
+            self._config.write_text(content)
+
+        def told() -> list[str]:
+            lines = self.process.log.read_text().splitlines()
+            return [one for one in lines if "settings reloaded" in one or "reload failed" in one]
+
+        before = len(told())
         os.kill(self.process.pid, signal.SIGHUP)
-        wait_until(
-            "has read them again",
-            lambda: self.process.log.read_text().count("settings reloaded") > before,
-            40,
-            [self.process],
-        )
+        wait_until("has read them again", lambda: len(told()) > before, 40, [self.process])
+        return told()[-1]
 
     def write(self, name: str, count: int = 100) -> None:
         before = self.written.get(name, b"")
@@ -90,4 +97,23 @@ def test_files_come_and_go_and_filters_come_without_a_line_lost_or_repeated(
     running.write("c.log", 10)
     kept = before + b"".join(b"c.log %06d\n" % n for n in (1, 3, 5, 7, 9))
     wait_until("odd ones come", lambda: read_back(logs_url) == kept, 40, [running.process])
+    assert running.process.stop(10) == 0
+
+
+def test_what_a_reload_changes_what_it_cannot_and_what_it_refuses_are_named(
+    running: Running,
+) -> None:
+    changed = (
+        'file = ["b.log"]\nserver = ["nats://b2:4222"]\nlisten = "127.0.0.1:1"\n'
+        'log_format = "json"\ngrace = "1s"\nround_size = "1MiB"\n'
+    )
+    for content, *words in (
+        ("file = [", "keeping current settings", "not valid TOML"),
+        ('fiel = ["a"]\n', "fiel: not a setting"),
+        ("#", "--file is required"),
+        (changed, "changed: log_format, file, round_size, grace", "restart: server, listen"),
+        (changed, '"level": "info"', "nothing to change; needs a restart: server, listen"),
+    ):
+        told = running.reread(content)
+        assert all(word in told for word in words), told
     assert running.process.stop(10) == 0

@@ -1,6 +1,5 @@
 """The program under a service manager, a socket of the test's own that hears what systemd would; and its signals."""
 
-import json
 import os
 import signal
 import sys
@@ -103,43 +102,3 @@ def test_the_watchdog_is_fed_while_there_is_nothing_to_do_and_not_while_the_loop
     wait_until("is not fed any more", is_not_fed, 40, [process])
     process.check()
     process.kill()
-
-
-@pytest.mark.nats
-def test_settings_are_read_again_and_what_needs_a_restart_is_named(
-    logs_url: str, start: Start, tmp_path: Path, manager: Manager
-) -> None:
-    (tmp_path / "a.log").write_bytes(b"a line\n")
-    config = tmp_path / "shipper.toml"
-    config.write_text(f'file = ["{tmp_path}/a.log"]\nserver = ["{logs_url}"]\n')
-    process = start("--config", config)
-    wait_until("is ready", lambda: manager.has_heard("READY=1"), 40, [process])
-
-    def reread(content: str) -> str:
-        manager.forget()
-        before = len(process.log.read_text())
-        config.write_text(content)
-        signal_to(process, signal.SIGHUP)
-        wait_until("has read them", lambda: manager.has_heard("READY=1"), 30, [process])
-        return process.log.read_text()[before:]
-
-    broken = reread("file = [")
-    misspelt = reread('fiel = ["a"]\n')
-    empty = reread("")
-    changed = reread(
-        f'file = ["{tmp_path}/a.log"]\nserver = ["nats://b2:4222"]\nlisten = "127.0.0.1:1"\n'
-        'log_format = "json"\ngrace = "1s"\nround_size = "1MiB"\n'
-    )
-    same = reread(config.read_text())
-
-    assert "keeping current settings" in broken
-    assert "not valid TOML" in broken
-    assert broken.count("\n") == 1
-    assert "fiel: not a setting" in misspelt
-    assert "--file is required" in empty
-    entry = json.loads(changed)
-    assert entry["level"] == "info"
-    assert "changed: log_format, round_size, grace" in entry["message"]
-    assert "needs a restart: server, listen" in entry["message"]
-    assert "nothing to change; needs a restart: server, listen" in same
-    assert process.stop(10) == 0

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import Processes, wait_until
-
 ROOT = Path(__file__).parents[3]
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -43,33 +41,6 @@ def test_all_that_is_well_is_said_and_nothing_is_changed(
     assert "this user may publish to logs.p" in done.stdout
     assert list(tmp_path.iterdir()) == [tmp_path / "a.log"]
     assert read_back(logs_url) == b""
-
-
-@pytest.mark.nats
-def test_a_user_without_the_right_to_publish_is_told_before_it_tries(
-    check: Call,
-    processes: Processes,
-    tmp_path: Path,
-    free_port: Callable[[], int],
-    apply_logs: Callable[[str], None],
-) -> None:
-    port, conf = free_port(), tmp_path / "rights.conf"
-    conf.write_text(
-        f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{tmp_path}/store" }}\n'
-        "accounts { A { jetstream: enabled, users: [\n"
-        '  { user: "admin", password: "admin" }\n'
-        '  { user: "web01", password: "x", permissions: { publish: [ "$JS.API.>", "$SYS.REQ.>" ] } }\n'
-        '] } }\nno_auth_user: "admin"\n'
-    )
-    server = processes.start("rights", [Path(sys.executable).with_name("nats-server"), "-c", conf])
-    wait_until("is ready", lambda: "Server is ready" in server.said(), 40, [server])
-    apply_logs(f"nats://127.0.0.1:{port}")
-    (tmp_path / "a.log").touch()
-
-    done = check("--file", tmp_path / "a.log", "--server", f"nats://web01:x@127.0.0.1:{port}")
-
-    assert done.returncode == 1
-    assert "BAD this user may not publish to logs.p" in done.stdout
 
 
 def test_files_are_left_out_for_a_reason_that_is_named_beside_all_else_that_is_wrong(
