@@ -167,7 +167,7 @@ class ShipperSettings(AccessSettings):
     @property
     def credential_host(self) -> str:
         """The host that the file with the credential names, if it names one."""
-        return str(self.from_file.get("host", ""))
+        return str(self._from_files.get("host", ""))
 
     @property
     def spool_dir(self) -> Path:

@@ -17,7 +17,7 @@ import click
 from pydantic import BaseModel, ByteSize
 from pydantic.fields import FieldInfo
 
-from broker.app.configuration import ProgramSettings, load, name_of
+from broker.app.configuration import ProgramSettings, extra_of, load, name_of, prefix_of
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.units import format_duration
 
@@ -76,14 +76,13 @@ def given(model: type[Model], options: dict[str, Any]) -> Model:
 
     Raises what `configuration.load` raises.
     """
-    prefix = model.model_config.get("env_prefix", "")
-    config = options.get("config") or _path_variable(f"{prefix}CONFIG")
+    config = options.get("config") or os.environ.get(f"{prefix_of(model)}CONFIG")
     named = {
         name: value
         for name, value in options.items()
         if name in model.model_fields and value is not None and value != ()
     }
-    return load(model, named, config)
+    return load(model, named, Path(config) if config else None)
 
 
 def spread(
@@ -108,15 +107,9 @@ def spread(
     return result
 
 
-def _path_variable(name: str) -> Path | None:
-    value = os.environ.get(name)
-    return Path(value) if value else None
-
-
 def _is_option(field: FieldInfo) -> bool:
     """Whether a setting is worth an option: what few ever set is left to the --config file and the environment."""
-    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-    return get_origin(field.annotation) is not dict and not extra.get("file_only")
+    return get_origin(field.annotation) is not dict and not extra_of(field).get("file_only")
 
 
 def _section_of(model: type[BaseModel], name: str) -> str:
@@ -141,8 +134,7 @@ def _option(name: str, field: FieldInfo, section: str) -> Callable[[Command], Co
     if field.annotation is bool:
         return click.option(f"{flag}/--no-{shown}", name, **shared)
     multiple = get_origin(field.annotation) is tuple
-    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-    metavar = str(extra.get("metavar", "TEXT"))
+    metavar = str(extra_of(field).get("metavar", "TEXT"))
     return click.option(flag, name, multiple=multiple, metavar=metavar, **shared)
 
 

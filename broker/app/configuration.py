@@ -14,14 +14,10 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import click
-from pydantic import AliasGenerator, BeforeValidator, Field, ValidationError
+from pydantic import AliasGenerator, BeforeValidator, Field, PrivateAttr, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-)
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from broker.app.exits import ConfigurationError
 
@@ -76,8 +72,7 @@ class ProgramSettings(BaseSettings):
     section: ClassVar[str] = "Logging"
     sections: ClassVar[Mapping[str, Collection[str]]] = {}
     """Titles under which the help shows the fields named, rather than under the `section` of their class."""
-    from_file: ClassVar[Mapping[str, Any]] = {}
-    """What the files say; `load` makes a model of its own for each."""
+    _from_files: Mapping[str, Any] = PrivateAttr({})
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="How much this program says of itself: debug, info, warning or error."
@@ -85,18 +80,6 @@ class ProgramSettings(BaseSettings):
     log_format: Literal["text", "json"] = Field(
         "text", description="Form of what it says: text, or json, an object a line."
     )
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return options, environment, files: the earlier wins."""
-        return init_settings, env_settings, InitSettingsSource(settings_cls, dict(cls.from_file))
 
 
 Model = TypeVar("Model", bound=ProgramSettings)
@@ -108,22 +91,27 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
     `options` holds the options that were given, by field name; a credential is a file like the other, which the service manager
     hands over. Raises click.UsageError for a bad option and `ConfigurationError` for a bad variable, key or file.
     """
-    prefix = model.model_config.get("env_prefix", "")
-    names = {name_of(field) for field in model.model_fields}
-    _refuse_unknown_variables(prefix, names)
-    named = {
-        **_emptied(model, prefix),
-        **{name_of(field): value for field, value in options.items()},
-    }
+    named = {name_of(field): value for field, value in options.items()}
+    variables = _variables(model)
     paths = (config, _credential_file(model.program))
     files = {path: _read(path) for path in paths if path is not None}
     content = {key: value for file in reversed(files.values()) for key, value in file.items()}
-    reading = {"from_file": content, "__module__": model.__module__}
     try:
-        settings: Model = type(model.__name__, (model,), reading)(**named)
+        settings = model(**{**content, **variables, **named})
     except ValidationError as error:
-        raise _translate(error.errors()[0], model, named, files) from None
+        raise _translate(error.errors()[0], model, named, variables, files) from None
+    settings._from_files = content
     return settings
+
+
+def prefix_of(model: type[ProgramSettings]) -> str:
+    """Return what the environment variables of a program begin with, e.g. `LOGBROKER_`."""
+    return model.model_config.get("env_prefix", "")
+
+
+def extra_of(field: FieldInfo) -> Mapping[str, Any]:
+    """Return what `option` was told of a field beside its default and description."""
+    return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
 
 
 def _credential_file(program: str) -> Path | None:
@@ -145,28 +133,23 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
 
 
-def _emptied(model: type[BaseSettings], prefix: str) -> dict[str, str]:
-    """Return the settings that an empty variable turns off; of all others it says nothing."""
-    variables = {variable.upper(): value for variable, value in os.environ.items()}
-    return {
-        name_of(field): ""
-        for field, declared in model.model_fields.items()
-        if isinstance(declared.json_schema_extra, dict)
-        and declared.json_schema_extra.get("may_be_empty")
-        and variables.get(f"{prefix}{name_of(field)}".upper()) == ""
-    }
+def _variables(model: type[ProgramSettings]) -> dict[str, Any]:
+    """Return the settings that the environment gives, as text; an empty variable gives one that may be empty, and no other.
 
-
-def _refuse_unknown_variables(prefix: str, names: Collection[str]) -> None:
-    known = {f"{prefix}{name}".upper() for name in (*names, "config")}
+    Raises `ConfigurationError` for a variable that is no setting.
+    """
+    prefix, fields = prefix_of(model), model.model_fields
+    known = {f"{prefix}{name_of(field)}".upper() for field in (*fields, "config")}
     for variable, value in os.environ.items():
         name = variable.upper()
-        if not name.startswith(prefix.upper()) or name in known:
-            continue
-        if not _is_of_service(name.removeprefix(prefix.upper()), value):
+        is_unknown = name.startswith(prefix) and name not in known
+        if is_unknown and not _is_of_service(name.removeprefix(prefix), value):
             raise ConfigurationError(
                 f"environment variable {variable} is not a setting; see --help for those there are"
             )
+    empty = {name_of(field) for field, one in fields.items() if extra_of(one).get("may_be_empty")}
+    given = EnvSettingsSource(model, env_ignore_empty=False)()
+    return {name: value for name, value in given.items() if value or name in empty}
 
 
 def _is_of_service(name: str, value: str) -> bool:
@@ -178,11 +161,12 @@ def _is_of_service(name: str, value: str) -> bool:
 def _translate(
     first: ErrorDetails,
     model: type[ProgramSettings],
-    options: Mapping[str, Any],
-    files: Mapping[Path, Mapping[str, Any]],
+    options: Collection[str],
+    variables: Collection[str],
+    files: Mapping[Path, Collection[str]],
 ) -> click.UsageError | ConfigurationError:
     """Return the error for a person: it names the place to mend, for what contradicts another setting one of the two."""
-    prefix, reason = model.model_config.get("env_prefix", ""), _reason(first, model.program)
+    prefix, reason = prefix_of(model), _reason(first, model.program)
     name = str(first["loc"][0]) if first["loc"] else ""
     flag, variable = f"--{name.replace('_', '-')}", f"{prefix}{name}".upper()
     if first["type"] == "missing":
@@ -193,7 +177,7 @@ def _translate(
     for one in (name, *(other for other in others if _is_named(other, reason))):
         if one in options:
             return click.UsageError(f"--{one.replace('_', '-')}: {reason}")
-        if os.environ.get(f"{prefix}{one}".upper()):
+        if one in variables:
             return ConfigurationError(f"{prefix}{one}".upper() + f": {reason}")
         if file := next((path for path, content in files.items() if one in content), None):
             return ConfigurationError(f"{file}: {one}: {reason}")
