@@ -8,24 +8,12 @@ from broker.app import program
 from broker.app.command_line import LazyGroup
 
 _SECTIONS = {
-    "Running": ("run:run", "credentials:credentials", "tls:tls"),
-    "Declaring": tuple(
-        f"apply:{name}" for name in ("apply", "partitions", "export", "import_", "promote")
-    ),
-    "Looking": (
-        *("status:status", "status:hosts", "status:top", "status:tail_", "status:get"),
-        *(
-            "status:events",
-            "changing:stream",
-            "changing:consumer",
-            "status:check",
-            "console:console",
-        ),
-    ),
-    "Changing": (
-        *("changing:pause", "changing:resume", "changing:purge", "changing:rm", "requeue:requeue"),
-        *("backup:backup", "backup:restore"),
-    ),
+    "Running": "run:run credentials:credentials tls:tls",
+    "Declaring": "apply:apply apply:partitions apply:export apply:import_ apply:promote",
+    "Looking": "status:status status:hosts status:top status:tail_ status:get status:events "
+    "changing:stream changing:consumer status:check console:console",
+    "Changing": "changing:pause changing:resume changing:purge changing:rm requeue:requeue "
+    "backup:backup backup:restore",
 }
 """The commands by the section of the help, as module and function."""
 
@@ -34,7 +22,9 @@ _SECTIONS = {
     name="logbroker",
     cls=LazyGroup,
     sections={
-        title: {one.partition(":")[2].removesuffix("_"): f"broker.commands.{one}" for one in of}
+        title: {
+            one.partition(":")[2].removesuffix("_"): f"broker.commands.{one}" for one in of.split()
+        }
         for title, of in _SECTIONS.items()
     },
     extra="nats-logship[broker]",

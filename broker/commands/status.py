@@ -4,16 +4,16 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, nullcontext
 from dataclasses import asdict
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Any
+from functools import partial
+from typing import TypeVar
 
 import click
 
-from broker.app import program
-from broker.app.command_line import given, settings_options
 from broker.app.exits import OperatorError
 from broker.app.selection import LineSelection
 from broker.app.units import Moment
@@ -34,12 +34,13 @@ from broker.commands.shared import (
     with_settings,
 )
 from broker.inspect import ask, checks
-from broker.inspect.events import NOISE, listen
+from broker.inspect.events import NOISE, Event, listen
 from broker.inspect.message import StoredMessage, message_document, message_text, rfc3339
 from broker.inspect.status import HOST_HEAD, PARTITION_HEAD, facts, partition_row
 from broker.inspect.tail import TailOptions, TailPiece, as_shown, tail
-from broker.settings import STATUS_FIELDS, BrokerSettings
+from broker.settings import BrokerSettings
 
+Shown = TypeVar("Shown")
 _SHORTEST = timedelta(seconds=0.2)
 
 
@@ -66,17 +67,23 @@ def status(settings: BrokerSettings, as_json: bool) -> None:
 @click.command()
 @click.argument("names", nargs=-1, type=click.Choice(checks.CHECKS), metavar="[CHECK]...")
 @JSON
-@settings_options(BrokerSettings, STATUS_FIELDS)
-def check(names: tuple[str, ...], as_json: bool, **options: Any) -> int:
+@with_settings()
+def check(settings: BrokerSettings, names: tuple[str, ...], as_json: bool) -> int:
     """Check the broker for a monitoring system: exit code 0 for OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
 
     CHECK is connection, stream, space, receivers or certificates; all of them unless some are named.
     """
     wanted = tuple(dict.fromkeys(names)) or checks.CHECKS
+
+    async def observed() -> checks.Observed:
+        connection = Connection(settings.server, "logbroker check", access=settings.access)
+        try:
+            return await ask.observe(connection, wanted, now())
+        finally:
+            await connection.close()
+
     try:
-        settings = given(BrokerSettings, options)
-        program.log_to_stderr(settings)
-        findings = checks.judge(wanted, asyncio.run(_observe(settings, wanted)))
+        findings = checks.judge(wanted, asyncio.run(observed()))
     except OperatorError as error:  # a monitoring system is told of it as of everything else
         findings = [checks.CheckResult(wanted[0], checks.Grade.UNKNOWN, str(error))]
     if as_json:
@@ -85,14 +92,6 @@ def check(names: tuple[str, ...], as_json: bool, **options: Any) -> int:
     else:
         click.echo(checks.to_nagios(findings))
     return checks.overall(findings)
-
-
-async def _observe(settings: BrokerSettings, wanted: tuple[str, ...]) -> checks.Observed:
-    connection = Connection(settings.server, "logbroker check", access=settings.access)
-    try:
-        return await ask.observe(connection, wanted, now())
-    finally:
-        await connection.close()
 
 
 @click.command()
@@ -130,27 +129,22 @@ def top(settings: BrokerSettings, interval: timedelta, count: int | None, as_jso
     from rich.live import Live
 
     from broker.app.table import show, stdout
-    from broker.inspect.top import draw, watch
+    from broker.inspect.top import TopView, draw, watch
 
     is_live = sys.stdout.isatty() and not as_json
     live = Live(console=stdout(), screen=True, auto_refresh=False) if is_live else None
-    left = count or sys.maxsize
 
-    async def watched(connection: Connection) -> None:
-        nonlocal left
-        async with aclosing(watch(connection, interval.total_seconds())) as views:
-            async for view in views:
-                if live:
-                    live.update(draw(view), refresh=True)
-                elif as_json:
-                    click.echo(json.dumps(view.document()))
-                else:
-                    show(draw(view), "")
-                if not (left := left - 1):
-                    return
+    async def show_view(view: TopView) -> None:
+        if live:
+            live.update(draw(view), refresh=True)
+        elif as_json:
+            click.echo(json.dumps(view.document()))
+        else:
+            show(draw(view), "")
 
     with live or nullcontext():
-        asking(settings, "top", watched)
+        views = partial(watch, interval=interval.total_seconds())
+        _show_each(settings, "top", views, show_view, count)
 
 
 @click.command()
@@ -212,12 +206,10 @@ def tail_(
     wanted = TailOptions(LineSelection(hosts, files), only, since, lines, follow)
     form = {"prefixed": wanted.only_host is None, "for_terminal": sys.stdout.isatty()}
 
-    async def shown(connection: Connection) -> None:
-        async with aclosing(tail(connection, wanted)) as pieces:
-            async for one in pieces:
-                await _write(_objects(one) if as_json else as_shown(one.host, one.lines, **form))
+    async def show(one: TailPiece) -> None:
+        await _write(_objects(one) if as_json else as_shown(one.host, one.lines, **form))
 
-    asking(settings, "tail", shown)
+    _show_each(settings, "tail", partial(tail, wanted=wanted), show)
 
 
 def _objects(piece: TailPiece) -> bytes:
@@ -237,22 +229,40 @@ def events(
     settings: BrokerSettings, as_json: bool, kinds: tuple[str, ...], count: int | None
 ) -> None:
     """Show what happens at the broker as it happens: who comes and goes, who is refused, what changes and fails."""
-    left = count or sys.maxsize
+
+    def chosen(connection: Connection) -> AsyncGenerator[Event, None]:
+        return (one async for one in listen(connection) if _is_wanted(one.kind, kinds))
+
+    async def show(event: Event) -> None:
+        line = printable(f"{event.time[:19]}Z {event.kind}: {event.text}")
+        text = json.dumps(asdict(event)) if as_json else line
+        await _write(f"{text}\n".encode("utf-8", "backslashreplace"))
+
+    _show_each(settings, "events", chosen, show, count)
+
+
+def _is_wanted(kind: str, globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(kind, glob) for glob in globs) if globs else kind not in NOISE
+
+
+def _show_each(
+    settings: BrokerSettings,
+    command: str,
+    items: Callable[[Connection], AsyncGenerator[Shown, None]],
+    show: Callable[[Shown], Awaitable[None]],
+    count: int | None = None,
+) -> None:
+    """Show what comes, one after the other; at most `count` of it."""
 
     async def shown(connection: Connection) -> None:
-        nonlocal left
-        async with aclosing(listen(connection)) as heard:
-            async for event in heard:
-                if any(fnmatchcase(event.kind, glob) for glob in kinds) or (
-                    not kinds and event.kind not in NOISE
-                ):
-                    line = printable(f"{event.time[:19]}Z {event.kind}: {event.text}")
-                    text = json.dumps(asdict(event)) if as_json else line
-                    await _write(f"{text}\n".encode("utf-8", "backslashreplace"))
-                    if not (left := left - 1):
-                        return
+        left = count or sys.maxsize
+        async with aclosing(items(connection)) as found:
+            async for one in found:
+                await show(one)
+                if not (left := left - 1):
+                    return
 
-    asking(settings, "events", shown)
+    asking(settings, command, shown)
 
 
 async def _write(data: bytes) -> None:

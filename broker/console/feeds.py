@@ -48,35 +48,12 @@ def encode(document: object) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-class Latest:
-    """The newest document, for any number of readers."""
-
-    def __init__(self) -> None:
-        """Have none yet."""
-        self.document = b""
-        self._replaced = asyncio.Event()
-
-    def put(self, document: object) -> None:
-        """Replace the document."""
-        self.document = encode(document)
-        replaced, self._replaced = self._replaced, asyncio.Event()
-        replaced.set()
-
-    async def follow(self) -> AsyncGenerator[bytes, None]:
-        """Yield the document, and each that is newest when it is asked for again."""
-        while True:
-            replaced = self._replaced
-            if self.document:
-                yield self.document
-            await replaced.wait()
-
-
 class Feeds:
     """Looks at a broker for all pages."""
 
     def __init__(self, connection: Connection) -> None:
         """Look at nothing before `run`."""
-        self._overview = Latest()
+        self._overview, self._replaced = b"", asyncio.Event()
         self._connection = connection
         self._history: deque[dict[str, float]] = deque(maxlen=_HISTORY)
         self._checked: dict[str, Any] = {}
@@ -92,10 +69,18 @@ class Feeds:
             group.create_task(self._check())
 
     async def views(self) -> AsyncGenerator[bytes, None]:
-        """Yield the last hour, and then each view."""
+        """Yield the last hour, and then each view that is newest when it is asked for."""
         yield encode({"history": list(self._history)})
-        async for document in self._overview.follow():
-            yield document
+        while True:
+            replaced = self._replaced
+            if self._overview:
+                yield self._overview
+            await replaced.wait()
+
+    def _put(self, overview: object) -> None:
+        self._overview, replaced = encode(overview), self._replaced
+        self._replaced = asyncio.Event()
+        replaced.set()
 
     async def _watch(self) -> None:
         while True:
@@ -105,7 +90,7 @@ class Feeds:
                     async for view in views:
                         self._show(view)
             except _FAILURES as error:
-                self._overview.put({"trouble": str(error)})
+                self._put({"trouble": str(error)})
             await asyncio.sleep(_AGAIN)
 
     def _show(self, view: TopView) -> None:
@@ -121,7 +106,7 @@ class Feeds:
         document = view.document()
         self._rates = document.pop("hosts")
         now = {"active_hosts": len(self._rates), "point": self._history[-1]}
-        self._overview.put(document | self._checked | now)
+        self._put(document | self._checked | now)
 
     async def _check(self) -> None:
         while True:

@@ -94,7 +94,10 @@ class Console:
         self._door = door
         self._feeds = Feeds(connection)
         self._sessions = {secrets.token_urlsafe(32)}  # of whoever gave the token
-        self._streams = self._tails = 0
+        self._streams, self._tails = (
+            asyncio.Semaphore(_MOST_STREAMS),
+            asyncio.Semaphore(_MOST_TAILS),
+        )
 
     async def run(self, stop: asyncio.Event, ready: Callable[[str], None]) -> None:
         """Serve until `stop` is set; `ready` is told the URL. Raises `ConfigurationError` for an address that is taken."""
@@ -195,26 +198,20 @@ class Console:
         return web.Response(body=encode(document), content_type="application/json")
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        if self._streams >= _MOST_STREAMS:
+        if self._streams.locked():
             raise web.HTTPServiceUnavailable(text="too many pages are open\n")
-        self._streams += 1
-        try:
+        async with self._streams:
             return await _stream(request, self._feeds.views())
-        finally:
-            self._streams -= 1
 
     async def _lines(self, request: web.Request) -> web.StreamResponse:
-        if self._tails >= _MOST_TAILS:
+        if self._tails.locked():
             raise web.HTTPServiceUnavailable(text="too many pages show lines\n")
         now = datetime.now(UTC)  # noqa: TID251 - what a person means by today
         text = request.query.get("since", "")
         since = read_moment(text, now) if text else None
         wanted = line_options(lambda name: request.query.get(name, ""), since)
-        self._tails += 1
-        try:
+        async with self._tails:
             return await _stream(request, self._feeds.lines(wanted))
-        finally:
-            self._tails -= 1
 
 
 async def _stream(

@@ -69,21 +69,14 @@ def judge(checks: Iterable[str], seen: Observed) -> list[CheckResult]:
 
 
 def _judged(check: str, seen: Observed) -> Graded:
-    status, is_reached = seen.status, seen.connect_seconds is not None
-    match check:
-        case "connection":
-            return _connection(seen)
-        case _ if status is None:  # for `stream`: no such stream, no leader, no majority
-            is_broken = check == "stream" and is_reached
-            return iter([(Grade.CRITICAL if is_broken else Grade.UNKNOWN, seen.trouble)])
-        case "stream":
-            return _stream(status)
-        case "space":
-            return _space(status)
-        case "receivers":
-            return _receivers(status)
-        case _:
-            return _certificates(status, seen.now)
+    status = seen.status
+    if check == "connection":
+        return _connection(seen)
+    if status is None:  # for `stream`: no such stream, no leader, no majority
+        is_broken = check == "stream" and seen.connect_seconds is not None
+        return iter([(Grade.CRITICAL if is_broken else Grade.UNKNOWN, seen.trouble)])
+    of_status = {"stream": _stream, "space": _space, "receivers": _receivers}
+    return of_status[check](status) if check in of_status else _certificates(status, seen.now)
 
 
 def _grade(value: float, limits: tuple[float, float]) -> Grade:
