@@ -203,13 +203,13 @@ def write_for_owner(folder: Folder, name: str, content: str | bytes, mode: int =
 
 
 @contextmanager
-def reporting(path: Path) -> Iterator[None]:
-    """Have an OSError from inside come as an `OperatorError` that says which file cannot be written."""
+def reporting(path: Path, verb: str = "write") -> Iterator[None]:
+    """Have an OSError from inside come as an `OperatorError` that says what cannot be done with a file or folder."""
     try:
         yield
     except OSError as error:
         raise OperatorError(
-            f"cannot write {path}: {error.strerror}; check the disk and the folder's owner"
+            f"cannot {verb} {path}: {error.strerror or error}; check the disk and the folder's owner"
         ) from None
 
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.files import make_folder, open_folder, read_file, write_for_owner
+from broker.app.files import make_folder, open_folder, read_file, reporting, write_for_owner
 from broker.report import Certificate
 
 _SKEW = timedelta(hours=1)  # machines whose clock is behind must be able to connect at once
@@ -185,13 +185,12 @@ class Pki:
 
     def _write(self, path: Path, content: bytes, mode: int) -> None:
         """Write a file for the owner of the folder: root makes certificates, and the broker's user reads them."""
-        try:
-            with make_folder(self.folder.parent) as store, store.make(self.folder.name) as folder:
-                write_for_owner(folder, path.name, content, mode)
-        except OSError as error:
-            raise OperatorError(
-                f"cannot use {self.folder}: {error.strerror}; check --store-dir and its owner"
-            ) from None
+        with (
+            reporting(self.folder),
+            make_folder(self.folder.parent) as store,
+            store.make(self.folder.name) as folder,
+        ):
+            write_for_owner(folder, path.name, content, mode)
 
     def _read(self, path: Path) -> bytes:
         try:

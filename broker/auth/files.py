@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.files import Folder, give, make_folder, open_folder, write_atomic, write_for_owner
+from broker.app.files import (
+    Folder,
+    give,
+    make_folder,
+    open_folder,
+    reporting,
+    write_atomic,
+    write_for_owner,
+)
 from broker.auth.permissions import API
 from broker.auth.store import EMPTY, Credential, CredentialKind, CredentialStore, parse_store
 from broker.wire.subjects import inbox_of
@@ -72,13 +80,9 @@ class HeldCredentials(NamedTuple):
 def held_credentials(folder: Path) -> Iterator[HeldCredentials]:
     """Hold the credential store of a directory, made where it is not there, once no other program does; raises `OperatorError` kinds."""
     with ExitStack() as stack:
-        try:
+        with reporting(folder / _LOCK, "open"):
             opened = stack.enter_context(make_folder(folder))
             descriptor = opened.open(_LOCK, os.O_RDWR | os.O_CREAT)
-        except OSError as error:
-            raise OperatorError(
-                f"cannot use {error.filename}: {error.strerror}; check --store-dir and its owner"
-            ) from None
         stack.callback(os.close, descriptor)
         give(descriptor, opened.owner)
         fcntl.flock(descriptor, fcntl.LOCK_EX)

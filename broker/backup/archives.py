@@ -27,7 +27,7 @@ import nats.errors
 from pydantic import BaseModel, Field, ValidationError
 
 from broker.app.exits import OperatorError
-from broker.app.files import Folder, make_folder, open_folder, read_file, write_atomic
+from broker.app.files import Folder, make_folder, open_folder, read_file, reporting, write_atomic
 from broker.app.progress import Advance, progress
 from broker.client.answer import ConnectionLost
 from broker.client.connection import Connection
@@ -195,23 +195,18 @@ def new_backup(directory: Path, now: datetime) -> Iterator[Path]:
     """Yield a folder that gets its name in the end, or is removed; raises `OperatorError` where another backup is under way, or others may enter."""
     whole = name_of(directory, now)
     part = whole.with_name(f"{whole.name}.part")
-    try:
-        with make_folder(directory, 0o700) as folder:
-            _take_over(folder)
-            part.mkdir(0o700)
-            try:
-                yield part
-                with open_folder(part) as written:
-                    written.sync()
-                part.rename(whole)
-                folder.sync()
-            except BaseException:
-                shutil.rmtree(part, ignore_errors=True)
-                raise
-    except OSError as error:
-        raise OperatorError(
-            f"cannot write the backup to {directory}: {error.strerror or error}; nothing is left of it there"
-        ) from None
+    with reporting(directory), make_folder(directory, 0o700) as folder:
+        _take_over(folder)
+        part.mkdir(0o700)
+        try:
+            yield part
+            with open_folder(part) as written:
+                written.sync()
+            part.rename(whole)
+            folder.sync()
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
 
 
 def _take_over(folder: Folder) -> None:
@@ -240,22 +235,18 @@ def name_of(directory: Path, now: datetime) -> Path:
 
 def prune(directory: Path, keep: int) -> list[Path]:
     """Remove all whole backups but the newest `keep`, and return what was removed; raises `OperatorError`."""
-    surplus = _backups(directory)[:-keep]
-    try:
+    with reporting(directory, "remove old backups of"):
+        surplus = _backups(directory)[:-keep]
         for path in surplus:
             (path / NAME).unlink()  # first: what is removed by half is no backup
             shutil.rmtree(path)
-    except OSError as error:
-        raise OperatorError(f"cannot remove {error.filename}: {error.strerror}") from None
     return surplus
 
 
 def find(folder: Path) -> Path:
     """Return the folder of a backup: the one given, or the newest on the directory given; raises `OperatorError`."""
-    try:
+    with reporting(folder, "read"):
         found = [folder] if (folder / NAME).is_file() else _backups(folder)
-    except OSError as error:
-        raise OperatorError(f"cannot read {folder}: {error.strerror}") from None
     if not found:
         raise OperatorError(f"there is no whole backup in {folder}")
     return found[-1]
@@ -271,9 +262,8 @@ def load(folder: Path) -> Backup:
     """Return what a backup says of itself; raises `OperatorError`."""
     path = folder / NAME
     try:
-        return Backup.model_validate_json(read_file(path))
-    except OSError as error:
-        raise OperatorError(f"cannot read {path}: {error.strerror}") from None
+        with reporting(path, "read"):
+            return Backup.model_validate_json(read_file(path))
     except ValidationError:
         raise OperatorError(f"{path} is damaged, or of another version") from None
 
@@ -281,10 +271,7 @@ def load(folder: Path) -> Backup:
 def check(folder: Path, archive: Archive) -> None:
     """Compare an archive with its digest in the manifest; raises `OperatorError` where it is not as it was written."""
     path = folder / archive.file
-    try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise OperatorError(f"cannot read {path}: {error.strerror}") from None
+    with reporting(path, "read"), path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != archive.sha256:
         raise OperatorError(f"{path} is damaged: its SHA-256 is another; take another backup")

@@ -15,7 +15,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from broker.app.exits import OperatorError
-from broker.app.units import format_size
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.config import existing_partitions
 from broker.report import SpaceReport
@@ -112,35 +111,32 @@ class StreamRetention:
         partitions = [n for n in existing if stream_of(n, count) == stream]
         wants = await needed(self._connection, info, partitions)
         until = min([first + math.ceil(share * (end - first)), *wants.values()])
-        if until <= first:
-            self._blocked(_FULL[info["config"].get("discard", "old")], wants)
-            return
-        chosen = Purge(stream, info["created"], until)
-        gone = await purge(self._connection, [chosen], _PATIENCE)
-        if self.space.state == _OK:
-            logger.info(
-                "stream %s holds %s in %d messages: purging what every receiver has committed, oldest first",
-                *(stream, format_size(int(state["bytes"])), state["messages"]),
-            )
-        self._enter(_PURGING)
-        self.space.purged_messages += gone
-
-    def _blocked(self, state: str, wants: Mapping[str, int]) -> None:
-        first = min(wants.values(), default=0)
-        needed_by = tuple(sorted(name for name, sequence in wants.items() if sequence == first))
-        if (self.space.state, self.space.needed_by) != (state, needed_by):
-            logger.warning(
-                "stream %s is full, and %s: %s still needs its oldest message, %d; start that receiver, or give the "
-                "stream more space (--max-bytes)",
-                *(self._stream, state, " and ".join(needed_by) or "nobody", first),
-            )
-        self._enter(state, needed_by)
+        if until > first:
+            chosen = Purge(stream, info["created"], until)
+            self.space.purged_messages += await purge(self._connection, [chosen], _PATIENCE)
+            self._enter(_PURGING)
+        else:
+            oldest = sorted(who for who, sequence in wants.items() if sequence <= first)
+            self._enter(_FULL[info["config"].get("discard", "old")], tuple(oldest))
 
     def _enter(self, state: str, needed_by: tuple[str, ...] = ()) -> None:
-        """Note the stream's state, and since when it is so."""
+        """Note the stream's state, and since when it is so; log where that is news."""
         space = self.space
-        if state == _OK and space.state in _FULL.values():
+        if (space.state, space.needed_by) == (state, needed_by):
+            return
+        if state == _PURGING and space.state == _OK:
+            logger.info(
+                "stream %s is short of space: purging what every receiver has committed, oldest first",
+                self._stream,
+            )
+        elif state == _OK and space.state != _PURGING:
             logger.info("stream %s has space again", self._stream)
+        elif state not in {_OK, _PURGING}:
+            logger.warning(
+                "stream %s is full, and %s: %s still needs its oldest message; start that receiver, or give the stream "
+                "more space (--max-bytes)",
+                *(self._stream, state, " and ".join(needed_by) or "nobody"),
+            )
         if space.state != state:
             now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
             space.since = None if state == _OK else now.isoformat("T", "seconds")

@@ -42,13 +42,10 @@ def locked_store(folder: Path) -> Iterator[int]:
     """Make the folder and hold its lock; gives the lock's file descriptor.
 
     A child that inherits the descriptor holds the lock too, so a nats-server that outlives its parent keeps others out.
-    Raises `OperatorError` when the folder cannot be used or another broker has it.
+    Raises `OperatorError` when another broker has it, and OSError.
     """
-    try:
-        with make_folder(folder) as opened:
-            descriptor = opened.open(_LOCK, os.O_RDWR | os.O_CREAT)
-    except OSError as error:
-        raise store_error(folder, error) from None
+    with make_folder(folder) as opened:
+        descriptor = opened.open(_LOCK, os.O_RDWR | os.O_CREAT)
     deadline = time.monotonic() + _PATIENCE
     try:
         while not _has_locked(descriptor, fcntl.LOCK_EX):
