@@ -39,7 +39,9 @@ def test_no_line_can_be_read_in_an_encrypted_store_and_all_are_there_again(
 
     assert not holds(broker.store, b"x" * 100)
     assert not holds(broker.store, b"logs.>")
-    assert "quotes" not in (broker.store / "nats-server.conf").read_text("utf-8")
+    conf = broker.store / "nats-server.conf"
+    assert "quotes" not in conf.read_text("utf-8")
+    assert conf.stat().st_mode & 0o777 == 0o600
 
     again = start_broker(*options)
     assert messages(again.wait_ready()["server"]) == 20

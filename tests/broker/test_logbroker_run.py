@@ -1,11 +1,9 @@
 """`logbroker run` as operators meet it: real signals, real ports, a real nats-server."""
 
-import json
 import os
 import signal
 import socket
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,30 +93,6 @@ def test_a_port_in_use_is_one_line_that_names_it(
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1
     assert f"cannot listen on {address}: address already in use" in ended.stderr
-
-
-def test_settings_of_nats_server_count_and_are_read_again(
-    start_broker: Any, tmp_path: Path
-) -> None:
-    config = tmp_path / "broker.toml"
-    config.write_text("[nats]\nmax_connections = 77\n", "utf-8")
-    broker = start_broker("--config", str(config), "--http", "127.0.0.1:0")
-    url = f"{broker.wait_ready()['http']}/varz"
-
-    def most() -> int:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return int(json.load(answer)["max_connections"])
-
-    assert most() == 77
-    config.write_text("nats = { max_connections = 78 }\n", "utf-8")
-    broker.popen.send_signal(signal.SIGHUP)
-    wait_until("it is read again", lambda: most() == 78, 20)
-
-    config.write_text("[nats]\nmax_connection = 79\n", "utf-8")
-    broker.popen.send_signal(signal.SIGHUP)
-    wait_until("it is refused", lambda: "keeping current settings" in broker.said, 20)
-    assert "max_connection" in broker.said
-    assert most() == 78
 
 
 def test_the_first_credential_restarts_a_monitored_server_on_the_same_ports(

@@ -105,7 +105,10 @@ def test_settings_read_again_count_at_once_or_are_named_or_leave_the_old_ones(
     assert "keeping current settings: " in broker.said
     assert "broker.toml: max_age" in broker.said
 
-    assert max_age('max_age = "6h"') == 6 * 3600
+    assert max_age("[nats]", "max_connection = 79") == 12 * 3600  # the real one has an s
+    assert "max_connection" in broker.said
+
+    assert max_age('max_age = "6h"', "[nats]", "max_connections = 79") == 6 * 3600
     assert "Traceback" not in broker.said
 
 

@@ -2,7 +2,7 @@
 
 import os
 import ssl
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,6 @@ from broker.auth.certificates import Pki
 
 NOW = datetime.now(UTC)  # noqa: TID251 - what OpenSSL goes by
 NAMES = ("broker1.example.net", "127.0.0.1", "::1", "localhost")
-ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
 
 def init(store: Path, *names: str) -> Pki:
@@ -68,24 +67,7 @@ def test_what_is_no_authority_with_its_key_is_refused(tmp_path: Path, key: bytes
         pki.read_authority()
 
 
-@ONLY_ROOT
-def test_what_root_makes_belongs_to_the_stores_owner(tmp_path: Path) -> None:
-    os.chown(tmp_path, 12345, 12346)
-
-    pki = init(tmp_path)
-    pki.sign(pki.read_authority(), ["localhost"], NOW + timedelta(days=1))
-
-    found = {path.name: path.stat() for path in (pki.folder, *pki.folder.iterdir())}
-    assert {(one.st_uid, one.st_gid) for one in found.values()} == {(12345, 12346)}
-    assert {name: one.st_mode & 0o777 for name, one in found.items()} == {
-        "tls": 0o750,
-        "authority.key": 0o600,
-        "authority.pem": 0o644,
-        "broker.pem": 0o600,
-    }
-
-
-@ONLY_ROOT
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_root_follows_no_link_to_or_in_the_folder(tmp_path: Path) -> None:
     other, store, victim = init(tmp_path / "other"), tmp_path / "store", tmp_path / "victim"
     store.mkdir()

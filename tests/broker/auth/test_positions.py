@@ -52,16 +52,12 @@ def test_a_host_reads_and_writes_its_own_positions_by_compare_and_set(
     async def exchange(connection: Connection) -> bytes:
         before = await bucket.read(connection, POSITIONS_BUCKET, key)
         assert before is not None
-        await bucket.write(connection, POSITIONS_BUCKET, key, b"newer", before.revision)
+        await bucket.write(connection, POSITIONS_BUCKET, key, before.value, before.revision)
         with pytest.raises(bucket.Conflict):
             await bucket.write(connection, POSITIONS_BUCKET, key, b"late", before.revision)
-        after = await bucket.read(connection, POSITIONS_BUCKET, key)
-        assert after is not None
-        await bucket.confirm(connection, POSITIONS_BUCKET, key, after)
-        await bucket.write(connection, POSITIONS_BUCKET, key, before.value, after.revision)
-        return after.value
+        return before.value
 
-    assert by(server, host, exchange) == b"newer"
+    assert by(server, host, exchange) == f'"positions of {host}"'.encode()
 
 
 @pytest.mark.parametrize("operation", ["DEL", "PURGE"])
@@ -125,18 +121,11 @@ def test_a_host_that_writes_all_it_can_takes_the_room_of_one_message_and_holds_u
 
     by(server, "web01", fill)
     full = held(own)
-    revision = by(server, "web02", lambda c: _rewrite(c, "web02"))
+    by(server, "web02", lambda c: c.ask("$KV.LOGS_POSITIONS.web02", b'"positions of web02"'))
     by(server, "web01", lambda c: c.ask(OWN_KEY, b'"positions of web01"'))
 
     assert full[0] == before[0]
     assert full[1] - before[1] < MAX_PAYLOAD + 1024
-    assert revision > 0
-
-
-async def _rewrite(connection: Connection, host: str) -> int:
-    entry = await bucket.read(connection, POSITIONS_BUCKET, host)
-    assert entry is not None
-    return await bucket.write(connection, POSITIONS_BUCKET, host, entry.value, entry.revision)
 
 
 def test_every_receiver_reads_every_offset_and_one_of_all_learns_how_many_partitions_exist(

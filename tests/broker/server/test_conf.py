@@ -40,7 +40,6 @@ def conf_of(
 
 OWN = key(99)
 OPEN = accounts_of((), OWN, NOW, anybody=key(98), streams=1)
-CLOSED = accounts_of((), OWN, NOW, streams=1)
 ALL = accounts_of(EVERY_KIND.credentials, OWN, NOW, streams=1)
 
 
@@ -91,16 +90,6 @@ def test_servers_show_each_other_the_secret_and_a_sites_own_subjects_cross_nowhe
     assert "leafnodes" not in render(conf_of(site="here"))
     for secret in ("s3cret", "SUSECRET"):
         assert secret not in repr(conf)
-
-
-@pytest.mark.nats
-@pytest.mark.parametrize(
-    "accounts", [OPEN, CLOSED, ALL], ids=["open", "closed to all", "all kinds"]
-)
-def test_nats_server_takes_all_accounts(accounts: Section, tmp_path: Path) -> None:
-    found = checked(conf_of(tmp_path, accounts=accounts), tmp_path)
-
-    assert found.returncode == 0, found.stderr
 
 
 def test_nobody_but_an_admin_or_a_site_comes_in_as_another_site() -> None:
