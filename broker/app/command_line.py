@@ -1,24 +1,22 @@
 """What command lines are made of: options of settings, groups of commands, and the question before anything is destroyed.
 
-Options are made from the fields of a settings model: declared there once, shown here. The commands of a group are loaded
-when they are called: a start pays for one of them, and lacks nothing that the others need.
+Options are made from the fields of a settings model: declared there once, shown here.
 """
 
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
-from importlib import import_module
 from inspect import get_annotations
 from pathlib import Path
-from typing import Any, TypeVar, get_origin
+from typing import Any, ClassVar, TypeVar, get_origin
 
 import click
 from pydantic import BaseModel, ByteSize
 from pydantic.fields import FieldInfo
 
 from broker.app.configuration import ProgramSettings, extra_of, load, name_of, prefix_of
-from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.exits import OperatorError
 from broker.app.units import format_duration
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -156,7 +154,7 @@ _SENTENCE = 200  # characters, and no dots in place of the end of what a command
 class SectionedGroup(click.Group, SectionedCommand):
     """A group whose help shows its options in sections, and then what each of its commands does by a whole sentence."""
 
-    sections: Mapping[str, Iterable[str]] = {}
+    sections: ClassVar[Mapping[str, Iterable[str]]] = {}
     """The names of the commands by the title of their section, where there is more than one."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -167,48 +165,6 @@ class SectionedGroup(click.Group, SectionedCommand):
                 formatter.write_dl(
                     [(name, one.get_short_help_str(_SENTENCE)) for name, one in commands if one]
                 )
-
-
-class LazyGroup(SectionedGroup):
-    """A group of commands in sections, each command by its name and where it is: `module:attribute`.
-
-    One whose libraries are not installed says so when it is called, with the extra that brings them.
-    """
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        """Take what a group takes, and `sections` (of the help: title to modules by name) and `extra`."""
-        sections: Mapping[str, Mapping[str, str]] = options.pop("sections")
-        self.sections = sections
-        self.modules = {name: at for names in sections.values() for name, at in names.items()}
-        self._extra: str = options.pop("extra")
-        super().__init__(*arguments, **options)
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in their order."""
-        return list(self.modules)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load a command; None for a name that is not one."""
-        if cmd_name not in self.modules:
-            return None
-        module, _, attribute = self.modules[cmd_name].partition(":")
-        try:
-            command: click.Command = getattr(import_module(module), attribute)
-        except ModuleNotFoundError as error:
-            if error.name is None or error.name.partition(".")[0] == module.partition(".")[0]:
-                raise
-            return _missing(
-                cmd_name, f"needs the package {error.name}; pip install '{self._extra}'"
-            )
-        return command
-
-
-def _missing(name: str, words: str) -> click.Command:
-    def fail() -> None:
-        raise ConfigurationError(f"{name} {words}")
-
-    ignoring = {"ignore_unknown_options": True, "allow_extra_args": True}
-    return click.Command(name, callback=fail, context_settings=ignoring, help=f"({words})")
 
 
 YES = click.option("--yes", is_flag=True, help="Do it without asking.")

@@ -12,7 +12,7 @@ from typing import Any
 
 import zstandard
 
-from broker.wire.message import MAX_PATH_BYTES, Identity, Origin, Section, Span
+from broker.wire.message import MAX_PATH_BYTES, Identity, Origin, Span
 from broker.wire.streams import STREAM
 
 
@@ -30,17 +30,6 @@ class Cursor:
     offset: int
     identity: Identity
     seen: int
-
-
-def after(section: Section, read_at: int) -> Cursor | None:
-    """Return the cursor behind a section of a message, None for what cannot be read again from there.
-
-    The one place where positions move, whether a round was acknowledged just now or is read back from the stream.
-    """
-    if section.identity is None:
-        return None
-    span = section.span
-    return Cursor(span.file, section.path, span.end, section.identity, read_at)
 
 
 _KEPT = 7 * 86_400 * 1_000_000_000  # nanoseconds
@@ -102,11 +91,12 @@ class Positions:
         agent = ""
         for origin in origins:
             agent = origin.agent
-            for cursor in filter(None, (after(one, origin.read_at) for one in origin.sections)):
+            for one in origin.sections:
+                name, end = one.span.file, one.span.end
                 # a file's id never comes back with a lower offset, so an older message read again changes nothing
-                known = files.get(cursor.file)
-                if known is None or known.offset < cursor.offset:
-                    files[cursor.file] = cursor
+                is_ahead = name not in files or files[name].offset < end
+                if one.identity is not None and is_ahead:  # else it cannot be read again from there
+                    files[name] = Cursor(name, one.path, end, one.identity, origin.read_at)
         last = {stream: Covered(sequence, agent)} if sequence else {}
         return Positions(files, {**self.covered, **last})
 

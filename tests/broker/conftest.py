@@ -142,7 +142,6 @@ def logbroker_inside(
 ) -> Iterator[Callable[..., "subprocess.CompletedProcess[str]"]]:
     """Run logbroker in this process: its start, most of a command's time, is left away."""
     from broker.app import program
-    from broker.app.command_line import LazyGroup
     from broker.cli import group
 
     def call(*arguments: str | Path, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -151,7 +150,7 @@ def logbroker_inside(
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         # each run adds an option to its group
-        own = LazyGroup("logbroker", sections=group.sections, extra="nats-logship[broker]")
+        own = type(group)("logbroker")
         with pytest.raises(SystemExit) as ended:
             program.run(own, words)
         said = capfd.readouterr()

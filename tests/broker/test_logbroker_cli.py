@@ -20,7 +20,7 @@ WITHOUT = (
 )
 
 
-@pytest.mark.parametrize("name", list(group.modules))
+@pytest.mark.parametrize("name", group.list_commands(click.Context(group)))
 def test_a_command_is_called_by_its_own_name(name: str) -> None:
     command = group.get_command(click.Context(group), name)
 
