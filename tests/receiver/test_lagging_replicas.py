@@ -83,13 +83,8 @@ async def test_an_entry_that_went_back_indeed_ends_a_move(replica: Replica) -> N
 async def test_a_claim_is_not_refused_for_what_an_entry_was(replica: Replica) -> None:
     revision = await bucket.write(replica, OFFSETS_BUCKET, "p0", b"damaged", 0)
     await replica.remember(ENTRY)
-    await bucket.write(
-        replica,
-        OFFSETS_BUCKET,
-        "p0",
-        Offset(3, 7, await created(replica), "b:2").encode(),
-        revision,
-    )
+    made = str((await replica.api("STREAM.INFO.LOGS"))["created"])
+    await bucket.write(replica, OFFSETS_BUCKET, "p0", Offset(3, 7, made, "b:2").encode(), revision)
 
     replica.lags = 1
     with pytest.raises(bucket.Behind):  # and so is made again
@@ -111,7 +106,3 @@ async def test_an_owner_does_not_end_since_a_replica_has_not_seen_it_yet(replica
     await replica.ask(f"$KV.{OFFSETS_BUCKET}.p0", b"", {"KV-Operation": "DEL"})
     with pytest.raises(FencedError):
         await ledger.confirm()
-
-
-async def created(replica: Replica) -> str:
-    return str((await replica.api("STREAM.INFO.LOGS"))["created"])

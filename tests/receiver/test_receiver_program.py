@@ -93,6 +93,8 @@ def test_a_receiver_that_lost_a_partition_goes_on_with_its_others(scene: Scene) 
 
     wait_until("all lines have come", has_come, 90, [first, second])
     assert files_of(scene.output, 1) == lost
+    names = ask(scene.server.url, lambda broker: broker.api("CONSUMER.NAMES.LOGS"))["consumers"]
+    assert not [name for name in names if name.endswith("p1-1")], "its wake-up consumer"
     found = re.search(r"listening on (http://\S+)", first.said())
     assert found
     health, metrics = page(f"{found[1]}/healthz"), page(f"{found[1]}/metrics")
@@ -138,48 +140,33 @@ def page(url: str) -> Answer:
         return Answer(error.code, error.read().decode())
 
 
-@pytest.mark.long
-def test_a_standby_is_ready_and_well_while_it_waits_and_says_for_whom(
+def test_a_standby_is_well_while_it_waits_and_takes_over_when_the_owner_is_killed_not_before(
     scene: Scene, tmp_path: Path
 ) -> None:
     manager = Manager(tmp_path)
     owner = scene.receiver("owner")
-    scene.publish(10)
+    scene.publish(50)
     scene.wait_for_all(owner)
     standby = scene.receiver(
-        *("standby", "--standby", "--listen", "127.0.0.1:0"),
+        *("standby", "--standby", "--takeover-after", "2s", "--listen", "127.0.0.1:0"),
         environment={"NOTIFY_SOCKET": manager.address},
     )
-
-    wait_until("it is ready", lambda: manager.has_heard("READY=1"), 150, [owner, standby])
-
     behind = f"standing by behind {socket.gethostname()}:{owner.pid}: "
     told = lambda: manager.has_heard(f"STATUS={behind}0; {behind}1")  # noqa: E731
-    wait_until("it says behind whom", told, 60, [owner, standby])
-    found = re.search(r"listening on (http://\S+)", standby.said())
-    assert found
-    assert page(f"{found[1]}/healthz") == Answer(200, "ok\n")
-    assert standby.stop() == 0
-    assert owner.stop() == 0
-    manager.close()
-
-
-def test_a_standby_takes_over_when_the_owner_is_killed_and_not_before(scene: Scene) -> None:
-    owner = scene.receiver("owner")
-    scene.publish(50)
-    scene.wait_for_all(owner)
-    standby = scene.receiver("standby", "--standby", "--takeover-after", "2s")
-    wait_until("it stands by", lambda: "standing by" in standby.said(), 150, [owner, standby])
+    wait_until("it says behind whom", told, 150, [owner, standby])
     scene.publish(50)
     scene.wait_for_all(owner, standby)
+    found = re.search(r"listening on (http://\S+)", standby.said())
+    assert found
+    assert manager.has_heard("READY=1")
+    assert page(f"{found[1]}/healthz") == Answer(200, "ok\n")
     assert "epoch 2" not in standby.said()
 
     owner.kill()
     scene.publish(50)
 
-    scene.wait_for_all(
-        standby
-    )  # by the owner's last task, if it lived long enough, or by the standby
+    # by the owner's last task, if it lived long enough, or by the standby
+    scene.wait_for_all(standby)
     wait_until("it has taken over", lambda: "epoch 2" in standby.log.read_text(), 90, [standby])
     newest = scene.receiver("newest")
     wait_until("it has claimed", lambda: "epoch 3" in newest.said(), 150, [newest, standby])
@@ -189,6 +176,7 @@ def test_a_standby_takes_over_when_the_owner_is_killed_and_not_before(scene: Sce
     assert standby.stop() == 0
     assert newest.stop() == 0
     is_calm(standby)
+    manager.close()
 
 
 def test_told_to_end_under_load_it_ends_in_time_and_the_next_start_goes_on(scene: Scene) -> None:

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout, subjects_in
 from receiver.driver.partitions import find_partitions, wait_for_partitions
@@ -52,10 +51,3 @@ async def test_a_broker_that_is_set_up_later_is_waited_for(
     assert found is not None
     assert found[0].partitions == 7
     assert caplog.text.count("run `logbroker apply`; waiting") == 1
-
-
-async def test_a_number_that_is_none_is_a_configuration_error(connection: Connection) -> None:
-    await connection.ask("$KV.LOGS_CONFIG.partitions", b"many")
-
-    with pytest.raises(ConfigurationError, match="b'many', no number"):
-        await find_partitions(connection)

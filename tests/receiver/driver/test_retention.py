@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from receiver.driver.driver import retain
 from receiver.storage.retention import Order, Retention
 from tests.receiver.stored import add
@@ -33,25 +35,18 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.is_file())
 
 
-async def test_what_was_closed_is_compressed_before_the_end_behind_everybody_elses_work(
-    tmp_path: Path,
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_what_was_closed_is_compressed_before_the_end_in_low_priority_unless_told_to_stop(
+    tmp_path: Path, *, is_stopped: bool
 ) -> None:
     names = [f"web01.log.{number:06d}" for number in range(1, 4)]
     retention = make(tmp_path, *names)
-    done = asyncio.Event()
+    done, stop = asyncio.Event(), asyncio.Event()
     done.set()
+    if is_stopped:
+        stop.set()
 
-    await retain(retention, asyncio.Event(), done, asyncio.Event())
+    await retain(retention, asyncio.Event(), done, stop)
 
-    assert names_in(tmp_path) == [f"{name}.zst" for name in names]
+    assert names_in(tmp_path) == [name if is_stopped else f"{name}.zst" for name in names]
     assert retention.niceness > os.getpriority(os.PRIO_PROCESS, 0)
-
-
-async def test_told_to_leave_it_leaves_segments_as_they_are(tmp_path: Path) -> None:
-    retention = make(tmp_path, "web01.log.000001")
-    stop = asyncio.Event()
-    stop.set()
-
-    await retain(retention, asyncio.Event(), stop, stop)
-
-    assert names_in(tmp_path) == ["web01.log.000001"]

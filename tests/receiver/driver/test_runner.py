@@ -1,16 +1,18 @@
 """Jobs that Spark cannot even begin: whose scratch file has no room, whose JVM has gone."""
 
+import asyncio
 import errno
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark import SparkContext
 
 from broker.app.exits import OperatorError
 from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, Report
-from receiver.driver.jobs import run_job
+from receiver.driver.jobs import run_job, watch
 
 
 class Context(SparkContext):
@@ -41,3 +43,13 @@ def test_a_disk_that_refuses_a_jobs_scratch_file_blocks_its_partition_and_ends_n
 def test_a_jvm_that_has_died_ends_the_receiver() -> None:
     with pytest.raises(OperatorError, match="Java process has died"):
         report_after(errno.ECONNREFUSED)
+
+
+def test_a_cluster_without_executors_for_long_ends_the_receiver() -> None:
+    spark = MagicMock(master="spark://central:7077")
+    spark._gateway.proc.poll.return_value = None
+    spark.getConf().get.return_value = "false"
+    spark._jsc.sc().getExecutorMemoryStatus().size.return_value = 1  # the driver
+
+    with pytest.raises(OperatorError, match=r"has had no executor for us for 0\.3 s; start again"):
+        asyncio.run(watch(spark, 0.3, 0.3))
