@@ -12,6 +12,8 @@ from broker.app.command_line import SectionedGroup, given, settings_options, spr
 from broker.app.exits import ConfigurationError, Exit
 from broker.app.program import log_to_stderr, run, version_of
 from broker.app.service import Notifier
+from broker.client.asking import ask
+from broker.client.connection import ELECTION
 from receiver.offsets_cli import COMMANDS as OFFSETS_COMMANDS
 from receiver.offsets_cli import offsets
 from receiver.settings import (
@@ -65,10 +67,10 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
     """Show who receives each partition, how far behind it is, what stops it, and what the stores say of its files."""
     settings = given(ReceiverSettings, options)
     log_to_stderr(settings)
-    from receiver.status.status import Status, ask, gather
+    from receiver.status.status import Status, gather
 
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
-    partitions = ask(settings, "logreceiver status", lambda c: gather(c, now))
+    partitions = ask(settings, "logreceiver status", lambda c: gather(c, now), ELECTION)
     found = Status.with_stores(partitions, settings.state)
     click.echo(found.model_dump_json(indent=2) if as_json else found.as_text(with_hosts=hosts))
 

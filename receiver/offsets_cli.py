@@ -14,9 +14,10 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.program import log_to_stderr
 from broker.app.units import read_moment
 from broker.client import bucket
+from broker.client.asking import ask as ask_broker
 from broker.client.bucket import Conflict
 from broker.client.config import require_layout
-from broker.client.connection import Connection
+from broker.client.connection import ELECTION, Connection
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.claim import iso, moved, stream_state
@@ -24,7 +25,6 @@ from receiver.driver.presence import is_gone
 from receiver.settings import ASKING, ReceiverSettings
 from receiver.source.stream import LATEST, look, sequence_of
 from receiver.status.status import Status, gather, waiting
-from receiver.status.status import ask as ask_broker
 from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
 from receiver.storage.site import Site
@@ -50,7 +50,9 @@ def show(as_json: bool, **options: Any) -> None:
     settings = _settings(options)
 
     wanted = settings.wanted if settings.partition else range
-    found = Status(partitions=ask_broker(settings, _PROGRAM, lambda c: gather(c, _now(), wanted)))
+    found = Status(
+        partitions=ask_broker(settings, _PROGRAM, lambda c: gather(c, _now(), wanted), ELECTION)
+    )
     shown = found.model_dump_json(indent=2, include={"partitions"})
     click.echo(shown if as_json else found.as_text())
 
@@ -81,14 +83,14 @@ def set_(to: str, yes: bool, force: bool, **options: Any) -> None:
             await carry_out(connection, move)
             click.echo(f"partition {move.partition}: done")
 
-    proposals = ask_broker(settings, _PROGRAM, proposed)
+    proposals = ask_broker(settings, _PROGRAM, proposed, ELECTION)
     for move in proposals:
         click.echo(f"partition {move.partition}: {move.words}")
         if move.objection and not force:
             raise OperatorError(f"partition {move.partition}: {move.objection}")
     if not yes:
         ask("Do it?")
-    ask_broker(settings, _PROGRAM, move_all, patience=0.0)
+    ask_broker(settings, _PROGRAM, move_all)
 
 
 @offsets.command()
@@ -110,7 +112,7 @@ def adopt(yes: bool, **options: Any) -> None:
         sites = [Site(output, state, one, template, count) for one in settings.wanted(count)]
         return [(site, await _offset(connection, site.partition)) for site in sites]
 
-    for site, offset in ask_broker(settings, _PROGRAM, look):
+    for site, offset in ask_broker(settings, _PROGRAM, look, ELECTION):
         at = f"partition {site.partition}:"
         click.echo(
             f"{at} the files in {output} are taken as they are, and it goes on at sequence {offset.next}"

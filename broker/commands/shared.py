@@ -1,6 +1,5 @@
 """What the commands share: settings from options, options that several commands have, and one connection to a broker."""
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection
 from datetime import UTC, datetime
@@ -12,11 +11,9 @@ import click
 
 from broker.app import program
 from broker.app.command_line import given, settings_options
-from broker.app.exits import OperatorError
 from broker.app.units import ACCEPTED, parse_duration, read_moment
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import ELECTION, Connection, until_answered
-from broker.provision.apply import STREAM_NOT_FOUND
+from broker.client.asking import ask as ask_broker
+from broker.client.connection import ELECTION, Connection
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from broker.wire.streams import MAX_PARTITIONS
 
@@ -108,29 +105,14 @@ def asking(
     settings: BrokerSettings, command: str, ask: Callable[[Connection], Awaitable[Found]]
 ) -> Found:
     """Connect, return what `ask` returns, and disconnect; raises `OperatorError` for a broker that is away or refuses."""
-
-    async def asked() -> Found:
-        connection = Connection(settings.server, f"logbroker {command}", access=settings.access)
-        at = f"the broker at {connection.servers}"
-        try:
-            await connection.once()
-            return await ask(connection)
-        except Rejected as error:
-            hint = "; set it up with `logbroker apply`" if error.error == STREAM_NOT_FOUND else ""
-            raise OperatorError(f"{at} refuses: {error.description}{hint}") from None
-        except ConnectionLost as error:
-            raise OperatorError(f"{at} does not answer: {error}") from None
-        finally:
-            await connection.close()
-
-    return asyncio.run(asked())
+    return ask_broker(settings, f"logbroker {command}", ask)
 
 
 def looking(
     settings: BrokerSettings, command: str, look: Callable[[Connection], Awaitable[Found]]
 ) -> Found:
     """Do the same with what changes nothing: it is asked again while a cluster has no leader."""
-    return asking(settings, command, lambda c: until_answered(c, look, ELECTION))
+    return ask_broker(settings, f"logbroker {command}", look, ELECTION)
 
 
 def print_json(document: object) -> None:

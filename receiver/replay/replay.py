@@ -21,8 +21,9 @@ from broker.app.files import open_folder
 from broker.app.progress import progress
 from broker.app.selection import LineSelection
 from broker.app.units import Moment, read_moment
+from broker.client.asking import ask
 from broker.client.config import require_layout
-from broker.client.connection import Connection
+from broker.client.connection import ELECTION, Connection
 from broker.wire.message import MAX_LINES_BYTES, MalformedMessage
 from broker.wire.subjects import InvalidHost, InvalidSubject, partition_filter
 from receiver.consume import background
@@ -30,7 +31,6 @@ from receiver.consume.judging import Endings, Judge, Piece
 from receiver.driver.partitions import partitions_there
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.source.stream import EARLIEST, LATEST, Range, SourceMessage, look, read, sequence_of
-from receiver.status.status import ask
 from receiver.storage.disk import write_rest
 from receiver.storage.folders import make_folder
 from receiver.storage.layout import Days, Layout
@@ -80,7 +80,7 @@ def replay(settings: ReplaySettings) -> Summary:
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
     since = moment_of(settings, "since", settings.since, now)
     until = moment_of(settings, "until", settings.until, now)
-    _, ranges = ask(settings, _PROGRAM, lambda c: find_ranges(c, settings, since, until))
+    _, ranges = ask(settings, _PROGRAM, lambda c: find_ranges(c, settings, since, until), ELECTION)
     summary = Summary()
     try:
         with ExitStack() as stack, suppress(BrokenPipeError):  # whoever read wanted no more
@@ -110,7 +110,7 @@ def _play(
             summary.lines += sum(piece.payload.count(b"\n") for piece in run.pieces)
             summary.refused += len(run.refused)
             summary.first_refused = summary.first_refused or next(iter(run.refused), "")
-    if gone := ask(settings, _PROGRAM, lambda connection: _gone(connection, ranges)):
+    if gone := ask(settings, _PROGRAM, lambda connection: _gone(connection, ranges), ELECTION):
         logger.warning("%s: no longer in the stream; lines of them may be absent", gone)
     if files:
         files.finish()

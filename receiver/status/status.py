@@ -5,22 +5,19 @@ files, of the stores in the state folder.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from broker.app.exits import OperatorError
 from broker.app.table import aligned
 from broker.app.units import format_duration, format_size
 from broker.app.untrusted import printable
 from broker.client import bucket
-from broker.client.answer import ConnectionLost, Denied, Rejected
 from broker.client.config import require_layout
-from broker.client.connection import ELECTION, Connection, until_answered
+from broker.client.connection import Connection
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from broker.wire.subjects import partition_filter
@@ -28,11 +25,8 @@ from receiver.consume.wake import headers_from
 from receiver.driver.partitions import partitions_there
 from receiver.driver.presence import report_of
 from receiver.meter import REPORTS, PartitionReport
-from receiver.settings import ReceiverSettings
 from receiver.source.stream import message_at
 from receiver.storage.store import Damaged, Store
-
-Answer = TypeVar("Answer")
 
 _UNCLAIMED = Offset(0, 0, "", "")
 _RUNNING = {True: "yes", False: "no", None: "?"}
@@ -145,36 +139,6 @@ class Status(BaseModel):
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return aligned(head, [*rows], left=range(len(head)))
-
-
-def ask(
-    settings: ReceiverSettings,
-    program: str,
-    work: Callable[[Connection], Awaitable[Answer]],
-    patience: float = ELECTION,
-) -> Answer:
-    """Do something at the broker, again for `patience` seconds while a leader is elected.
-
-    Raises `BrokerAway`, OperatorError when the broker refuses or does not answer.
-    """
-
-    async def connected() -> Answer:
-        connection = Connection(settings.server, program, access=settings.access)
-        try:
-            await connection.once()
-            return await until_answered(connection, work, patience)
-        except Denied as error:
-            raise OperatorError(error.description) from None
-        except Rejected as error:
-            raise OperatorError(f"the broker refuses: {error}; run `logbroker apply`") from None
-        except ConnectionLost as error:
-            raise OperatorError(
-                f"the broker at {connection.servers} does not answer: {error}"
-            ) from None
-        finally:
-            await connection.close()
-
-    return asyncio.run(connected())
 
 
 async def gather(

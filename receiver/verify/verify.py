@@ -24,13 +24,13 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import Folder
 from broker.app.units import format_size
 from broker.app.untrusted import printable
-from broker.client.connection import Connection
+from broker.client.asking import ask
+from broker.client.connection import ELECTION, Connection
 from receiver.consume.claim import stream_state
 from receiver.consume.judging import Endings
 from receiver.replay.replay import find_ranges, moment_of, read_lines
 from receiver.settings import StreamSettings
 from receiver.source.stream import Range
-from receiver.status.status import ask
 from receiver.storage.folders import within
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
@@ -111,7 +111,7 @@ def verify(settings: StreamSettings) -> VerifyReport:
         partitions, ranges = await find_ranges(connection, settings, since)
         return partitions, ranges, await _hosts_that_moved(connection, ranges)
 
-    partitions, ranges, moved = ask(settings, _PROGRAM, find)
+    partitions, ranges, moved = ask(settings, _PROGRAM, find, ELECTION)
     report = VerifyReport(moved)
     try:
         for number in partitions:
@@ -153,7 +153,7 @@ def _compare(settings: StreamSettings, number: int, item: Range, report: VerifyR
     with store:
         if (batch := store.batch()) is None:
             return False
-        stream = ask(settings, _PROGRAM, lambda c: stream_state(c, item.stream))
+        stream = ask(settings, _PROGRAM, lambda c: stream_state(c, item.stream), ELECTION)
         if batch.created not in {"", stream.created}:
             raise ConfigurationError(
                 f"partition {number}: its files come from the stream of {batch.created}, this one is of "
