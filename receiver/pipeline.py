@@ -16,36 +16,29 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import partial
 from math import inf
 
-from pyspark import SparkContext
-
-from broker.app.exits import ConfigurationError, OperatorError, leading
+from broker.app.exits import OperatorError
 from broker.app.pages import PageServer
 from broker.app.program import log_to_stderr
 from broker.app.service import BrokenOff, Notifier, Service, differences
-from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
-from broker.wire.streams import StreamLayout
 from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import held, marked_folder
-from receiver.driver.driver import Followers, order_of, retain
-from receiver.driver.jobs import run_job, warm_up, watch
-from receiver.driver.partitions import find_partitions, wait_for_partitions
-from receiver.driver.presence import Presence, unless
+from receiver.driver.driver import Followers
+from receiver.driver.jobs import run_job, watch
+from receiver.driver.partitions import wait_for_partitions
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local, spark_context
 from receiver.storage.folders import make_folder
 from receiver.storage.layout import Permissions
-from receiver.storage.retention import Retention
 
 _MOST_WORKERS = 16  # of some 21 MiB each, beside 260 for the driver and its JVM
 _FORGOTTEN = 60.0  # seconds
 _STARTED_WITHIN = 120.0  # seconds; Spark asks for a master during 60 of them
-_LOOK = 10.0  # seconds between looks at the number of partitions
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for all of the end, and until nothing is waited for
 _AT_ONCE = frozenset(
     {
@@ -82,7 +75,6 @@ class _Pipeline:
             self._meter, self._change, lambda: _END_WITHIN, last_resort=_LAST_RESORT
         )
         self._stop = self._service.asked
-        self._retention = Retention(order_of(settings), time.time_ns)
         self._followers: Followers | None = None
 
     async def run(self, notifier: Notifier, reread: Callable[[], ReceiverSettings]) -> None:
@@ -116,55 +108,20 @@ class _Pipeline:
             except BrokenOff:
                 return
             stack.enter_context(held(folders))
-            presence = Presence(self._connection, self._meter.report)
             self._followers = Followers(
-                *(self._settings, self._connection, self._owner, presence, self._meter, folders),
-                partial(run_job, spark),
-                slots,
+                *(self._settings, self._connection, self._owner, self._meter, folders),
+                *(partial(run_job, spark), slots),
             )
-            await self._follow(self._followers, found, spark)
+            asyncio.get_running_loop().add_signal_handler(
+                signal.SIGUSR1, self._followers.close_files
+            )
+            forgotten = inf if is_local(settings.master) else _FORGOTTEN
+            await self._followers.run(*found, self._stop, watch(spark, forgotten))
         await self._connection.close()
-
-    async def _follow(
-        self, followers: Followers, found: tuple[StreamLayout, int], spark: SparkContext
-    ) -> None:
-        count, done = len(self._settings.wanted(found[1])), asyncio.Event()
-        presence, closed = followers.presence, followers.shared.closed
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, followers.close_files)
-        forgotten = inf if is_local(self._settings.master) else _FORGOTTEN
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(asyncio.to_thread(warm_up, spark, count))
-                group.create_task(retain(self._retention, closed, done, self._stop))
-                await unless(self._stop, presence.begin())
-                followers.follow(*found, group)
-                background = [
-                    group.create_task(presence.last()),
-                    group.create_task(watch(spark, forgotten)),
-                    group.create_task(self._follow_changes(followers, group)),
-                ]
-                await followers.run(self._stop)
-                done.set()
-                closed.set()
-                for task in background:
-                    task.cancel()
-        except BaseExceptionGroup as errors:
-            raise leading(errors) from None
-        finally:
-            followers.close()
-
-    async def _follow_changes(self, followers: Followers, group: asyncio.TaskGroup) -> None:
-        """Follow the partitions that there are, as their number changes; never returns."""
-        while True:
-            await asyncio.sleep(_LOOK)
-            with suppress(ConnectionLost, Rejected, ConfigurationError):
-                if found := await find_partitions(self._connection):
-                    followers.follow(*found, group)
 
     async def _change(self, settings: ReceiverSettings) -> None:
         self._settings, changes = differences(self._settings, settings, _AT_ONCE)
         log_to_stderr(self._settings)
-        self._retention.order = order_of(self._settings)
         if self._followers is not None:
             self._followers.change(self._settings)
         logger.info("settings reloaded; %s", changes)

@@ -58,10 +58,6 @@ def run(assignment: Assignment, destination: Destination) -> Report:
     return Report(session.done, session.batches, ended, session.seconds)
 
 
-def stand_by(slot: int) -> None:
-    """Do nothing: that this could be called is all."""
-
-
 def _objection(assignment: Assignment, offset: Offset) -> Blocked | None:
     epoch, first = assignment.epoch, assignment.first
     if (offset.epoch, offset.next) >= (epoch, first):

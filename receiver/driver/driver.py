@@ -7,14 +7,15 @@ segments. These are values of no type that a Spark worker would not have.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from broker.app.exits import FencedError
+from broker.app.exits import ConfigurationError, FencedError, leading
+from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout
 from receiver.consume.assignment import (
@@ -27,6 +28,7 @@ from receiver.consume.assignment import (
 )
 from receiver.consume.claim import Claim, TakenOver
 from receiver.driver.follower import Pace, PartitionFollower, Shared
+from receiver.driver.partitions import find_partitions
 from receiver.driver.presence import Presence, unless
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
@@ -42,6 +44,7 @@ _LONGEST, _SILENCE, _TELLING = 20.0, 5.0, 4.0  # seconds that a task runs
 _LINGER = 0.03  # seconds between the beginnings of small batches
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 _RETAIN_EVERY = 60.0  # seconds
+_LOOK = 10.0  # seconds between looks at the number of partitions
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +56,6 @@ class Followers:
     settings: ReceiverSettings
     connection: Connection
     owner: str
-    presence: Presence
     meter: Meter
     folders: tuple[MarkedFolder, ...]
     run_job: Callable[[Destination, Assignment], Report]
@@ -61,21 +63,49 @@ class Followers:
     _layout: StreamLayout = StreamLayout(0)  # noqa: RUF009 - a frozen value
     _is_ending: bool = False
     _followed: dict[int, tuple[PartitionFollower, asyncio.Task[None]]] = field(default_factory=dict)
-    _lost: FencedError | None = None
+    _lost: str = ""
 
     def __post_init__(self) -> None:
         threads = ThreadPoolExecutor(self.slots, "job")
         calendar, pace = calendar_of(self.settings), pace_of(self.settings, self.slots, self.slots)
-        self.shared = Shared(
+        self._shared = Shared(
             *(self.connection, self._run, threads, self.meter.clock, calendar, pace)
         )
+        self._presence = Presence(self.connection, self.meter.report)
+        self._retention = Retention(order_of(self.settings), self.meter.clock)
 
-    def follow(self, layout: StreamLayout, existing: int, group: asyncio.TaskGroup) -> None:
-        """Follow the partitions that are wanted, of those `existing`, from now on, except those that were followed before.
+    async def run(
+        self,
+        layout: StreamLayout,
+        existing: int,
+        stop: asyncio.Event,
+        *beside: Coroutine[None, None, None],
+    ) -> None:
+        """Follow the partitions that are wanted, of those `existing`, until none is left, or told to stop; `beside` runs as long.
 
-        `group` runs the followers, so that what only a person can mend ends all of them. Raises `ConfigurationError` where
-        a partition that is wanted does not exist.
+        What only a person can mend ends all of them. Raises `FencedError` when a partition was lost and none is left.
         """
+        done, closed = asyncio.Event(), self._shared.closed
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(retain(self._retention, closed, done, stop))
+                background = [group.create_task(one) for one in beside]
+                await unless(stop, self._presence.begin())
+                self._follow(layout, existing, group)
+                more = self._presence.last(), self._follow_changes(group)
+                background += [group.create_task(one) for one in more]
+                await self._until_ended(stop)
+                done.set()
+                closed.set()
+                for task in background:
+                    task.cancel()
+        except BaseExceptionGroup as errors:
+            raise leading(errors) from None
+        finally:  # a job that still runs goes on without anybody who waits for it
+            self._shared.threads.shutdown(wait=False, cancel_futures=True)
+
+    def _follow(self, layout: StreamLayout, existing: int, group: asyncio.TaskGroup) -> None:
+        """Follow partitions from now on, except those that were followed before; raises `ConfigurationError` for one that is not there."""
         wanted = self.settings.wanted(existing)
         if self._is_ending:
             return
@@ -93,10 +123,19 @@ class Followers:
             self._followed[number] = follower, group.create_task(self._one(number, follower))
         self.change(self.settings)
 
+    async def _follow_changes(self, group: asyncio.TaskGroup) -> None:
+        """Follow the partitions that there are, as their number changes; never returns."""
+        while True:
+            await asyncio.sleep(_LOOK)
+            with suppress(ConnectionLost, Rejected, ConfigurationError):
+                if found := await find_partitions(self.connection):
+                    self._follow(*found, group)
+
     def change(self, settings: ReceiverSettings) -> None:
         """Go by other settings from the next tasks on."""
         self.settings = settings
-        self.shared.pace = pace_of(settings, len(self._running()), self.slots)
+        self._retention.order = order_of(settings)
+        self._shared.pace = pace_of(settings, len(self._running()), self.slots)
 
     def close_files(self) -> None:
         """Have the live files of every partition closed."""
@@ -104,15 +143,8 @@ class Followers:
         for follower, _ in self._followed.values():
             follower.timer.asked.set()
 
-    def close(self) -> None:
-        """Let go of the threads; a job that still runs goes on without anybody who waits for it."""
-        self.shared.threads.shutdown(wait=False, cancel_futures=True)
-
-    async def run(self, stop: asyncio.Event) -> None:
-        """Wait until no partition is left to follow; once told to stop, no longer than the bound.
-
-        Raises `FencedError` when a partition was lost and none is left.
-        """
+    async def _until_ended(self, stop: asyncio.Event) -> None:
+        """Wait until no partition is left to follow; once told to stop, no longer than the bound; raises `FencedError`."""
         while self._running() and not stop.is_set():
             await unless(stop, asyncio.wait(self._running(), return_when=asyncio.FIRST_COMPLETED))
         self._is_ending = True
@@ -126,25 +158,25 @@ class Followers:
         for task in running:
             task.cancel()
         if self._lost and not stop.is_set():
-            raise FencedError(f"{self._lost}; this receiver stops{_advice(self._lost)}")
+            raise FencedError(self._lost)
 
     def _running(self) -> "set[asyncio.Task[None]]":
         return {task for _, task in self._followed.values() if not task.done()}
 
     async def _one(self, number: int, follower: PartitionFollower) -> None:
+        """Follow a partition; where it is lost, the others go on, and the program's last line tells of the last one."""
         try:
             await follower.run()
         except FencedError as error:
-            self._lose(number, error)
+            # one that another receiver has is not to be taken back
+            by, advice = f"hand: {error}", "; start it again to go on from there"
+            if isinstance(error, TakenOver):
+                by, advice = error.owner, ""
+            self.meter.expect(number).released(successor=f"{by}{advice}")
+            self._lost = f"{error}; this receiver stops{advice}"
+            if len(self._running()) > 1:
+                logger.error("%s; this one goes on with its others%s", error, advice)  # noqa: TRY400 - no defect
         await follower.close()
-
-    def _lose(self, number: int, error: FencedError) -> None:
-        """Go on without a partition, which is logged; of the last one the program's last line tells."""
-        self._lost = error
-        by = f"{error.owner}" if isinstance(error, TakenOver) else f"hand: {error}"
-        self.meter.expect(number).released(successor=f"{by}{_advice(error)}")
-        if len(self._running()) > 1:
-            logger.error("%s; this one goes on with its others%s", error, _advice(error))
 
     def _follower(self, number: int) -> PartitionFollower:
         settings, stream = self.settings, self._layout.stream_of(number)
@@ -152,19 +184,14 @@ class Followers:
             *(settings.output, settings.state, number, settings.path_template),
             self._layout.partitions,
         )
-        address = self.presence.address
+        address = self._presence.address
         claim = Claim(self.connection, number, self.owner, stream, site, address)
-        return PartitionFollower(self.shared, claim, self.meter.expect(number))
+        return PartitionFollower(self._shared, claim, self.meter.expect(number))
 
     def _run(self, assignment: Assignment) -> Report:
         # settings and the number of partitions may have changed since the last task
         destination = destination_of(self.settings, self.folders, self._layout)
         return self.run_job(destination, assignment)
-
-
-def _advice(error: FencedError) -> str:
-    """Return what to do about a lost partition; one that another receiver has is not to be taken back."""
-    return "" if isinstance(error, TakenOver) else "; start it again to go on from there"
 
 
 async def retain(

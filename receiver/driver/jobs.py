@@ -41,16 +41,6 @@ def run_job(spark: SparkContext, destination: Destination, assignment: Assignmen
     return Report(Done(assignment.partition, assignment.first, assignment.first), 0, blocked)
 
 
-def warm_up(spark: SparkContext, partitions: int) -> None:
-    """Run a job that does nothing: Spark's first one takes a second, its workers then wait with everything imported.
-
-    An error is left for the first real job to find.
-    """
-    with suppress(Py4JError, OSError):
-        slots = min(partitions, spark.defaultParallelism)
-        spark.parallelize(range(slots), slots).foreach(task.stand_by)
-
-
 def _cause_of(error: Py4JJavaError) -> str:
     """Return the one line that matters of a Java stack trace: the last Python error in it, else its first line."""
     lines = [line.strip() for line in str(error.java_exception).splitlines() if line.strip()]

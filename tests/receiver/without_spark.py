@@ -14,7 +14,6 @@ from broker.client.connection import Connection
 from broker.wire.streams import StreamLayout
 from receiver.consume import task
 from receiver.driver.driver import Followers
-from receiver.driver.presence import Presence
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 
@@ -30,13 +29,10 @@ async def main(output: Path, state: Path, partitions: int, servers: tuple[str, .
     )
     connection, meter = Connection(servers, "receiver"), Meter(time.time_ns)
     followers = Followers(
-        *(settings, connection, "tests:1", Presence(connection, meter.report), meter, ()),
+        *(settings, connection, "tests:1", meter, ()),
         *(lambda destination, assignment: task.run(assignment, destination), partitions),
     )
-    async with asyncio.TaskGroup() as group:
-        followers.follow(StreamLayout(partitions), partitions, group)
-        await followers.run(stop)
-    followers.close()
+    await followers.run(StreamLayout(partitions), partitions, stop)
     await connection.close()
 
 

@@ -9,7 +9,7 @@ import pytest
 from broker.app.exits import OperatorError
 from broker.topology import Topology
 from tests.conftest import apply_topology
-from tests.receiver.source.by_hand import rows_of
+from tests.receiver.source.test_datasource import rows_of
 from tests.support.processes import Processes, wait_until
 
 pytestmark = pytest.mark.nats

@@ -12,9 +12,19 @@ from receiver.consume import background
 from receiver.source.datasource import JetStreamSource
 from receiver.source.stream import LostSequences, Range, read
 from tests.receiver.partition import lines_of, message
-from tests.receiver.source.by_hand import rows_of
 
 pytestmark = pytest.mark.nats
+
+
+def rows_of(url: str, **options: str) -> list[dict[str, Any]]:
+    """Return the rows of a batch, in order within each of its partitions."""
+    reader = JetStreamSource({"servers": url, **options}).reader(StructType())
+    return [
+        row
+        for partition in reader.partitions()
+        for batch in reader.read(partition)
+        for row in batch.to_pylist()  # type: ignore[union-attr]
+    ]
 
 
 def sequences(url: str, **options: str) -> list[int]:

@@ -34,7 +34,6 @@ print(time.monotonic() - ended, flush=True)
 
 BUSY = """
 import time
-from dataclasses import replace
 from receiver.spark.session import spark_context
 with spark_context("local[2]") as sc:
     sc.parallelize([1], 1).map(lambda n: n).collect()
@@ -70,31 +69,28 @@ def test_spark_runs_on_the_java_of_the_wheel_and_ends_quickly_cleanly_and_silent
     assert left == []
 
 
-def test_a_killed_driver_leaves_no_jvm_and_no_python_worker(tmp_path: Path) -> None:
-    with Processes(tmp_path) as processes:
-        driver = processes.start("driver", [sys.executable, "-c", BUSY])
-        wait_until("Spark runs", lambda: "ready" in driver.said(), _START, [driver])
-        has_all = lambda: len(driver.tree()) >= 4  # noqa: E731 - driver, JVM, daemon, worker
-        wait_until("its workers run", has_all, _START, [driver])
-
-        driver.kill()
-
-        wait_until("all of them end", lambda: driver.tree() == [], 30)
-
-
-def test_a_killed_worker_daemon_leaves_no_worker_with_its_task(tmp_path: Path) -> None:
-    program = BUSY.replace("[1, 2], 2", "[1], 1").replace(
+def test_a_killed_worker_daemon_leaves_no_worker_and_a_killed_driver_nothing(
+    tmp_path: Path,
+) -> None:
+    program = BUSY.replace(
         "time.sleep(600)",
         "(print('works', os.getpid(), os.getppid(), flush=True), time.sleep(600))",
     )
     with Processes(tmp_path) as processes:
         driver = processes.start("driver", [sys.executable, "-c", f"import os\n{program}"])
-        wait_until("a task runs", lambda: "works" in driver.said(), _START, [driver])
-        _, worker, daemon = driver.said().splitlines()[-1].split()
+        works = lambda: [line for line in driver.said().splitlines() if line.startswith("works")]  # noqa: E731
+        wait_until("both tasks run", lambda: len(works()) == 2, _START, [driver])
+        daemon = int(works()[0].split()[2])
+        workers = {int(line.split()[1]) for line in works()}
 
-        os.kill(int(daemon), signal.SIGKILL)
+        os.kill(daemon, signal.SIGKILL)
 
-        wait_until("its worker ends", lambda: int(worker) not in driver.tree(), 30)
+        wait_until("its workers end", lambda: not workers & {*driver.tree()}, 30)
+        wait_until("they are replaced", lambda: len(works()) == 4, _START, [driver])
+
+        driver.kill()
+
+        wait_until("all of them end", lambda: driver.tree() == [], 30)
 
 
 def test_a_driver_killed_while_its_jvm_starts_leaves_no_jvm_though_the_next_start_cleans_up(
