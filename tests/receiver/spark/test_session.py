@@ -75,7 +75,7 @@ def test_a_killed_worker_daemon_leaves_no_worker_and_a_killed_driver_nothing(
     program = BUSY.replace(
         "time.sleep(600)",
         "(print('works', os.getpid(), os.getppid(), flush=True), time.sleep(600))",
-    )
+    ).replace("local[2]", "local[2,4]")  # a task is tried again
     with Processes(tmp_path) as processes:
         driver = processes.start("driver", [sys.executable, "-c", f"import os\n{program}"])
         works = lambda: [line for line in driver.said().splitlines() if line.startswith("works")]  # noqa: E731
