@@ -17,7 +17,6 @@ from broker.client.connection import Connection
 from tests import secured
 from tests.broker.console.conftest import StartConsole
 from tests.broker.inspect.conftest import Publish, message
-from tests.support.ports import free_port
 from tests.support.processes import Process, Processes
 
 pytestmark = pytest.mark.nats
@@ -193,19 +192,6 @@ async def test_clients_that_do_not_read_cost_little_memory(
         writer.close()
     (peak,) = re.findall(r"VmHWM:\s+([0-9]+) kB", status)
     assert int(peak) < 250_000
-
-
-async def test_a_broker_that_is_away_is_said_and_waited_for(
-    start_console: StartConsole, web: aiohttp.ClientSession
-) -> None:
-    url = start_console(f"nats://127.0.0.1:{free_port()}")
-
-    async with web.get(f"{url}/events") as answer:
-        views = documents(answer)
-        assert await anext(views) == {"history": []}
-        assert (await anext(views))["trouble"]
-    async with web.get(f"{url}/healthz") as answer:
-        assert answer.status == 200
 
 
 async def test_a_monitor_s_rights_suffice(

@@ -1,48 +1,17 @@
 """What the tests of looking share: a stream with a few hosts' lines in it."""
 
-import logging
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable
 
-import click
 import pytest
 import zstandard
 
-from broker.cli import group
 from broker.client.connection import Connection
 from broker.wire.message import Origin, Section, Span, encode_origin
 
 NOW = 1_790_000_000_000_000_000  # when shippers say that they read a round, in nanoseconds
 
 Publish = Callable[..., Awaitable[int]]
-
-
-class Ended(NamedTuple):
-    """How a command ended."""
-
-    returncode: int
-    stdout: str
-
-
-Call = Callable[..., Ended]
-
-
-@pytest.fixture
-def called(capsys: pytest.CaptureFixture[str]) -> Iterator[Call]:
-    """Return what calls a command of logbroker as its program does, without another Python to start."""
-    handlers, level = logging.root.handlers[:], logging.root.level
-
-    def call(name: str, *arguments: str | Path) -> Ended:
-        command = group.get_command(click.Context(group), name)
-        assert command is not None
-        code = command.main(list(map(str, arguments)), standalone_mode=False)
-        return Ended(code or 0, capsys.readouterr().out)
-
-    yield call
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
 
 
 @pytest.fixture

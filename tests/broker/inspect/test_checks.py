@@ -1,7 +1,7 @@
 """What the five checks find, and how a monitoring system is told."""
 
-import asyncio
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ from pydantic import BaseModel
 
 from broker.inspect.checks import CHECKS, CheckResult, Grade, Observed, judge, overall, to_nagios
 from broker.inspect.status import StreamPeer
-from tests.broker.inspect.conftest import Call, Publish
+from tests.broker.conftest import ask
 from tests.broker.inspect.test_status import a_node, a_status, a_stream
 
+Call = Callable[..., Any]
 _NOW = datetime(2026, 11, 21, 16, tzinfo=UTC)
 _FOLLOWER = StreamPeer(name="n2", active=100_000_000)
 
@@ -109,14 +110,12 @@ def test_nagios_reads_one_line_with_the_worst_first() -> None:
 
 
 @pytest.mark.nats
-async def test_the_command_says_it_by_its_exit_code(
-    called: Call, publish: Publish, logs_url: str
-) -> None:
-    await asyncio.to_thread(called, "apply", "--server", logs_url, "--partitions", "2")
-    await publish("web01", b"a\n")
+def test_the_command_says_it_by_its_exit_code(logbroker_inside: Call, logs_url: str) -> None:
+    logbroker_inside("apply", "--server", logs_url, "--partitions", "2")
+    ask(logs_url, ("logs.p0.web01", b"a\n"))
 
     well, behind = [
-        await asyncio.to_thread(called, "check", "--server", logs_url, *options)
+        logbroker_inside("check", "--server", logs_url, *options)
         for options in ((), ("receivers", "--json"))
     ]
 
@@ -127,10 +126,12 @@ async def test_the_command_says_it_by_its_exit_code(
 
 
 @pytest.mark.nats
-def test_whatever_hinders_a_check_is_one_line(called: Call, fresh_url: str, tmp_path: Path) -> None:
-    away = called("check", "--server", "nats://127.0.0.1:1")
-    bare = called("check", "receivers", "stream", "--server", fresh_url)
-    unusable = called("check", "--creds", tmp_path / "none", "--server", fresh_url)
+def test_whatever_hinders_a_check_is_one_line(
+    logbroker_inside: Call, fresh_url: str, tmp_path: Path
+) -> None:
+    away = logbroker_inside("check", "--server", "nats://127.0.0.1:1")
+    bare = logbroker_inside("check", "receivers", "stream", "--server", fresh_url)
+    unusable = logbroker_inside("check", "--creds", tmp_path / "none", "--server", fresh_url)
 
     assert [one.returncode for one in (away, bare, unusable)] == [2, 2, 3]
     assert "CRITICAL:connection: no broker at" in away.stdout

@@ -14,7 +14,8 @@ from broker.report import SUBJECT, NodeReport
 from broker.wire.delivery import RawMessage
 from broker.wire.offset import Offset
 from broker.wire.streams import consumer_config
-from tests.broker.inspect.conftest import Call, Publish
+from tests.broker.conftest import call_logbroker
+from tests.broker.inspect.conftest import Publish
 from tests.partitions import add_subjects
 
 NOW = "2026-11-21T16:00:00Z"
@@ -90,7 +91,7 @@ def test_the_report_of_a_server_is_shown(node: NodeReport | None, shown: str) ->
 
 @pytest.mark.nats
 async def test_the_status_is_what_stream_and_offsets_hold(
-    connection: Connection, publish: Publish, called: Call, logs_url: str
+    connection: Connection, publish: Publish, logs_url: str
 ) -> None:
     for partition in range(2):
         config = consumer_config(partition)
@@ -105,8 +106,8 @@ async def test_the_status_is_what_stream_and_offsets_hold(
     offset = Offset(2, 1, "", "central", lines=1, size=9)
     await connection.ask("$KV.LOGS_OFFSETS.p0", offset.encode())
 
-    ended = await asyncio.to_thread(called, "status", "--json", "--server", logs_url)
-    table = await asyncio.to_thread(called, "status", "--server", logs_url)
+    ended = await asyncio.to_thread(call_logbroker, "status", "--json", "--server", logs_url)
+    table = await asyncio.to_thread(call_logbroker, "status", "--server", logs_url)
 
     found = json.loads(ended.stdout)
     first, second = found["partitions"]

@@ -1,14 +1,12 @@
 """Rates from one view to the next, of what comes in and of what receivers commit."""
 
 import asyncio
-import io
 
 import pytest
-from rich.console import Console
 
 from broker.client.connection import Connection
 from broker.inspect.message import StoredMessage, read_message
-from broker.inspect.top import TopView, draw, watch
+from broker.inspect.top import TopView, watch
 from broker.topology import Topology
 from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.inspect.conftest import Publish
@@ -79,27 +77,3 @@ def test_rates_are_what_was_counted_since_the_last_view() -> None:
     assert (first.lines, first.bytes, first.lines_out) == (25, 5000, 100)
     assert (second.lines, second.bytes, second.lines_out) == (0, 2500, 0)
     assert view.hosts.keys() == {"web01"}
-
-
-def _drawn(view: TopView) -> list[str]:
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(draw(view))
-    return console.export_text().splitlines()
-
-
-def test_a_screen_begins_with_what_is_furthest_behind() -> None:
-    one = a_status().partitions[0]
-    many = tuple(
-        one.model_copy(update={"partition": n, "behind_seconds": float(n)}) for n in range(50)
-    )
-
-    view = _view()
-    view.status, view.trouble = a_status(partitions=many), "no broker\x1b"
-
-    lines = _drawn(view)
-
-    assert [line.split()[0] for line in lines if line.startswith("p4")] == [
-        f"p{number}" for number in range(49, 39, -1)
-    ]
-    assert any(line.startswith("web01") for line in lines)
-    assert r"NO ANSWER: no broker\x1b" in lines
