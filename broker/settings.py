@@ -1,37 +1,32 @@
 """What logbroker can be told: every option, environment variable (LOGBROKER_…) and key of the TOML file."""
 
-import re
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, ByteSize, Field
+from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, PlainSerializer
 from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import Address, Listen, OptionalListen, parse_address
-from broker.app.configuration import Many, ProgramSettings, Table, option
+from broker.app.configuration import ProgramSettings, Table, option, split_texts
 from broker.app.units import Duration, format_duration
 from broker.client.access_settings import ACCESS, AccessSettings, Servers
 from broker.topology import Topology
 from broker.wire.streams import MAX_PARTITIONS, MAX_STREAMS
 
-SITE_SCHEME = "nats-leaf://"
-"""How an address of another site may begin."""
-
-_ROUTE_SCHEMES = ("nats-route://", "nats://", "tls://")
-_SITE_NAME = r"^[A-Za-z0-9_-]*$"
+_SCHEMES = ("nats-route://", "nats-leaf://", "nats://", "tls://")
 _IN_A_CLUSTER = 3  # servers with each line: one of them may be lost
 _MOST_AGE = timedelta(days=100_000)  # 64 bits of nanoseconds
 
 
-def parse_route(text: str) -> Address:
+def parse_route(value: object) -> Address:
     """Return where another server listens for its like; raises ValueError.
 
     A secret does not belong there: every process of the machine sees a command line.
     """
-    address = text.strip()
-    for scheme in _ROUTE_SCHEMES:
+    text = str(value).strip()
+    address = text
+    for scheme in _SCHEMES:
         address = address.removeprefix(scheme)
     if "@" in address:
         raise ValueError(
@@ -43,32 +38,16 @@ def parse_route(text: str) -> Address:
     return found
 
 
-def _site(name: str) -> None:
-    if not re.fullmatch("[A-Za-z0-9_-]+", name):
-        raise ValueError(f"{name!r} is no name of a site: letters, digits, '-' and '_'")
-
-
-def _remote(url: str) -> None:
-    parse_route(url.removeprefix(SITE_SCHEME))
-
-
-def _each(check: Callable[[str], object]) -> AfterValidator:
-    """Return the validator of several texts, each by a function that raises ValueError."""
-
-    def checked(values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            check(value)
-        return values
-
-    return AfterValidator(checked)
-
-
 def _age(age: timedelta) -> timedelta:
     if not timedelta(seconds=1) <= age <= _MOST_AGE:
         raise ValueError(f"must be from 1s to {format_duration(_MOST_AGE)}")
     return age
 
 
+Route = Annotated[Address, BeforeValidator(parse_route), PlainSerializer(str)]
+Routes = Annotated[tuple[Route, ...], BeforeValidator(split_texts)]
+Site = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
+Sites = Annotated[tuple[Site, ...], BeforeValidator(split_texts)]
 Size = Annotated[ByteSize, Field(gt=0, le=2**63 - 1)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
@@ -114,7 +93,7 @@ class ClusterSettings(ProgramSettings):
     cluster_listen: Listen = option(
         Address("127.0.0.1", 6222), "HOST:PORT", "Where the other servers of the cluster connect."
     )
-    route: Annotated[Many, _each(parse_route)] = option(
+    route: Routes = option(
         (), "URL", "Where a server of the cluster listens, nats-route://host:6222; several times."
     )
     cluster_secret_file: Path | None = option(
@@ -127,7 +106,7 @@ class SitesSettings(ProgramSettings):
 
     section: ClassVar[str] = "Other sites"
 
-    site: Annotated[str, Field(pattern=_SITE_NAME)] = option(
+    site: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]*$")] = option(
         "", "NAME", "Name of this site among others (its JetStream domain)."
     )
     site_listen: OptionalListen = option(
@@ -135,16 +114,16 @@ class SitesSettings(ProgramSettings):
         "HOST:PORT",
         "Where brokers of other sites connect, e.g. 0.0.0.0:7422; none by default.",
     )
-    site_remote: Annotated[Many, _each(_remote)] = option(
+    site_remote: Routes = option(
         (), "URL", "Where another site listens for this one, nats-leaf://host:7422; several times."
     )
     site_nkey: Path | None = option(
         None, "FILE", "Seed by which --site-remote knows this site (`credentials add site`)."
     )
-    mirror: Annotated[str, Field(pattern=_SITE_NAME)] | None = option(
+    mirror: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]*$")] | None = option(
         None, "SITE", "Hold a copy of that site's lines and take no others, until `promote`."
     )
-    source: Annotated[Many, _each(_site)] = option(
+    source: Sites = option(
         (), "SITE", "Take in the lines of another site beside one's own; several times."
     )
 

@@ -28,11 +28,12 @@ _OF_SERVICE = re.compile(
 _URL = re.compile(r"(tcp|udp|sctp)://")
 
 
-def _split(value: object) -> object:
+def split_texts(value: object) -> object:
+    """Return the texts of one that has commas between them; anything else as it is."""
     return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
 
 
-Many = Annotated[tuple[str, ...], BeforeValidator(_split)]
+Many = Annotated[tuple[str, ...], BeforeValidator(split_texts)]
 """A setting of several texts: an option given several times, a list in TOML, commas in the environment."""
 
 

@@ -17,7 +17,7 @@ from broker.app.address import Address
 from broker.auth.accounts import LOGS, Section
 from broker.auth.store import EMPTY, CredentialStore
 from broker.client.access import Access
-from broker.settings import SITE_SCHEME, BrokerSettings, parse_route
+from broker.settings import BrokerSettings
 from broker.topology import Topology
 from broker.wire.streams import MAX_PAYLOAD
 
@@ -178,7 +178,7 @@ def _cluster(conf: ServerConf) -> Section:
         "name": settings.cluster,
         "listen": _bindable(settings.cluster_listen),
         "authorization": shown if secret else None,
-        "routes": [f"nats-route://{credentials}{parse_route(route)}" for route in settings.route],
+        "routes": [f"nats-route://{credentials}{route}" for route in settings.route],
         "compression": {"mode": "s2_auto"},  # only where they are far from each other
         "ping_interval": "1s",
         "ping_max": 3,
@@ -201,7 +201,7 @@ def _sites(conf: ServerConf) -> Section | None:
     }
     remotes = [
         {
-            "url": f"{'tls' if tls else 'nats-leaf'}://{parse_route(remote.removeprefix(SITE_SCHEME))}",
+            "url": f"{'tls' if tls else 'nats-leaf'}://{remote}",
             "account": LOGS,
             "nkey": conf.site_seed or None,
             "deny_imports": _SITE_SUBJECTS,
