@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from broker.client.connection import Connection
-from tests.conftest import Server
-from tests.shipper.logs import ROOT, ReadBack, Ship, says
+from tests.shipper.logs import ROOT, Ship, says
 from tests.shipper.saved import on
 from tests.support.processes import Process, wait_until
 from tests.support.traffic import Traffic
@@ -53,20 +52,6 @@ def messages_of(url: str) -> dict[str, int]:
     return {subject.split(".", 2)[2]: count for subject, count in subjects.items()}
 
 
-@pytest.fixture
-def all_of(read_back: ReadBack) -> Callable[[str, Process, bytes], bytes]:
-    """Return a function that waits for as many bytes as were written, and returns what came."""
-
-    def read(url: str, shipper: Process, written: bytes) -> bytes:
-        wait_until(
-            "all is shipped", lambda: len(read_back(url)) >= len(written), 60, [shipper], every=0.3
-        )
-        time.sleep(0.5)  # nothing more may come
-        return read_back(url)
-
-    return read
-
-
 def test_hosts_of_a_glob_stop_within_two_seconds_and_say_so_while_others_go_on(
     logs_url: str, ship: Ship, tmp_path: Path, free_port: Callable[[], int], own_host: str
 ) -> None:
@@ -104,37 +89,6 @@ def test_hosts_of_a_glob_stop_within_two_seconds_and_say_so_while_others_go_on(
     assert len(traffic.written[paused]) > 0
     assert after[own_host] < held
     assert shipper.said().count("resumed: the pause is over") == 2
-
-
-def test_a_shipper_that_is_killed_in_a_pause_or_starts_in_one_publishes_nothing_until_its_end(
-    own_server: Server,
-    ship: Ship,
-    tmp_path: Path,
-    apply_logs: Callable[[str], None],
-    all_of: Callable[..., bytes],
-) -> None:
-    apply_logs(own_server.url)
-    log = tmp_path / "a.log"
-    shipper = ship(own_server.url, "--file", log)
-    with Traffic([log], 200) as traffic:
-        wait_until("it ships", lambda: bool(messages_of(own_server.url)), 60, [shipper])
-        logbroker(own_server.url, "pause", "web01", "--reason", "new broker")
-        is_paused(shipper, 1)
-        shipper.kill()
-        before = messages_of(own_server.url)
-        for number in (2, 3):
-            shipper.start()
-            is_paused(shipper, number)
-            shipper.kill()
-        shipper.start()
-        own_server.kill_and_restart()
-        time.sleep(3)
-        after = messages_of(own_server.url)
-        logbroker(own_server.url, "resume", "web01")
-
-    assert after == before
-    assert all_of(own_server.url, shipper, traffic.written[log]) == traffic.written[log]
-    assert shipper.said().count("paused until resumed by ") >= 3
 
 
 def is_paused(shipper: Process, times: int) -> None:

@@ -120,8 +120,8 @@ class Program:
         older, self.agent = self.agent, await self._start(amount)
         assert self.agent.agent > older.agent
         self._knows_all()
-        if amount == 1:
-            await self.haunt(0)
+        if amount % 2:  # which hides it
+            await (self.haunt(0) if amount == 1 else self.haunt_elsewhere(0))
         with pytest.raises(FencedError, match=str(self.agent.agent)):
             await older.publish(self.make(str(older.agent), self.ends["own"] + 1, b"late\n", "own"))
 

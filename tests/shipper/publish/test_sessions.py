@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from broker.app.exits import FencedError
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.bucket import read, write
 from broker.client.connection import Connection
 from broker.wire.message import EXPECTED_SEQUENCE
-from broker.wire.positions import Covered, Positions
+from broker.wire.positions import Positions
 from broker.wire.streams import (
     CONFIG_BUCKET,
     PARTITIONS_KEY,
@@ -22,8 +21,7 @@ from broker.wire.streams import (
     subjects_in,
 )
 from broker.wire.subjects import Subject
-from shipper.publish.messages import AgentId, HostMessages
-from shipper.publish.session import SessionLost
+from shipper.publish.messages import HostMessages
 from tests.lagging import Lagging
 from tests.partitions import add_subjects, change_partitions
 from tests.shipper.publish.agents import (
@@ -39,7 +37,6 @@ from tests.shipper.saved import put
 
 pytestmark = pytest.mark.nats
 
-GHOST = AgentId(1, "ffffffff")
 MANY = 5  # partitions, of which web01 has another one than of 2
 OLD, NEW = (Subject.for_host("web01", partitions) for partitions in (2, MANY))
 
@@ -51,11 +48,6 @@ async def fill(connection: Connection, make: Make, rounds: int, tag: str = "aaaa
         await agent.publish(round_of(make, agent, number))
     await put(connection, "web01", None)
     return agent.positions
-
-
-async def haunt(connection: Connection, subject: Subject) -> None:
-    """Have an older agent claim late."""
-    await HostMessages(connection, "web01", 1).claim(subject, GHOST, NOW)
 
 
 # the positions
@@ -154,56 +146,6 @@ async def test_a_snapshot_that_retention_has_completed_counts_though_its_message
     assert agent.lost == 1
     assert agent.positions.files == completed.files
     assert (await connection.api("STREAM.INFO.LOGS"))["state"]["messages"] == 1  # the claim
-
-
-# other agents
-
-
-async def test_a_start_is_newer_than_an_agent_of_which_only_the_snapshot_is_left(
-    connection: Connection,
-) -> None:
-    ahead = Positions(covered={"LOGS": Covered(1, "1900000000000-aaaaaaaa")})
-    await put(connection, "web01", ahead.encode())
-
-    assert str((await start(connection, "bbbbbbbb")).agent) == "1900000000001-bbbbbbbb"
-
-
-@pytest.mark.parametrize("where", [OLD, NEW], ids=["on the own subject", "on another one"])
-async def test_a_newer_agent_that_came_before_a_late_claim_wins(
-    connection: Connection, make_round: Make, stored: Stored, where: Subject
-) -> None:
-    agent = await start(connection)
-    messages, newer = (
-        HostMessages(connection, "web01", 1),
-        AgentId(agent.agent.start + 1, "00000000"),
-    )
-    await add_subjects(connection, str(NEW))
-    await messages.claim(where, newer, NOW)
-    await haunt(connection, where)
-    await haunt(connection, OLD)
-
-    with pytest.raises(FencedError, match=str(newer)):
-        await agent.publish(round_of(make_round, agent, 1))
-
-    assert await stored() == []
-
-
-async def test_an_agent_whose_clock_ran_ahead_is_followed_and_one_that_comes_later_ends_us(
-    connection: Connection, make_round: Make
-) -> None:
-    """The one ahead is hidden behind a late claim, so only the headers show it."""
-    messages, ahead = HostMessages(connection, "web01", 1), AgentId(NOW // 500_000, "00000000")
-    await messages.claim(OLD, ahead, NOW)
-    await haunt(connection, OLD)
-
-    agent = await start(connection)
-    newer = await start(connection, "bbbbbbbb")
-
-    assert newer.agent > agent.agent > ahead
-    with pytest.raises(SessionLost):
-        await agent.store(round_of(make_round, agent, 1))
-    with pytest.raises(FencedError, match=str(newer.agent)):
-        await agent.open()
 
 
 # another number of partitions
