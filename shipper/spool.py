@@ -96,16 +96,22 @@ class Spool:
         found = [match for name in self._folder.names() if (match := _NAME.fullmatch(name))]
         for match in sorted(found, key=lambda match: int(match[1])):
             self._number = int(match[1])
-            descriptor = self._folder.open(match[0], os.O_RDWR)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(descriptor)
-                continue  # another shipper, which is about to end, or ships to another broker
-            size = os.fstat(descriptor).st_size
-            segment = _Segment(match[0], match[2], descriptor, size, is_closed=True)
-            self._segments.append(segment)
-            segment.end_line()  # where a run was killed: that was the end of its input
+            # it may be another shipper's, which is about to end, or ships to another broker
+            with suppress(BlockingIOError):
+                segment = self._add(match[0], match[2])
+                segment.end_line()  # where a run was killed: that was the end of its input
+                segment.is_closed = True
+
+    def _add(self, name: str, file: str, flags: int = 0) -> _Segment:
+        """Open and lock a segment, the last one from now on; raises BlockingIOError where another process holds it."""
+        descriptor = self._folder.open(name, os.O_RDWR | flags, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise
+        self._segments.append(_Segment(name, file, descriptor, os.fstat(descriptor).st_size))
+        return self._segments[-1]
 
     @property
     def is_done(self) -> bool:
@@ -207,7 +213,12 @@ class Spool:
 
     def _copy(self, source: int) -> int:
         """Copy what comes from the input to a segment, and return how many bytes; raises OSError when the disk takes no more."""
-        segment = self._open()
+        if self._segments and not self._segments[-1].is_closed:
+            segment = self._segments[-1]
+        else:
+            file = self._new_id()
+            self._number += 1
+            segment = self._add(f"stdin-{self._number:08}-{file}", file, os.O_CREAT | os.O_EXCL)
         copied = size = segment.move(source, max(_SEGMENT - segment.size, 0) or _CHUNK)
         # a full segment closes where its last line ends, so that one is copied by the byte, unless it is very long
         while size and _SEGMENT <= segment.size < _SEGMENT + _BY_THE_BYTE and not segment.ends():
@@ -217,16 +228,3 @@ class Spool:
             self._has_ended = True
         segment.is_closed = segment.size >= _SEGMENT and segment.ends()
         return copied
-
-    def _open(self) -> _Segment:
-        """Return the last segment, or another one if it is closed."""
-        for last in self._segments[-1:]:
-            if not last.is_closed:
-                return last
-        file = self._new_id()
-        name = f"stdin-{self._number + 1:08}-{file}"
-        descriptor = self._folder.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        self._number += 1
-        self._segments.append(segment := _Segment(name, file, descriptor))
-        return segment

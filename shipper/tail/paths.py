@@ -29,12 +29,12 @@ def pattern_of(glob: str, *, excludes: bool = False) -> re.Pattern[str]:
     with a dot is shown only by a pattern that begins with one. A glob that excludes matches hidden names, and all beneath.
     """
     visible, beneath = ("", "(?:/.*)?") if excludes else (r"(?!\.)", "")
-    *folders, name = glob.split("/")
-    found = ""
-    for part in folders:
-        found += f"(?:{visible}[^/]+/)*" if part == "**" else f"{_name(part, visible)}/"
-    found += f"(?:{visible}[^/]+/)*{visible}[^/]+" if name == "**" else _name(name, visible)
-    return re.compile(found + beneath, re.DOTALL)
+    parts = glob.split("/")
+    if parts[-1] == "**":
+        parts.append("*")
+    deep = f"(?:{visible}[^/]+/)*"
+    found = "".join(deep if part == "**" else f"{_name(part, visible)}/" for part in parts)
+    return re.compile(found.removesuffix("/") + beneath, re.DOTALL)
 
 
 def _name(part: str, visible: str) -> str:
