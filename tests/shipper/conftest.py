@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -199,47 +200,31 @@ def apply_logs() -> Callable[[str], None]:
 
 @dataclass
 class Line:
-    """A TCP proxy to the broker that can be cut, also behind an answer that is lost by it."""
+    """A TCP proxy to the broker that is cut: now, or at an answer that has `cut_after` in it, which nobody gets; `seen` counts."""
 
     target: tuple[str, int]
     url: str = ""
     cut_after: bytes = b""
     seen: int = 0
     _writers: list[asyncio.StreamWriter] = field(default_factory=list)
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    _server: asyncio.Server | None = None
 
-    async def open(self, credentials: str) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        port = self._server.sockets[0].getsockname()[1]
-        self.url = f"nats://{credentials}127.0.0.1:{port}"
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        up_reader, up_writer = await asyncio.open_connection(*self.target)
-        self._writers += [writer, up_writer]
-        for work in (
-            self._pump(reader, up_writer, to_broker=True),
-            self._pump(up_reader, writer, to_broker=False),
-        ):
-            task = asyncio.create_task(work)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, broker = await asyncio.open_connection(*self.target)
+        self._writers += [writer, broker]
+        await asyncio.gather(self._pump(reader, broker), self._pump(answers, writer, cuts=True))
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, to_broker: bool
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, cuts: bool = False
     ) -> None:
-        try:
+        with suppress(OSError):
             while data := await reader.read(65536):
-                if not to_broker and self.cut_after and self.cut_after in data:
+                if cuts and self.cut_after and self.cut_after in data:
                     self.cut_after, self.seen = b"", self.seen + 1
                     self.cut()
-                    return
+                    break
                 writer.write(data)
                 await writer.drain()
-        except OSError:
-            pass
-        finally:
-            writer.close()
+        writer.close()
 
     def cut(self) -> None:
         """End every connection, as a router that was switched off."""
@@ -247,20 +232,21 @@ class Line:
             writer.transport.abort()
         self._writers.clear()
 
-    async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        self.cut()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+@asynccontextmanager
+async def open_line(url: str) -> AsyncIterator[Line]:
+    """Open a proxy to the broker at an address."""
+    credentials, at, address = url.removeprefix("nats://").rpartition("@")
+    host, _, port = address.partition(":")
+    line = Line((host, int(port)))
+    server = await asyncio.start_server(line.serve, "127.0.0.1", 0)
+    line.url = f"nats://{credentials}{at}127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    yield line
+    server.close()
+    line.cut()
 
 
 @pytest.fixture
 async def line(logs_url: str) -> AsyncIterator[Line]:
-    credentials, at, address = logs_url.removeprefix("nats://").rpartition("@")
-    host, _, port = address.partition(":")
-    line = Line((host, int(port)))
-    await line.open(credentials + at)
-    yield line
-    await line.close()
+    async with open_line(logs_url) as line:
+        yield line

@@ -6,8 +6,7 @@ knows of all else that is stored, and ends where a newer one has come.
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -20,7 +19,7 @@ from broker.wire.subjects import Subject, registry_consumer
 from shipper.publish.messages import AgentId, HostMessage, HostMessages
 from shipper.publish.rounds import Round
 from tests.partitions import add_subjects, change_partitions
-from tests.shipper.conftest import Line, read_stream
+from tests.shipper.conftest import Line, open_line, read_stream
 from tests.shipper.programs import Step, as_many_as, programs
 from tests.shipper.publish.agents import NOW, PublishingAgent
 from tests.shipper.saved import put
@@ -203,16 +202,6 @@ def _judge_move(before: HostMessage, one: HostMessage, told: dict[int, HostMessa
     assert any(e.subject == str(old) and e.origin and e.origin.moved == new.partition for e in ends)
 
 
-@asynccontextmanager
-async def _line(url: str) -> AsyncIterator[Line]:
-    credentials, at, address = url.removeprefix("nats://").rpartition("@")
-    host, _, port = address.partition(":")
-    line = Line((host, int(port)))
-    await line.open(credentials + at)
-    yield line
-    await line.close()
-
-
 @as_many_as(25)
 @given(steps=programs(ACTIONS))
 def test_rounds_are_stored_once_and_in_order_whatever_comes_between(
@@ -221,7 +210,7 @@ def test_rounds_are_stored_once_and_in_order_whatever_comes_between(
     async def run() -> None:
         own = Connection([logs_url], "own")
         await add_subjects(own, *subjects_in("LOGS", StreamLayout(max(NUMBERS))))
-        async with _line(logs_url) as line:
+        async with open_line(logs_url) as line:
             await Program(own, line, make_round).run(steps)
         await own.close()
 
