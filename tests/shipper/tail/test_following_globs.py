@@ -3,7 +3,6 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,6 @@ import pytest
 from shipper.tail.notices import NoticeKind
 from tests.shipper.host import Host
 from tests.shipper.tail.conftest import MakeHost
-
-
-@pytest.fixture
-async def tree(tmp_path: Path) -> AsyncIterator[Host]:
-    host = Host(tmp_path, "**/*.log")
-    yield host
-    await host.follower.close()
 
 
 def make(host: Host, *names: str) -> None:
@@ -36,7 +28,8 @@ async def shipped_when_woken(host: Host, lines: bytes) -> None:
             await host.ship()
 
 
-async def test_two_stars_lead_to_every_depth_but_to_nothing_hidden(tree: Host) -> None:
+async def test_two_stars_lead_to_every_depth_but_to_nothing_hidden(make_host: MakeHost) -> None:
+    tree = make_host("**/*.log")
     make(tree, "a.log", "x/b.log", "x/y/z/c.log", ".hidden/d.log", "x/.e.log", "x/.y/f.log")
     (tree.folder / "x/y/up").symlink_to("..")
     (tree.folder / "x/self").symlink_to("self")
@@ -89,3 +82,26 @@ async def test_special_files_are_refused_by_name_without_waiting_for_anyone(
     refused = {n.path.rpartition("/")[2]: n.text for n in host.said(NoticeKind.REFUSED)}
     text = "is a pipe, a socket or a device, not a file"
     assert refused == dict.fromkeys(["pipe", "null", "socket"], text)
+
+
+@pytest.mark.parametrize("pattern", ["a.log", "*.log"])
+async def test_another_selection_keeps_what_it_shows_and_begins_new_files_at_their_end(
+    tmp_path: Path, make_host: MakeHost, pattern: str
+) -> None:
+    host = make_host("a.log", "b.log")
+    make(host, "a.log", "b.log")
+    await host.ship()
+    host.write("b.log", b"b2\n")
+    host.write("c.log", b"old\n")
+
+    await host.retarget(pattern, from_end=True)
+
+    shown = {state.path for state in host.follower.states()}
+    everything = pattern == "*.log"
+    assert shown == {str(tmp_path / "a.log"), *[str(tmp_path / "b.log")] * everything}
+    assert host.follower.open_files == len(shown)
+    assert await host.ship() == b"b2\n" * everything
+    host.write("c.log", b"new\n")
+    host.write("d.log", b"later\n")
+    assert sorted((await host.ship()).split()) == [b"later", b"new"] * everything
+    assert host.said(NoticeKind.GONE) == []

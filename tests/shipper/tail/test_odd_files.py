@@ -3,7 +3,7 @@
 import gzip
 import os
 import resource
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -16,10 +16,8 @@ from tests.shipper.tail.conftest import MakeHost
 
 
 @pytest.fixture
-async def host(tmp_path: Path) -> AsyncIterator[Host]:
-    host = Host(tmp_path, "current.log", "app-*.log")
-    yield host
-    await host.follower.close()
+def host(make_host: MakeHost) -> Host:
+    return make_host("current.log", "app-*.log")
 
 
 def switch(host: Host, link: str, target: str) -> None:
