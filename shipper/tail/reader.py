@@ -121,16 +121,15 @@ class Reader:
 
     async def trim(self, wanted: Collection["Tailer"] = (), limit: int | None = None) -> None:
         """Close what is followed no longer and, above the limit, what is not wanted."""
-        followed = set(self._followed.values())
-        gone = [tailer for tailer in self._open if tailer not in followed]
+        gone = {one for one in self._open if self._followed.get(one.entry.key) is not one}
         # never a deleted one: it could not be opened again
         named = [
             tailer
             for tailer in self._open
-            if tailer in followed and tailer not in wanted and tailer.unseen_since is None
+            if tailer.unseen_since is None and tailer not in gone and tailer not in wanted
         ]
         most = self._limit if limit is None else limit
-        await self._close(gone + named[: max(0, len(self._open) - len(gone) - most)])
+        await self._close([*gone, *named[: max(0, len(self._open) - len(gone) - most)]])
 
     async def close(self) -> None:
         """Close all files."""

@@ -217,7 +217,7 @@ class Tailer:
         if start < HEAD_BYTES:
             read = (self.beginning[:start] + run)[:HEAD_BYTES]
             self.beginning = read + self.beginning[len(read) :]
-        tail = run[-TAIL_BYTES:] if len(run) >= TAIL_BYTES else (before + run)[-TAIL_BYTES:]
+        tail = (before + run[-TAIL_BYTES:])[-TAIL_BYTES:]
         self.identity = identify(self.entry.key.inode, self.beginning[: self.offset], tail)
         span = Span(self.file, start, self.offset)
         section = Section(self.label, span, len(lines), count_lines(lines), self.identity)
