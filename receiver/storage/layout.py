@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
+from typing import NamedTuple
 
 from receiver.storage.rotation import Calendar, Period, parse_closed, stem_of
 
@@ -43,6 +44,19 @@ class Permissions:
     folder: int = 0o750
     user: int = -1
     group: int = -1
+
+
+class LivePath(NamedTuple):
+    """What the path of a live file tells. `host` is empty where it is of another layout.
+
+    `mark` is that of a partition which is not the host's, empty for none; `day` is empty where the layout has no days;
+    `series` is what the files of all days have in common.
+    """
+
+    host: str = ""
+    mark: str = ""
+    day: str = ""
+    series: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,33 +109,17 @@ class Layout:
         # a day's file that is over may be compressed under its own name
         return f"{path}..%%z" if self.has_date and path.endswith((".zst", ".gz")) else path
 
-    def holds(self, live: str) -> bool:
-        """Say whether a path may be one of a live file of this layout."""
-        return _shape(self.template).fullmatch(live) is not None
-
-    def host_of(self, live: str) -> str:
-        """Return the host of a live file, as far as its path holds it; empty for one that is of another layout."""
-        return self._part(live, "host").removesuffix(self.mark_of(live))
-
-    def mark_of(self, live: str) -> str:
-        """Return what marks a live file as that of a partition which is not its host's, empty for none."""
-        marked = _PARTITION.search(self._part(live, "host"))
-        return marked.group() if marked else ""
-
-    def date_of(self, live: str) -> str:
-        """Return the day of a live file, empty where it has none in this layout."""
-        return self._part(live, "date") if self.has_date else ""
-
-    def _part(self, live: str, name: str) -> str:
-        found = _shape(self.template).fullmatch(live)
-        return found[name] if found else ""
-
-    def of_all_days(self, live: str) -> str:
-        """Return what the files of a live file have in common over the days: its path, without the day."""
-        found = _shape(self.template).fullmatch(live) if self.has_date else None
-        return (
-            f"{live[: found.start('date')]}{{date}}{live[found.end('date') :]}" if found else live
-        )
+    def parse(self, live: str) -> LivePath:
+        """Return what the path of a live file tells, which is nothing for one of another layout."""
+        if (found := _shape(self.template).fullmatch(live)) is None:
+            return LivePath(series=live)
+        marked = _PARTITION.search(found["host"])
+        mark = marked.group() if marked else ""
+        host = found["host"].removesuffix(mark)
+        if not self.has_date:
+            return LivePath(host, mark, series=live)
+        begin, end = found.span("date")
+        return LivePath(host, mark, found["date"], f"{live[:begin]}{{date}}{live[end:]}")
 
 
 class Days:

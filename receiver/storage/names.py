@@ -48,7 +48,7 @@ class Names:
     def own(self, host: str) -> list[str]:
         """Return the live files of a host that are not marked: they go with it to another partition."""
         paths = (row.path for row in self.store.files("host = ?", host))
-        return [path for path in paths if not self.layout.mark_of(path)]
+        return [path for path in paths if not self.layout.parse(path).mark]
 
     def forget(self) -> None:
         """Ask the store again for every name: other files have come to it, or left it."""
@@ -60,10 +60,10 @@ class Names:
 
     def _stored(self, host: str, file: str, day: str, is_own: bool) -> str | None:
         found = self.store.files("host = ? AND source = ? AND day = ?", host, file, day)
-        paths = [row.path for row in found if self.layout.holds(row.path)]
+        paths = [(self.layout.parse(row.path), row.path) for row in found]
         # a marked file may be that of other clients, and the host's own lines have another one
-        paths = [path for path in paths if not (is_own and self.layout.mark_of(path))]
-        return min(paths, key=lambda path: bool(self.layout.mark_of(path)), default=None)
+        fitting = [(at.mark, live) for at, live in paths if at.host and not (is_own and at.mark)]
+        return min(fitting)[1] if fitting else None
 
     def _given(self, host: str, file: str, day: str, is_own: bool) -> str:
         """Return the first of a host's paths that is free, and note that it was given."""

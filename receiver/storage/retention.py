@@ -228,7 +228,7 @@ class Retention:
     def _of_all_days(self, row: SegmentRow) -> SegmentRow:
         """Return a segment as one of the file of all days; a day's own file comes behind its numbered segments."""
         number = row.number if row.path != row.live else _LAST
-        return row._replace(live=self.order.layout.of_all_days(row.live), number=number)
+        return row._replace(live=self.order.layout.parse(row.live).series, number=number)
 
     def _present(self, store: Store) -> list[SegmentRow]:
         """Return the committed segments that are there; those that other hands have removed are forgotten."""

@@ -104,7 +104,7 @@ class Site:
         layout, others = Layout(self.template), self._known_to_others()
         for path in walk(self.output):
             live = live_of(path)
-            host, mark = layout.host_of(live), layout.mark_of(live)
+            host, mark, *_ = layout.parse(live)
             is_own = mark == f"..p{self.partition}" if mark else self.is_home_of(host)
             if host and is_own and live not in others:
                 yield path
@@ -275,9 +275,9 @@ def _row(
     path: str, known: dict[str, FileRow], number: int, folders: Folders, site: Site
 ) -> FileRow:
     """Return the row of a live file as it is; whose line its last one is nobody knows."""
-    found, layout = folders.find(path), Layout(site.template)
+    found, told = folders.find(path), Layout(site.template).parse(path)
     assert found is not None, "it was just listed"
-    row = known.get(path) or FileRow(path, layout.host_of(path), "", layout.date_of(path))
+    row = known.get(path) or FileRow(path, told.host, "", told.day)
     return row._replace(
         length=found.st_size,
         length_before=found.st_size,
@@ -297,7 +297,7 @@ def _segment(path: str, folders: Folders, site: Site) -> SegmentRow:
     plain = path.removesuffix(suffix)
     closed_at = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="seconds")
     return SegmentRow(
-        *(plain, live, number, Layout(site.template).date_of(live), found.st_size),
+        *(plain, live, number, Layout(site.template).parse(live).day, found.st_size),
         *(found.st_mtime_ns, closed_at, suffix),
         batch=0,
         length=None if suffix else found.st_size,

@@ -349,7 +349,7 @@ class _Comparison:
             parts.append(_Part(live, rows[0].length, is_live=True))
         oldest = min((n for path, n in numbers.items() if path != live), default=following)
         is_pruned = oldest > 1 or (
-            not parts and "" < Layout(self.settings.path_template).date_of(live) < last_day
+            not parts and "" < Layout(self.settings.path_template).parse(live).day < last_day
         )
         return _File(batch.until, tuple(parts), is_pruned, len(closed) < len(segments))
 

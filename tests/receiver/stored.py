@@ -46,7 +46,7 @@ def add(
     with begun(state, output) as store, store.transaction():
         for name in names:
             size, live = (output / name).lstat().st_size, live_of(name)
-            day = Layout(layout).date_of(live)
+            day = Layout(layout).parse(live).day
             if live == name:
                 row = (name, name, "", day, size, size, (output / name).stat().st_ino, 1)
                 store.put_files([FileRow(*row, moment, moment, None, None, batch)])

@@ -124,11 +124,12 @@ def test_a_template_that_cannot_work_is_refused_with_what_to_write(template: str
 
 @pytest.mark.parametrize("template", LAYOUTS)
 @given(host=hosts.filter(is_host) | st.just("a.log.000001"), file=files)
-def test_a_path_tells_its_day(template: str, host: str, file: str | None) -> None:
+def test_a_path_tells_its_host_and_its_day(template: str, host: str, file: str | None) -> None:
     layout = Layout(template)
 
     today, other = (layout.path(host, file, date) for date in ("2026-11-21", "2026-11-22"))
 
-    assert layout.holds(today)
-    assert layout.date_of(today) == ("2026-11-21" if layout.has_date else "")
-    assert layout.of_all_days(today) == layout.of_all_days(other)
+    told = layout.parse(today)
+    assert told.host == rotation.stem_of(host, 190 if template != "{host}.log" else 215)
+    assert (told.mark, told.day) == ("", "2026-11-21" if layout.has_date else "")
+    assert told.series == layout.parse(other).series

@@ -33,7 +33,7 @@ def add(
     (order.output / path).parent.mkdir(parents=True, exist_ok=True)
     (order.output / path).write_bytes(data)
     stored.add(order.state, order.output, path, moment=moment, layout=LAYOUT)
-    day = order.layout.date_of(path)
+    day = order.layout.parse(path).day
     if day and day < DAYS[-1]:
         with stored.begun(order.state, order.output) as store, store.transaction():
             row = (path, path, 1, day, len(data), moment, "", "", batch)
