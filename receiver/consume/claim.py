@@ -39,10 +39,6 @@ class StreamRestored(StreamMismatch):
     """The stream was restored from a backup of the one that the offset belongs to; a claim carries the offset over."""
 
 
-class FilesMismatch(ConfigurationError):
-    """The files are not those that the offset speaks of; going on could lose or repeat lines."""
-
-
 @dataclass(frozen=True, slots=True)
 class StreamState:
     """The stream as the broker describes it: when it was made, and the sequences it holds, `[first, until)`.
@@ -113,11 +109,11 @@ def claimed(
     Where there is no entry, one may have been deleted under the hands of an owner: no epoch was ever beyond the newest
     `revision` of the key.
 
-    Raises `StreamMismatch`, and `FilesMismatch` or `Damaged` where store and offset do not go together.
+    Raises `StreamMismatch`, and `Damaged` where store and offset do not go together.
     """
     first = start(offset, stream, partition)
     if offset is None and last is not None and last.until:
-        raise FilesMismatch(
+        raise Damaged(
             f"partition {partition}: key {offset_key(partition)} of bucket {OFFSETS_BUCKET} is gone, but the files were "
             f"written up to sequence {last.until}: `logreceiver offsets set --partition {partition} --to {last.until}` goes "
             "on behind them"
@@ -200,7 +196,7 @@ class Claim:
     async def claim(self, now: datetime, revision: int | None = None) -> Offset | None:
         """Take the partition over from whoever owns it, and return where to go on.
 
-        With a `revision` only if the entry still is at it, else None. Raises `StreamMismatch` and `FilesMismatch`,
+        With a `revision` only if the entry still is at it, else None. Raises `StreamMismatch` and `Damaged`,
         ConfigurationError for an unreadable entry, OperatorError for folders that cannot be read, `Rejected`,
         `ConnectionLost`.
         """
@@ -220,7 +216,7 @@ class Claim:
                 await asyncio.sleep(_AGAIN)
             except ConfigurationError as error:
                 await bucket.confirm(*self._at, entry)
-                if not isinstance(error, FilesMismatch) or doubt == (seen, str(error)):
+                if not isinstance(error, Damaged) or doubt == (seen, str(error)):
                     raise
                 doubt = (seen, str(error))  # a living owner may have moved on between two looks
                 await asyncio.sleep(_PAUSE)
@@ -240,11 +236,8 @@ class Claim:
     ) -> Offset:
         """Return the offset as it is once it is ours; raises what `claim` raises."""
         before = carried_over(self._decode(entry), stream, now)
-        try:
-            last = await self._last_batch(before)
-            offset = claimed(before, stream, self.partition, self.owner, now, last, revision)
-        except Damaged as error:
-            raise FilesMismatch(f"partition {self.partition}: {error}") from None
+        last = await self._last_batch(before)
+        offset = claimed(before, stream, self.partition, self.owner, now, last, revision)
         return replace(offset, presence=self.presence)
 
     async def _last_batch(self, offset: Offset | None) -> StoredBatch | None:

@@ -77,7 +77,7 @@ class Site:
             pass  # that's fine: it is asked of the files whether there was one
         if lines and (found := next(self.files(), None)):
             raise Damaged(
-                f"{self.path} is gone, but {self.output} holds files of partition {self.partition}, such as {found}: "
+                f"partition {self.partition}: {self.path} is gone, but {self.output} holds files of partition {self.partition}, such as {found}: "
                 f"give the right --state-dir, bring it back, or, if it is lost, {self._adopt}"
             )
         return None
@@ -89,8 +89,8 @@ class Site:
         known = store.files("length > 0")
         if known and not any((self.output / row.path).is_file() for row in known):
             raise Damaged(
-                f"none of the {len(known)} files that {self.path} names is in {self.output}: is its disk mounted? Mount it, "
-                f"or give the right --output; if they are lost, {self._adopt}"
+                f"partition {self.partition}: none of the {len(known)} files that {self.path} names is in {self.output}: is its "
+                f"disk mounted? Mount it, or give the right --output; if they are lost, {self._adopt}"
             )
 
     @property
@@ -140,8 +140,8 @@ def first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int:
     if offset.moved_in and offset.next == batch.until:
         return batch.number + 1
     raise Damaged(
-        f"the files were written from sequence {batch.first} up to sequence {batch.until} in epoch {batch.epoch}, but the "
-        f"offset of partition {partition} is {offset.next} in epoch {offset.epoch}, behind another batch: one of them is older, "
+        f"partition {partition}: the files were written from sequence {batch.first} up to sequence {batch.until} in epoch "
+        f"{batch.epoch}, but the offset is {offset.next} in epoch {offset.epoch}, behind another batch: one of them is older, "
         f"or of other files; bring back the right one, or `logreceiver offsets adopt --partition {partition}` takes the files "
         f"as they are, and goes on at {offset.next}"
     )

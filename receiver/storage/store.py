@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.app.exits import ConfigurationError
 from broker.app.files import open_folder
 from receiver.storage.disk import is_local
 
@@ -74,8 +75,8 @@ _ERRORS = {
 }
 
 
-class Damaged(Exception):
-    """Store, files and offset do not go together; a person has to decide."""
+class Damaged(ConfigurationError):
+    """Store, files and offset of a partition do not go together: going on could lose or repeat lines; a person has to decide."""
 
 
 class StoredBatch(NamedTuple):
@@ -192,7 +193,8 @@ class Store:
         if version == 0 and not make:
             raise FileNotFoundError(errno.ENOENT, "holds nothing", str(self.path))
         if version not in {0, _VERSION}:
-            raise Damaged(f"{self.path} is of version {version}; this program reads {_VERSION}")
+            words = f"{self.path} is of version {version}; this program reads {_VERSION}"
+            raise Damaged(f"partition {self._number}: {words}")
         mode = "WAL" if is_local(self.path.parent) else "TRUNCATE"
         self._sql.execute(f"PRAGMA journal_mode={mode}")
         self._sql.execute("PRAGMA synchronous=FULL")
@@ -214,8 +216,6 @@ class Store:
         store.path = Path(":memory:")
         store._open("file::memory:")
         store._make_tables()
-        with store.transaction():
-            store.put_batch(StoredBatch(0, 0, 0, 0))
         return store
 
     def check(self) -> None:
@@ -232,11 +232,14 @@ class Store:
             raise self._damaged(f"it is older than the {self.path.name}-wal beside it")
 
     def _damaged(self, why: object) -> Damaged:
-        number = self.path.stem.removeprefix("p")
         return Damaged(
-            f"{self.path} is damaged: {why}; bring it back, or, if it is lost, "
-            f"`logreceiver offsets adopt --partition {number}` takes the files as they are"
+            f"partition {self._number}: {self.path} is damaged: {why}; bring it back, or, if it is lost, "
+            f"`logreceiver offsets adopt --partition {self._number}` takes the files as they are"
         )
+
+    @property
+    def _number(self) -> str:
+        return self.path.stem.removeprefix("p")
 
     def close(self) -> None:
         """Let go of it."""

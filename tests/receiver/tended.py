@@ -25,11 +25,11 @@ from receiver.consume.assignment import (
     SessionLimits,
     Superseded,
 )
-from receiver.consume.claim import Claim, FilesMismatch, StreamMismatch
+from receiver.consume.claim import Claim, StreamMismatch
 from receiver.offsets_cli import carry_out, propose
 from receiver.storage.layout import Layout
 from receiver.storage.site import Site, adopt
-from receiver.storage.store import Store
+from receiver.storage.store import Damaged, Store
 from tests.receiver.faulty_disk import Died, FaultyDisk
 from tests.receiver.model import Folder, Model, Sent
 from tests.receiver.senders import HOSTS, Broker, Senders
@@ -73,7 +73,7 @@ class Tended:
                 break
             except StreamMismatch:
                 self.put_offset(partition, "earliest")
-            except FilesMismatch as error:
+            except Damaged as error:
                 self.note(f"mismatch {error}")
                 if found := re.search(r"--to ([0-9]+)`", str(error)):
                     self.put_offset(partition, found[1])

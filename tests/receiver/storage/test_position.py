@@ -50,5 +50,5 @@ def test_any_other_offset_stops_and_names_both_and_the_way_out(where: Offset) ->
 
     words = str(raised.value)
     assert "up to sequence 20" in words
-    assert f"the offset of partition 3 is {where.next}" in words
+    assert f"but the offset is {where.next}" in words
     assert "`logreceiver offsets adopt --partition 3`" in words
