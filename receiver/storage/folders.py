@@ -7,13 +7,14 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from broker.app.files import Folder, open_folder
 from receiver.storage import disk
 from receiver.storage.layout import Permissions
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEEPEST = 64  # folders below the output folder; a source file's path has 32, a template some more
 _USUAL = Permissions()
 
@@ -35,22 +36,30 @@ class Folders:
     def at(self, path: str, *, make: bool = False) -> Iterator[tuple[Folder, str]]:
         """Give the folder of a file, made with all above it where that is wanted, and the file's name; raises OSError."""
         *above, name = path.split("/")
-        with ExitStack() as stack:
-            folder = self._root
-            for one in above:
-                folder = stack.enter_context(self._below(folder, one, make=make))
-            yield folder, name
-
-    def _below(self, above: Folder, name: str, *, make: bool) -> Folder:
+        if not above:
+            yield self._root, name
+            return
+        opened = [self._root.descriptor]
         try:
-            return above.enter(name)
-        except FileNotFoundError:
-            if not make:
-                raise
-        with suppress(FileExistsError):  # that's fine: another partition's task was quicker
-            os.mkdir(name, self._permissions.folder, dir_fd=above.descriptor)
-        made = above.enter(name)
-        give(made.descriptor, self._permissions.folder, self._permissions)
+            for number, one in enumerate(above):
+                opened.append(self._below(opened[-1], one, above[:number], make=make))
+            yield Folder(self._root.path.joinpath(*above), opened[-1]), name
+        finally:
+            for descriptor in opened[1:]:
+                os.close(descriptor)
+
+    def _below(self, descriptor: int, name: str, above: list[str], *, make: bool) -> int:
+        """Return the descriptor of a folder in the one whose path is `above`."""
+        with suppress(OSError):
+            return os.open(name, _FOLDER, dir_fd=descriptor)
+        parent = Folder(self._root.path.joinpath(*above), descriptor)
+        if not make:
+            return parent.enter(name).descriptor  # raises, with the reason
+        # that's fine: another partition's task was quicker
+        with suppress(FileExistsError), self.naming("/".join([*above, name])):
+            os.mkdir(name, self._permissions.folder, dir_fd=descriptor)
+        made = parent.enter(name).descriptor
+        give(made, self._permissions.folder, self._permissions)
         return made
 
     @contextmanager

@@ -31,8 +31,12 @@ _FLAGS = os.O_WRONLY | os.O_APPEND
 
 @dataclass(slots=True)
 class _Lines:
-    """Lines for a file, which has `size` bytes with them; the last came at `moment`, in nanoseconds since the epoch."""
+    """Lines for a file, which has `size` bytes with them; the last came at `moment`, in nanoseconds since the epoch.
 
+    `row` is what the store had of the file before the batch.
+    """
+
+    row: FileRow | None
     size: int
     moment: int = 0
     pieces: list[bytes] = field(default_factory=list)
@@ -85,7 +89,7 @@ class Output:
     def hold(self, path: str, piece: bytes, moment: int) -> int:
         """Keep lines for a live file until `flush`; return for how many files there are some."""
         if (lines := self._held.get(path)) is None:
-            lines = self._held[path] = _Lines(self._size_of(path))
+            lines = self._held[path] = self._first_lines(path)
             self._until = self._until or self.calendar.period(moment).end
         lines.pieces.append(piece)
         lines.moment = moment
@@ -93,17 +97,17 @@ class Output:
         self.is_full |= 0 < self.rotate_size <= lines.size
         return len(self._held)
 
-    def _size_of(self, path: str) -> int:
+    def _first_lines(self, path: str) -> _Lines:
         if live := self._lives.get(path):
-            return live.size
+            return _Lines(live.row, live.size)
         row = self.store.file(path)
-        return 0 if row is None or self._is_large(row) else row.length
+        return _Lines(row, 0 if row is None or self._is_large(row) else row.length)
 
     def flush(self) -> None:
         """Append what is held to live files, closing those whose size or time is reached before; raises OSError."""
         held, self._held = self._held, {}
-        periods = {path: self.calendar.period(lines.moment) for path, lines in held.items()}
-        self._take_up({path: period.begin for path, period in periods.items()})
+        begins = {path: self.calendar.period(one.moment).begin for path, one in held.items()}
+        self._take_up([(path, one.row, begins[path]) for path, one in held.items()])
         for path, lines in held.items():
             live = self._lives[path]
             live.moment = max(live.moment, lines.moment)
@@ -111,11 +115,11 @@ class Output:
 
     def close_files(self, paths: Iterable[str]) -> None:
         """Close live files that have lines; what is no file by now is left as it is. Raises OSError."""
-        there = {}
+        there = []
         for path in paths:
             with suppress(OSError):  # that's fine: it is told when lines come for it
                 if self.folders.find(path):
-                    there[path] = 2**63
+                    there.append((path, self.store.file(path), 2**63))
         self._take_up(there)
 
     def close_days(self, today: str) -> None:
@@ -129,14 +133,13 @@ class Output:
 
     # what is there
 
-    def _take_up(self, paths: Mapping[str, int]) -> None:
+    def _take_up(self, files: Iterable[tuple[str, FileRow | None, int]]) -> None:
         """Hold files that the batch has not touched against the disk; close those whose last line is older than a moment."""
         closing: list[SegmentRow] = []
         rows: list[FileRow] = []
-        for path, since in paths.items():
+        for path, known, since in files:
             if path in self._lives:
                 continue
-            known = self.store.file(path)
             row, size = self._looked_at(path, known)
             is_over = row.unfinished == UNKNOWN or row.last_line < since or self._is_large(row)
             if size and (is_over or row.length != size):

@@ -157,6 +157,7 @@ _PUT_BATCH = (
 _PUT_FILE = f"INSERT INTO files {_values(FileRow._fields)} ON CONFLICT DO UPDATE SET " + ", ".join(
     f"{name} = excluded.{name}" for name in FileRow._fields[4:]
 )
+_ONE_FILE = f"SELECT {_FILE} FROM files WHERE path = ? AND left_in = 0"
 
 
 def path_of(state: Path, partition: int) -> Path:
@@ -317,7 +318,9 @@ class Store:
 
     def file(self, path: str) -> FileRow | None:
         """Return a live file by its path; None for one that is not known."""
-        return next(iter(self.files("path = ?", path)), None)
+        with self._translated():
+            found = self._sql.execute(_ONE_FILE, (path,)).fetchone()
+        return FileRow(*found) if found else None
 
     def files(self, where: str, *values: object) -> list[FileRow]:
         """Return the live files for which a condition holds, but for those that were left."""
