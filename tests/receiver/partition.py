@@ -254,7 +254,7 @@ class Partition:
 
     def read(self, live: str) -> bytes:
         """Return everything of a host's file: closed segments in order, decompressed, then the live one."""
-        return read_received(self.output, live)
+        return read_received(self.output, live) if self.output.exists() else b""
 
     def told(self) -> list[dict[str, Any]]:
         """Return what is in the report of gaps; another run tells what the one before has committed."""
