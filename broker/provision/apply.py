@@ -177,28 +177,15 @@ async def _entry(connection: Connection, key: str) -> tuple[str | None, int]:
 async def carry_out(
     connection: Connection, steps: Sequence[Step], patience: float = _PATIENCE
 ) -> None:
-    """Take the steps of a plan, each for at most `patience` seconds: one stage after the other, at once within a stage."""
+    """Take the steps of a plan, each for at most `patience` seconds: in their order, those of one kind that stand together at once."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(step: Step) -> None:
         async with gate:
             await _take(step, connection, patience)
 
-    for _, stage in groupby(sorted(steps, key=_stage), _stage):
+    for _, stage in groupby(steps, lambda step: step.kind):
         await asyncio.gather(*map(one, stage))
-
-
-def _stage(step: Step) -> int:
-    """Return when a step is taken: the number of streams, which needs its bucket, comes before all streams.
-
-    So a start that dies among them is completed by the next one, with the same number. The number of partitions comes last:
-    shippers and receivers wait for that entry and then rely on the rest.
-    """
-    if step.kind == "entry":
-        return 1 if step.name.endswith(f"/{STREAMS_KEY}") else 4
-    if step.kind == "consumer":
-        return 3
-    return 0 if step.name == f"KV_{CONFIG_BUCKET}" else 2
 
 
 async def _take(step: Step, connection: Connection, patience: float) -> None:

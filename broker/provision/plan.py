@@ -188,10 +188,10 @@ class Actual:
 
 
 def plan(desired: Topology, actual: Actual) -> tuple[Step, ...]:
-    """Return what to create and update; raises `ConfigurationError` for what cannot be changed under stored lines.
+    """Return what to create and update, in this order; raises `ConfigurationError` for what cannot be changed under stored lines.
 
-    Partitions that hosts have left stay. While something is being restored nothing is to be done: to give a stream its subjects
-    would open it with a part of its lines.
+    The number of partitions comes last: shippers and receivers wait for that entry and then rely on the rest. Partitions that hosts
+    have left stay. While something is being restored nothing is to be done: to give a stream its subjects would open it with a part of its lines.
     """
     if any(is_being_restored(config) for config in actual.streams.values()):
         return ()
@@ -202,18 +202,22 @@ def plan(desired: Topology, actual: Actual) -> tuple[Step, ...]:
         raise ConfigurationError(
             f"the number of streams is {count} and not {desired.stream_count}: it is fixed at the first start; give --streams "
             f"{count}, or leave it out. For another number have receivers receive all that there is, "
-            "`logbroker backup`, start on a new --store-dir, and restore KV_LOGS_POSITIONS there (README, Streams)"
+            "`logbroker backup`, start on a new --store-dir, and restore KV_LOGS_POSITIONS there"
         )
     if desired.mirror is None:  # only who says so ends a copy
         there = [actual.streams[name] for name in actual.names if name in actual.streams]
         desired = replace(desired, mirror=mirrored_site(there[0]) if there else None)
-    streams = (_stream(config, actual.streams.get(config["name"])) for config in desired.streams())
-    of_site = (
-        () if desired.mirror else _entry(STREAMS_KEY, actual.streams_entry, desired.stream_count)
-    )
+    # the number of streams needs its bucket, and comes before all streams of lines: a start that dies among them is completed by
+    # the next one with the same number
+    streams = {
+        one["name"]: _stream(one, actual.streams.get(one["name"])) for one in desired.streams()
+    }
+    bucket = streams.pop(f"KV_{CONFIG_BUCKET}")
+    number = _entry(STREAMS_KEY, actual.streams_entry, desired.stream_count)
     return (
-        *of_site,
-        *chain(*streams),
+        *bucket,
+        *(() if desired.mirror else number),
+        *chain(*streams.values()),
         *_consumers(StreamLayout(desired.all_partitions, desired.stream_count), actual),
         *_partitions_entry(desired, actual),
     )

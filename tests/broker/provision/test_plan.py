@@ -71,10 +71,10 @@ def test_an_empty_server_gets_everything_and_the_number_of_partitions_last() -> 
 
     assert {step.action for step in made} == {"create"}
     assert [step.name for step in made] == [
+        "KV_LOGS_CONFIG",
         "LOGS_CONFIG/streams",
         "LOGS",
         "KV_LOGS_OFFSETS",
-        "KV_LOGS_CONFIG",
         "KV_LOGS_POSITIONS",
         "receiver-p0",
         "receiver-p1",
