@@ -22,6 +22,8 @@ from broker.auth.permissions import (
     API,
     HEARD,
     MONITOR_READS,
+    RECEIVER_CALLS,
+    RECEIVER_PULLS,
     SERVER_QUESTIONS,
     permissions_of,
 )
@@ -195,14 +197,13 @@ _CROSSINGS = (
 
 def _of_receivers(stream: str) -> tuple[_Crossing, ...]:
     """Return what receivers have of one stream."""
-    calls = (
-        *("STREAM.INFO.{}", "STREAM.MSG.GET.{}", "CONSUMER.INFO.{}.*", "CONSUMER.NAMES.{}"),
-        *("CONSUMER.RESET.{}.*", "CONSUMER.DELETE.{}.*"),
+    calls, pulls = (
+        [call.format(stream) for call in asked]
+        for asked in (("STREAM.INFO.{}", *RECEIVER_CALLS), RECEIVER_PULLS)
     )
-    several = (f"CONSUMER.MSG.NEXT.{stream}.*", f"DIRECT.GET.{stream}")
     return (
         *_same(LOGS, RECEIVE, f"$JS.ACK.{stream}.>"),
-        *_calls(RECEIVE, *(call.format(stream) for call in calls)),
-        *_calls(RECEIVE, *several, traffic=_QUESTIONS),
+        *_calls(RECEIVE, *calls),
+        *_calls(RECEIVE, *pulls, traffic=_QUESTIONS),
         *_consumers(RECEIVE, stream, f"{stream}.>"),
     )

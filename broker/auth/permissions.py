@@ -51,6 +51,15 @@ MONITOR_READS = (
 )
 """Calls of the JetStream API that change nothing, with one answer."""
 
+RECEIVER_CALLS = (
+    *("STREAM.MSG.GET.{}", "CONSUMER.INFO.{}.*", "CONSUMER.NAMES.{}", "CONSUMER.RESET.{}.*"),
+    "CONSUMER.DELETE.{}.*",
+)
+"""Calls about a stream by which a receiver of all partitions reads it, with one answer."""
+
+RECEIVER_PULLS = ("CONSUMER.MSG.NEXT.{}.*", "DIRECT.GET.{}")
+"""Those with several answers."""
+
 HEARD = ("$SYS.ACCOUNT.>", "$SYS.SERVER.>")
 """Events of the server, which admins and monitors may hear."""
 
@@ -172,11 +181,7 @@ def _of_partition(partition: int, stream: str) -> tuple[str, ...]:
 
 def _of_all_partitions(streams: Sequence[str]) -> tuple[str, ...]:
     """Return what reaches every partition, those to come included, and reads the whole streams by any means."""
-    calls = (
-        *("CONSUMER.CREATE.{}", "CONSUMER.CREATE.{}.>", "CONSUMER.INFO.{}.*", "CONSUMER.NAMES.{}"),
-        *("CONSUMER.RESET.{}.*", "CONSUMER.DELETE.{}.*", "CONSUMER.MSG.NEXT.{}.*"),
-        *("STREAM.MSG.GET.{}", "DIRECT.GET.{}"),
-    )
+    calls = ("CONSUMER.CREATE.{}", "CONSUMER.CREATE.{}.>", *RECEIVER_CALLS, *RECEIVER_PULLS)
     return (
         *_api(*(call.format(name) for name in streams for call in calls)),
         *_api(f"STREAM.MSG.GET.{_OFFSETS}"),

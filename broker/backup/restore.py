@@ -55,33 +55,28 @@ def adapted(archive: Archive, replicas: int | None, max_age: timedelta | None) -
 
 def preview(
     archives: Sequence[Archive], there: Mapping[str, Mapping[str, Any]], now: datetime
-) -> tuple[dict[str, str], list[str]]:
-    """Return what a restore deletes, by stream, and what to know of it; `there` is STREAM.INFO by name. Raises `OperatorError` where it would be of no use."""
+) -> dict[str, str]:
+    """Return what a restore deletes, by stream; `there` is STREAM.INFO by name. Raises `OperatorError` where it would be of no use."""
     # the declaration of an empty broker is nothing that anybody would miss
     is_empty = not any(_holds(info) for name, info in there.items() if name != _CONFIG)
-    deletes, notes = {}, []
+    deletes = {}
     for archive in archives:
-        name, info = archive.stream, there.get(archive.stream)
+        name, info, state = archive.stream, there.get(archive.stream), archive.state
         if info and _holds(info) and not (is_empty and name == _CONFIG):
             deletes[name] = content_of(info["state"])
         age = timedelta(microseconds=archive.config.get("max_age", 0) // 1000)
-        first, last = (archive.state.get(name) or "" for name in ("first_ts", "last_ts"))
-        if age and archive.state.get("messages") and datetime.fromisoformat(first) < now - age:
-            is_all = datetime.fromisoformat(last) < now - age
-            note = (
-                f"{'everything in' if is_all else 'a part of'} {name} is older than its max_age of {format_duration(age)} "
-                "and expires at once; --max-age keeps it (give the same to `logbroker run`)"
+        if age and state.get("messages") and datetime.fromisoformat(state["last_ts"]) < now - age:
+            raise OperatorError(
+                f"everything in {name} is older than its max_age of {format_duration(age)} and expires at once; --max-age "
+                "keeps it (give the same to `logbroker run`); nothing was changed"
             )
-            if is_all:
-                raise OperatorError(f"{note}; nothing was changed")
-            notes.append(note)
-        size, limit = int(archive.state.get("bytes", 0)), _limit_of(info)
+        size, limit = int(state.get("bytes", 0)), _limit_of(info)
         if 0 <= limit < size:
             raise OperatorError(
                 f"{name} takes {format_size(size)}, more than its limit of {format_size(limit)}; raise that by "
                 "`logbroker apply --max-bytes`; nothing was changed"
             )
-    return deletes, notes
+    return deletes
 
 
 def _holds(info: Mapping[str, Any]) -> bool:

@@ -96,11 +96,8 @@ def restore(
     found = archives.find(folder)
     kept = archives.load(found)
     chosen = [adapted(one, replicas, max_age) for one in _chosen(kept, streams)]
-    deletes, notes = asking(
-        settings, "restore", lambda connection: _preview(connection, kept, chosen)
-    )
-    lines = [f"note: {note}" for note in notes]
-    lines += [f"deletes {stream}: {words}" for stream, words in deletes.items()]
+    deletes = asking(settings, "restore", lambda connection: _preview(connection, kept, chosen))
+    lines = [f"deletes {stream}: {words}" for stream, words in deletes.items()]
     _print(f"from {found}, of {kept.server}, taken at {kept.began}:", *map(_line, chosen), *lines)
     if deletes and not replace:
         raise OperatorError(
@@ -115,7 +112,7 @@ def restore(
 
     async def restored(connection: Connection) -> None:
         # digests take minutes, a person as well, and shippers do not wait for either
-        again, _ = await _preview(connection, kept, chosen)
+        again = await _preview(connection, kept, chosen)
         if new := again.keys() - deletes.keys():
             raise OperatorError(
                 f"{', '.join(sorted(new))} got messages meanwhile, which would be deleted; nothing was changed"
@@ -141,7 +138,7 @@ def _chosen(kept: Backup, streams: tuple[str, ...]) -> tuple[Archive, ...]:
 
 async def _preview(
     connection: Connection, kept: Backup, archives: Sequence[Archive]
-) -> tuple[dict[str, str], list[str]]:
+) -> dict[str, str]:
     lines = await lines_in(connection)
     others = sorted(set(lines) - {archive.stream for archive in kept.archives})
     if others and {one.stream for one in archives} != {_POSITIONS}:
