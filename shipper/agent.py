@@ -89,7 +89,6 @@ class Agent:
         self._view = AgentView(host, self._sessions, AgentMeter(clock), clock)
         code = Exit.FAILED if settings.once else Exit.DONE
         self._service = Service(self._view, self._change, self._end, code)
-        self._follower: Follower | None = None
         self._patience = settings.patience.total_seconds() if settings.once else None
 
     async def run(self, notifier: Notifier, reread: Callable[[], ShipperSettings]) -> None:
@@ -111,10 +110,10 @@ class Agent:
         yield status_socket(self._host, self._view.report)
 
     def _end(self) -> float:
-        if self._follower is not None:
-            self._follower.wake.set()
-        shipping = self._view.shipping
-        is_in_flight = shipping is not None and shipping.is_in_flight
+        shipping, is_in_flight = self._view.shipping, False
+        if shipping is not None:
+            shipping.follower.wake.set()
+            is_in_flight = shipping.is_in_flight
         # a broker that is away or full now will not be back in time, and a pause will not be over
         return _LANDING if is_in_flight and not self._view.obstacle else _READING
 
@@ -140,8 +139,8 @@ class Agent:
             async with _along(self._sessions.config.run()):
                 await self._ship_to_the_end()
         finally:
-            if self._follower is not None:
-                await self._follower.close()
+            if self._view.shipping is not None:
+                await self._view.shipping.follower.close()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSING):
                     await self._sessions.connection.close()
@@ -201,7 +200,8 @@ class Agent:
 
     async def _follower_at(self, positions: Positions) -> Follower:
         """Return the follower at these positions; it keeps its open files where that can be."""
-        before, settings, most = self._follower, self._settings, self._sessions.most_bytes
+        settings, most = self._settings, self._sessions.most_bytes
+        before = self._view.shipping.follower if self._view.shipping else None
         block_size, max_line = most(NEARBY_SIZE), most(settings.max_line)
         if before is not None:
             if await before.rewind(positions.files):
@@ -214,7 +214,7 @@ class Agent:
         elif before is not None:
             # what comes while the subject is claimed anew came after the start
             selection = replace(selection, from_end=False)
-        self._follower = Follower(
+        return Follower(
             selection,
             positions.files.values(),
             new_id=self._sessions.new_file,
@@ -227,7 +227,6 @@ class Agent:
             poll_every=settings.poll_every.total_seconds(),
             listen=settings.watch,
         )
-        return self._follower
 
     def _make_spool(self) -> Spool:
         try:
@@ -305,13 +304,12 @@ class Agent:
             raise OperatorError("with --once nothing is read again")
         self._settings, changes = reload(self._settings, settings)
         log_to_stderr(self._settings)
-        if self._view.shipping is not None:
-            self._view.shipping.change(self._loop_settings())
-        if self._follower is not None:
+        if shipping := self._view.shipping:
+            shipping.change(self._loop_settings())
             grace, hold = self._settings.grace, self._settings.hold_deleted
-            self._follower.change_limits(grace.total_seconds(), hold.total_seconds())
+            shipping.follower.change_limits(grace.total_seconds(), hold.total_seconds())
             if self._view.spool is None:
-                await self._follower.retarget(self._settings.selection)
+                await shipping.follower.retarget(self._settings.selection)
         logger.info("settings reloaded; %s", changes)
 
 
