@@ -113,7 +113,7 @@ class BrokerClient(Client):
             disconnected_cb=self._ended,
             **options,
         )
-        if self._tls is not None:  # else asyncio logs a warning at its end
+        if self.tls is not None:  # else asyncio logs a warning at its end
             self._transport._io_writer.transport.get_protocol()._over_ssl = True
 
     async def _ended(self) -> None:
@@ -147,12 +147,8 @@ class BrokerClient(Client):
         return public(self._server)
 
     @property
-    def certificate(self) -> Mapping[str, Any]:
-        """What the server's certificate says, as `SSLObject.getpeercert` tells it; empty in the clear."""
-        return (self._tls.getpeercert() or {}) if self._tls is not None else {}
-
-    @property
-    def _tls(self) -> ssl.SSLObject | None:
+    def tls(self) -> ssl.SSLObject | None:
+        """The TLS of the connection; None in the clear."""
         found: ssl.SSLObject | None = self._transport._io_writer.get_extra_info("ssl_object")
         return found
 

@@ -1,8 +1,7 @@
 """The connection to the broker: one client at a time, remade when it is lost.
 
-It never sends anything twice and never reconnects under the feet of its user: whatever was under way when a client
-was lost ends in `ConnectionLost`, and only the user can know what to do about it. nats-py's own reconnect is off: its
-buffer reorders what was published meanwhile.
+Nothing is sent twice: whatever was under way when a client was lost ends in `ConnectionLost`, and the caller decides what
+to do. nats-py's own reconnect is off: its buffer reorders what was published meanwhile.
 
 The servers of a cluster are tried in turn, each time with the credential files as they are then, and left again: a server
 that was cut off from the others lets clients in and takes what they send, and nothing comes of it.
@@ -36,7 +35,7 @@ ELECTION = 20.0
 
 _ANYBODY, _API = "_INBOX", "$JS.API"  # prefixes of whoever has none of its own
 _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
-_PATIENCE = 5.0  # seconds
+_PATIENCE = 5.0  # seconds for an answer: a server that gives none is left for another one
 _MOST_SILENCE = 4.5  # seconds without an answer; until then a server may not know that another died
 _MOST_REFUSALS = 12.0  # seconds without a leader; elections take four to nine
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
@@ -146,22 +145,14 @@ class Connection:
         return client is self._client and client.is_usable and not self._is_deaf
 
     def judge(self, seconds: float, error: ConnectionLost | Rejected | None) -> None:
-        """Take note of how a question to the stream, or its like, ended after so many seconds.
-
-        A server that seems cut off from its cluster is left with the next call, where there is another one: what is under way
-        there ends in `ConnectionLost`.
-        """
-        now, most = asyncio.get_running_loop().time(), _MOST_REFUSALS
-        match error:
-            case ConnectionLost():
-                most = _MOST_SILENCE
-            case Rejected() if error.is_leaderless:
-                pass
-            case Rejected() if error.is_wrong_sequence or error.is_write_under_way:
-                return  # says so as well that leads nobody any more, and has our own write in hand
-            case _:
-                self._doubted = None
-                return
+        """Note how a question ended after so many seconds; leave a server that seems cut off from its cluster, if there is another."""
+        if isinstance(error, Rejected) and (error.is_wrong_sequence or error.is_write_under_way):
+            return  # who leads nobody any more says so as well, and has our own write in hand
+        if error is None or (isinstance(error, Rejected) and not error.is_leaderless):
+            self._doubted = None
+            return
+        now = asyncio.get_running_loop().time()
+        most = _MOST_REFUSALS if isinstance(error, Rejected) else _MOST_SILENCE
         self._doubted = min(now - seconds, self._doubted or now)
         client = self._client
         if client is not None and self.has_choice and now - self._doubted >= most:
@@ -187,8 +178,7 @@ class Connection:
     ) -> Answer:
         """Wait for `call`, at most `patience` seconds and no longer than the present client lives.
 
-        Raises `ConnectionLost` when it did not end well (what it sent may have arrived all the same), and `Denied` when
-        the server says that we may not publish to `subject`, or hear answers.
+        Raises `ConnectionLost` (what was sent may have arrived), and `Denied` where we may not publish to `subject`, or hear answers.
         """
         client = self._client
         if client is None:
@@ -218,14 +208,10 @@ class Connection:
         subject: str,
         payload: bytes = b"",
         headers: Mapping[str, str] | None = None,
-        patience: float | None = None,
+        patience: float = _PATIENCE,
     ) -> Message:
-        """Send a request and return its answer; raises `ConnectionLost`, or `Rejected` where nobody listens.
-
-        Without a `patience`, in seconds, it is 5 s: long enough that a server that has gone silent is left for another one.
-        """
+        """Send a request and return its answer within `patience` seconds; raises `ConnectionLost`, or `Rejected` where nobody listens."""
         client = await self.client()
-        patience = patience or _PATIENCE
         given = dict(headers) if headers else None
         call = client.request(subject, payload, timeout=patience + 1, headers=given)
         return await self.guard(call, patience, subject)
@@ -235,7 +221,7 @@ class Connection:
         subject: str,
         payload: bytes = b"",
         headers: Mapping[str, str] | None = None,
-        patience: float | None = None,
+        patience: float = _PATIENCE,
     ) -> dict[str, Any]:
         """Send a request that JetStream answers in JSON, a publish among them; raises `Rejected` for an error answer."""
         clock = asyncio.get_running_loop().time
@@ -249,14 +235,14 @@ class Connection:
         return answer
 
     async def api(
-        self, name: str, body: Mapping[str, Any] | None = None, patience: float | None = None
+        self, name: str, body: Mapping[str, Any] | None = None, patience: float = _PATIENCE
     ) -> dict[str, Any]:
         """Call the JetStream API, e.g. `api("STREAM.INFO.LOGS")`; raises `Rejected` for an error answer."""
         payload = b"" if body is None else json.dumps(body).encode()
         await self.client()  # its credential file says where the API is
         return await self.ask(self.api_subject(name), payload, patience=patience)
 
-    async def call(self, name: str, payload: bytes = b"", patience: float | None = None) -> Message:
+    async def call(self, name: str, payload: bytes = b"", patience: float = _PATIENCE) -> Message:
         """Call the JetStream API and return its answer as it is, for those that are no JSON; raises as `request`."""
         await self.client()
         return await self.request(self.api_subject(name), payload, patience=patience)
@@ -265,10 +251,10 @@ class Connection:
         """Return the subject of a call of the JetStream API for the user that we are, e.g. `STREAM.INFO.LOGS`."""
         return f"{self._api}.{name}"
 
-    async def pages(self, call: str, key: str, patience: float | None = None) -> list[Any]:
-        """Return all entries of a list that the server gives page by page, e.g. `pages("STREAM.NAMES", "streams")`.
+    async def pages(self, call: str, key: str, patience: float = _PATIENCE) -> list[Any]:
+        """Return all entries of a list of several pages, e.g. `pages("STREAM.NAMES", "streams")`.
 
-        Raises `Rejected`, and `ConnectionLost` where it does not tell of all: in a cluster the server of one may have died.
+        Raises `Rejected`, and `ConnectionLost` where some are missing: in a cluster the server of one may have died.
         """
         found: list[Any] = []
         while True:
@@ -290,11 +276,11 @@ class Connection:
 
     @property
     def own(self) -> str:
-        """What our rights name us by in subjects, as our inbox says; empty for a user whose rights are not limited so."""
+        """Our name in subjects, where our rights are limited to those; empty where they are not."""
         return self._inbox.partition(f"{_ANYBODY}_")[2]
 
     def private(self) -> str:
-        """Return the end of a new subject: our own name, where our rights are limited to such subjects, and a random token."""
+        """Return the end of a new subject: `own`, and a random token."""
         return ".".join(filter(None, (self.own, secrets.token_hex(8))))
 
     async def publish(
@@ -353,10 +339,9 @@ class Connection:
 async def until_answered(
     connection: Connection, ask: Callable[[Connection], Awaitable[Answer]], patience: float
 ) -> Answer:
-    """Return what `ask` finds, which changes nothing; it is begun again for `patience` seconds while nobody answers.
+    """Return what `ask` finds, which changes nothing; `ask` is called again for `patience` seconds while nobody answers.
 
-    That nobody listens is waited out at a server of a cluster only: a server of its own has no leader to elect. Raises what
-    `ask` raised last, or `BrokerAway`.
+    Only a cluster is waited for where nobody listens: it may elect a leader. Raises what `ask` raised last, or `BrokerAway`.
     """
     clock = asyncio.get_running_loop().time
     give_up = clock() + patience

@@ -34,12 +34,7 @@ class ClientCredentials:
 
 
 def verify(access: Access) -> None:
-    """Check before anything is sent that the settings go together and the files can be used; warn of open ones.
-
-    Raises `ConfigurationError`.
-    """
-    if reason := _contradiction(access):
-        raise ConfigurationError(reason)
+    """Check before anything is sent that the files can be used, and warn of open ones; raises `ConfigurationError`."""
     read_credentials(access)
     for path in filter(None, (access.creds, access.nkey, access.tls_key)):
         if path.stat().st_mode & stat.S_IROTH:
@@ -47,7 +42,9 @@ def verify(access: Access) -> None:
 
 
 def read_credentials(access: Access) -> ClientCredentials:
-    """Read the files; raises `ConfigurationError` for one that is missing, unreadable or holds something else."""
+    """Read the files; raises `ConfigurationError` for one that cannot be used, and for settings that do not go together."""
+    if reason := _contradiction(access):
+        raise ConfigurationError(reason)
     option = "--creds" if access.creds else "--nkey" if access.nkey else "--nkey-seed"
     path = access.creds or access.nkey
     text = _bytes(path, option).decode("ascii", "replace") if path else access.nkey_seed

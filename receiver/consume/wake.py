@@ -111,7 +111,7 @@ class Wake:
         is_one_of_many = self.connection.has_choice
         try:
             call = f"CONSUMER.DELETE.{self.stream}.{self._name}"
-            await self.connection.api(call, patience=_SHORT if is_one_of_many else None)
+            await self.connection.api(call, patience=_SHORT if is_one_of_many else _PATIENCE)
         except Rejected as error:
             if error.error != _NO_CONSUMER:
                 raise

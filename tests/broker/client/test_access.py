@@ -49,7 +49,7 @@ async def enter(url: str, access: Access = Access()) -> bool:  # noqa: B008 - a 
     try:
         client = await connection.once()
         await client.flush()
-        return bool(client.certificate)
+        return client.tls is not None
     finally:
         await connection.close()
 

@@ -1,5 +1,6 @@
 """A look is begun again while a leader may be missing, and only then."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,7 +15,6 @@ LOST = ConnectionLost("no answer in 3 s")
 NOBODY = Rejected(503, 0, "nobody listens there")
 NO_LEADER = Rejected(503, 10008, "JetStream system temporarily unavailable")
 NO_STREAM = Rejected(404, 10059, "stream not found")
-DENIED = Denied("permissions violation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,28 +27,27 @@ class Server:
         return self
 
 
-async def _found(trouble: Trouble, *, is_clustered: bool, patience: float = 60) -> int:
-    """Return at which attempt there was an answer, the first one having met with trouble."""
-    attempts = 0
+@pytest.mark.parametrize(
+    ("trouble", "is_clustered", "is_waited_out"),
+    [
+        *((trouble, True, True) for trouble in (LOST, NOBODY, NO_LEADER)),
+        *((trouble, True, False) for trouble in (NO_STREAM, Denied("permissions violation"))),
+        (NOBODY, False, False),
+    ],
+    ids=str,
+)
+async def test_a_cluster_may_be_without_a_leader_and_what_no_waiting_mends_is_told_at_once(
+    trouble: Trouble, is_clustered: bool, is_waited_out: bool
+) -> None:
+    answers: list[Trouble | str] = [trouble, "found"]
 
-    async def ask(_: Connection) -> int:
-        nonlocal attempts
-        attempts += 1
-        if attempts == 1:
-            raise trouble
-        return attempts
+    async def ask(_: Connection) -> str:
+        if isinstance(answer := answers.pop(0), Exception):
+            raise answer
+        return answer
 
-    return await until_answered(cast("Connection", Server(is_clustered)), ask, patience)
+    found = until_answered(cast("Connection", Server(is_clustered)), ask, 60)
 
-
-@pytest.mark.parametrize("trouble", [LOST, NOBODY, NO_LEADER], ids=str)
-async def test_a_cluster_may_be_without_a_leader_for_a_while(trouble: Trouble) -> None:
-    assert await _found(trouble, is_clustered=True) == 2
-
-
-@pytest.mark.parametrize("trouble", [NOBODY, NO_STREAM, DENIED], ids=str)
-async def test_what_no_waiting_mends_is_told_at_once(trouble: Rejected) -> None:
-    with pytest.raises(Rejected) as told:
-        await _found(trouble, is_clustered=trouble is not NOBODY)
-
-    assert told.value is trouble
+    assert await asyncio.gather(found, return_exceptions=True) == [
+        "found" if is_waited_out else trouble
+    ]

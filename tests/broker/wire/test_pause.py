@@ -29,11 +29,8 @@ def test_what_is_written_is_read_again() -> None:
     "value",
     [
         *(b"\xff", b"{}", b"[1]", b"[" * 10_000, b'[{"reason": "no hosts"}]'),
-        *(b'[{"hosts": ""}]', b'[{"hosts": "a b"}]', b'[{"hosts": "a/b"}]', b'[{"hosts": "a.>"}]'),
-        *(
-            b'[{"hosts": "*", "until": "soon"}]',
-            b'[{"hosts": "*", "until": "2026-11-23T14:30:00"}]',
-        ),
+        *(b'[{"hosts": "%s"}]' % hosts for hosts in (b"", b"a b", b"a/b", b"a.>")),
+        *(b'[{"hosts": "*", "until": "%s"}]' % end for end in (b"soon", b"2026-11-23T14:30:00")),
         b'[{"hosts": "*", "reason": "%s"}]' % (501 * b"x"),
     ],
 )
