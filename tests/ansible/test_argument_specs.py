@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic.fields import FieldInfo
 
 from broker.app.configuration import load, name_of
 from tests.ansible.argument_specs import ROLES, SETTINGS, described, is_secret, renewed, spec_path
 from tests.ansible.playing import INTERPRETER, play, play_here
-from tests.test_settings import WRITTEN
+from tests.test_settings import written
 
 BY_LINE = ("include_lines", "exclude_lines", "spark_conf")
-VALUES = WRITTEN | {"tls_ca_pem": 'two\nlines, "quoted" \\ and ünïcode'}
+OWN_FORM = {"tls_ca_pem": 'two\nlines, "quoted" \\ and ünïcode'}
 
 
 def options(role: str) -> dict[str, Any]:
@@ -22,10 +23,16 @@ def options(role: str) -> dict[str, Any]:
     return found
 
 
+def text_of(name: str, field: FieldInfo) -> str:
+    """Return a text that a setting takes."""
+    return OWN_FORM.get(name) or written(name, field)
+
+
 def typed(role: str, name: str) -> object:
     """Return a value as an operator writes it in YAML."""
-    text = VALUES.get(name, "text")
-    match described(SETTINGS[role].model_fields[name])["type"]:
+    field = SETTINGS[role].model_fields[name]
+    text = text_of(name, field)
+    match described(field)["type"]:
         case "list":
             return text.splitlines() if name in BY_LINE else text.split(",")
         case "bool":
@@ -98,7 +105,7 @@ def test_settings_come_out_as_the_program_reads_them(role: str, tmp_path: Path) 
         (line,) = (line for line in lines if line.startswith(f"{name_of(name)} = "))
         own = tmp_path / "one.toml"
         own.write_text(f"{line}\n", "utf-8")
-        by_option = load(model, {name: VALUES.get(name, "text")}, None)
+        by_option = load(model, {name: text_of(name, model.model_fields[name])}, None)
         assert getattr(load(model, {}, own), name) == getattr(by_option, name)
 
 
@@ -161,7 +168,7 @@ def test_what_a_role_finds_for_a_cluster_is_what_its_program_takes(tmp_path: Pat
     assert done.returncode == 0, done.stdout + done.stderr
     broker = load(SETTINGS["logship_broker"], {}, tmp_path / "broker.toml").model_dump()
     names = [f"broker{number}.example.net" for number in (1, 2, 3)]
-    assert broker["route"] == tuple(f"nats-route://{name}:6222" for name in names)
+    assert broker["route"] == tuple(f"{name}:6222" for name in names)
     assert broker["server_name"] == "broker1-example-net"
     for program in ("receiver", "shipper"):
         found = load(SETTINGS[f"logship_{program}"], {}, tmp_path / f"{program}.toml").model_dump()
