@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.auth.accounts import LOGS, accounts_of
+from broker.auth.accounts import accounts_of
 from broker.auth.store import (
     EMPTY,
     CredentialKind,
@@ -96,21 +96,6 @@ def _done(
             return store.rotated({holder: fresh}, at, hours * HOUR)
         case _:
             return store.revoked([holder])
-
-
-def test_a_store_without_its_last_credential_lets_in_nobody_until_it_is_opened() -> None:
-    empty = STORE.revoked([WEB_A, WEB_B])
-
-    assert (empty.secured, accepted(empty, NOW)[LOGS]) == (True, {OWN})
-    assert not empty.opened().secured
-    assert empty.opened().revision == 3
-    with pytest.raises(InvalidStore, match=r"other credentials are left \(1\)"):
-        STORE.revoked([WEB_A]).opened()
-
-
-def test_it_is_known_when_the_next_former_key_ends() -> None:
-    for store, until in ((STORE.rotated({WEB_A: C}, NOW, HOUR), NOW + HOUR), (STORE, None)):
-        assert store.next_end(NOW) == until
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,17 @@
-"""nats-server as a child: which one runs, that it ends with its parent, and that no client's words are taken for its own."""
+"""nats-server as a child: no client's words are taken for its own."""
 
 import asyncio
 import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from broker.app import parent_death
-from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.exits import OperatorError
 from broker.server.process import NatsServer, explain, find, read_line, started
 
 PHRASES = (
@@ -29,26 +26,6 @@ INJECTED = [
     for phrase in PHRASES
     for text in (phrase, f"\n[1] [INF] {phrase}", f"\r[1] [ERR] {phrase}", f"\n[1] [WRN] {phrase}")
 ]
-
-
-def test_the_program_that_is_named_is_taken_else_that_of_the_package(tmp_path: Path) -> None:
-    named = tmp_path / "nats-server"
-    named.touch(0o644)
-    with pytest.raises(ConfigurationError, match="not executable"):
-        find(named)
-    named.chmod(0o755)
-
-    assert find(named) == named
-    assert find(None) == Path(sys.executable).with_name("nats-server")
-
-
-def test_a_program_does_not_start_when_its_parent_is_gone_already(tmp_path: Path) -> None:
-    mark, script = tmp_path / "started", parent_death.__file__
-
-    ended = subprocess.run([sys.executable, "-I", "-S", script, "1", "/bin/touch", mark])
-
-    assert ended.returncode == 1
-    assert not mark.exists()
 
 
 @pytest.fixture
@@ -66,9 +43,8 @@ def conf(tmp_path: Path) -> Path:
 async def attended(conf: Path) -> AsyncIterator[tuple[NatsServer, int, "asyncio.Future[None]"]]:
     """Run a server: gives it, its port, and what ends when it does."""
     lock = os.open(conf.parent, os.O_RDONLY)
-    binary = Path(sys.executable).with_name("nats-server")
     try:
-        async with started(binary, conf, 10**8, lock, {}) as server:
+        async with started(find(None), conf, 10**8, lock, {}) as server:
             attending = asyncio.ensure_future(server.attend())
             ports = await server.ports()
             try:

@@ -10,13 +10,10 @@ from hypothesis import strategies as st
 
 from broker.app.configuration import load
 from broker.app.exits import ConfigurationError
-from broker.auth.accounts import LOGS, SHIP
-from broker.auth.files import CREDENTIALS, held_credentials
 from broker.server.conf import ServerConf
 from broker.server.resolve import ServerAccess, resolve
 from broker.server.store import Space
 from broker.settings import BrokerSettings
-from tests.broker.auth.test_store import STORE, WEB_A, WEB_B
 
 SPACE = Space(free=10**9, held=0, total=10**10)
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -94,38 +91,3 @@ def test_the_stream_fits_into_the_store_beside_offsets_and_positions(
     assert bound is not None
     assert 0 < bound <= max(store - min(32 * 1024**2, store // 4), 1)
     assert max_bytes is None or bound <= max_bytes
-
-
-@pytest.fixture
-def access(tmp_path: Path) -> ServerAccess:
-    access = ServerAccess(tmp_path)
-    assert not access.credentials().secured
-    with held_credentials(tmp_path) as held:
-        held.write(STORE)
-    assert access.credentials().secured
-    return access
-
-
-@pytest.mark.parametrize(("content", "words"), [(None, "is gone; put back"), ("{}", "is damaged")])
-def test_a_credential_store_that_is_gone_or_damaged_does_not_open_a_broker(
-    access: ServerAccess, tmp_path: Path, content: str | None, words: str
-) -> None:
-    path = tmp_path / CREDENTIALS
-    path.unlink() if content is None else path.write_text(content)
-
-    with pytest.raises(ConfigurationError, match=words):
-        access.credentials()
-
-
-def test_who_says_so_opens_a_broker(access: ServerAccess, tmp_path: Path) -> None:
-    with held_credentials(tmp_path) as held:
-        held.write(STORE.revoked([WEB_A, WEB_B]).opened())
-
-    found = resolve(load(BrokerSettings, {"store_dir": tmp_path}, None), access, SPACE, NOW)
-
-    assert (found.credentials.secured, found.credentials.revision) == (False, 3)
-    assert found.accounts["no_auth_user"]
-    limits = {name: one["limits"] for name, one in found.accounts["accounts"].items()}
-    assert limits[SHIP] == {"max_connections": 50_000, "max_subscriptions": 100}
-    assert limits[LOGS] is None
-    assert access.own.nkey_seed not in repr(access.own) + repr(found)
