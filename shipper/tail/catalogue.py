@@ -224,9 +224,9 @@ class Catalogue:
             presence = FilePresence.FOLLOWED if is_seen else FilePresence.DELETED
             known.append(Known(tailer.last, presence))
         for cursor in self._remembered_in[group]:
+            is_there = (group, cursor.identity.inode) in self._there
+            presence = FilePresence.TRUNCATED if is_there else FilePresence.GONE
             if cursor.file in self._remembered:
-                is_there = (group, cursor.identity.inode) in self._there
-                presence = FilePresence.TRUNCATED if is_there else FilePresence.GONE
                 known.append(Known(cursor, presence))
         return known
 

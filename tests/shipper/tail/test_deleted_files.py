@@ -1,16 +1,20 @@
-"""Deleted while open: read to the end and let go, or let go when that takes too long, and told by name."""
+"""Deleted while open: read to the end and let go, in time or told by name; and read again from what is stored."""
 
 import asyncio
 import os
+import random
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from broker.wire.positions import Positions
 from shipper.publish.rounds import Round
-from shipper.shipping import LoopOptions, Shipping
+from shipper.settings import ShipperSettings
+from shipper.shipping import Pace, Shipping
 from shipper.status.report import AgentMeter
 from shipper.tail.notices import NoticeKind
 from tests.descriptors import held_by
-from tests.shipper.host import SECOND
+from tests.shipper.host import SECOND, Host
 from tests.shipper.shipped import AGENT
 from tests.shipper.tail.conftest import MakeHost
 
@@ -82,8 +86,16 @@ async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(
         await asyncio.Event().wait()
         return 0
 
-    options = LoopOptions(1 << 20, "none", once=False, scan_every=0.02)
-    shipping = Shipping(host.follower, AGENT, never, Positions(), options, asyncio.Event(), meter)
+    shipping = Shipping(
+        host.follower,
+        AGENT,
+        never,
+        Positions(),
+        ShipperSettings(),
+        asyncio.Event(),
+        meter,
+        pace=Pace(scan_every=0.02),
+    )
 
     async def run() -> None:
         async with asyncio.TaskGroup() as group:
@@ -102,3 +114,31 @@ async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(
     await asyncio.gather(running, return_exceptions=True)
 
     assert meter.lost["deleted"] == 2
+
+
+async def test_a_file_of_another_agent_cannot_be_gone_back_to(host: Host) -> None:
+    host.write("app.log", b"one\n")
+    await host.ship()
+    (cursor,) = host.cursors()
+
+    assert not await host.follower.rewind({"other": replace(cursor, file="other")})
+
+
+async def test_files_stay_open_and_a_reading_that_was_broken_off_does_no_harm(
+    tmp_path: Path, make_host: MakeHost
+) -> None:
+    host = make_host("*.log", block_size=1000)
+    expected = b"".join(b"%d %s\n" % (n, b"x" * 200) for n in range(20_000))
+    host.write("app.log", expected)
+    await host.look()
+    (tmp_path / "app.log").unlink()
+    for _ in range(20):
+        reading = asyncio.create_task(host.follower.gather(1 << 22))
+        await asyncio.sleep(random.uniform(0, 0.01))
+        reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await reading
+        assert await host.follower.rewind(host.positions.files)
+
+    assert sum("app.log" in one for one in held_by(os.getpid())) == 1
+    assert await host.ship() == expected
