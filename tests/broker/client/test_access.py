@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,17 @@ from tests.support.processes import Processes, wait_until
 pytestmark = pytest.mark.nats
 
 HERE = Path(__file__).parent
-USERS = 'authorization { users: [ { user: "web01", password: "s3cret" } ] }'
+USERS = 'authorization {{ users: [ {{ user: "web01", password: "s3cret" }} ] }}'
 Serve = Callable[[str], str]
 
 
-def secured(tls: Path, name: str, more: str = "") -> str:
-    return f'tls {{ cert_file: "{tls / name}.pem", key_file: "{tls / name}.key"{more} }}\n'
+def secured(name: str, more: str = "") -> str:
+    """Return the configuration of a server with a certificate, `{tls}` being the folder of that."""
+    return f'tls {{{{ cert_file: "{{tls}}/{name}.pem", key_file: "{{tls}}/{name}.key"{more} }}}}\n'
 
 
-def own(tls: Path, name: str) -> dict[str, Any]:
-    return {"tls_cert": tls / f"{name}.pem", "tls_key": tls / f"{name}.key"}
+MUTUAL = ', ca_file: "{tls}/authority.pem", verify: true'
+EXPIRED = {"tls_cert": "expired.pem", "tls_key": "expired.key"}
 
 
 @pytest.fixture
@@ -62,20 +64,31 @@ async def refusal(url: str, access: Access) -> str:
 
 
 @pytest.mark.parametrize(
-    ("url", "access", "named"),
+    ("url", "configuration", "access", "words"),
     [
-        ("nats://", Access(user="web01", password="s3cret1"), "user 'web01'"),
-        ("nats://web02:s3cret@", Access(), "a client without --creds"),
+        ("nats://", USERS, {"user": "web01", "password": "s3cret1"}, "it refuses user 'web01'"),
+        ("nats://web02:s3cret@", USERS, {}, "it refuses a client without --creds"),
+        ("tls://", secured("server"), {"tls_ca": "stranger.pem"}, "issuer"),
+        ("tls://", secured("server"), {}, "issuer"),
+        ("tls://", secured("elsewhere"), {"tls_ca": "authority.pem"}, "mismatch"),
+        ("tls://", secured("expired"), {"tls_ca": "authority.pem"}, "expired"),
+        ("nats://", secured("server", MUTUAL), {"tls_ca": "authority.pem"}, "TLS handshake"),
+        ("nats://", secured("server", MUTUAL), {"tls_ca": "authority.pem"} | EXPIRED, "handshake"),
     ],
 )
-async def test_who_is_refused_is_named_without_a_secret(
-    serve: Serve, url: str, access: Access, named: str
+async def test_who_is_kept_out_is_told_why_without_a_secret(
+    url: str, configuration: str, access: dict[str, str], words: str, serve: Serve, tls: Path
 ) -> None:
-    where = serve(USERS)
+    where = serve(configuration.format(tls=tls))
+    given: dict[str, Any] = {
+        name: tls / value if name.startswith("tls_") else value for name, value in access.items()
+    }
 
-    said = await refusal(url + where, access)
+    said = await refusal(url + where, Access(**given))
 
-    assert f"no broker at nats://{where}: it refuses {named}" in said
+    assert f"no broker at {url.partition('web02')[0]}{where}: " in said
+    assert words in said
+    assert ("--tls-ca" in said) == ("refuses" not in words)
 
 
 async def test_a_key_gets_in_and_its_file_is_read_again_at_each_connect(
@@ -103,17 +116,17 @@ async def test_a_credentials_file_gets_in_at_a_server_with_an_operator(serve: Se
 
 @pytest.mark.parametrize("first", [True, False], ids=["handshake first", "after hello"])
 async def test_both_ends_show_their_certificates(serve: Serve, tls: Path, first: bool) -> None:
+    more = f"{MUTUAL}, handshake_first: {str(first).lower()}"
+    where = serve(secured("server", more).format(tls=tls))
+    own = Access(tls_cert=tls / "client.pem", tls_key=tls / "client.key", tls_first=first)
     authority = tls / "authority.pem"
-    more = f', ca_file: "{authority}", verify: true, handshake_first: {str(first).lower()}'
-    where = serve(secured(tls, "server", more))
 
-    for given in ({"tls_ca": authority}, {"tls_ca_pem": authority.read_text()}):
-        access = Access(tls_first=first, **own(tls, "client"), **given)
-        assert await enter(f"nats://{where}", access)
+    assert await enter(f"nats://{where}", replace(own, tls_ca=authority))
+    assert await enter(f"nats://{where}", replace(own, tls_ca_pem=authority.read_text()))
 
 
 async def test_tls_is_used_where_the_server_leaves_the_choice(serve: Serve, tls: Path) -> None:
-    where = serve(f"allow_non_tls: true\n{secured(tls, 'server')}")
+    where = serve(f"allow_non_tls: true\n{secured('server').format(tls=tls)}")
 
     assert await enter(f"tls://{where}", Access(tls_ca=tls / "authority.pem"))
 
@@ -142,40 +155,6 @@ async def test_no_password_goes_to_a_server_without_tls(
 
     assert "offers no TLS" in said
     assert heard == b""
-
-
-@pytest.mark.parametrize(
-    ("server", "authority", "words"),
-    [
-        pytest.param("server", "stranger.pem", "issuer", id="wrong authority"),
-        pytest.param("server", "", "issuer", id="authorities of the system"),
-        pytest.param("elsewhere", "authority.pem", "mismatch", id="name of another"),
-        pytest.param("expired", "authority.pem", "expired", id="expired"),
-    ],
-)
-async def test_a_certificate_that_does_not_hold_is_refused_with_the_reason(
-    serve: Serve, tls: Path, server: str, authority: str, words: str
-) -> None:
-    where = serve(secured(tls, server))
-
-    access = Access(tls_ca=tls / authority if authority else None)
-    said = await refusal(f"tls://{where}", access)
-
-    assert words in said
-    assert "--tls-ca" in said
-
-
-@pytest.mark.parametrize("mine", ["", "expired"], ids=["none", "expired"])
-async def test_a_server_that_wants_another_certificate_is_said_to(
-    serve: Serve, tls: Path, mine: str
-) -> None:
-    authority = tls / "authority.pem"
-    where = serve(secured(tls, "server", f', ca_file: "{authority}", verify: true'))
-
-    access = Access(tls_ca=authority, **(own(tls, mine) if mine else {}))
-    said = await refusal(f"nats://{where}", access)
-
-    assert "TLS handshake" in said
 
 
 async def test_a_broker_that_is_full_is_told_from_one_that_is_not_there(serve: Serve) -> None:
