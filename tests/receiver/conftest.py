@@ -1,4 +1,4 @@
-"""One Spark for all tests of this folder: it takes seconds to start, and a process holds one at a time."""
+"""One Spark for all tests of this folder (it takes seconds to start, and a process holds one at a time), a partition, a scene."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -9,8 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from broker.client.connection import Connection
+from broker.topology import Topology
+from tests.conftest import Server, apply_topology
 from tests.receiver.partition import Partition
+from tests.receiver.scene import Scene
 from tests.receiver.sql import spark_session
+from tests.support.processes import Processes
 
 Store = Callable[..., list[int]]
 Call = Callable[..., dict[str, Any]]
@@ -28,6 +32,12 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
     made = Partition(logs_url, tmp_path)
     made.claim()
     return made
+
+
+@pytest.fixture
+def scene(own_server: Server, processes: Processes, tmp_path: Path) -> Scene:
+    apply_topology(own_server.url, Topology(partitions=2))
+    return Scene(own_server, processes, tmp_path)
 
 
 @pytest.fixture

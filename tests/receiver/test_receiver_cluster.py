@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 
 from broker.app.exits import Exit
-from broker.topology import Topology
-from tests.conftest import Server, apply_topology
 from tests.receiver.cluster import Cluster, can_be_blind
 from tests.receiver.scene import Scene
 from tests.support.processes import Process, Processes, wait_until
@@ -14,12 +12,6 @@ from tests.support.processes import Process, Processes, wait_until
 pytestmark = [pytest.mark.spark, pytest.mark.nats, pytest.mark.timeout(1440)]
 
 PATIENCE = 150  # seconds; a cluster takes a minute to start where a machine is busy otherwise
-
-
-@pytest.fixture
-def scene(own_server: Server, processes: Processes, tmp_path: Path) -> Scene:
-    apply_topology(own_server.url, Topology(partitions=2))
-    return Scene(own_server, processes, tmp_path)
 
 
 def started(scene: Scene, cluster: Cluster, name: str) -> Process:

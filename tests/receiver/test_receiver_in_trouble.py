@@ -9,18 +9,10 @@ import pytest
 
 from broker.app.exits import Exit
 from broker.app.faults import VARIABLE
-from broker.topology import Topology
-from tests.conftest import Server, apply_topology
 from tests.receiver.test_receiver_program import Scene, is_calm
-from tests.support.processes import Process, Processes, wait_until
+from tests.support.processes import Process, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
-
-
-@pytest.fixture
-def scene(own_server: Server, processes: Processes, tmp_path: Path) -> Scene:
-    apply_topology(own_server.url, Topology(partitions=2))
-    return Scene(own_server, processes, tmp_path)
 
 
 def last_line(receiver: Process) -> str:

@@ -17,25 +17,17 @@ import pytest
 from broker.app.exits import Exit
 from broker.client import bucket
 from broker.client.connection import Connection
-from broker.topology import Topology
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, StreamLayout, subjects_in
 from broker.wire.subjects import partition_of
-from tests.conftest import Server, apply_topology
 from tests.manager import Manager
 from tests.receiver.partition import ask
 from tests.receiver.scene import Scene
-from tests.support.processes import Process, Processes, wait_until
+from tests.support.processes import Process, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
 
 _NOISE = ("Traceback", "never retrieved", "was destroyed", "Exception in", "ERROR asyncio")
-
-
-@pytest.fixture
-def scene(own_server: Server, processes: Processes, tmp_path: Path) -> Scene:
-    apply_topology(own_server.url, Topology(partitions=2))
-    return Scene(own_server, processes, tmp_path)
 
 
 def is_calm(receiver: Process) -> None:
