@@ -141,7 +141,7 @@ class PartitionFollower:
         self._standing = standing
         self._partition = standing.partition
         self.timer = RotationTimer(shared.calendar, shared.clock)
-        self._is_silent = self._goes_on = self._was_woken = False
+        self._is_silent = self._goes_on = False
         self._checked = self._fell_silent = -inf
         self._attempts = 0
 
@@ -223,12 +223,10 @@ class PartitionFollower:
 
     async def _look(self) -> bool:
         await self._check()
-        self._was_woken = not self._goes_on
-        if self._goes_on:
-            return True
-        if self._shared.pace.once:
-            return not await self._wake.is_none_left(self._offset.next)
-        await self._until_woken()
+        if not self._goes_on:
+            if self._shared.pace.once:
+                return not await self._wake.is_none_left(self._offset.next)
+            await self._until_woken()
         return True
 
     async def _check(self) -> None:
@@ -274,8 +272,9 @@ class PartitionFollower:
         match report.ended:
             case Ending.SILENCE:
                 self._fell_silent = asyncio.get_running_loop().time()
-                is_vain = self._was_woken and rotation is ForcedRotation.NONE and not report.batches
-                await unless(self.stop, asyncio.sleep(_VAIN_PAUSE if is_vain else 0.0))
+                was_woken = not self._goes_on and rotation is ForcedRotation.NONE
+                if was_woken and not report.batches:
+                    await unless(self.stop, asyncio.sleep(_VAIN_PAUSE))
             case Ending.TIME | Ending.ASKED:
                 return True
             case Blocked(cause, detail):
@@ -291,9 +290,8 @@ class PartitionFollower:
         shared, pace, loop = self._shared, self._shared.pace, asyncio.get_running_loop()
         session, subject = pace.session, f"{_LEAVE}.{shared.connection.private()}"
         if self._attempts:
-            session = replace(
-                session, longest=0.0
-            )  # one batch: that the partition goes on is told soon
+            # one batch: that the partition goes on is told soon
+            session = replace(session, longest=0.0)
         elif loop.time() - self._fell_silent < session.longest and not pace.once:
             session = replace(session, silence=session.longest)  # lines come again and again: go on
         assignment = Assignment(
