@@ -1,13 +1,11 @@
 """A shipper that may do nothing but ship its own host's lines can still claim, publish, rebuild and hear of a pause."""
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from broker.client.config import change_pauses
-from broker.wire.pause import Pause
+from broker.wire.pause import PAUSE_SUBJECT, Pause, encode_pauses
 from tests import secured
 from tests.shipper.logs import Ship, append
 from tests.shipper.saved import on
@@ -33,7 +31,8 @@ def test_least_rights_suffice_to_ship_to_rebuild_and_to_hear_of_a_pause(
         assert process.wait(90) == 0, process.last_words()
     process = ship(server.address, *server.options(host), "--file", log, host=host)
     for change, words in ((_PAUSED, "paused until"), ((), "resumed")):
-        on(server.url(), partial(change_pauses, change=lambda _, pauses=change: pauses))
+        value = encode_pauses(change)
+        on(server.url(), lambda connection, value=value: connection.ask(PAUSE_SUBJECT, value))
         wait_until("it hears", lambda text=words: text in process.said(), 30, [process], every=0.02)
 
     assert read_back(server.url()) == lines
