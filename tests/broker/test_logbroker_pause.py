@@ -85,14 +85,3 @@ def test_an_entry_that_cannot_be_read_pauses_nobody_and_a_resume_mends_it(
     assert "the pauses cannot be read" in status.stderr
     assert status.returncode == 0
     assert listed(call, "resume") == []
-
-
-def test_a_broker_without_the_bucket_is_told_from_one_that_is_away(
-    call: Call, second_url: str, free_port: Callable[[], int]
-) -> None:
-    empty = call("pause", server=second_url)
-    away = call("pause", server=f"nats://127.0.0.1:{free_port()}")
-
-    assert (empty.returncode, away.returncode) == (1, 1)
-    assert "`logbroker apply`" in empty.stderr
-    assert "no broker at" in away.stderr

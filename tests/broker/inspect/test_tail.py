@@ -1,10 +1,7 @@
 import asyncio
 import logging
-import signal
-import subprocess
 import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 import zstandard
@@ -14,7 +11,6 @@ from broker.client.connection import Connection
 from broker.inspect.tail import TailOptions, as_shown, tail
 from broker.topology import Topology
 from broker.wire.message import Origin, Section, Span, encode_origin
-from tests.broker.conftest import LOGBROKER
 from tests.broker.inspect.conftest import Publish, message
 from tests.conftest import Server, apply_topology
 
@@ -151,33 +147,3 @@ async def test_a_broker_that_is_killed_costs_no_line_and_repeats_none(own_server
     await sender.close()
 
     assert found == sent + b"last\n"
-
-
-async def test_the_program_shows_what_comes_and_ends_when_told(
-    logs_url: str, publish: Publish
-) -> None:
-    await publish("web01", b"before\n")
-    with running(logs_url, "--lines", "1") as program:
-        assert program.stdout is not None
-        first = await asyncio.to_thread(program.stdout.readline)
-        await publish("db01", b"behind\n", partition=1)
-        second = await asyncio.to_thread(program.stdout.readline)
-        program.send_signal(signal.SIGINT)
-
-        assert (first, second) == (b"web01: before\n", b"db01: behind\n")
-        assert await asyncio.to_thread(program.wait, 20) == 130
-        assert (await asyncio.to_thread(program.communicate))[1].strip() == b""
-
-
-@contextmanager
-def running(url: str, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run the program; whatever becomes of the test, nothing of it is left for another one."""
-    with subprocess.Popen(
-        [*LOGBROKER, "tail", "--server", url, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as program:
-        try:
-            yield program
-        finally:
-            program.kill()
