@@ -63,19 +63,27 @@ def apply(settings: BrokerSettings, dry_run: bool, as_json: bool, yes: bool) -> 
 
 
 async def _propose(
-    connection: Connection, made: tuple[Step, ...], dry_run: bool, in_json: bool, yes: bool
-) -> None:
-    """Show a plan, ask where it deletes something, and carry it out."""
+    connection: Connection,
+    made: tuple[Step, ...],
+    dry_run: bool,
+    in_json: bool,
+    yes: bool,
+    question: str = "",
+) -> bool:
+    """Show a plan and carry it out; return whether that was done. Asks `question`, if any, or where something is deleted."""
     made = await with_deletions(connection, made)
     if in_json:
         print_json(steps_as_json(made))
     else:
         click.echo(describe(made) or "nothing to do")
-    if dry_run:
-        return
-    if any(one.deletes for one in made) and not yes:
-        command_line.ask("This deletes what is marked with an exclamation mark. Do it?")
+    if dry_run or not made:
+        return False
+    if not question and any(one.deletes for one in made):
+        question = "This deletes what is marked with an exclamation mark. Do it?"
+    if question and not yes:
+        command_line.ask(question)
     await carry_out(connection, made)
+    return True
 
 
 @click.command()
@@ -91,25 +99,16 @@ def partitions(
 
     async def work(connection: Connection) -> None:
         actual = await look_at_partitions(connection)
-        made = plan_partitions(number, actual)
-        if as_json:
-            print_json(steps_as_json(made))
-        elif not made:
-            click.echo(f"hosts are spread over {number} partitions already; nothing to do")
-        else:
-            click.echo(f"hosts are spread over {actual.number or 'unknown'} partitions now")
-            click.echo(describe(made))
-        if dry_run or not made:
-            return
-        if not yes:
-            command_line.ask(f"Spread hosts over {number} partitions?")
-        await carry_out(connection, made)
-        click.echo(
-            f"hosts are spread over {number} partitions now: shippers go over within 10 seconds of their next lines\n"
-            f"make --partitions {number} in settings of brokers; see that receivers run for new partitions, and "
-            "keep those of old ones until `logbroker status` shows nothing behind there",
-            err=as_json,
-        )
+        before = f"hosts are spread over {actual.number or 'unknown'} partitions now"
+        click.echo(before, err=as_json)
+        made, question = plan_partitions(number, actual), f"Spread hosts over {number} partitions?"
+        if await _propose(connection, made, dry_run, as_json, yes, question):
+            click.echo(
+                f"hosts are spread over {number} partitions now: shippers go over within 10 seconds of their next lines\n"
+                f"make --partitions {number} in settings of brokers; see that receivers run for new partitions, and "
+                "keep those of old ones until `logbroker status` shows nothing behind there",
+                err=as_json,
+            )
 
     asking(settings, "partitions", work)
 
@@ -269,10 +268,7 @@ async def _promote(connection: Connection, *, yes: bool) -> None:
         state, lag = infos[name]["state"], (infos[name].get("mirror") or {}).get("lag", 0)
         end = f"sequence {state['last_seq']} of {state['last_ts']}, {lag} messages behind"
         click.echo(printable(f"{name} is a copy of site {site}'s up to {end} when last heard"))
-    click.echo(describe(made))
-    if not yes:
-        command_line.ask("The copy ends here for good. Do it?")
-    await carry_out(connection, made)
+    await _propose(connection, made, False, False, yes, "The copy ends here for good. Do it?")
     click.echo(
         "this site takes lines now: send shippers and receivers here, and leave --mirror out of this broker's settings"
     )

@@ -43,12 +43,14 @@ def console(
     Beyond this machine it asks for a token or a client certificate. Best used with a credential of `credentials add monitor`.
     """
     from broker.console.server import Console, Door
+    from broker.server.resolve import secret_in
 
     try:
         address = parse_address(listen)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--listen") from None
-    door = Door(address, _token(token_file), _tls(listen_cert, listen_key, listen_ca))
+    token = secret_in(token_file, "--token-file") if token_file else ""
+    door = Door(address, token, _tls(listen_cert, listen_key, listen_ca))
 
     async def serve() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -61,20 +63,6 @@ def console(
             await connection.close()
 
     asyncio.run(serve())
-
-
-def _token(file: Path | None) -> str:
-    if file is None:
-        return ""
-    try:
-        token = file.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(
-            f"--token-file {file}: {getattr(error, 'strerror', error)}"
-        ) from None
-    if not token:
-        raise ConfigurationError(f"--token-file {file} is empty")
-    return token
 
 
 def _tls(cert: Path | None, key: Path | None, ca: Path | None) -> ssl.SSLContext | None:

@@ -47,7 +47,6 @@ _HEADERS = {
 _MOST_STREAMS, _MOST_TAILS = 200, 20
 _WRITING = 30.0  # seconds that a client may take for what was written to it
 _WRONG_TOKEN = 1.0  # seconds that a wrong one costs
-_LEAST_TOKEN = 16  # characters
 _ENDING = 0.2  # seconds for the requests under way
 _LOGIN = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>logship console</title>
 <link rel="stylesheet" href="console.css"><form method="post" action="login" class="login"><label>Token
@@ -73,8 +72,6 @@ class Door:
             raise ConfigurationError(
                 f"--listen {self.address} can be reached from other machines: give --token-file, or --listen-cert with --listen-ca"
             )
-        if self.token and len(self.token) < _LEAST_TOKEN:
-            raise ConfigurationError(f"the token has fewer than {_LEAST_TOKEN} characters")
 
     def is_known(self, request: web.Request) -> bool:
         """Whether a request comes by a name of ours: a page elsewhere whose name leads here does not (DNS rebinding)."""

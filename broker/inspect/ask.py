@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import zlib
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -214,10 +214,8 @@ async def node_reports(connection: Connection, expected: int = 0) -> tuple[NodeR
 
     Who may not ask gets none. Raises `ConnectionLost`.
     """
-    found = []
-    for answer in await _answers(connection, SUBJECT, b"", expected, _FIRST_REPORT):
-        with suppress(ValidationError):  # what anybody else answered
-            found.append(NodeReport.model_validate_json(answer))
+    read = NodeReport.model_validate_json
+    found = await _answers(connection, SUBJECT, b"", read, expected, _FIRST_REPORT)
     return tuple(sorted(found, key=lambda report: report.name))
 
 
@@ -227,11 +225,12 @@ async def credentials_at(
     """Return the credentials at each server of a broker, after some were revoked there; raises `OperatorError` where one does not tell."""
     names = {node.name for node in await node_reports(connection)}
     asked = json.dumps({"revoke": revoked}).encode()
-    answers = await _answers(connection, CREDENTIALS_SUBJECT, asked, len(names), _CREDENTIALS)
-    found = []
-    for answer in answers:
-        with suppress(ValidationError, zlib.error):
-            found.append(CredentialsReport.model_validate_json(zlib.decompress(answer)))
+
+    def read(answer: bytes) -> CredentialsReport:
+        return CredentialsReport.model_validate_json(zlib.decompress(answer))
+
+    subject, patience = CREDENTIALS_SUBJECT, _CREDENTIALS
+    found = await _answers(connection, subject, asked, read, len(names), patience)
     if not found:
         raise OperatorError(
             f"no logbroker at {connection.servers} tells of its credentials: come with the credential of an admin, or "
@@ -244,10 +243,15 @@ async def credentials_at(
 
 
 async def _answers(
-    connection: Connection, subject: str, payload: bytes, expected: int, patience: float
-) -> list[bytes]:
+    connection: Connection,
+    subject: str,
+    payload: bytes,
+    read: Callable[[bytes], Found],
+    expected: int,
+    patience: float,
+) -> list[Found]:
     """Return what all who listen answer: `expected` of them, or where that is 0 until no more comes; raises `ConnectionLost`."""
-    found: list[bytes] = []
+    found: list[Found] = []
     arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
     await connection.client()
     inbox = connection.new_inbox()
@@ -259,7 +263,8 @@ async def _answers(
                 message = await arrived.get()
             if (message.headers or {}).get("Status") == _NOBODY:
                 break
-            found.append(message.data)
+            with suppress(ValidationError, zlib.error):  # what anybody else answered
+                found.append(read(message.data))
     except TimeoutError:
         pass  # a logbroker that has not answered by now is not there, or is stuck; checks of the server tell which
     finally:

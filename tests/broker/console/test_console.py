@@ -43,7 +43,7 @@ def test_it_is_not_shown_to_other_machines_without_a_token_or_a_certificate(tmp_
     code, said = refused("--listen", "0.0.0.0:0")
     assert (code, "--token-file" in said) == (78, True)
     code, said = refused("--token-file", tmp_path / "short")
-    assert (code, "fewer than 16" in said) == (78, True)
+    assert (code, "at least 16 bytes" in said) == (78, True)
     code, said = refused("--token-file", tmp_path / "absent")
     assert (code, "No such file" in said) == (78, True)
     assert refused("--listen-key", tmp_path / "short")[0] == 2
