@@ -17,8 +17,7 @@ from pathlib import Path
 from broker.app.exits import OperatorError
 
 _LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_SAFE = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_FILE = os.O_NOFOLLOW | _SAFE
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _NO_FILE = "is no regular file; move it away"
 _ROOT = 0
 _SUFFIX = ".tmp"
@@ -45,11 +44,12 @@ class Folder:
         """Open a regular file, and return its descriptor; a link, a pipe or a device is refused, and waited for never."""
         with self._told(name):
             descriptor = os.open(name, flags | _FILE, mode, dir_fd=self.descriptor)
-            try:
-                _refuse_special(descriptor)
-            except BaseException:
+            mode = os.fstat(descriptor).st_mode
+            if not stat.S_ISREG(mode):
                 os.close(descriptor)
-                raise
+                if stat.S_ISDIR(mode):
+                    raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+                raise OSError(errno.EINVAL, _NO_FILE)
         return descriptor
 
     def find(self, name: str) -> os.stat_result | None:
@@ -76,12 +76,10 @@ class Folder:
     def make(self, name: str, mode: int = 0o750) -> "Folder":
         """Open a folder in this one, which is made when it is not there, for the owner of this one."""
         try:
-            os.mkdir(name, mode, dir_fd=self.descriptor)
+            with self._told(name):
+                os.mkdir(name, mode, dir_fd=self.descriptor)
         except FileExistsError:
             return self.enter(name)
-        except OSError as error:
-            error.filename = str(self.path / name)
-            raise
         made = self.enter(name)
         if not made.names():
             _give(made.descriptor, self.owner)
@@ -159,22 +157,9 @@ def make_folder(path: Path, mode: int = 0o750) -> Folder:
 
 def read_file(path: Path) -> bytes:
     """Return what a regular file holds that the user names, through any link; raises OSError, never waits for a pipe."""
-    descriptor = os.open(path, os.O_RDONLY | _SAFE)
-    with os.fdopen(descriptor, "rb") as file:
-        try:
-            _refuse_special(descriptor)
-        except OSError as error:
-            error.filename = str(path)
-            raise
-        return file.read()
-
-
-def _refuse_special(descriptor: int) -> None:
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, _NO_FILE)
+    real = path.resolve()
+    with open_folder(real.parent) as folder:
+        return folder.read(real.name)
 
 
 def _kind(name: str, folder: int) -> str:
