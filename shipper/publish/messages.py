@@ -315,6 +315,7 @@ class Snapshots:
         """Remember the host; nothing is asked before `read`."""
         self._connection = connection
         self._key = positions_key(host)
+        self.time = ""  # of the one that was read, RFC 3339; empty where there is none
         self._revision = 0
         self._written: Positions | None = None
         self.found = Positions()  # what was written meanwhile, by retention or an older agent
@@ -327,15 +328,13 @@ class Snapshots:
         """
         entry = await bucket.read(self._connection, POSITIONS_BUCKET, self._key)
         self._written, self.found = None, Positions()
-        self._revision = entry.revision if entry else 0
+        self._revision, self.time = (entry.revision, entry.time) if entry else (0, "")
         try:
             return Positions.decode(entry.value) if entry else Positions()
         except PositionsUnreadable as error:
+            name = f"{POSITIONS_BUCKET}/{self._key}"
             logger.warning(
-                "the snapshot %s/%s cannot be read: %s; reading the headers of the whole stream",
-                POSITIONS_BUCKET,
-                self._key,
-                error,
+                "the snapshot %s cannot be read: %s; reading all headers of the host", name, error
             )
             return Positions()
 
@@ -364,10 +363,8 @@ class Snapshots:
         try:
             await self.write(positions)
         except (ConnectionLost, Rejected) as error:
-            logger.warning(
-                "cannot write the snapshot of the positions: %s; a restart reads them back from the stream",
-                error,
-            )
+            later = "a restart reads them back from the stream"
+            logger.warning("cannot write the snapshot of the positions: %s; %s", error, later)
 
     async def _write(self, positions: Positions) -> None:
         value = positions.joined(self.found).encode()

@@ -13,13 +13,12 @@ from broker.app.exits import OperatorError
 from broker.app.table import table
 from broker.app.units import format_duration, format_size
 from broker.client.answer import ConnectionLost, Rejected
-from broker.client.bucket import read
 from broker.client.config import read_streams, require_layout
 from broker.client.connection import Connection
-from broker.wire.positions import Cursor, Positions, PositionsUnreadable
-from broker.wire.streams import POSITIONS_BUCKET, positions_key, stream_names
+from broker.wire.positions import Cursor
+from broker.wire.streams import stream_names
 from broker.wire.subjects import Subject, may_publish
-from shipper.publish.messages import HostMessages
+from shipper.publish.messages import HostMessages, Snapshots
 from shipper.publish.waiting import connection_for, reason_of
 from shipper.settings import ShipperSettings
 from shipper.status.report import FileStatus, HostReport
@@ -54,22 +53,18 @@ async def stored(settings: ShipperSettings, host: str) -> HostReport:
     """
     try:
         async with _connected(settings, host) as connection:
-            entry = await read(connection, POSITIONS_BUCKET, positions_key(host))
-            saved = Positions.decode(entry.value) if entry else Positions()
-            streams = await read_streams(connection)
-            messages = HostMessages(connection, host, streams)
+            snapshots = Snapshots(connection, host)
+            saved, streams = await snapshots.read(), await read_streams(connection)
             ends = dict.fromkeys(stream_names(streams), 0)
-            found = (await messages.rebuild(saved, ends)).positions
-    except (OperatorError, PositionsUnreadable) as error:
-        unread = "its snapshot cannot be read: " if isinstance(error, PositionsUnreadable) else ""
-        raise OperatorError(f"no agent of {host} runs here, and {unread}{error}") from None
-    if entry is None and not found.files:
+            rebuilt = await HostMessages(connection, host, streams).rebuild(saved, ends)
+    except OperatorError as error:
+        raise OperatorError(f"no agent of {host} runs here, and {error}") from None
+    files = tuple(map(_file, rebuilt.positions.files.values()))
+    if not (snapshots.time or files):
         raise OperatorError(
             f"no agent of {host} runs here, and the broker has no positions of it; check --host"
         )
-    files = tuple(map(_file, found.files.values()))
-    saved_at = entry.time if entry else None
-    return HostReport(host=host, running=False, files=files, saved=saved_at)
+    return HostReport(host=host, running=False, files=files, saved=snapshots.time or None)
 
 
 def _file(cursor: Cursor) -> FileStatus:

@@ -13,64 +13,38 @@ from tests.support.processes import Process, wait_until
 pytestmark = pytest.mark.nats
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    path = tmp_path / "a.log"
-    path.write_bytes(b"one\n")
-    return path
-
-
-@pytest.fixture
-def running(logs_url: str, ship: Ship, log: Path, read_back: ReadBack) -> Process:
-    """Return the agent of web01, which has shipped a line."""
-    process = ship(logs_url, "--file", log)
-    wait_until("it ships", lambda: read_back(logs_url) == b"one\n", 40, [process])
-    return process
-
-
-@pytest.mark.parametrize("options", [[], ["--once"]], ids=["follows", "once"])
-def test_a_second_agent_of_the_host_refuses_while_the_first_lives(
-    logs_url: str, running: Process, ship: Ship, log: Path, read_back: ReadBack, options: list[str]
-) -> None:
-    second = ship(logs_url, "--file", log, *options)
-
-    assert second.wait(60) == 1
-    assert second.said() == (
-        f"logshipper: logshipper (pid {running.pid}) ships for web01 on this machine; stop it, or use --take-over"
-    )
-    append(log, b"two\n")
-    wait_until("it goes on", lambda: read_back(logs_url) == b"one\ntwo\n", 40, [running])
-    assert running.stop(12) == 0
-
-
-def test_agents_of_other_hosts_and_at_other_brokers_start_beside_it(
+def test_a_second_agent_of_the_host_refuses_and_those_of_others_start_beside_the_first(
     logs_url: str,
     second_url: str,
     apply_logs: Callable[[str], None],
-    running: Process,
     ship: Ship,
-    log: Path,
+    tmp_path: Path,
+    read_back: ReadBack,
 ) -> None:
     apply_logs(second_url)
+    log, missing = tmp_path / "a.log", tmp_path / "missing/x.log"
+    log.write_bytes(b"one\n")
+    first = ship(logs_url, "--file", log)
+    wait_until("it ships", lambda: read_back(logs_url) == b"one\n", 40, [first])
 
-    assert ship(logs_url, "--file", log, "--once", host="web02").wait(60) == 0
-    assert ship(second_url, "--file", log, "--once").wait(60) == 0
-
-    assert running.stop(12) == 0
-
-
-def test_once_without_its_file_claims_nothing_even_when_it_may_take_over(
-    logs_url: str, running: Process, ship: Ship, log: Path, tmp_path: Path, read_back: ReadBack
-) -> None:
-    missing = tmp_path / "missing/x.log"
-
+    follows, once = ship(logs_url, "--file", log), ship(logs_url, "--file", log, "--once")
     mistyped = ship(logs_url, "--file", log, "--file", missing, "--once", "--take-over")
+    at_another = ship(second_url, "--file", log, "--once")
 
-    assert mistyped.wait(60) == 1
-    assert f"{missing}: is not there yet; nothing was" in mistyped.said()
+    refusal = f"logshipper: logshipper (pid {first.pid}) ships for web01 on this machine; stop it, or use --take-over"
+    assert [said(process, 1) for process in (follows, once)] == [refusal] * 2
+    assert f"{missing}: is not there yet; nothing was" in said(mistyped, 1)
+    said(at_another, 0)
     append(log, b"two\n")
-    wait_until("it goes on", lambda: read_back(logs_url) == b"one\ntwo\n", 40, [running])
-    assert running.stop(12) == 0
+    wait_until("it goes on", lambda: read_back(logs_url) == b"one\ntwo\n", 40, [first])
+    said(ship(logs_url, "--file", log, "--once", host="web02"), 0)
+    assert first.stop(12) == 0
+
+
+def said(process: Process, code: int) -> str:
+    """Return what a program said that ended with this code."""
+    assert process.wait(60) == code, process.last_words()
+    return process.said()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -50,6 +50,15 @@ def loop_of(
     return Shipping(follower, AGENT, publish, Positions(known), chosen, stopping, meter, pace=PACE)
 
 
+Kind = TypeVar("Kind", bound=Follower)
+
+
+def follower_of(kind: type[Kind], folder: Path, **sizes: int) -> Kind:
+    """Return what follows the logs of a folder."""
+    selection, new_id = Selection.of([str(folder / "*.log")]), map(str, itertools.count()).__next__
+    return kind(selection, [], new_id=new_id, clock=time.time_ns, **sizes)
+
+
 async def ship_once(follower: Follower) -> bytes:
     taken: list[Round] = []
     shipping = loop_of(follower, take(taken), once=True, compression="none")
@@ -67,15 +76,7 @@ async def test_once_does_not_end_while_files_wait_for_the_rest_of_an_over_long_l
 ) -> None:
     (tmp_path / "a.log").write_bytes(b"a" * 1000)
     (tmp_path / "b.log").write_bytes(b"short\n")
-    numbers = itertools.count()
-    follower = Follower(
-        Selection.of([str(tmp_path / "*.log")]),
-        [],
-        new_id=lambda: f"id{next(numbers)}",
-        clock=time.time_ns,
-        block_size=100,
-        max_line=300,
-    )
+    follower = follower_of(Follower, tmp_path, block_size=100, max_line=300)
 
     assert await ship_once(follower) == b"a" * 900 + b"short\n"
 
@@ -84,13 +85,7 @@ async def test_once_fails_where_a_disk_does_in_the_middle_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.log").write_bytes(LINE * 100)
-    follower = Follower(
-        Selection.of([str(tmp_path / "*.log")]),
-        [],
-        new_id=lambda: "id",
-        clock=time.time_ns,
-        block_size=len(LINE) * 10,
-    )
+    follower = follower_of(Follower, tmp_path, block_size=len(LINE) * 10)
     read = os.preadv
 
     def broken(descriptor: int, buffers: Sequence[memoryview], offset: int) -> int:
@@ -119,16 +114,6 @@ class Disturbed(Follower):
         return await super().gather(budget)
 
 
-def disturbed(folder: Path) -> Disturbed:
-    return Disturbed(
-        Selection.of([str(folder / "*.log")]),
-        [],
-        new_id=map(str, itertools.count()).__next__,
-        clock=time.time_ns,
-        open_files=1,
-    )
-
-
 async def test_once_reads_files_that_are_renamed_meanwhile(tmp_path: Path) -> None:
     names = ["a.log", "b.log", "c.log"]
     for name in names:
@@ -139,7 +124,7 @@ async def test_once_reads_files_that_are_renamed_meanwhile(tmp_path: Path) -> No
             (tmp_path / name).rename(tmp_path / f"{name}.{time.time_ns()}")
             (tmp_path / name).touch()
 
-    follower = disturbed(tmp_path)
+    follower = follower_of(Disturbed, tmp_path, open_files=1)
     follower.before_gathering = [rotate, rotate]
 
     assert sorted((await ship_once(follower)).split()) == [b"a.log", b"b.log", b"c.log"]
@@ -172,9 +157,7 @@ class Watched(Follower):
 @pytest.fixture
 async def backlog(tmp_path: Path) -> AsyncIterator[Watched]:
     write_backlog(tmp_path / "a.log", 8_000_000 // LINE_BYTES)
-    follower = Watched(
-        Selection.of([str(tmp_path / "a.log")]), [], new_id=lambda: "id", clock=time.time_ns
-    )
+    follower = follower_of(Watched, tmp_path)
     yield follower
     await follower.close()
 
