@@ -186,6 +186,7 @@ class Agent:
             if found.files != known.files or len(round_.payload) > sessions.max_payload:
                 raise _Moved(found)
             shipping.positions = replace(shipping.positions, covered=found.covered)
+            shipping.stream = sessions.stream
 
     async def _in_time(self, request: Awaitable[Answer]) -> Answer:
         """Wait for the broker; with `once` no longer than the patience."""

@@ -61,7 +61,7 @@ class Shipping:
     """Ships what a follower reads, for one session.
 
     `follower` reads; `positions` cover what is acknowledged; `moved` is set when they moved; `stopping` asks for the end.
-    `reading_since` is when the scan or the gathering that is under way began, on the clock of the event loop, else None.
+    `stream` is where rounds are stored. `reading_since` is when the scan or the gathering that is under way began, on the clock of the event loop, else None.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Shipping:
         self._once = settings.once and not settings.is_input  # its end is that of the input
         self.stopping = stopping
         self._meter = meter
-        self._stream = stream
+        self.stream = stream
         self._filter = LineFilter(rules_of(settings))
         self._pending: deque[Round] = deque()  # gathered and not acknowledged
         self._goals: dict[str, int] = {}  # with `once`: the size of each file at the first scan
@@ -327,7 +327,7 @@ class Shipping:
 
     async def _publish_round(self, round_: Round) -> None:
         sequence = await self._publish(round_)
-        self.positions = self.positions.advance([round_.origin], sequence, self._stream)
+        self.positions = self.positions.advance([round_.origin], sequence, self.stream)
         self.moved.set()
         fault("advanced")
         self._pending.popleft()

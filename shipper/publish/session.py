@@ -91,7 +91,6 @@ class Sessions:
     async def _read_limits(self) -> None:
         await self.config.read()
         self._messages.streams = await read_streams(self.connection)
-        self.stream = self._messages.stream_of(self.config.subject)
         self.max_payload = await largest_payload(self.connection)
 
     async def claim(self, known: Positions) -> Positions:
@@ -103,6 +102,7 @@ class Sessions:
             await self.config.until_resumed()
             await self.prepare()
         subject = self.config.subject
+        self.stream = self._messages.stream_of(subject)
         positions = await self.waiting.until_answered(lambda: self._attempt(subject, known))
         self._subject = subject
         self._named.add(str(self.agent))
