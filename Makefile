@@ -121,6 +121,7 @@ bench-full: $(TOOLS) ## The same for every size and rate, kept in bench/results 
 	$(BIN)/python -m bench.catchup --results bench/results $(FIELD)
 	$(BIN)/python -m bench.hosts --results bench/results $(BENCH)
 	$(BIN)/python -m bench.partitions --results bench/results $(BENCH)
+	$(BIN)/python -m bench.fleet --results bench/results $(BENCH)
 	$(BIN)/python -m bench.replay --results bench/results $(BENCH)
 	$(BIN)/python -m bench.soak --runs 1 --alone 60 --results bench/results $(FIELD)
 	$(BIN)/python -m bench.report

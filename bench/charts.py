@@ -1,19 +1,25 @@
-"""Results as pictures: a panel for each figure by which systems are compared, a group of bars for each case."""
+"""Results as pictures: a panel for each figure by which systems are compared, a dot for each system in each case."""
 
 from pathlib import Path
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from bench.result import Record
+from bench.resulttext import number
 
-_WIDTH = 0.8  # of a group, where 1 is from one to the next
+_WIDTH = 0.8  # of a case, where 1 is from one to the next
 _INCHES = (6.0, 3.6)  # of a panel
 _FAR_APART = 20  # times
+_SPREAD = 3  # runs; of fewer the least and the most say little
+_NOTHING = "0.6"  # grey
+_BESIDE: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7}
 
 
 def draw(record: Record, path: Path) -> None:
-    """Draw a record as PNG: medians, and from the least to the most of all runs; what has no result has no bar."""
+    """Draw a record as PNG: medians, and whiskers from the least to the most of three runs or more; no result is no dot."""
     panels = len(record.compared)
     figure = Figure(figsize=(_INCHES[0] * panels, _INCHES[1]), layout="constrained")
     axes = [figure.add_subplot(1, panels, place + 1) for place in range(panels)]
@@ -30,24 +36,32 @@ def _panel(record: Record, name: str, axes: Axes) -> None:
     width = _WIDTH / len(systems)
     for place, system in enumerate(systems):
         shown = [
-            (cases.index(result.case) + (place + 0.5) * width - _WIDTH / 2, spread)
+            (cases.index(result.case) + (place + 0.5) * width - _WIDTH / 2, spread, result.runs)
             for result in record.results
             if result.system == system and not result.void and (spread := result.spread(name))
         ]
-        middles = [spread.median for _, spread in shown]
-        errors = [
-            [spread.median - spread.least for _, spread in shown],
-            [spread.most - spread.median for _, spread in shown],
-        ]
-        places = [at for at, _ in shown]
-        label = system if shown else f"{system} (no result)"
-        axes.bar(
-            places, middles, width, yerr=errors, label=label, capsize=2, color=f"C{place % 10}"
+        axes.plot(
+            [at for at, _, _ in shown],
+            [spread.median for _, spread, _ in shown],
+            "o",
+            label=system if shown else f"{system} (no result)",
+            color=f"C{place % 10}" if shown else _NOTHING,
         )
+        for at, spread, runs in shown:
+            axes.annotate(number(spread.median), (at, spread.median), (4, 4), **_BESIDE)
+            if len(runs) >= _SPREAD:
+                axes.vlines(at, spread.least, spread.most, color=f"C{place % 10}")
     if _far_apart(record, name):
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.set_ylim(bottom=0)
     axes.set_xticks(range(len(cases)), cases)
-    axes.set_title(name)
+    axes.set_xlim(-0.5, len(cases) - 0.5)
+    axes.grid(axis="y", alpha=0.3)
+    better = "more" if name.endswith("/s") else "less"
+    axes.set_title(f"{name} ({better} is better)")
 
 
 def _far_apart(record: Record, name: str) -> bool:

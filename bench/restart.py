@@ -29,7 +29,7 @@ _QUIET = 5.0  # seconds after which nothing more is expected of who has lost lin
 _ABOUT = """\
 Lines of 200 bytes at a steady rate; each program is killed (-9) and started again at once. Seconds: the longest time in which no line \
 came to the received file, from the kill until lines flow. Missing, repeated: lines, of who does not promise to survive a kill."""
-_QUESTION = Question("restart", _ABOUT, ("s agent", "s receiver"))
+_QUESTION = Question("restart", _ABOUT, ("pause s, agent killed", "pause s, receiver killed"))
 
 
 def restart(system: System, folder: Path, rate: int) -> Outcome:
@@ -60,7 +60,7 @@ def _seconds(road: Road, programs: Mapping[str, Process]) -> dict[str, float]:
         killed = time.time_ns()
         program.kill()
         program.start()
-        found[f"s {name}"] = _longest(road, name, killed)
+        found[f"pause s, {name} killed"] = _longest(road, name, killed)
     return found
 
 
