@@ -40,34 +40,15 @@ def test_every_point_stands_in_the_journey_and_none_that_is_not_there() -> None:
     assert sorted(named) == sorted([*POINTS["shipper"], *POINTS["receiver"]])
 
 
-def reach(folder: Path | None, *points: str) -> "subprocess.CompletedProcess[bytes]":
-    words = (
-        "import sys; from broker.app.faults import fault; list(map(fault, sys.argv[1:])); print(1)"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
-    if folder:
-        environment[VARIABLE] = str(folder)
-    return subprocess.run(
-        [sys.executable, "-c", words, *points], env=environment, check=False, capture_output=True
-    )
+def reach(folder: Path, point: str) -> int:
+    words = "import sys; from broker.app.faults import fault; fault(sys.argv[1])"
+    environment = os.environ | {VARIABLE: str(folder)}
+    return subprocess.run([sys.executable, "-c", words, point], env=environment).returncode
 
 
-def test_a_point_kills_once_and_only_when_it_is_asked_to(tmp_path: Path) -> None:
-    (tmp_path / "here").touch()
+def test_a_point_kills_once_after_as_many_passes_as_its_file_has_bytes(tmp_path: Path) -> None:
+    (tmp_path / "here").write_bytes(b".")
 
-    calm = reach(None, "here")
-    other = reach(tmp_path, "there")
-    killed = reach(tmp_path, "here")
-    again = reach(tmp_path, "here")
+    codes = [reach(tmp_path, point) for point in ("there", "here", "here", "here")]
 
-    assert [calm.returncode, other.returncode, killed.returncode, again.returncode] == [
-        *(0, 0),
-        *(-signal.SIGKILL, 0),
-    ]
-
-
-def test_a_point_is_passed_as_often_as_its_file_has_bytes(tmp_path: Path) -> None:
-    (tmp_path / "here").write_bytes(b"..")
-
-    assert reach(tmp_path, "here", "here").returncode == 0
-    assert reach(tmp_path, "here").returncode == -signal.SIGKILL
+    assert codes == [0, 0, -signal.SIGKILL, 0]
