@@ -37,9 +37,9 @@ def waiting(connection: Connection, silence: float = SILENCE) -> "asyncio.Future
 async def owner(connection: Connection) -> tuple[Presence, Claim]:
     present = Presence(connection, lambda: b"owner:1")
     await present.begin()
-    ledger = Claim(connection, 0, "owner:1", "LOGS", presence=present.address)
-    await ledger.claim(NOW)
-    return present, ledger
+    claim = Claim(connection, 0, "owner:1", "LOGS", presence=present.address)
+    await claim.claim(NOW)
+    return present, claim
 
 
 async def stored(connection: Connection) -> Offset:
@@ -56,33 +56,31 @@ async def waits(connection: Connection) -> bool:
     return not done
 
 
-async def test_a_partition_that_nobody_has_is_free_at_once(connection: Connection) -> None:
-    assert await waiting(connection) == 0
-
-
 async def test_a_living_owner_is_left_alone_and_a_gone_one_followed(
     connection: Connection, logs_url: str
 ) -> None:
+    assert await waiting(connection) == 0, "nobody has it"
     theirs = Connection([logs_url], "owner")
-    _, ledger = await owner(theirs)
+    _, claim = await owner(theirs)
 
     assert await waits(connection)
 
     await theirs.close()
     revision = await waiting(connection)
-    assert revision is not None
     heir = await Claim(connection, 0, "heir:2", "LOGS").claim(NOW, revision)
     assert heir
-    assert ledger.offset
-    assert (heir.epoch, heir.next) == (ledger.offset.epoch + 1, ledger.offset.next)
+    assert claim.offset
+    assert (heir.epoch, heir.next) == (claim.offset.epoch + 1, claim.offset.next)
 
 
-async def test_an_owner_that_commits_is_alive_whatever_else_is_wrong(
+async def test_who_commits_is_alive_and_who_cannot_be_asked_is_never_taken_for_dead(
     connection: Connection,
 ) -> None:
-    await owner(connection)
-    entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
-    assert entry
+    await Claim(connection, 0, "mute:1", "LOGS").claim(NOW)
+    assert await waits(connection)
+
+    gone = Claim(connection, 0, "owner:1", "LOGS", presence="nobody-there")
+    await gone.claim(NOW)
     standby = waiting(connection, 1.0)
     mine = OffsetEntry(connection, 0, lambda: NOW)
     await mine.read()
@@ -92,14 +90,6 @@ async def test_an_owner_that_commits_is_alive_whatever_else_is_wrong(
 
     assert not standby.done()
     standby.cancel()
-
-
-async def test_an_owner_that_cannot_be_asked_is_never_taken_for_dead(
-    connection: Connection,
-) -> None:
-    await Claim(connection, 0, "mute:1", "LOGS").claim(NOW)
-
-    assert await waits(connection)
 
 
 async def test_an_owner_answers_through_a_new_connection(
@@ -124,11 +114,11 @@ async def test_an_owner_answers_through_a_new_connection(
 async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_commit_nothing_more(
     connection: Connection,
 ) -> None:
-    _, ledger = await owner(connection)
+    _, claim = await owner(connection)
     late = OffsetEntry(connection, 0, lambda: NOW)
     await late.read()
 
-    await ledger.release()
+    await claim.release()
 
     revision = await asyncio.wait_for(waiting(connection, 3600.0), 20)
     assert revision is not None
@@ -137,7 +127,7 @@ async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_com
     heir = await Claim(connection, 0, "heir:2", "LOGS", presence="there").claim(NOW, revision)
     assert heir
     assert (heir.epoch, heir.released, heir.presence) == (2, False, "there")
-    await ledger.release()
+    await claim.release()
     assert (await stored(connection)) == heir
 
 
