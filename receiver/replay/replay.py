@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from heapq import merge
@@ -81,27 +81,24 @@ def replay(settings: ReplaySettings) -> Summary:
     since = moment_of(settings, "since", settings.since, now)
     until = moment_of(settings, "until", settings.until, now)
     _, ranges = ask(settings, _PROGRAM, lambda c: find_ranges(c, settings, since, until), ELECTION)
-    summary = Summary()
     try:
-        with ExitStack() as stack, suppress(BrokenPipeError):  # whoever read wanted no more
-            _play(settings, ranges, summary, stack)
+        summary = _play(settings, ranges)
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         raise OperatorError(
             f"{name}{error.strerror or error}; mend that, and replay into an empty folder"
         ) from None
+    if gone := ask(settings, _PROGRAM, lambda connection: _gone(connection, ranges), ELECTION):
+        logger.warning("%s: no longer in the stream; lines of them may be absent", gone)
     return summary
 
 
-def _play(
-    settings: ReplaySettings, ranges: list[Range], summary: Summary, stack: ExitStack
-) -> None:
-    size = sum(max(0, one.until - one.first) for one in ranges)
+def _play(settings: ReplaySettings, ranges: list[Range]) -> Summary:
+    summary, size = Summary(), sum(max(0, one.until - one.first) for one in ranges)
     if not size:
         logger.warning("nothing was stored in that time: nothing to replay")
-    files = None if str(settings.output) == "-" else _Files(settings, stack)
-    write = files.write if files else _printer()
-    with progress("replaying", size) as advance:
+    writing = _onto_stdout() if str(settings.output) == "-" else _into_folder(settings)
+    with writing as write, progress("replaying", size) as advance:
         runs = read_lines(settings, ranges, advance, settings.file)
         if settings.speed == "original":
             runs = paced(runs, time.monotonic, time.sleep)
@@ -110,10 +107,7 @@ def _play(
             summary.lines += sum(piece.payload.count(b"\n") for piece in run.pieces)
             summary.refused += len(run.refused)
             summary.first_refused = summary.first_refused or next(iter(run.refused), "")
-    if gone := ask(settings, _PROGRAM, lambda connection: _gone(connection, ranges), ELECTION):
-        logger.warning("%s: no longer in the stream; lines of them may be absent", gone)
-    if files:
-        files.finish()
+    return summary
 
 
 async def _gone(connection: Connection, ranges: Iterable[Range]) -> str:
@@ -145,49 +139,47 @@ def paced(
         yield due
 
 
-def _printer() -> Callable[[LineRun], None]:
-    """Return what writes lines, and nothing else, to standard output; it raises BrokenPipeError when nobody reads any more."""
+@contextmanager
+def _onto_stdout() -> Iterator[Callable[[LineRun], None]]:
+    """Yield what writes lines, and nothing else, to standard output."""
     endings = Endings()
 
     def write(run: LineRun) -> None:
         data = b"".join(endings.joined("", piece) for piece in run.pieces)
         write_rest(sys.stdout.fileno(), data)
 
-    return write
+    with suppress(BrokenPipeError):  # whoever read wanted no more
+        yield write
 
 
-class _Files:
-    """The files of one folder that nobody else writes to; `.unfinished` lies in it until all is done."""
+@contextmanager
+def _into_folder(settings: ReplaySettings) -> Iterator[Callable[[LineRun], None]]:
+    """Yield what appends lines to their hosts' files, in a folder that nobody else writes to.
 
-    def __init__(self, settings: ReplaySettings, stack: ExitStack) -> None:
-        """Make the folder; raises OSError, and `ConfigurationError` where it holds anything."""
-        self._folder = settings.output.absolute()
-        make_folder(self._folder)
-        if next(self._folder.iterdir(), None):
-            raise ConfigurationError(
-                f"{self._folder} is not empty; a replay is written into a new or empty folder: give another --output"
-            )
-        (self._folder / _UNFINISHED).touch(0o644)
-        store = Store.in_memory()
-        days = Days(named_zone(settings.time_zone))
-        self._names = Names(store, Layout(settings.path_template), days)
-        self._output = Output(self._folder, store, self._names, 0)
-        stack.push(self._output.__exit__)
-        self._endings = Endings()
+    `.unfinished` lies in it until all is on disk. Raises OSError, and `ConfigurationError` where it holds anything.
+    """
+    folder = settings.output.absolute()
+    make_folder(folder)
+    if next(folder.iterdir(), None):
+        raise ConfigurationError(
+            f"{folder} is not empty; a replay is written into a new or empty folder: give another --output"
+        )
+    (folder / _UNFINISHED).touch(0o644)
+    store, endings, zone = Store.in_memory(), Endings(), named_zone(settings.time_zone)
+    names = Names(store, Layout(settings.path_template), Days(zone))
+    with Output(folder, store, names, 0) as output:
 
-    def write(self, run: LineRun) -> None:
-        """Append lines to their hosts' files; raises OSError."""
-        for piece in run.pieces:
-            live = self._names.live_name(piece.host, piece.file or None, piece.stored_at)
-            self._output.hold(live, self._endings.joined(live, piece), piece.stored_at)
-        self._output.flush()
+        def write(run: LineRun) -> None:
+            for piece in run.pieces:
+                live = names.live_name(piece.host, piece.file or None, piece.stored_at)
+                output.hold(live, endings.joined(live, piece), piece.stored_at)
+            output.flush()
 
-    def finish(self) -> None:
-        """Bring everything to disk; raises OSError."""
-        self._output.sync()
-        with open_folder(self._folder) as folder:
-            folder.sync()
-        (self._folder / _UNFINISHED).unlink()
+        yield write
+        output.sync()
+    with open_folder(folder) as opened:
+        opened.sync()
+    (folder / _UNFINISHED).unlink()
 
 
 def moment_of(settings: StreamSettings, option: str, text: str, now: datetime) -> Moment:
