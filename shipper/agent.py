@@ -186,7 +186,6 @@ class Agent:
             if found.files != known.files or len(round_.payload) > sessions.max_payload:
                 raise _Moved(found)
             shipping.positions = replace(shipping.positions, covered=found.covered)
-            shipping.stream = sessions.stream
 
     async def _in_time(self, request: Awaitable[Answer]) -> Answer:
         """Wait for the broker; with `once` no longer than the patience."""
@@ -242,13 +241,12 @@ class Agent:
         view, stopping = self._view, self._service.asked
         shipping = Shipping(
             follower,
-            str(self._sessions.agent),
+            self._sessions,
             lambda round_: self._in_time(self._publish(shipping, round_)),
             positions,
             self._loop_settings(),
             stopping,
             view.meter,
-            self._sessions.stream,
             self._pace,
         )
         follower.stored = shipping.position

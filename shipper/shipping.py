@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 from broker.app.exits import OperatorError
 from broker.app.faults import fault
 from broker.wire.positions import Cursor, Positions
-from broker.wire.streams import STREAM
 from shipper.line_filter import LineFilter, Rules
 from shipper.publish.rounds import NEARBY_SIZE, Round, cut, make, next_size
+from shipper.publish.session import Sessions
 from shipper.settings import ShipperSettings, expression
 from shipper.status.report import AgentMeter
 from shipper.tail.follower import Follower
@@ -61,22 +61,21 @@ class Shipping:
     """Ships what a follower reads, for one session.
 
     `follower` reads; `positions` cover what is acknowledged; `moved` is set when they moved; `stopping` asks for the end.
-    `stream` is where rounds are stored. `reading_since` is when the scan or the gathering that is under way began, on the clock of the event loop, else None.
+    `reading_since` is when the scan or the gathering that is under way began, on the clock of the event loop, else None.
     """
 
     def __init__(
         self,
         follower: Follower,
-        agent: str,
+        sessions: Sessions,
         publish: Callable[[Round], Awaitable[int]],
         positions: Positions,
         settings: ShipperSettings,
         stopping: asyncio.Event,
         meter: AgentMeter,
-        stream: str = STREAM,
         pace: Pace = Pace(),
     ) -> None:
-        """Begin at `positions`; `publish` returns the sequence of a stored round in `stream`.
+        """Begin at `positions`; `publish` returns the sequence of a stored round in the stream of the session.
 
         `stopping` asks for the end; whoever sets it sets the follower's `wake` as well.
         """
@@ -84,14 +83,13 @@ class Shipping:
         self.moved = asyncio.Event()
         self.reading_since: float | None = None
         self.follower = follower
-        self._agent = agent
+        self._sessions = sessions
         self._publish = publish
         self._settings = settings
         self._pace = pace
         self._once = settings.once and not settings.is_input  # its end is that of the input
         self.stopping = stopping
         self._meter = meter
-        self.stream = stream
         self._filter = LineFilter(rules_of(settings))
         self._pending: deque[Round] = deque()  # gathered and not acknowledged
         self._goals: dict[str, int] = {}  # with `once`: the size of each file at the first scan
@@ -286,8 +284,8 @@ class Shipping:
         return await asyncio.to_thread(self._make_all, blocks)
 
     def _make_all(self, blocks: list[Block]) -> list[Round]:
-        cuts = cut(blocks, self._settings.round_size)
-        return [make(some, self._agent, self._settings.compression) for some in cuts]
+        agent, cuts = str(self._sessions.agent), cut(blocks, self._settings.round_size)
+        return [make(some, agent, self._settings.compression) for some in cuts]
 
     async def _next_blocks(self) -> list[Block]:
         ahead, self._ahead = self._ahead, None
@@ -327,7 +325,7 @@ class Shipping:
 
     async def _publish_round(self, round_: Round) -> None:
         sequence = await self._publish(round_)
-        self.positions = self.positions.advance([round_.origin], sequence, self.stream)
+        self.positions = self.positions.advance([round_.origin], sequence, self._sessions.stream)
         self.moved.set()
         fault("advanced")
         self._pending.popleft()

@@ -14,9 +14,11 @@ import pytest
 
 from bench.backlog import LINE_BYTES, write_backlog
 from broker.app.exits import OperatorError
+from broker.client.connection import Connection
 from broker.wire.message import Identity, decode_payload
 from broker.wire.positions import Cursor, Positions
 from shipper.publish.rounds import Round
+from shipper.publish.session import Sessions
 from shipper.settings import ShipperSettings
 from shipper.shipping import Pace, Shipping
 from shipper.status.report import AgentMeter
@@ -24,7 +26,6 @@ from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice
 from shipper.tail.paths import Selection
 from shipper.tail.reader import Block
-from tests.shipper.shipped import AGENT
 
 PACE = Pace(scan_after=0.01, scan_every=0.01)
 
@@ -47,7 +48,8 @@ def loop_of(
 ) -> Shipping:
     stopping, meter = asyncio.Event(), AgentMeter(time.time_ns)
     chosen = ShipperSettings(round_size=1 << 20, **settings)
-    return Shipping(follower, AGENT, publish, Positions(known), chosen, stopping, meter, pace=PACE)
+    sessions = Sessions(Connection([], "test"), "web01", time.time_ns)
+    return Shipping(follower, sessions, publish, Positions(known), chosen, stopping, meter, PACE)
 
 
 Kind = TypeVar("Kind", bound=Follower)

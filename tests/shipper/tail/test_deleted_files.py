@@ -7,15 +7,16 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from broker.client.connection import Connection
 from broker.wire.positions import Positions
 from shipper.publish.rounds import Round
+from shipper.publish.session import Sessions
 from shipper.settings import ShipperSettings
 from shipper.shipping import Pace, Shipping
 from shipper.status.report import AgentMeter
 from shipper.tail.notices import NoticeKind
 from tests.descriptors import held_by
 from tests.shipper.host import SECOND, Host
-from tests.shipper.shipped import AGENT
 from tests.shipper.tail.conftest import MakeHost
 
 
@@ -88,7 +89,7 @@ async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(
 
     shipping = Shipping(
         host.follower,
-        AGENT,
+        Sessions(Connection([], "test"), "web01", host.clock),
         never,
         Positions(),
         ShipperSettings(),
