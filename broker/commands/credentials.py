@@ -19,10 +19,7 @@ from broker.auth.files import (
     HEAD,
     CredentialFile,
     cells,
-    connections_at,
     held_credentials,
-    load_credentials,
-    rows,
     write_files,
 )
 from broker.auth.store import (
@@ -47,6 +44,7 @@ from broker.commands.shared import (
 )
 from broker.inspect.ask import credentials_at
 from broker.report import CredentialsReport
+from broker.server.credential_requests import report_of
 from broker.server.store import await_credentials, read_state
 from broker.settings import STATUS_FIELDS, STORE_FIELDS, BrokerSettings
 
@@ -225,21 +223,16 @@ def list_all(settings: BrokerSettings, as_json: bool) -> None:
     if settings.store_dir is None:
         found = _merged(asking(settings, "credentials list", credentials_at))
     else:
-        found = _listed(store_of(settings))
+        folder = store_of(settings)
+        if not folder.is_dir():
+            raise OperatorError(f"there is no directory {folder}; check --store-dir")
+        found = report_of(folder, now())
     if as_json:
         print_json({"secured": found.secured, "credentials": found.credentials})
         return
     click.echo(aligned(HEAD, cells(found.credentials), left=range(len(HEAD))))
     if not found.secured:
         click.echo(_OPEN)
-
-
-def _listed(folder: Path) -> CredentialsReport:
-    if not folder.is_dir():
-        raise OperatorError(f"there is no directory {folder}; check --store-dir")
-    store = load_credentials(folder)
-    found = rows(store, now(), connections_at(read_state(folder).get("http")))
-    return CredentialsReport(name="", secured=store.secured, credentials=found)
 
 
 def _merged(reports: Sequence[CredentialsReport]) -> CredentialsReport:

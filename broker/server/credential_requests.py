@@ -32,7 +32,10 @@ async def credentials_answer(
             await reload()
     except (ValidationError, InvalidStore, OperatorError) as failure:
         error = str(failure)
-    report = await asyncio.to_thread(_report, folder, name, error, now)
+    try:
+        report = await asyncio.to_thread(report_of, folder, now, name, error)
+    except OperatorError as failure:
+        report = CredentialsReport(name=name, error=error or str(failure))
     # thousands of credentials would not fit into a message as they are
     return zlib.compress(report.model_dump_json().encode())
 
@@ -43,10 +46,8 @@ def _revoke(folder: Path, request: CredentialsRequest) -> None:
         held.write(held.store.revoked(holders))
 
 
-def _report(folder: Path, name: str, error: str, now: datetime) -> CredentialsReport:
-    try:
-        store = load_credentials(folder)
-    except OperatorError as failure:
-        return CredentialsReport(name=name, error=error or str(failure))
+def report_of(folder: Path, now: datetime, name: str = "", error: str = "") -> CredentialsReport:
+    """Return the credentials of a broker's directory, with how many connections use each where the broker runs; raises `OperatorError`."""
+    store = load_credentials(folder)
     found = rows(store, now, connections_at(read_state(folder).get("http")))
     return CredentialsReport(name=name, secured=store.secured, credentials=found, error=error)
