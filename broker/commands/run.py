@@ -18,6 +18,7 @@ from broker.commands.shared import store_of
 from broker.retention.worker import retain
 from broker.server.conf import own_name
 from broker.server.context import ServerContext
+from broker.server.leaders import spread_leaders
 from broker.server.store import check_membership, locked_store, remove_state, store_error
 from broker.settings import RUN_FIELDS, BrokerSettings
 
@@ -53,7 +54,7 @@ async def _serve(
     try:
         with locked_store(folder) as lock:
             remove_state(folder)
-            context = ServerContext(settings, folder, (retain, _serve_metrics))
+            context = ServerContext(settings, folder, (retain, spread_leaders, _serve_metrics))
             check_membership(folder, settings.cluster, own_name(settings))
 
             async def change(changed: BrokerSettings) -> None:
