@@ -1,4 +1,4 @@
-"""Which Java is taken, what is said when none is fit, and the folder in which it works."""
+"""Which Java is taken, and what is said when none is fit."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 import receiver.spark.java
 from broker.app.exits import ConfigurationError, Exit
-from receiver.spark.java import find_java, scratch_folder
+from receiver.spark.java import find_java
 
 
 def make_java(home: Path, version: str) -> Path:
@@ -67,20 +67,3 @@ def test_without_any_fit_java_one_line_says_what_was_seen_and_what_to_do(
     assert f"JAVA_HOME: {tmp_path}/bin/java is 11.0.20" in message
     assert "pip install 'nats-logship[receiver]'" in message
     assert "\n" not in message
-
-
-def test_the_scratch_folder_goes_though_somebody_writes_there_at_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rmdir, late = os.rmdir, ["late"]
-
-    def remove(path: str, *args: object, **options: object) -> None:
-        if late and Path(path) == folder:
-            (folder / late.pop()).touch()
-        rmdir(path, *args, **options)  # type: ignore[arg-type]
-
-    with scratch_folder() as folder:
-        monkeypatch.setattr(os, "rmdir", remove)
-
-    assert late == []
-    assert not folder.exists()

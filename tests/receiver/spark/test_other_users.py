@@ -36,9 +36,9 @@ with spark_context("local[1]") as sc:
 """
 
 
-@pytest.fixture
-def driver(tmp_path: Path) -> Iterator[Process]:
-    with Processes(tmp_path) as processes:
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    with Processes(tmp_path_factory.mktemp("driver")) as processes:
         driver = processes.start("driver", [sys.executable, "-c", PROGRAM])
         wait_until("Spark runs", lambda: driver.said().endswith("}}"), _START, [driver])
         yield driver
@@ -72,7 +72,7 @@ def open_blocks() -> bytes:
 
 
 def test_every_port_of_a_local_spark_refuses_who_has_no_secret(driver: Process) -> None:
-    told = json.loads(driver.said())
+    told = json.loads(driver.said().splitlines()[0])
 
     ports = listening(told["jvm"])
 
@@ -91,7 +91,7 @@ def test_every_port_of_a_local_spark_refuses_who_has_no_secret(driver: Process) 
 def test_no_secret_of_a_local_spark_stands_in_a_command_line_or_in_its_settings(
     driver: Process,
 ) -> None:
-    told = json.loads(driver.said())
+    told = json.loads(driver.said().splitlines()[0])
 
     lines = [Path(f"/proc/{pid}/cmdline").read_text() for pid in driver.tree()]
 
