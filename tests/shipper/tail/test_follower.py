@@ -161,6 +161,36 @@ async def test_an_empty_file_is_not_taken_for_another_one_that_got_its_inode(
     assert shipped == b"other\n" * len(expected)
 
 
+async def test_a_copy_of_a_short_file_stays_one_when_the_file_is_rotated(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    await host.ship()
+    host.write("app.log.bak", b"1\n")
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"2\n")
+    await host.ship()
+    await host.ship()
+
+    assert host.shipped == b"1\n2\n"
+
+
+async def test_of_an_unread_file_that_grew_after_its_copy_and_was_truncated_the_copy_is_read(
+    host: Host,
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.look()
+    host.write("app.log.1", b"1\n")
+    os.utime(host.folder / "app.log.1", (1, 1))
+    await host.look()
+    host.write("app.log", b"in no copy\n")
+    await host.look()
+    os.truncate(host.folder / "app.log", 0)
+    await host.look()
+    await host.ship()
+
+    assert host.shipped == b"1\n"
+
+
 async def test_siblings_that_a_glob_shows_are_shipped_oldest_first(
     tmp_path: Path, make_host: MakeHost
 ) -> None:
