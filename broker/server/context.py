@@ -223,8 +223,6 @@ class ServerContext:
 
     async def _answer(self, message: Message) -> None:
         """Answer with the report: see `NodeReport`."""
-        if not message.reply:
-            return
         version = (await self.connection.client()).connected_server_version
         store, tls = self.conf.credentials, self.conf.tls
         report = NodeReport(
@@ -244,10 +242,9 @@ class ServerContext:
 
     async def _answer_credentials(self, message: Message) -> None:
         """Answer an admin who asks for the credentials, or revokes some: see `CredentialsReport`."""
-        if message.reply:
-            own = own_name(self.settings)
-            answer = await credentials_answer(self.folder, own, self.reload, message, _now())
-            await self.connection.publish(message.reply, answer)
+        own = own_name(self.settings)
+        answer = await credentials_answer(self.folder, own, self.reload, message, _now())
+        await self.connection.publish(message.reply, answer)
 
     def _kept_free(self) -> int:
         return space_kept_free(self.settings, self._space.total)

@@ -18,6 +18,7 @@ from broker.client.connection import Connection, Message
 _AWAY = 0.5  # seconds until it listens again
 _FLUSH = 3600  # seconds; a client that hears nothing is lost long before
 _CREATE = "$JS.API.CONSUMER.CREATE"
+_ACKNOWLEDGES = "$JS.ACK."
 _LARGEST = 64 * 1024  # bytes of a request; ours have less than one KiB
 _LONGEST_SUBJECT = 1024  # characters; two names of at most 255 bytes, and a host
 _WAITING = 8 * 1024**2  # bytes of messages that may wait; thousands of shippers may start at once
@@ -41,11 +42,13 @@ async def listen(
     listens: asyncio.Event,
     queue: str = "",
 ) -> None:
-    """Listen on a subject until cancelled, as one of a `queue`, through lost connections; `listens` is set once it is heard."""
+    """Listen for requests on a subject until cancelled, as one of a `queue`, through lost connections; `listens` is set once it is heard."""
 
     async def take(message: Message) -> None:
-        with suppress(ConnectionLost):
-            await handle(message)
+        # lines that a consumer pushes here, as other sites may have one do, are no requests: their reply acknowledges them
+        if message.reply and not message.reply.startswith(_ACKNOWLEDGES):
+            with suppress(ConnectionLost):
+                await handle(message)
 
     while True:
         client = await connection.client()
@@ -99,7 +102,7 @@ class ConsumerRequests:
         asked = message.subject.removeprefix(f"{CONSUMER_REQUESTS}.")
         # where none is named, as in the requests of `logreceiver offsets`, each is for a consumer of its own
         key = asked if "." in asked else message.reply
-        if not message.reply or key in self._passing:
+        if key in self._passing:
             return
         # the line to the server is bounded
         is_fit = len(asked) <= _LONGEST_SUBJECT and asked.isprintable()

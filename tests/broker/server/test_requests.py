@@ -1,8 +1,11 @@
-"""A request for a consumer is passed on only where the consumer cannot push."""
+"""A request for a consumer is passed on only where the consumer cannot push, and a line that one pushes is no request."""
+
+import asyncio
 
 import pytest
 
-from broker.server.requests import pulled_only
+from broker.client.connection import Connection, Message
+from broker.server.requests import listen, pulled_only
 
 
 @pytest.mark.parametrize(
@@ -34,3 +37,32 @@ def test_the_server_is_told_what_was_judged_and_the_log_on_one_line() -> None:
 
     assert pulled_only(twice) == b'{"config": {"name": "a"}}'
     assert str(pulled_only(b'{"config": {"a\\nERROR all is lost\\u001b": 1}}')).isprintable()
+
+
+@pytest.mark.nats
+async def test_lines_that_a_consumer_pushes_to_where_requests_are_heard_are_none(
+    logs_url: str,
+) -> None:
+    connection, heard, listens = Connection([logs_url], "tests"), list[bytes](), asyncio.Event()
+
+    async def handle(message: Message) -> None:
+        heard.append(message.data)
+        await connection.publish(message.reply, b"{}")
+
+    listening = asyncio.create_task(listen(connection, "logship.x", handle, listens))
+    await listens.wait()
+    for line in (b"a line", b"another"):
+        await connection.ask("logs.p0.web01", line)
+    for policy in ("none", "explicit"):
+        config = {"name": policy, "ack_policy": policy, "deliver_subject": "logship.x"}
+        body = {"stream_name": "LOGS", "config": config}
+        await connection.api(f"CONSUMER.CREATE.LOGS.{policy}", body)
+        async with asyncio.timeout(20):
+            info = f"CONSUMER.INFO.LOGS.{policy}"
+            while (await connection.api(info))["delivered"]["stream_seq"] < 2:  # noqa: ASYNC110 - the server tells nobody
+                await asyncio.sleep(0.01)
+    await connection.request("logship.x", b"a request")
+
+    assert heard == [b"a request"]
+    listening.cancel()
+    await connection.close()
