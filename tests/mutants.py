@@ -103,8 +103,8 @@ MUTANTS = (
     Mutant(
         "a stored batch counts as committed where KV names it",
         "receiver/storage/site.py",
-        "if offset.commit == batch.previous_id:\n        return batch.number",
-        "if offset.commit == batch.previous_id:\n        return batch.number + 1",
+        "offset.next == batch.first):\n        return batch.number\n",
+        "offset.next == batch.first):\n        return batch.number + 1\n",
         "tests/receiver/storage tests/receiver/test_task_kills.py",
     ),
     Mutant(

@@ -59,7 +59,7 @@ class OpenPartition:
         self.days = Days(zone, nanoseconds(offset.last_time))
         self.calendar = Calendar(destination.rotate_every, zone)
         self.store = self.site.open(offset.lines) or self._made()
-        self._folders = Folders(output)
+        self._folders = Folders(output, destination.permissions)
         self.names = Names(
             self.store,
             self.layout,
@@ -150,10 +150,8 @@ class OpenPartition:
         """Open the output folder for a batch, when the one before it is committed; raises OSError."""
         last = self.last
         self._offset = replace(self._offset, next=last.until, commit=last.commit_id)
-        to = self._destination
-        return Output(
-            *(to.output, self.store, self.names, to.rotate_size, self.calendar, to.permissions)
-        )
+        size = self._destination.rotate_size
+        return Output(self._folders, self.store, self.names, size, self.calendar)
 
     def close(self) -> None:
         """Let go of it."""

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from heapq import merge
@@ -32,7 +32,7 @@ from receiver.driver.partitions import partitions_there
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.source.stream import EARLIEST, LATEST, Range, SourceMessage, look, read, sequence_of
 from receiver.storage.disk import write_rest
-from receiver.storage.folders import make_folder
+from receiver.storage.folders import Folders, make_folder
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
 from receiver.storage.output import Output
@@ -167,7 +167,7 @@ def _into_folder(settings: ReplaySettings) -> Iterator[Callable[[LineRun], None]
     (folder / _UNFINISHED).touch(0o644)
     store, endings, zone = Store.in_memory(), Endings(), named_zone(settings.time_zone)
     names = Names(store, Layout(settings.path_template), Days(zone))
-    with Output(folder, store, names, 0) as output:
+    with closing(Folders(folder)) as folders, Output(folders, store, names, 0) as output:
 
         def write(run: LineRun) -> None:
             for piece in run.pieces:

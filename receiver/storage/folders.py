@@ -27,9 +27,9 @@ class Folders:
 
     def __init__(self, root: Path, permissions: Permissions = _USUAL) -> None:
         """Open the output folder itself; raises OSError."""
-        self._root = open_folder(root)
-        self._permissions = permissions
-        self.inode = os.fstat(self._root.descriptor).st_ino
+        self.root = open_folder(root)
+        self.permissions = permissions
+        self.inode = os.fstat(self.root.descriptor).st_ino
         self._changed: set[str] = set()
 
     @contextmanager
@@ -37,13 +37,13 @@ class Folders:
         """Give the folder of a file, made with all above it where that is wanted, and the file's name; raises OSError."""
         *above, name = path.split("/")
         if not above:
-            yield self._root, name
+            yield self.root, name
             return
-        opened = [self._root.descriptor]
+        opened = [self.root.descriptor]
         try:
             for number, one in enumerate(above):
                 opened.append(self._below(opened[-1], one, above[:number], make=make))
-            yield Folder(self._root.path.joinpath(*above), opened[-1]), name
+            yield Folder(self.root.path.joinpath(*above), opened[-1]), name
         finally:
             for descriptor in opened[1:]:
                 os.close(descriptor)
@@ -52,14 +52,14 @@ class Folders:
         """Return the descriptor of a folder in the one whose path is `above`."""
         with suppress(OSError):
             return os.open(name, _FOLDER, dir_fd=descriptor)
-        parent = Folder(self._root.path.joinpath(*above), descriptor)
+        parent = Folder(self.root.path.joinpath(*above), descriptor)
         if not make:
             return parent.enter(name).descriptor  # raises, with the reason
         # that's fine: another partition's task was quicker
         with suppress(FileExistsError), self.naming("/".join([*above, name])):
-            os.mkdir(name, self._permissions.folder, dir_fd=descriptor)
+            os.mkdir(name, self.permissions.folder, dir_fd=descriptor)
         made = parent.enter(name).descriptor
-        give(made, self._permissions.folder, self._permissions)
+        give(made, self.permissions.folder, self.permissions)
         return made
 
     @contextmanager
@@ -68,7 +68,7 @@ class Folders:
         try:
             yield
         except OSError as error:
-            error.filename = str(self._root.path / path)
+            error.filename = str(self.root.path / path)
             raise
 
     def find(self, path: str) -> os.stat_result | None:
@@ -104,16 +104,16 @@ class Folders:
 
     def can_sync_all(self) -> bool:
         """Whether one sync of the output folder's file system is as good as one of each file."""
-        return disk.can_sync_all(self._root.descriptor)
+        return disk.can_sync_all(self.root.descriptor)
 
     def sync_all(self) -> None:
         """Bring to disk what was written on the output folder's file system since it was opened, and names; raises OSError."""
-        disk.sync_all(self._root.descriptor)
+        disk.sync_all(self.root.descriptor)
         self._changed.clear()
 
     def close(self) -> None:
         """Let go of it."""
-        self._root.close()
+        self.root.close()
 
 
 def give(descriptor: int, mode: int, permissions: Permissions) -> None:

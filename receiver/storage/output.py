@@ -12,12 +12,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from broker.app.faults import fault
 from receiver.storage import disk, rotation
 from receiver.storage.folders import Folders, give
-from receiver.storage.layout import Permissions
 from receiver.storage.names import Names
 from receiver.storage.rotation import Calendar
 from receiver.storage.store import UNKNOWN, FileRow, SegmentRow, Store, StoredBatch
@@ -57,20 +55,18 @@ class Output:
     """The output folder as one batch writes to it; used by one thread, under the partition's lock.
 
     `rotate_size` is in bytes, 0 is never; `calendar` tells when time rotates. It `is_full` when a file has reached its size,
-    so that the next batch closes it. What somebody else did to files is told in `notices`. Making one raises OSError.
+    so that the next batch closes it. What somebody else did to files is told in `notices`.
     """
 
-    root: Path
+    folders: Folders
     store: Store
     names: Names
     rotate_size: int
     calendar: Calendar = Calendar(timedelta())  # noqa: RUF009 - without periods
-    permissions: Permissions = Permissions()  # noqa: RUF009 - a frozen value
     closed: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     is_full: bool = False
     batch: int = field(init=False)
-    folders: Folders = field(init=False)
     _open: dict[str, int] = field(default_factory=dict)
     _has_left: bool = False  # files that were closed without a sync
     _lives: dict[str, _Live] = field(default_factory=dict)
@@ -80,7 +76,6 @@ class Output:
     def __post_init__(self) -> None:
         batch = self.store.batch()
         self.batch = batch.number + 1 if batch else 1
-        self.folders = Folders(self.root, self.permissions)
 
     def takes(self, moment: int) -> bool:
         """Say whether lines of a moment belong into this batch: else files may have to be closed before them."""
@@ -248,21 +243,21 @@ class Output:
     def _make(self, path: str) -> int:
         self._close_too_many()
         self.folders.note_change(path)
-        flags, mode = _FLAGS | os.O_CREAT | os.O_EXCL, self.permissions.file
+        flags, permissions = _FLAGS | os.O_CREAT | os.O_EXCL, self.folders.permissions
         with self.folders.at(path, make=True) as (folder, name):
             try:
-                descriptor = self._open[path] = folder.open(name, flags, mode)
+                descriptor = self._open[path] = folder.open(name, flags, permissions.file)
             except FileExistsError:
                 with self.store.transaction():  # an undo must not touch it
                     self.store.put_files([self._lives[path].row._replace(batch=0)])
                 raise self._not_ours(path) from None
-            give(descriptor, mode, self.permissions)
+            give(descriptor, permissions.file, permissions)
         self._lives[path].inode = os.fstat(descriptor).st_ino
         return descriptor
 
     def _not_ours(self, path: str) -> OSError:
         words = "was made by somebody else just now; move it away"
-        return FileExistsError(errno.EEXIST, words, str(self.root / path))
+        return FileExistsError(errno.EEXIST, words, str(self.folders.root.path / path))
 
     # the end of the batch
 
@@ -324,7 +319,6 @@ class Output:
     def __exit__(self, *_: object) -> None:
         while self._open:
             os.close(self._open.popitem()[1])
-        self.folders.close()
 
 
 def _begun_anew(row: FileRow, batch: int) -> FileRow:

@@ -128,22 +128,24 @@ def settled(number: int, offset: Offset, store_inode: int, output_inode: int) ->
 def first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int:
     """Return the number of the first batch that is to be taken back: the one that was stored last, or the one behind it.
 
-    A person who moves the offset to where the files end says that they go together. Where the stream is another one by
-    now, restored from a backup or made anew, nothing can be read again: what is stored stays.
-    Raises `Damaged` where the offset knows neither the stored batch nor the one before it.
+    Unless a person has moved it, the offset stands at the end of the batch that it names. A person who moves it to where
+    the files end says that they go together. Where the stream is another one by now, restored from a backup or made anew,
+    nothing can be read again: what is stored stays. Raises `Damaged` for any other offset.
     """
-    is_other_stream = batch.created not in {"", offset.stream_created}
-    if is_other_stream or offset.commit == batch.commit_id:
+    is_moved = offset.moved_in > 0
+    if batch.created not in {"", offset.stream_created}:
         return batch.number + 1
-    if offset.commit == batch.previous_id:
+    if offset.commit == batch.commit_id and (is_moved or offset.next == batch.until):
+        return batch.number + 1
+    if offset.commit == batch.previous_id and (is_moved or offset.next == batch.first):
         return batch.number
-    if offset.moved_in and offset.next == batch.until:
+    if is_moved and offset.next == batch.until:
         return batch.number + 1
     raise Damaged(
         f"partition {partition}: the files were written from sequence {batch.first} up to sequence {batch.until} in epoch "
-        f"{batch.epoch}, but the offset is {offset.next} in epoch {offset.epoch}, behind another batch: one of them is older, "
-        f"or of other files; bring back the right one, or `logreceiver offsets adopt --partition {partition}` takes the files "
-        f"as they are, and goes on at {offset.next}"
+        f"{batch.epoch}, but the offset is {offset.next} in epoch {offset.epoch}, behind another batch: one of them was changed, "
+        f"is older, or of other files; bring back the right one, or `logreceiver offsets adopt --partition {partition}` takes "
+        f"the files as they are, and goes on at {offset.next}"
     )
 
 

@@ -41,6 +41,8 @@ def test_the_batch_that_was_committed_last_tells(where: Offset, since: int) -> N
         pytest.param(offset(30, "later"), id="behind"),
         pytest.param(offset(5, "older"), id="before"),
         pytest.param(offset(10, ""), id="nothing was ever committed"),
+        pytest.param(offset(15, "this"), id="committed, then changed by other hands"),
+        pytest.param(offset(20, "before"), id="not committed, then changed by other hands"),
         pytest.param(offset(15, "later", 4), id="moved elsewhere"),
     ],
 )

@@ -1,5 +1,6 @@
 """Files of days that are over, and segments in folders: kept by host, compressed, removed with the folders they leave empty."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,8 @@ def add(
             store.put_segments([SegmentRow(*row)])
 
 
-def tidied(order: Order, compress: str = "none", **limits: int) -> list[str]:
-    made = Order(order.output, order.state, compress, Limits(**limits), order.layout)
-    Retention(made, lambda: NOW).tidy(lambda: False)
+def tidied(order: Order, **limits: int) -> list[str]:
+    Retention(replace(order, limits=Limits(**limits)), lambda: NOW).tidy(lambda: False)
     found = (path.relative_to(order.output) for path in order.output.rglob("*"))
     return sorted(str(p) for p in found if not p.parts[0].startswith("."))
 
@@ -64,17 +64,3 @@ def test_a_folder_that_nothing_is_left_in_goes_and_another_stays(order: Order) -
     left = tidied(order, age=10 * DAY)
 
     assert left == sorted([*files(), "strange", "strange/notes.txt"])
-
-
-def test_days_that_are_over_are_compressed_under_their_names(order: Order) -> None:
-    add(order, f"web01/{DAYS[0]}.log.000001")
-
-    left = tidied(order, "zstd")
-
-    packed = [f"{name}.zst" if name.endswith(".log") else name for name in files(days=DAYS[:3])]
-    assert left == sorted([*packed, f"web01/{DAYS[0]}.log.000001.zst", *files(days=DAYS[3:])[1::2]])
-    again = tidied(order, "zstd", number=1)
-    assert [name for name in again if "web02/" in name] == [
-        f"web02/{DAYS[2]}.log.zst",
-        f"web02/{DAYS[3]}.log",
-    ]
