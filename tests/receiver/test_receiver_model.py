@@ -22,7 +22,7 @@ from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume.assignment import ForcedRotation
-from receiver.storage import folders, names, quarantine, tables
+from receiver.storage import folders
 from receiver.storage.retention import Limits, Order, Retention
 from tests.conftest import start_server
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
@@ -203,11 +203,7 @@ class Program(Tended):
     def wake_up(self, partition: int) -> None:
         """Be another worker, or the same one again."""
         if self.chance.random() < 0.5:
-            for room in (tables, folders, names, quarantine):
-                memories = {name: kept for name, kept in vars(room).items() if name.islower()}
-                for name, kept in memories.items():
-                    if not name.startswith("__") and isinstance(kept, dict | set):
-                        kept.clear()
+            folders._settled.clear()
         if self.chance.random() < 0.3:
             self.claim(partition)
 
