@@ -7,7 +7,6 @@ from pathlib import Path
 from broker.wire.offset import Offset
 from receiver.consume.assignment import Assignment, Destination
 from receiver.consume.batch import OpenPartition
-from receiver.storage.layout import Layout
 from receiver.storage.rotation import live_of
 from receiver.storage.store import FileRow, SegmentRow, Store, StoredBatch, path_of
 
@@ -34,26 +33,17 @@ def begun(state: Path, output: Path, partition: int = 0) -> Store:
     return store
 
 
-def add(
-    state: Path,
-    output: Path,
-    *names: str,
-    moment: int = 1,
-    batch: int = 1,
-    layout: str = "{host}.log",
-) -> None:
+def add(state: Path, output: Path, *names: str, moment: int = 1) -> None:
     """Have the store of partition 0 know files that are there, live ones and closed ones."""
     with begun(state, output) as store, store.transaction():
         for name in names:
             size, live = (output / name).lstat().st_size, live_of(name)
-            day = Layout(layout).parse(live).day
             if live == name:
-                row = (name, name, "", day, size, size, (output / name).stat().st_ino, 1)
-                store.put_files([FileRow(*row, moment, moment, None, None, batch)])
+                row = (name, name, "", "", size, size, (output / name).stat().st_ino, 1)
+                store.put_files([FileRow(*row, moment, moment, batch=1)])
             else:
                 number = int(name.removeprefix(f"{live}.").partition(".")[0])
-                row = (name, live, number, day, size, moment, "", "")
-                store.put_segments([SegmentRow(*row, batch)])
+                store.put_segments([SegmentRow(name, live, number, "", size, moment, "", "", 1)])
 
 
 def age(state: Path, output: Path, name: str, moment: int) -> None:

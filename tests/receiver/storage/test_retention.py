@@ -151,6 +151,27 @@ def test_a_link_planted_where_the_compressed_form_goes_costs_no_line(
     assert read_segment(order.output / left[0]) == lines
 
 
+def test_a_folder_that_nothing_is_left_in_goes_and_another_stays(order: Order) -> None:
+    for folder in ("gone/a", "kept", "strange"):
+        of_a_day(order, f"{folder}/2026-11-01.log", "2026-11-01", NOW - 20 * DAY)
+    of_a_day(order, "kept/2026-11-21.log", "2026-11-21", NOW - DAY)
+    (order.output / "strange/notes.txt").write_bytes(b"mine\n")
+
+    tidy(replace(order, compress="none", limits=Limits(age=10 * DAY)), never)
+
+    found = (path.relative_to(order.output) for path in order.output.rglob("*"))
+    left = ["kept", "kept/2026-11-21.log", "strange", "strange/notes.txt"]
+    assert sorted(map(str, found)) == left
+
+
+def of_a_day(order: Order, path: str, day: str, moment: int) -> None:
+    """Have a file of a day that is over there: it is a closed segment under its own name."""
+    (order.output / path).parent.mkdir(parents=True, exist_ok=True)
+    (order.output / path).write_bytes(b"a line\n")
+    with begun(order.state, order.output) as store, store.transaction():
+        store.put_segments([SegmentRow(path, path, 1, day, 7, moment, "", "", 1)])
+
+
 def test_where_the_output_is_not_mounted_nothing_is_forgotten(order: Order, tmp_path: Path) -> None:
     names = make(order, 1, 2)
     order.output.rename(tmp_path / "away")
