@@ -14,6 +14,7 @@ from broker.app.command_line import given, settings_options
 from broker.app.units import ACCEPTED, parse_duration, read_moment
 from broker.client.asking import ask as ask_broker
 from broker.client.connection import ELECTION, Connection
+from broker.inspect.matching import check_pattern
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from broker.wire.streams import MAX_PARTITIONS
 
@@ -46,6 +47,8 @@ def _read_by(read: Callable[[str], Found]) -> Callable[[str], Found]:
 
 LENGTH = _read_by(parse_duration)
 """A length of time, such as `12h`."""
+PATTERN = _read_by(check_pattern)
+"""A regular expression of Python."""
 
 
 def moment(name: str, help_text: str) -> Callable[..., Any]:

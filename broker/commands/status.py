@@ -24,6 +24,7 @@ from broker.commands.shared import (
     JSON,
     LENGTH,
     PARTITIONS,
+    PATTERN,
     STREAM,
     asking,
     looking,
@@ -36,6 +37,7 @@ from broker.commands.shared import (
 from broker.inspect import ask, checks
 from broker.inspect.events import NOISE, Event, listen
 from broker.inspect.message import StoredMessage, message_document, message_text, rfc3339
+from broker.inspect.snapshots import SavedPositions
 from broker.inspect.status import HOST_HEAD, PARTITION_HEAD, facts, partition_row
 from broker.inspect.tail import TailOptions, TailPiece, as_shown, tail
 from broker.settings import BrokerSettings
@@ -103,7 +105,7 @@ def hosts(
     settings: BrokerSettings, hosts: tuple[str, ...], silent: timedelta | None, as_json: bool
 ) -> None:
     """Show the hosts that ship: how many messages the streams hold of each, and when the last one came."""
-    found = looking(settings, "hosts", ask.ask_hosts)
+    found = looking(settings, "hosts", partial(ask.ask_hosts, saved=SavedPositions()))
     least, wanted = silent.total_seconds() if silent else 0.0, LineSelection(hosts=hosts)
     chosen = [one for one in found if wanted.wants_host(one.host) and one.silent_seconds >= least]
     if as_json:
@@ -189,6 +191,7 @@ _COUNT = click.IntRange(min=0)
 @click.option(
     "--lines", "-n", type=_COUNT, default=10, show_default=True, help="Begin with the last N."
 )
+@option("--match", "REGEX", "Only lines in which this is found.", default="", type=PATTERN)
 @click.option("--follow/--no-follow", "-f", default=True, help="Go on with lines as they come.")
 @JSON
 @with_settings()
@@ -199,11 +202,14 @@ def tail_(
     files: tuple[str, ...],
     since: Moment | None,
     lines: int,
+    match: str,
     follow: bool,
     as_json: bool,
 ) -> None:
     """Show lines as they arrive at the broker, of all hosts or of some, like `tail -f`; hosts are named unless one is."""
-    wanted = TailOptions(LineSelection(hosts, files), only, since, lines, follow)
+    selection = LineSelection(hosts, files)
+    most = lines if since is None else None
+    wanted = TailOptions(selection, only, since, most, follow, match)
     form = {"prefixed": wanted.only_host is None, "for_terminal": sys.stdout.isatty()}
 
     async def show(one: TailPiece) -> None:

@@ -3,6 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -15,6 +16,7 @@ from broker.app.units import Moment
 from broker.app.untrusted import printable
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.ask import streams_of
+from broker.inspect.matching import LineFilter, line_filter
 from broker.inspect.message import StoredMessage, safe
 from broker.inspect.reader import MessageReader, Start, at_sequence, at_time, follow
 from broker.wire.message import MalformedMessage
@@ -23,6 +25,7 @@ from broker.wire.subjects import host_filter, partition_filter
 _FIRST_WINDOW = 32  # messages that are searched for the last lines, and
 _WIDER = 8  # times as many next
 _MOST_SEARCHED = 100_000  # messages, unless the broker selects one host's
+_SECOND = 1_000_000_000
 _DECOMPRESSOR = zstandard.ZstdDecompressor()
 logger = logging.getLogger(__name__)
 
@@ -48,16 +51,17 @@ class TailPiece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TailOptions:
-    """Which lines: of these hosts and files, partitions (none: all), from `since` on, else the last `lines`.
+    """Which lines: of these hosts and files, partitions (none: all), the last `lines` of those from `since` on, None meaning all.
 
-    `follow`: those to come as well.
+    `follow`: those to come as well. Of all these, the lines that match the regular expression `match`, if there is one.
     """
 
     selection: LineSelection = field(default_factory=LineSelection)
     partitions: tuple[int, ...] = ()
     since: Moment | None = None
-    lines: int = 10
+    lines: int | None = 10
     follow: bool = True
+    match: str = ""
 
     @property
     def only_host(self) -> str | None:
@@ -72,24 +76,32 @@ class TailOptions:
         return list(map(partition_filter, self.partitions))
 
     def start(self, last: int) -> Start:
-        """Return where to begin in a stream, of which `last` is the last sequence."""
-        match self.since:
+        """Return where to begin in a stream, behind the last lines; `last` is its last sequence."""
+        match self.since if self.lines is None else last + 1:
             case datetime() as time:
                 return at_time(time)
-            case int(sequence):
-                return at_sequence(sequence)
-            case None:
-                return at_sequence(last + 1)
+            case sequence:
+                return at_sequence(sequence or 0)
 
-    def pieces(self, messages: Iterable[StoredMessage]) -> Iterator[TailPiece]:
+    def is_before(self, message: StoredMessage) -> bool:
+        """Whether a message is older than what is asked for."""
+        match self.since:
+            case datetime() as time:
+                return message.stored_at < time.timestamp() * _SECOND
+            case sequence:
+                return message.sequence < (sequence or 0)
+
+    async def pieces(
+        self, messages: Iterable[StoredMessage], matching: LineFilter
+    ) -> AsyncGenerator[TailPiece, None]:
         """Yield the wanted lines of messages, section by section."""
         wants_file = self.selection.wants_file
         for one in messages:
             files = [section.path for section in one.sections] or [""]
             if self.selection.wants_host(one.host) and any(map(wants_file, files)):
                 number = one.subject.partition if one.subject else None
-                for file, lines in _parts(one):
-                    if lines and wants_file(file):
+                for file, part in _parts(one):
+                    if wants_file(file) and (lines := part and await matching(part)):
                         yield TailPiece(one.host, number, one.sequence, one.stored_at, file, lines)
 
 
@@ -110,21 +122,33 @@ async def tail(connection: Connection, wanted: TailOptions) -> AsyncGenerator[Ta
     A broker that goes away later is waited for: no line is shown twice, none is left out. The last lines come in the order
     of their storage; from a sequence or time on, lines of a host are in their order, and streams are shown as they come.
     """
+    async with (
+        line_filter(wanted.match) as matching,
+        aclosing(_tail(connection, wanted, matching)) as pieces,
+    ):
+        async for piece in pieces:
+            yield piece
+
+
+async def _tail(
+    connection: Connection, wanted: TailOptions, matching: LineFilter
+) -> AsyncGenerator[TailPiece, None]:
     readers: dict[MessageReader, int] = {}
     newest: list[TailPiece] = []
     for name in await until_answered(connection, streams_of, ELECTION):
         ask = partial(Connection.api, name=f"STREAM.INFO.{name}")
         state = (await until_answered(connection, ask, ELECTION))["state"]
         last = state["last_seq"]
-        newest += await _newest(connection, name, wanted, state)
+        if wanted.lines and state["messages"]:
+            newest += await _newest(connection, name, wanted, state, matching)
         start = wanted.start(last)
         readers[MessageReader(connection, name, start, wanted.filters())] = last
-    for piece in _last(newest, wanted.lines):
+    for piece in _last(newest, wanted.lines or 0):
         yield piece
     coming = follow(list(readers)) if wanted.follow else _stored(readers)
     try:
         async for some in coming:
-            for piece in wanted.pieces(some):
+            async for piece in wanted.pieces(some, matching):
                 yield piece
     finally:
         for reader in readers:
@@ -147,23 +171,30 @@ async def _stored(readers: dict[MessageReader, int]) -> AsyncGenerator[list[Stor
 
 
 async def _newest(
-    connection: Connection, stream: str, wanted: TailOptions, state: dict[str, Any]
+    connection: Connection,
+    stream: str,
+    wanted: TailOptions,
+    state: dict[str, Any],
+    matching: LineFilter,
 ) -> list[TailPiece]:
     """Return the last pieces of a stream that hold so many lines, searching ever more of its end."""
-    first, last, window = state["first_seq"], state["last_seq"], _FIRST_WINDOW
-    while wanted.since is None and wanted.lines and state["messages"]:
-        begin = max(first, last + 1 - window)
+    first, last, window, most = state["first_seq"], state["last_seq"], _FIRST_WINDOW, wanted.lines
+    kept: deque[TailPiece] = deque(maxlen=most)  # each has a line at least
+    while True:
+        begin, is_all = max(first, last + 1 - window), False
         reader = MessageReader(connection, stream, at_sequence(begin), wanted.filters())
-        kept: deque[TailPiece] = deque(maxlen=wanted.lines)  # each has a line at least
+        kept.clear()
         async for message in reader.read_all(last):
-            kept += (piece.last(wanted.lines) for piece in wanted.pieces([message]))
+            if is_before := wanted.is_before(message):
+                is_all = True
+            async for piece in wanted.pieces([] if is_before else [message], matching):
+                kept.append(piece.last(most or 0))
         is_limited = window > _MOST_SEARCHED and not wanted.only_host
         if is_limited:
             logger.warning("only the last %d messages were searched; see --since", window)
-        if begin == first or is_limited or _lines_in(kept) >= wanted.lines:
+        if begin == first or is_all or is_limited or _lines_in(kept) >= (most or 0):
             return list(kept)
         window *= _WIDER
-    return []
 
 
 def _lines_in(pieces: Iterable[TailPiece]) -> int:

@@ -126,7 +126,7 @@ async def test_a_broker_that_is_killed_costs_no_line_and_repeats_none(own_server
 
     async def watch() -> None:
         nonlocal found
-        async for one in tail(connection, TailOptions(since=0)):
+        async for one in tail(connection, TailOptions(since=0, lines=None)):
             found += one.lines
 
     watching = asyncio.ensure_future(watch())
