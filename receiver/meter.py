@@ -5,7 +5,7 @@ Health page, status line, metrics and the answer to `logreceiver status` are mad
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -38,11 +38,15 @@ class Blockade(BaseModel):
 
 
 class PartitionReport(BaseModel):
-    """What only the owner of a partition knows; gaps and quarantined messages are those of the last day, or since it started."""
+    """What only the owner of a partition knows; gaps and quarantined messages are those of the last day, or since it started.
+
+    `gaps_of` counts the gaps by host, of those hosts that have any.
+    """
 
     lines_per_second: FiniteFloat | None = None
     blocked: Blockade | None = None
     gaps: int | None = None
+    gaps_of: Mapping[str, int] | None = None
     quarantined: int | None = None
 
 
@@ -79,7 +83,8 @@ class Standing:
     blocked_since: int = 0
     found: Counter[str] = field(default_factory=Counter)
     found_bytes: Counter[str] = field(default_factory=Counter)
-    _of_a_day: deque[tuple[int, int, int]] = field(default_factory=deque)  # when, gaps, quarantined
+    # when, gaps by host, quarantined
+    _of_a_day: deque[tuple[int, Counter[str], int]] = field(default_factory=deque)
 
     def claimed(self, offset: Offset) -> None:
         """Take note that the partition is ours, and where it goes on."""
@@ -106,7 +111,8 @@ class Standing:
         for finding in done.findings:
             self.found[finding.kind.value] += 1
             self.found_bytes[finding.kind.value] += finding.end - finding.start
-        gaps = sum(one.kind in {FindingKind.GAP, FindingKind.LOSS} for one in done.findings)
+        missing = {FindingKind.GAP, FindingKind.LOSS}
+        gaps = Counter(one.host for one in done.findings if one.kind in missing)
         if gaps or done.quarantined:
             self._of_a_day.append((now, gaps, done.quarantined))
         _log(done)
@@ -155,10 +161,12 @@ class Standing:
         _, lines = self.rate.per_second(now / _SECOND)
         while self._of_a_day and self._of_a_day[0][0] < now - _DAY:
             self._of_a_day.popleft()
+        gaps_of = sum((gaps for _, gaps, _ in self._of_a_day), Counter[str]())
         return PartitionReport(
             lines_per_second=round(lines, 1),
             blocked=blocked,
-            gaps=sum(gaps for _, gaps, _ in self._of_a_day),
+            gaps=gaps_of.total(),
+            gaps_of=gaps_of,
             quarantined=sum(quarantined for _, _, quarantined in self._of_a_day),
         )
 

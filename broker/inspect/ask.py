@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import zlib
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,6 +26,7 @@ from broker.client.connection import Connection, until_answered
 from broker.inspect.checks import Observed
 from broker.inspect.message import StoredMessage, nanoseconds, read_message, subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader
+from broker.inspect.snapshots import SavedPositions
 from broker.inspect.status import BrokerStatus, HostStatus, PartitionStatus, StreamStatus
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, CredentialsReport, NodeReport
 from broker.topology import mirrored_site
@@ -173,40 +174,56 @@ async def subjects_in(connection: Connection, streams: Sequence[str]) -> dict[st
     return found
 
 
-async def ask_hosts(connection: Connection) -> list[HostStatus]:
-    """Return the hosts by name, as subjects and the headers of the last message of each say; raises `Rejected`, `ConnectionLost`.
+async def ask_hosts(
+    connection: Connection, saved: SavedPositions | None = None
+) -> list[HostStatus]:
+    """Return the hosts by name, as subjects, the headers of the last message of each, and snapshots say, if `saved` are given.
 
+    Raises `Rejected`, `ConnectionLost`.
     For 100,000 hosts the subjects are 3.5 MB, and the headers are 100,000 small messages.
     """
     streams = await streams_of(connection)
-    subjects, pauses = await asyncio.gather(
-        subjects_in(connection, streams), current_pauses(connection)
+    status, subjects, pauses = await asyncio.gather(
+        brief_status(connection), subjects_in(connection, streams), current_pauses(connection)
     )
+    partitions = {one.partition: one for one in status.partitions}
     found: dict[str, HostStatus] = {}
     now = 0
     for stream in streams:
-        reader = MessageReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
-        last: dict[str, StoredMessage] = {}
-        try:
-            some = await reader.read_until(sys.maxsize)
-            # asked for behind the beginning: who sends meanwhile has a last message that no earlier end would include
-            info = await connection.api(f"STREAM.INFO.{stream}")
-            while some:
-                last |= {one.name: one for one in some}
-                some = await reader.read_until(info["state"]["last_seq"])
-        finally:
-            await reader.close()
-        now = nanoseconds(info["ts"])
-        for one in last.values():
+        last, now = await _last_messages(connection, stream)
+        for one in last:
             if one.subject is not None:  # `status` shows messages of no host
                 host = found.setdefault(one.host, HostStatus(one.host))
-                host.add(one, one.subject.partition, subjects.get(one.name, 0))
+                known = partitions.get(one.subject.partition)
+                host.add(one, known, subjects.get(one.name, 0))
     moment = datetime.fromtimestamp(now / _SECOND, UTC)
+    if saved:
+        await saved.read(connection)
     for host in found.values():
+        if saved:
+            host.files, host.version = saved.of(host.host)
         host.silent_seconds = round(max(0.0, (now - host.last_seen) / _SECOND), 3)
         if pause := longest(pauses, host.host, moment):
             host.paused = str(pause)
     return [found[name] for name in sorted(found)]
+
+
+async def _last_messages(
+    connection: Connection, stream: str
+) -> tuple[Iterable[StoredMessage], int]:
+    """Return the last message of each subject of a stream, its headers alone, and the broker's time in nanoseconds."""
+    reader = MessageReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
+    last: dict[str, StoredMessage] = {}
+    try:
+        some = await reader.read_until(sys.maxsize)
+        # asked for behind the beginning: who sends meanwhile has a last message that no earlier end would include
+        info = await connection.api(f"STREAM.INFO.{stream}")
+        while some:
+            last |= {one.name: one for one in some}
+            some = await reader.read_until(info["state"]["last_seq"])
+    finally:
+        await reader.close()
+    return last.values(), nanoseconds(info["ts"])
 
 
 async def node_reports(connection: Connection, expected: int = 0) -> tuple[NodeReport, ...]:

@@ -198,7 +198,10 @@ class HostStatus:
     """What the streams hold of a host; `last_seen` is in nanoseconds since the epoch.
 
     `agent` and `file` are those of the last message; empty for another client's, `file` also for a claim.
-    `paused` says until when an operator has paused the host, by whom and why.
+    `behind_seconds` is 0 where a receiver has committed its last message, else how long the oldest message of the partition
+    waits: the host's own are no older. None where that is not known.
+    `paused` says until when an operator has paused the host, by whom and why. `files` is how many its shipper follows, or has
+    positions of, and `version` its shipper's, by its snapshot; None and empty where they are not known.
     """
 
     host: str
@@ -206,13 +209,21 @@ class HostStatus:
     messages: int = 0
     last_seen: int = 0
     silent_seconds: float = 0.0
+    behind_seconds: float | None = 0.0
     agent: str = ""
     file: str = ""
     paused: str | None = None
+    files: int | None = None
+    version: str = ""
 
-    def add(self, last: StoredMessage, partition: int, messages: int) -> None:
+    def add(self, last: StoredMessage, partition: PartitionStatus | None, messages: int) -> None:
         """Take note of the last message of a subject of the host, which has so many messages."""
-        self.partitions = tuple(sorted({*self.partitions, partition}))
+        if last.subject is not None:
+            self.partitions = tuple(sorted({*self.partitions, last.subject.partition}))
+        if partition is None or partition.behind_seconds is None:
+            self.behind_seconds = None
+        elif last.sequence >= (partition.next or 0) and self.behind_seconds is not None:
+            self.behind_seconds = max(self.behind_seconds, partition.behind_seconds)
         self.messages += messages
         if last.stored_at >= self.last_seen:
             self.last_seen = last.stored_at

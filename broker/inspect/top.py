@@ -24,11 +24,13 @@ _HOSTS = ("host", "in/s", "lines/s")
 
 @dataclass(slots=True)
 class Rates:
-    """Lines a second that came in and that a receiver committed, and bytes that came in, as stored."""
+    """What came in a second: messages (a shipper's rounds), lines, and bytes as stored; and what a receiver committed."""
 
+    rounds: float = 0.0
     lines: float = 0.0
     bytes: float = 0.0
     lines_out: float = 0.0
+    bytes_out: float = 0.0
 
     def row(self) -> tuple[str, str]:
         """Return the cells of a table for what came in."""
@@ -56,6 +58,7 @@ class TopView:
         if not message.trouble:
             counts.append(self.hosts.setdefault(message.host, Rates()))
         for one in counts:
+            one.rounds += 1
             one.bytes += message.size
             one.lines += 0 if message.trouble else message.line_count
 
@@ -63,10 +66,13 @@ class TopView:
         """Make rates of what was counted, and of what receivers committed up to this status."""
         for old, new in zip(self.status.partitions, status.partitions, strict=False):
             # a total that falls is another receiver's, or one that a person has moved
-            out = max(0, (new.lines or 0) - (old.lines or 0))
-            self.partitions.setdefault(new.partition, Rates()).lines_out = out / seconds
+            rates = self.partitions.setdefault(new.partition, Rates())
+            rates.lines_out = max(0, (new.lines or 0) - (old.lines or 0)) / seconds
+            rates.bytes_out = max(0, (new.bytes or 0) - (old.bytes or 0)) / seconds
         for one in (*self.partitions.values(), *self.hosts.values()):
-            one.lines, one.bytes = one.lines / seconds, one.bytes / seconds
+            one.rounds, one.lines, one.bytes = (
+                count / seconds for count in (one.rounds, one.lines, one.bytes)
+            )
         self.status = status
 
 

@@ -74,11 +74,12 @@ class Positions:
     """The next byte to ship of every file, by file id, and the last message of the host that they cover of each stream.
 
     A stream that was recreated, restored or has let that message expire holds no such message, and is then read from its
-    beginning.
+    beginning. `version` is that of the shipper that wrote them last, empty where that is not known; it is only shown.
     """
 
     files: Mapping[str, Cursor] = field(default_factory=dict)
     covered: Mapping[str, Covered] = field(default_factory=dict)
+    version: str = ""
 
     def advance(
         self, origins: Iterable[Origin], sequence: int, stream: str = STREAM
@@ -98,7 +99,7 @@ class Positions:
                 if one.identity is not None and is_ahead:  # else it cannot be read again from there
                     files[name] = Cursor(name, one.path, end, one.identity, origin.read_at)
         last = {stream: Covered(sequence, agent)} if sequence else {}
-        return Positions(files, {**self.covered, **last})
+        return replace(self, files=files, covered={**self.covered, **last})
 
     def joined(self, saved: "Positions") -> "Positions":
         """Return the positions with those of a snapshot, for the files of which it covers more."""
@@ -141,6 +142,7 @@ class Positions:
     def encode(self) -> bytes:
         """Return the snapshot: JSON, as a zstd frame where it is large."""
         document = {
+            "version": self.version,
             "streams": {name: asdict(one) for name, one in self.covered.items()},
             "files": [_entry(cursor) for cursor in self.files.values()],
         }
@@ -164,6 +166,7 @@ class Positions:
                     name: Covered(_natural(one["sequence"]), str(one["agent"]))
                     for name, one in streams
                 },
+                str(document.get("version", "")),
             )
         except (
             *(ValueError, LookupError, TypeError, AttributeError, RecursionError),

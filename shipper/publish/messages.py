@@ -11,13 +11,14 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import nats.errors
 
 from broker.app.exits import FencedError
 from broker.app.faults import fault
+from broker.app.program import version_of
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected, stored_at
 from broker.client.bucket import Conflict
@@ -316,6 +317,7 @@ class Snapshots:
         self._connection = connection
         self._key = positions_key(host)
         self.time = ""  # of the one that was read, RFC 3339; empty where there is none
+        self._version = version_of("nats-logship")
         self._revision = 0
         self._written: Positions | None = None
         self.found = Positions()  # what was written meanwhile, by retention or an older agent
@@ -367,7 +369,7 @@ class Snapshots:
             logger.warning("cannot write the snapshot of the positions: %s; %s", error, later)
 
     async def _write(self, positions: Positions) -> None:
-        value = positions.joined(self.found).encode()
+        value = replace(positions.joined(self.found), version=self._version).encode()
         if len(value) > await largest_payload(self._connection):
             raise Rejected(
                 413,

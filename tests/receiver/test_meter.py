@@ -120,6 +120,7 @@ def test_a_receiver_is_ill_while_it_starts_and_while_the_broker_is_away(
 def test_gaps_and_quarantined_messages_are_told_for_a_day(meter: Meter, clock: Clock) -> None:
     def told() -> tuple[int, int]:
         report = json.loads(meter.report())["0"]
+        assert sum(report["gaps_of"].values()) == report["gaps"]
         return report["gaps"], report["quarantined"]
 
     assert told() == (0, 0)

@@ -57,6 +57,6 @@ def test_rates_are_what_was_counted_since_the_last_view() -> None:
     view = _view()
 
     first, second = view.partitions[0], view.partitions[1]
-    assert (first.lines, first.bytes, first.lines_out) == (25, 5000, 100)
+    assert (first.rounds, first.lines, first.bytes, first.lines_out) == (5, 25, 5000, 100)
     assert (second.lines, second.bytes, second.lines_out) == (0, 2500, 0)
     assert view.hosts.keys() == {"web01"}
