@@ -42,7 +42,7 @@ def console(
 
     Beyond this machine it asks for a token or a client certificate. Best used with a credential of `credentials add monitor`.
     """
-    from broker.console.server import Console, Door
+    from broker.console.server import Console, Listener
     from broker.server.resolve import secret_in
 
     try:
@@ -50,7 +50,7 @@ def console(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--listen") from None
     token = secret_in(token_file, "--token-file") if token_file else ""
-    door = Door(address, token, _tls(listen_cert, listen_key, listen_ca))
+    listener = Listener(address, token, _tls(listen_cert, listen_key, listen_ca))
 
     async def serve() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -58,7 +58,7 @@ def console(
             loop.add_signal_handler(number, stop.set)
         connection = Connection(settings.server, "logbroker console", access=settings.access)
         try:
-            await Console(connection, door).run(stop, lambda url: click.echo(f"look at {url}"))
+            await Console(connection, listener).run(stop, lambda url: click.echo(f"look at {url}"))
         finally:
             await connection.close()
 

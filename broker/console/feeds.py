@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,10 +23,12 @@ from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
 from broker.inspect.ask import ask_hosts, last_of_host, observe, streams_of
 from broker.inspect.checks import CHECKS, judge
+from broker.inspect.matching import check_pattern
 from broker.inspect.message import rfc3339
+from broker.inspect.snapshots import SavedPositions
 from broker.inspect.status import HostStatus
 from broker.inspect.tail import TailOptions, TailPiece, tail
-from broker.inspect.top import TopView, watch
+from broker.inspect.top import Rates, TopView, watch
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.positions import Positions, PositionsUnreadable
 from broker.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET, offset_key, positions_key
@@ -38,6 +40,7 @@ _PATIENCE = 1.0  # seconds for a receiver
 _FIRST = 3.0  # seconds for a broker that may be away
 _AGAIN = 2.0  # seconds before a broker that is away is asked again
 _MOST_LINES, _MOST_BYTES = 1000, 1024 * 1024  # that a page is sent a second
+_LATE = 10.0  # seconds that lines of now may come late, where an expression takes its time
 _LONGEST = 16 * 1024  # bytes of a line that are shown
 _FAILURES = (ConnectionLost, Rejected, OperatorError, ConfigurationError, TimeoutError)
 logger = logging.getLogger(__name__)
@@ -60,6 +63,7 @@ class Feeds:
         self._rates: dict[str, Any] = {}
         self._hosts: list[HostStatus] = []
         self._hosts_at = float("-inf")
+        self._saved = SavedPositions()
         self._asking = asyncio.Lock()
 
     async def run(self) -> None:
@@ -101,6 +105,7 @@ class Feeds:
                 "lines": round(sum(one.lines for one in rates), 1),
                 "bytes": round(sum(one.bytes for one in rates)),
                 "lines_out": round(sum(one.lines_out for one in rates), 1),
+                "bytes_out": round(sum(one.bytes_out for one in rates)),
             }
         )
         document = view.document()
@@ -134,7 +139,9 @@ class Feeds:
         except UnreadableOffset as error:
             return {"running": None, "error": str(error)}
         if offset is None or offset.released or offset.is_moved:
-            return {"running": False}
+            moved = offset is not None and offset.is_moved
+            released = offset is not None and offset.released
+            return {"running": False, "moved": moved, "released": released}
         if not offset.presence:
             return {"running": None}
         try:
@@ -150,9 +157,9 @@ class Feeds:
         async with self._asking:
             now = asyncio.get_running_loop().time()
             if now - self._hosts_at >= _HOSTS_EVERY:
-                self._hosts = await ask_hosts(self._connection)
+                self._hosts = await ask_hosts(self._connection, self._saved)
                 self._hosts_at = now
-        none = {"lines": 0.0, "bytes": 0.0}
+        none = asdict(Rates())
         return [one.document() | {"rate": self._rates.get(one.host, none)} for one in self._hosts]
 
     async def host(self, host: str) -> dict[str, Any]:
@@ -161,35 +168,54 @@ class Feeds:
         try:
             positions = Positions.decode(entry.value) if entry else Positions()
         except PositionsUnreadable as error:
-            return {"host": host, "error": str(error), "files": []}
+            return {"host": host, "error": str(error), "files": [], "gaps": []}
+        gaps = []
         with suppress(OperatorError):  # its messages have expired
             last = await last_of_host(self._connection, await streams_of(self._connection), host)
+            gaps = [self._gaps(host, last.subject.partition)] if last.subject else []
             if last.origin and not last.trouble:
                 positions = positions.advance([last.origin], last.sequence)
         files = sorted(positions.files.values(), key=lambda cursor: (cursor.path, cursor.seen))
         return {
             "host": host,
             "saved": entry.time if entry else None,
+            "version": positions.version,
+            "gaps": gaps,
             "files": [
                 {"path": one.path, "position": one.offset, "read": rfc3339(one.seen)}
                 for one in files
             ],
         }
 
+    def _gaps(self, host: str, partition: int) -> dict[str, Any]:
+        """Return how many gaps of a host the receiver of its partition has found; None where it cannot be asked."""
+        told = self._checked.get("receivers", {}).get(partition, {}).get("gaps_of")
+        known = told.get(host, 0) if isinstance(told, dict) else None
+        return {"partition": partition, "host": known}
+
     async def lines(self, wanted: TailOptions) -> AsyncGenerator[bytes, None]:
-        """Yield lines as they come, a thousand a second at most, and how many messages were passed over to keep up."""
+        """Yield lines as they come, a thousand a second at most, and say where others were passed over to keep up.
+
+        Raises what `tail` raises.
+        """
         clock = asyncio.get_running_loop().time
         while True:
             began, sent, shown = clock(), 0, 0
+            newest = float(
+                "-inf"
+            )  # time of storage by our clock, of the piece that came most promptly
             async with aclosing(tail(self._connection, wanted)) as pieces:
                 async for piece in pieces:
+                    prompt = piece.stored_at / 1e9 - clock()
+                    newest = max(newest, prompt)
                     document = _document(piece, _MOST_LINES - shown)
                     yield encode(document)
                     if clock() - began >= 1.0:
                         began, sent, shown = clock(), 0, 0
                     shown += len(document["lines"])
                     sent += len(piece.lines)
-                    if shown >= _MOST_LINES or sent >= _MOST_BYTES:
+                    is_late = newest - prompt > _LATE
+                    if shown >= _MOST_LINES or sent >= _MOST_BYTES or is_late:
                         break
                 else:
                     return
@@ -219,9 +245,10 @@ def _shown(line: bytes) -> str:
 
 
 def line_options(query: Callable[[str], str], since: Any) -> TailOptions:
-    """Return which lines a page asks for: of hosts that match `host`, the last `last` or from `since` on."""
+    """Return which lines a page asks for: of hosts that match `host`, the last `last`, none of them older than `since`."""
     hosts = tuple(query("host").split())
     last = query("last")
     if last and not (last.isascii() and last.isdigit() and int(last) <= _MOST_LINES):
         raise ValueError(f"last is a number up to {_MOST_LINES}")
-    return TailOptions(LineSelection(hosts=hosts), since=since, lines=int(last or 100))
+    match = check_pattern(query("match"))
+    return TailOptions(LineSelection(hosts=hosts), since=since, lines=int(last or 100), match=match)

@@ -33,7 +33,7 @@ _PAGES = {
         for name in ("console.js", "common.js", "charts.js", "hosts.js", "lines.js")
     },
 }
-_OPEN = {"/console.css", "/login", "/healthz"}  # what the form for the token takes
+_UNGUARDED = {"/console.css", "/login", "/healthz"}  # what the form for the token takes
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -56,7 +56,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Listener:
     """Where the console listens, and who may come in: with a `token`, or with a certificate of the CA that `tls` asks for.
 
     Raises `ConfigurationError` for an address that others reach, and that asks for neither.
@@ -84,11 +84,11 @@ class Door:
 
 
 class Console:
-    """The console of one broker; `door` says who may look."""
+    """The console of one broker; `listener` says who may look."""
 
-    def __init__(self, connection: Connection, door: Door) -> None:
+    def __init__(self, connection: Connection, listener: Listener) -> None:
         """Serve nothing before `run`."""
-        self._door = door
+        self._listener = listener
         self._feeds = Feeds(connection)
         self._sessions = {secrets.token_urlsafe(32)}  # of whoever gave the token
         self._streams, self._tails = (
@@ -102,14 +102,14 @@ class Console:
         await runner.setup()
         looking = asyncio.ensure_future(self._feeds.run())
         try:
-            address = self._door.address
-            site = web.TCPSite(runner, address.host, address.port, ssl_context=self._door.tls)
+            address = self._listener.address
+            site = web.TCPSite(runner, address.host, address.port, ssl_context=self._listener.tls)
             try:
                 await site.start()
             except OSError as error:
                 raise ConfigurationError(f"cannot listen on {address}: {error.strerror}") from None
             port = runner.addresses[0][1]
-            ready(f"http{'s' if self._door.tls else ''}://{address.reached_at(port)}/")
+            ready(f"http{'s' if self._listener.tls else ''}://{address.reached_at(port)}/")
             stopped = asyncio.ensure_future(stop.wait())
             await asyncio.wait({stopped, looking}, return_when=asyncio.FIRST_COMPLETED)
             stopped.cancel()
@@ -150,13 +150,13 @@ class Console:
         return response
 
     async def _admitted(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not self._door.is_known(request):
+        if not self._listener.is_known(request):
             raise web.HTTPForbidden(text="this console answers to the name localhost\n")
         if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
             raise web.HTTPForbidden(text="this console answers to its own page\n")
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        is_in = not self._door.token or request.cookies.get(_COOKIE, "") in self._sessions
-        if is_in or request.path in _OPEN or (bearer and self._door.admits(bearer)):
+        is_in = not self._listener.token or request.cookies.get(_COOKIE, "") in self._sessions
+        if is_in or request.path in _UNGUARDED or (bearer and self._listener.admits(bearer)):
             return await handler(request)
         if request.path == "/":
             return web.Response(status=401, body=_LOGIN, content_type="text/html")
@@ -164,14 +164,14 @@ class Console:
 
     async def _login(self, request: web.Request) -> web.StreamResponse:
         given = (await request.post()).get("token", "")
-        if not self._door.admits(str(given)):
+        if not self._listener.admits(str(given)):
             await asyncio.sleep(_WRONG_TOKEN)
             logger.warning("a wrong token came from %s", request.remote)
             return web.Response(status=401, body=_LOGIN, content_type="text/html")
         response = web.HTTPSeeOther("/")
         (session,) = self._sessions
         response.set_cookie(
-            _COOKIE, session, httponly=True, samesite="Strict", secure=bool(self._door.tls)
+            _COOKIE, session, httponly=True, samesite="Strict", secure=bool(self._listener.tls)
         )
         raise response
 

@@ -36,10 +36,37 @@ export function duration(seconds) {
   return `${Math.round(seconds)} s`;
 }
 
-// Follow server-sent events of an address until `close`; `told` is given each document.
+// Follow server-sent events of an address until `close`; `told` is given each document. EventSource keeps the text of a
+// refusal to itself, so that it is fetched.
 export function follow(address, told) {
   const source = new EventSource(address);
   source.onmessage = (event) => told(JSON.parse(event.data));
-  source.onerror = () => told({ trouble: "the console itself is away", away: true });
+  source.onerror = async () => {
+    const isRefused = source.readyState === EventSource.CLOSED;
+    told({ trouble: (isRefused && await refusal(address)) || "the console does not answer", away: true });
+  };
   return source;
+}
+
+async function refusal(address) {
+  const leave = new AbortController();
+  try {
+    const answer = await fetch(address, { signal: leave.signal });
+    return answer.ok ? "" : (await answer.text()).trim();
+  } catch {
+    return "";
+  } finally {
+    leave.abort();
+  }
+}
+
+// Put text on the clipboard, and return whether the browser lets us: a page that came by plain http has no `navigator.clipboard`.
+export async function copy(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text).then(() => true, () => false);
+  const area = make("textarea", text);
+  document.body.append(area);
+  area.select();
+  const isCopied = document.execCommand("copy");
+  area.remove();
+  return isCopied;
 }

@@ -17,13 +17,20 @@ function fill(table, head, rows) {
   }));
 }
 
-// Return how a partition stands, and whether that is well.
-function state(partition, receiver) {
-  if (partition.error) return [`offset unreadable: ${partition.error}`, "bad"];
-  if (receiver?.blocked) return [`${receiver.blocked.cause}: ${receiver.blocked.detail}, since ${receiver.blocked.since}`, "bad"];
-  if (partition.owner === null) return ["nobody has claimed it yet", "odd"];
-  if (receiver?.running === false) return ["its receiver does not run", "bad"];
-  return receiver?.running ? ["receiving", "good"] : ["cannot be asked", ""];
+// Return how a partition stands and why, and whether that is well.
+function state(partition, receiver, pauses) {
+  if (partition.error) return [`blocked: its offset cannot be read: ${partition.error}`, "bad"];
+  if (receiver?.blocked) {
+    const { cause, detail, since } = receiver.blocked;
+    return [`${cause === "moved" ? "waiting for another partition" : `blocked, ${cause}`}: ${detail}, since ${since}`, "bad"];
+  }
+  if (partition.owner === null) return ["no receiver has claimed it yet", "odd"];
+  if (receiver?.moved) return ["its offset was moved by hand; no receiver has claimed it since", "odd"];
+  if (receiver?.released) return ["released by its receiver, for a standby to claim", "odd"];
+  if (receiver?.running === false) return ["its receiver does not answer; a standby would take over", "bad"];
+  const pause = pauses.find((one) => one.hosts === "*");
+  if (pause) return [`paused: hosts publish nothing until ${pause.until ?? "resumed"}`, "odd"];
+  return receiver?.running ? ["receiving", "good"] : ["owned; its receiver cannot be asked", ""];
 }
 
 function card(title, text, note) {
@@ -46,7 +53,7 @@ function show(view) {
   if (view.point) history = [...history, view.point].slice(-1800);
   if (view.history) return;
   by("trouble").hidden = !view.trouble;
-  by("trouble").textContent = view.trouble ? `The broker does not answer: ${plain(view.trouble)}` : "";
+  by("trouble").textContent = view.trouble ? plain(view.away ? view.trouble : `The broker does not answer: ${view.trouble}`) : "";
   if (!view.status) return;
   const { status, partitions: rates } = view;
   const now = history.at(-1), oldest = status.streams.filter((one) => one.messages).map((one) => Date.parse(one.first_time));
@@ -58,7 +65,7 @@ function show(view) {
   const total = (name) => found.reduce((sum, one) => sum + (one[name] ?? 0), 0);
   by("cards").replaceChildren(
     card("Lines in", `${count(now.lines)}/s`, `${count(now.lines_out)}/s written`),
-    card("Messages behind", count(status.behind), `oldest ${duration(Math.max(0, ...status.partitions.map((one) => one.behind_seconds ?? 0)))}`),
+    card("Messages behind", count(status.behind), `the oldest by ${duration(Math.max(0, ...status.partitions.map((one) => one.behind_seconds ?? 0)))}`),
     card("Hosts", count(view.broker?.hosts ?? 0), `${count(view.active_hosts)} sent just now`),
     card("Stored", size(status.store_used), oldest.length ? `oldest line ${duration((Date.parse(status.now) - Math.min(...oldest)) / 1000)}` : "nothing yet"),
     card("Full in", soonest === Infinity ? "never" : duration(soonest), soonest === Infinity ? "lines expire before" : "at the rate of five minutes"),
@@ -66,11 +73,11 @@ function show(view) {
     ...pauses.map((one) => card("Paused", plain(one.hosts), plain(`${one.reason ?? ""} until ${one.until ?? "resumed"}`))),
   );
   draw(by("chart-lines"), history, [{ name: "in", of: (one) => one.lines }, { name: "out", of: (one) => one.lines_out }], count);
-  draw(by("chart-bytes"), history, [{ name: "in", of: (one) => one.bytes }], size);
+  draw(by("chart-bytes"), history, [{ name: "in", of: (one) => one.bytes }, { name: "out", of: (one) => one.bytes_out }], size);
   fill(by("partitions"), ["Partition", "State", "Behind", "Oldest", "Lines/s in", "Lines/s written", "Next", "Epoch", "Owner"],
     status.partitions.map((one) => {
       const rate = rates[one.partition] ?? { lines: 0, lines_out: 0 };
-      const [text, grade] = state(one, view.receivers?.[one.partition]);
+      const [text, grade] = state(one, view.receivers?.[one.partition], pauses);
       return [`p${one.partition}`, [plain(text), grade], one.behind === null ? "–" : count(one.behind), one.behind_seconds ? duration(one.behind_seconds) : "–",
         count(rate.lines), count(rate.lines_out), one.next === null ? "–" : String(one.next), String(one.epoch ?? "–"), plain(one.owner ?? "–")];
     }));

@@ -1,20 +1,43 @@
-// The table of hosts: only the rows that can be seen are in the page, so that thousands scroll. And one host's files.
+// The table of hosts: only the rows that can be seen are in the page, so that thousands scroll. And one host: its rounds,
+// gaps, files and last lines.
 
-import { by, count, duration, make, plain, size } from "./common.js";
+import { by, count, duration, follow, make, plain, size } from "./common.js";
+import { item } from "./lines.js";
 
 const ROW = 28, EXTRA = 6; // pixels, and rows beyond what is seen
 const AGAIN = 10_000; // milliseconds
 const SILENT = 60; // seconds
+const LINES = 10; // of one host
+const rate = (number) => (number < 10 ? number.toFixed(1) : count(number));
+const behind = (seconds) => (seconds === null ? "?" : seconds ? duration(seconds) : "–");
 const COLUMNS = [
   ["Host", (one) => one.host, plain],
-  ["Silent", (one) => one.silent_seconds, duration],
+  ["Silent", (one) => one.silent_seconds, (seconds, one) => duration(seconds) + (one.paused ? ", paused" : "")],
+  ["Behind", (one) => one.behind_seconds, behind],
   ["Lines/s", (one) => one.rate.lines, count],
   ["Bytes/s", (one) => one.rate.bytes, size],
-  ["Messages", (one) => one.messages, count],
+  ["Rounds", (one) => one.messages, count],
+  ["Files", (one) => one.files, (number) => (number === null ? "?" : count(number))],
+  ["Agent", (one) => one.version, (version) => plain(version || "?")],
   ["Partitions", (one) => one.partitions.join(" "), (text) => text],
   ["Paused", (one) => one.paused ?? "", plain],
   ["Last file", (one) => one.file, plain],
 ];
+
+function cells(name, texts) {
+  const row = make("tr");
+  row.append(...texts.map((text) => make(name, text)));
+  return row;
+}
+
+// Return what the receivers of a host's partitions say of its gaps of the last day, and where each gap is named.
+function gaps(found) {
+  const told = found.gaps.map(({ partition, host }) => {
+    const known = host === null ? "not known, its receiver does not answer" : `${count(host)} in the last day, or since its receiver started`;
+    return `p${partition}: ${known}; each is a line of .gaps.p${partition}.jsonl in the receiver's output folder, and \`select * from gaps\` of its p${partition}.db`;
+  });
+  return told.length ? `Gaps: ${told.join(". ")}` : "Gaps: not known, none of its rounds is in the stream";
+}
 
 export class Hosts {
   #all = [];
@@ -23,17 +46,29 @@ export class Hosts {
   #down = false;
   #timer = 0;
   #ready = false;
+  #rows = new Map(); // by host, those in the page
+  #host = ""; // that is shown
+  #source = null; // of its lines
 
-  open(host) {
+  open(host = "") {
     this.#prepare();
+    this.#leave();
     by("host").hidden = !host;
     if (host) this.#detail(host);
+    else this.#rows.get(this.#host)?.focus({ preventScroll: true });
+    this.#host = host;
     clearTimeout(this.#timer);
     this.#ask();
   }
 
   close() {
     clearTimeout(this.#timer);
+    this.#leave();
+  }
+
+  #leave() {
+    this.#source?.close();
+    this.#source = null;
   }
 
   #prepare() {
@@ -72,7 +107,7 @@ export class Hosts {
     const of = COLUMNS[this.#column][1];
     this.#shown = this.#all
       .filter((one) => one.host.toLowerCase().includes(wanted) && (!silent || one.silent_seconds > SILENT))
-      .sort((a, b) => (of(a) < of(b) ? -1 : of(a) > of(b) ? 1 : 0) * (this.#down ? -1 : 1));
+      .sort((a, b) => ((of(a) ?? -1) < (of(b) ?? -1) ? -1 : (of(a) ?? -1) > (of(b) ?? -1) ? 1 : 0) * (this.#down ? -1 : 1));
     by("host-count").textContent = `${count(this.#shown.length)} of ${count(this.#all.length)} hosts`;
     [...by("host-head").children].forEach((button, number) => {
       button.setAttribute("aria-sort", number !== this.#column ? "none" : this.#down ? "descending" : "ascending");
@@ -85,43 +120,69 @@ export class Hosts {
     const list = by("host-list");
     const first = Math.max(0, Math.floor(list.scrollTop / ROW) - EXTRA);
     const until = Math.ceil((list.scrollTop + list.clientHeight) / ROW) + EXTRA;
-    by("host-rows").replaceChildren(...this.#shown.slice(first, until).map((one, place) => {
-      const row = make("a", undefined, one.paused ? "row paused" : "row");
-      row.href = `#hosts/${encodeURIComponent(one.host)}`;
-      row.style.top = `${(first + place) * ROW}px`;
-      row.append(...COLUMNS.map(([, of, format]) => make("span", format(of(one)))));
-      return row;
-    }));
+    const place = by("host-rows"), focused = document.activeElement;
+    const seen = new Map(this.#shown.slice(first, until).map((one, number) => [one.host, this.#row(one, first + number)]));
+    for (const [host, row] of this.#rows) if (!seen.has(host)) row.remove();
+    this.#rows = seen;
+    let next = place.firstElementChild;
+    for (const row of seen.values()) {
+      if (row === next) next = next.nextElementSibling;
+      else place.insertBefore(row, next);
+    }
+    if (place.contains(focused) && focused !== document.activeElement) focused.focus({ preventScroll: true });
+  }
+
+  // Return the row of a host, the one that is there if there is one: it may have the focus.
+  #row(one, number) {
+    const row = this.#rows.get(one.host) ?? make("a");
+    row.className = one.paused ? "row paused" : "row";
+    row.href = `#hosts/${encodeURIComponent(one.host)}`;
+    row.style.top = `${number * ROW}px`;
+    const texts = COLUMNS.map(([, of, format]) => format(of(one), one));
+    if (!row.childElementCount) row.append(...texts.map((text) => make("span", text)));
+    else texts.forEach((text, column) => {
+      if (row.children[column].textContent !== text) row.children[column].textContent = text;
+    });
+    return row;
   }
 
   async #detail(host) {
     const place = by("host");
-    place.replaceChildren(make("h2", plain(host)));
-    const known = this.#all.find((one) => one.host === host);
-    if (known) {
-      const told = [`${count(known.messages)} messages in the stream`, `the last ${duration(known.silent_seconds)} ago`, `${count(known.rate.lines)} lines/s`];
-      place.append(make("p", plain([...told, ...(known.paused ? [`paused ${known.paused}`] : [])].join(", "))));
-    }
-    const lines = make("a", "its last lines");
-    lines.href = `#lines/${encodeURIComponent(host)}`;
-    const back = make("a", "close");
+    const back = make("a", "close"), lines = make("a", "all its lines");
     back.href = "#hosts";
+    lines.href = `#lines/${encodeURIComponent(host)}`;
+    const list = make("ol", undefined, "lines");
+    list.setAttribute("aria-label", "Its last lines");
+    this.#source = follow(`lines?${new URLSearchParams({ host, last: LINES })}`, (piece) => {
+      if (piece.trouble) this.#leave();
+      if (piece.trouble) list.append(make("li", plain(piece.trouble), "passed"));
+      list.append(...(piece.lines ?? []).slice(-LINES).map((line) => item(piece, line)));
+      while (list.childElementCount > LINES) list.firstElementChild.remove();
+    });
+    place.replaceChildren(make("h2", plain(host)), back);
     try {
       const answer = await fetch(`host?host=${encodeURIComponent(host)}`);
       if (!answer.ok) throw new Error(await answer.text());
-      const found = await answer.json();
-      const table = make("table");
-      const head = make("tr");
-      head.append(...["File", "Shipped up to byte", "Last read"].map((text) => make("th", text)));
-      table.append(head, ...found.files.map((file) => {
-        const row = make("tr");
-        row.append(make("td", plain(file.path)), make("td", count(file.position)), make("td", file.read.slice(0, 19) + "Z"));
-        return row;
-      }));
-      const saved = found.saved ? `as its shipper saved them at ${found.saved.slice(0, 19)}Z, and by its last message` : found.error ?? "its shipper has saved no positions";
-      place.append(make("p", plain(`${found.files.length} file${found.files.length === 1 ? "" : "s"}, ${saved}`)), table, lines, make("span", " · "), back);
+      const parts = this.#parts(await answer.json(), this.#all.find((one) => one.host === host));
+      if (this.#host === host) place.replaceChildren(make("h2", plain(host)), ...parts, make("h3", "Last lines"), list, lines, make("span", " · "), back);
     } catch (error) {
-      place.append(make("p", plain(String(error.message))), back);
+      place.append(make("p", plain(String(error.message))));
     }
+  }
+
+  // Return what is known of a host, as paragraphs and the table of its files.
+  #parts(found, known) {
+    const table = make("table");
+    const rows = found.files.map((file) => cells("td", [plain(file.path), count(file.position), file.read.slice(0, 19) + "Z"]));
+    table.append(cells("th", ["File", "Shipped up to byte", "Last read"]), ...rows);
+    const saved = found.saved ? `as its shipper saved them at ${found.saved.slice(0, 19)}Z, and by its last round` : found.error ?? "its shipper has saved no positions";
+    const files = `${count(found.files.length)} file${found.files.length === 1 ? "" : "s"}, ${saved}; agent ${found.version || "of an unknown version"}`;
+    const facts = known ? [
+      `${count(known.messages)} rounds in the stream, ${rate(known.rate.rounds)} rounds/s with ${rate(known.rate.lines)} lines/s`,
+      `the last one ${duration(known.silent_seconds)} ago`,
+      known.behind_seconds ? `not all received: behind by ${duration(known.behind_seconds)} at most` : known.behind_seconds === 0 ? "all received" : "not known how far behind",
+      ...(known.paused ? [known.paused] : []),
+    ] : [];
+    return [...[facts.join(", "), gaps(found), files].map((text) => make("p", plain(text))), table];
   }
 }

@@ -1,16 +1,25 @@
 // Lines as they come: at most a few thousand in the page, drawn once a frame; what is passed over is said.
 
-import { by, count, follow, make, plain } from "./common.js";
+import { by, copy, count, follow, make, plain } from "./common.js";
 
 const MOST = 5000; // lines in the page
 const LONGEST_WAIT = 50_000; // lines that wait while paused; older ones go
 
+// Return a line as an item of a list; its origin is shown when the pointer rests on it.
+export function item(piece, line) {
+  const found = make("li");
+  const stored = `stored ${piece.stored}, p${piece.partition}, sequence ${piece.sequence}`;
+  found.title = [`${piece.host} ${piece.file}`, stored].map(plain).join("\n");
+  found.append(make("b", plain(piece.host)), make("span", plain(line)));
+  return found;
+}
+
 export class Lines {
   #source = null;
   #waiting = [];
-  #passed = 0;
+  #passed = false;
   #paused = false;
-  #match = null;
+  #trouble = "";
   #due = false;
   #ready = false;
 
@@ -33,7 +42,10 @@ export class Lines {
       this.#begin();
     });
     by("line-pause").addEventListener("click", () => this.#pause(!this.#paused));
-    by("line-copy").addEventListener("click", () => navigator.clipboard.writeText(this.#text()));
+    by("line-copy").addEventListener("click", async () => {
+      const isCopied = await copy(this.#text());
+      by("line-note").textContent = isCopied ? "copied" : "the browser does not let this page copy; use Download";
+    });
     by("line-save").addEventListener("click", () => {
       const link = make("a");
       link.href = URL.createObjectURL(new Blob([this.#text()], { type: "text/plain" }));
@@ -46,18 +58,13 @@ export class Lines {
   #begin() {
     this.close();
     this.#waiting = [];
-    this.#passed = 0;
+    this.#passed = false;
     this.#pause(false);
+    this.#trouble = "";
     by("line-list").replaceChildren();
     by("line-note").textContent = "";
-    try {
-      const text = by("line-match").value;
-      this.#match = text ? new RegExp(text, "u") : null;
-    } catch (error) {
-      by("line-note").textContent = error.message;
-      return;
-    }
-    const wanted = { host: by("line-hosts").value, since: by("line-since").value, last: by("line-last").value };
+    const names = { host: "line-hosts", match: "line-match", since: "line-since", last: "line-last" };
+    const wanted = Object.entries(names).map(([name, id]) => [name, by(id).value]);
     this.#source = follow(`lines?${new URLSearchParams(wanted)}`, (piece) => this.#take(piece));
   }
 
@@ -70,15 +77,13 @@ export class Lines {
 
   #take(piece) {
     if (piece.trouble) {
-      by("line-note").textContent = plain(piece.trouble);
-      if (piece.away) this.close();
+      this.close();
+      this.#trouble = plain(piece.trouble);
+      this.#draw();
       return;
     }
-    if (piece.sampled) this.#passed += 1;
-    this.#passed += piece.more ? 1 : 0;
-    for (const line of piece.lines ?? []) {
-      if (!this.#match || this.#match.test(line)) this.#waiting.push([piece, line]);
-    }
+    this.#passed ||= Boolean(piece.sampled || piece.more);
+    this.#waiting.push(...(piece.lines ?? []).map((line) => [piece, line]));
     if (piece.sampled) this.#waiting.push([piece, null]);
     if (this.#waiting.length > LONGEST_WAIT) this.#waiting.splice(0, this.#waiting.length - LONGEST_WAIT);
     this.#draw();
@@ -93,19 +98,12 @@ export class Lines {
       const list = by("line-list");
       const isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 40;
       const some = this.#waiting.splice(0).slice(-MOST);
-      list.append(...some.map(([piece, line]) => (line === null ? make("li", "… lines were passed over here, to keep up …", "passed") : this.#item(piece, line))));
+      list.append(...some.map(([piece, line]) => (line === null ? make("li", "… lines were passed over here, to keep up …", "passed") : item(piece, line))));
       while (list.childElementCount > MOST) list.firstElementChild.remove();
       if (isAtEnd) list.scrollTop = list.scrollHeight;
       const sampled = this.#passed ? "; more came than can be shown: this is a sample" : "";
-      by("line-note").textContent = `${count(list.childElementCount)} lines${sampled}`;
+      by("line-note").textContent = this.#trouble || `${count(list.childElementCount)} lines${sampled}`;
     });
-  }
-
-  #item(piece, line) {
-    const item = make("li");
-    item.title = plain(`${piece.host} ${piece.file}\nstored ${piece.stored}, p${piece.partition}, sequence ${piece.sequence}`);
-    item.append(make("b", plain(piece.host)), make("span", plain(line)));
-    return item;
   }
 
   #text() {

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import aiohttp
 import pytest
 
 from broker.client.connection import Connection
+from broker.wire.offset import Offset
+from broker.wire.positions import Positions
 from tests import secured
 from tests.broker.console.conftest import StartConsole
 from tests.broker.inspect.conftest import Publish, message
@@ -93,21 +96,32 @@ async def test_whoever_lacks_the_token_sees_nothing(
 
 
 async def test_hosts_are_those_of_the_command(
-    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
+    start_console: StartConsole,
+    logs_url: str,
+    web: aiohttp.ClientSession,
+    publish: Publish,
+    connection: Connection,
 ) -> None:
     await publish("web01", b"a\n")
     await publish("db01", b"b\n", partition=1)
+    await connection.ask("$KV.LOGS_OFFSETS.p0", Offset(2, 1, "", "central").encode())
+    await connection.ask("$KV.LOGS_POSITIONS.web01", Positions(version="9.1").encode())
     url = start_console(logs_url)
 
     async with web.get(f"{url}/hosts") as answer:
         shown = await answer.json()
+    assert [(one["files"], one["version"]) for one in shown] == [(None, ""), (0, "9.1")]
+    async with web.get(f"{url}/host?host=web01") as answer:
+        found = await answer.json()
+    assert (found["version"], found["gaps"][0]["partition"]) == ("9.1", 0)
 
     command = [sys.executable, "-m", "broker", "hosts", "--json", "--server", logs_url]
     ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=True)
     told = json.loads(ended.stdout)
-    assert [one.pop("rate") for one in shown] == [{"lines": 0.0, "bytes": 0.0}] * 2
+    assert all(one.pop("rate")["lines"] == 0 for one in shown)
     for one in (*shown, *told):
         one.pop("silent_seconds")
+        one.pop("behind_seconds")
     assert shown == told
 
 
@@ -144,31 +158,73 @@ async def test_lines_come_with_their_origin_and_what_is_no_question_is_refused(
     assert piece["lines"] == ["first", "bad \udcff byte"]
     assert (piece["host"], piece["file"], piece["sequence"]) == ("web01", "/var/log/a.log", 1)
     assert following["lines"] == ["next"]
-    for wrong in ("since=never", "last=-1", "last=100000", "last=x"):
+    for wrong in (
+        "since=never",
+        "last=-1",
+        "last=100000",
+        "last=x",
+        "match=(",
+        "match=" + 501 * "x",
+    ):
         async with web.get(f"{url}/lines?{wrong}") as answer:
             assert (answer.status, "Traceback" in await answer.text()) == (400, False)
+
+
+async def test_the_last_lines_since_a_time_that_match_come_first_and_then_each_that_matches(
+    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
+) -> None:
+    for number in range(100):
+        await publish("web01", f"line {number}\nother {number}\n".encode())
+    url = start_console(logs_url)
+    lines: list[str] = []
+    async with web.get(f"{url}/lines?since=81&last=3&match=line%20.*9$") as answer:
+        found = documents(answer)
+        while len(lines) < 3:
+            lines += (await anext(found))["lines"]
+            if len(lines) == 2:
+                await publish("web01", b"other\n" * 5000 + b"line of 9\nother\n")
+
+    assert lines == ["line 89", "line 99", "line of 9"]  # sequence 81 has line 80
+    async with web.get(f"{url}/lines?since=earliest&last=1&match=line%20.*9$") as answer:
+        assert (await anext(documents(answer)))["lines"] == ["line of 9"]
+
+
+async def test_an_expression_that_takes_too_long_ends_and_costs_no_other_page(
+    start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
+) -> None:
+    await publish("web01", b"a" * 64 + b"\n")
+    url = start_console(logs_url)
+    async with web.get(f"{url}/lines?match=(a%2B)%2Bb") as answer:
+        found = asyncio.ensure_future(anext(documents(answer)))
+        while not found.done():
+            began = time.monotonic()
+            async with web.get(f"{url}/healthz") as healthy:
+                assert healthy.status == 200
+            assert time.monotonic() - began < 1
+            await asyncio.sleep(0.1)
+
+    assert "simpler" in (await found)["trouble"]
 
 
 async def test_of_a_flood_a_sample_is_shown_which_says_so(
     start_console: StartConsole, logs_url: str, web: aiohttp.ClientSession, publish: Publish
 ) -> None:
-    for _ in range(20):
-        await publish("web01", b"a line of a flood\n" * 5000)
+    await publish("web01", b"first\n")
     url = start_console(logs_url)
-    lines, begins = 0, []
-    async with web.get(f"{url}/lines?since=earliest") as answer:
+    begins = []
+    async with web.get(f"{url}/lines") as answer:
         found = documents(answer)
-        async for piece in found:
-            if piece.get("sampled"):
-                break
-            lines += len(piece["lines"])
-            begins.append(piece["more"])
+        assert (await anext(found))["lines"] == ["first"]
+        for _ in range(20):
+            await publish("web01", b"a line of a flood\n" * 5000)
+        while not (piece := await anext(found)).get("sampled"):
+            begins.append((len(piece["lines"]), piece["more"]))
         coming = asyncio.ensure_future(anext(found))
         while not (await asyncio.wait({coming}, timeout=0.2))[0]:
             await publish("web01", b"now\n")  # the view goes on with what comes
         last = coming.result()
 
-    assert (lines, begins) == (1000, [4000])
+    assert begins == [(999, 4001)]  # the first line counts
     assert last["lines"] == ["now"]
 
 
@@ -213,6 +269,6 @@ async def test_a_monitor_s_rights_suffice(
         async for view in documents(answer):
             if "receivers" in view:
                 break
-    assert view["receivers"] == {"0": {"running": False}, "1": {"running": False}}
+    assert [one["running"] for one in view["receivers"].values()] == [False, False]
     assert "trouble" not in view or not view["trouble"]
     await inside.close()
