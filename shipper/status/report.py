@@ -104,7 +104,7 @@ class AgentMeter:
 
 
 class AgentView:
-    """Makes the report of one agent; `shipping` is None while nothing is followed, `spool` where standard input is not read."""
+    """Makes the report of one agent; `shipping` is None before the first session, `spool` where standard input is not read."""
 
     def __init__(
         self, host: str, sessions: "Sessions", meter: AgentMeter, clock: Callable[[], int]
@@ -162,11 +162,9 @@ class AgentView:
     def report(self) -> HostReport:
         """Return the status as it is now."""
         read, last_ack = self._unacknowledged(), self.meter.last_ack
-        states: list[Tailer] = []
-        troubles: list[str] = []
-        if self.shipping is not None:
-            states = self.shipping.follower.states()
-            troubles = [f"{one.path}: {one.text}" for one in self.shipping.follower.troubles()]
+        follower = self.shipping.follower if self.shipping else None
+        states = follower.states() if follower else []
+        troubles = follower.troubles() if follower else []
         return HostReport(
             host=self._host,
             running=True,
@@ -176,7 +174,7 @@ class AgentView:
             last_ack=rfc3339(last_ack) if last_ack else None,
             waiting_for=self._waiting_for,
             paused=self.paused,
-            troubles=tuple(troubles),
+            troubles=tuple(f"{one.path}: {one.text}" for one in troubles),
             unhealthy=self.health(),
         )
 
