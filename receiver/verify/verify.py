@@ -2,7 +2,8 @@
 
 The store says before which message everything was received, and how many bytes each file has of it. The stream is read once
 for all hosts, and only the length and the digest of what each file should have are kept. A file whose newest bytes have
-another digest is compared with the stream once more, alone, byte by byte. Reads only.
+another digest is compared with the stream once more, alone, byte by byte. Hosts with lines in several partitions are read one
+by one, from all of these, and compared with the files of the partition that has them now. Reads only.
 """
 
 import gzip
@@ -10,9 +11,8 @@ import hashlib
 import json
 import os
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from broker.app.untrusted import printable
 from broker.client.asking import ask
 from broker.client.connection import ELECTION, Connection
 from receiver.consume.claim import stream_state
-from receiver.consume.judging import Endings
+from receiver.consume.judging import Endings, Piece
 from receiver.replay.replay import find_ranges, moment_of, read_lines
 from receiver.settings import StreamSettings
 from receiver.source.stream import Range
@@ -62,11 +62,11 @@ class ComparedFile:
 class VerifyReport:
     """What was compared: so many hosts, and bytes of their lines. `files` differ.
 
-    `unclaimed` are partitions of which nothing was received into these folders yet, `moved` hosts with lines in more than
-    one partition, which are left out: a partition does not know what others have written to their files.
+    `unclaimed` are partitions of which nothing was received into these folders yet. `moved` are hosts with lines in more than
+    one partition that are left out: they are on the way from one to another, or plain clients write for them.
     """
 
-    moved: list[str]
+    moved: list[str] = field(default_factory=list)
     hosts: int = 0
     size: int = 0
     unclaimed: list[int] = field(default_factory=list)
@@ -95,7 +95,9 @@ class VerifyReport:
             lines.append(f"not compared, as nothing was received here yet: partitions {numbers}")
         if self.moved:
             some = f"{len(self.moved)} hosts, such as {', '.join(self.moved[:5])}"
-            lines.append(f"not compared, as their lines are in more than one partition: {some}")
+            lines.append(
+                f"not compared, as they are between partitions, or have lines of plain clients in several: {some}"
+            )
         return "\n".join(map(printable, lines))
 
 
@@ -107,16 +109,19 @@ def verify(settings: StreamSettings) -> VerifyReport:
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
     since = moment_of(settings, "since", settings.since, now)
 
-    async def find(connection: Connection) -> tuple[tuple[int, ...], list[Range], list[str]]:
+    async def find(
+        connection: Connection,
+    ) -> tuple[tuple[int, ...], list[Range], dict[str, list[int]]]:
         partitions, ranges = await find_ranges(connection, settings, since)
         return partitions, ranges, await _hosts_that_moved(connection, ranges)
 
     partitions, ranges, moved = ask(settings, _PROGRAM, find, ELECTION)
-    report = VerifyReport(moved)
+    report = VerifyReport()
     try:
-        for number in partitions:
-            if not _compare(settings, number, ranges[number % len(ranges)], report):
-                report.unclaimed.append(number)
+        with ExitStack() as stack:
+            _compare(
+                settings, {n: ranges[n % len(ranges)] for n in partitions}, moved, report, stack
+            )
     except Damaged as error:
         raise OperatorError(str(error)) from None
     except OSError as error:
@@ -127,40 +132,74 @@ def verify(settings: StreamSettings) -> VerifyReport:
     return report
 
 
-async def _hosts_that_moved(connection: Connection, ranges: Iterable[Range]) -> list[str]:
-    """Return the hosts of which the streams hold lines in more than one partition.
+def _compare(
+    settings: StreamSettings,
+    items: Mapping[int, Range],
+    moved: Mapping[str, Sequence[int]],
+    report: VerifyReport,
+    stack: ExitStack,
+) -> None:
+    """Compare partitions with what of the streams belongs to each."""
+    received = {}
+    for number, item in items.items():
+        if (one := _received(settings, number, item, report, stack)) is None:
+            report.unclaimed.append(number)
+        else:
+            received[number] = one
+    for one in received.values():
+        one.compare_all(moved)
+    for host, numbers in moved.items():
+        if not _compare_moved(host, numbers, received):
+            report.moved.append(host)
+
+
+async def _hosts_that_moved(
+    connection: Connection, ranges: Iterable[Range]
+) -> dict[str, list[int]]:
+    """Return the hosts of which the streams hold lines in more than one partition, with these partitions.
 
     A partition that holds one message of a host holds the claim by which it left.
     """
-    partitions = Counter[str]()
+    partitions: dict[str, list[int]] = {}
     for stream in (one.stream for one in ranges):
         offset, total = 0, 1
         while offset < total:
             asked = {"subjects_filter": "logs.>", "offset": offset}
             answer = await connection.api(f"STREAM.INFO.{stream}", asked)
             counts = answer["state"].get("subjects") or {}
-            partitions.update(subject.split(".", 2)[2] for subject, n in counts.items() if n > 1)
+            for _, partition, host in (name.split(".", 2) for name, n in counts.items() if n > 1):
+                partitions.setdefault(host, []).append(int(partition[1:]))
             offset, total = offset + max(1, len(counts)), answer.get("total", 0)
-    return sorted(host for host, count in partitions.items() if count > 1)
+    return {host: numbers for host, numbers in sorted(partitions.items()) if len(numbers) > 1}
 
 
-def _compare(settings: StreamSettings, number: int, item: Range, report: VerifyReport) -> bool:
-    """Compare a partition; say whether anything of it was received here."""
+def _received(
+    settings: StreamSettings, number: int, item: Range, report: VerifyReport, stack: ExitStack
+) -> "_Received | None":
+    """Open the store of a partition; None where nothing of it was received here."""
     try:
-        store = Store(path_of(settings.state.absolute(), number))
+        store = stack.enter_context(Store(path_of(settings.state.absolute(), number)))
     except FileNotFoundError:
+        return None
+    if (batch := store.batch()) is None:
+        return None
+    stream = ask(settings, _PROGRAM, lambda c: stream_state(c, item.stream), ELECTION)
+    if batch.created not in {"", stream.created}:
+        raise ConfigurationError(
+            f"partition {number}: its files come from the stream of {batch.created}, this one is of "
+            f"{stream.created}: there is nothing to compare them with"
+        )
+    return _Received(settings, number, store, item, batch.until, report)
+
+
+def _compare_moved(host: str, numbers: Sequence[int], received: "dict[int, _Received]") -> bool:
+    """Compare a host's files with its lines in all of these partitions; say whether that could be done."""
+    has_files = [one for one in received.values() if one.store.files("host = ?", host)]
+    if len(has_files) != 1 or not received.keys() >= set(numbers):
         return False
-    with store:
-        if (batch := store.batch()) is None:
-            return False
-        stream = ask(settings, _PROGRAM, lambda c: stream_state(c, item.stream), ELECTION)
-        if batch.created not in {"", stream.created}:
-            raise ConfigurationError(
-                f"partition {number}: its files come from the stream of {batch.created}, this one is of "
-                f"{stream.created}: there is nothing to compare them with"
-            )
-        _Comparison(settings, number, store, item, report).run(batch.until)
-        return True
+    (owner,) = has_files
+    others = [received[number] for number in numbers if number != owner.partition]
+    return owner.compare_moved(host, others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +271,7 @@ class _Sum:
     host: str
     length: int = 0
     lines: int = 0
+    is_own: bool = True  # all from the host's shipper
     digest: "hashlib.blake2b" = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
 
     def add(self, data: bytes) -> None:
@@ -241,43 +281,62 @@ class _Sum:
 
 
 @dataclass(frozen=True, slots=True)
-class _Comparison:
-    """One partition, of which a range of the stream is compared with its files, up to what the store has received."""
+class _Received:
+    """One partition, of which a range of the stream is compared with its files, up to `until`, before which all was received.
+
+    `left` are what its host has in other partitions, of which it has the files now.
+    """
 
     settings: StreamSettings
     partition: int
     store: Store
     item: Range
+    until: int
     report: VerifyReport
+    left: tuple[Range, ...] = ()
 
-    def run(self, until: int) -> None:
-        """Compare what the store has received up to a sequence; raises OSError, `Damaged`, and what `read_lines` raises."""
-        expected = self._expected(">", until)
+    def compare_all(self, but: Container[str]) -> None:
+        """Compare the files of all hosts but some; raises OSError, `Damaged`, and what `read_lines` raises."""
+        expected = self._expected(">", self.until)
+        self._compare_each({live: one for live, one in expected.items() if one.host not in but})
+
+    def compare_moved(self, host: str, others: Sequence["_Received"]) -> bool:
+        """Compare the files of a host that came from others; say whether only its shipper wrote for it."""
+        left = tuple(one.range_of(host, one.until) for one in others)
+        moved = replace(self, left=left)
+        expected = moved._expected(host, self.until)
+        if is_own := all(one.is_own for one in expected.values()):
+            moved._compare_each(expected)
+        return is_own
+
+    def range_of(self, host: str, until: int) -> Range:
+        """Return where the partition has lines of a host, or of all, before a sequence."""
+        return replace(self.item, subject=f"logs.p{self.partition}.{host}", until=until)
+
+    def _compare_each(self, expected: Mapping[str, _Sum]) -> None:
         self.report.hosts += len({one.host for one in expected.values()})
         self.report.size += sum(one.length for one in expected.values())
         for live, one in sorted(expected.items()):
-            self._compare(live, one, until)
+            self._compare(live, one, self.until)
 
-    def _lines(self, host: str, until: int) -> Iterator[tuple[str, str, bytes]]:
-        """Yield lines of the stream with their live file and host, as they stand there; of hosts that moved none."""
+    def _lines(self, host: str, until: int) -> Iterator[tuple[str, Piece, bytes]]:
+        """Yield lines of the stream with their live file and origin, as they stand there."""
         zone = named_zone(self.settings.time_zone)
         layout = Layout(self.settings.path_template)
         names = Names(self.store, layout, Days(zone), self.partition)
         endings = Endings()
-        item = replace(self.item, subject=f"logs.p{self.partition}.{host}", until=until)
-        for run in read_lines(self.settings, [item]):
+        for run in read_lines(self.settings, [self.range_of(host, until), *self.left]):
             for piece in run.pieces:
-                if piece.host not in self.report.moved:
-                    file, is_own = piece.file or None, piece.file_id != ""
-                    live = names.live_name(piece.host, file, piece.stored_at, is_own=is_own)
-                    yield live, piece.host, endings.joined(live, piece)
+                file, is_own = piece.file or None, piece.file_id != ""
+                live = names.live_name(piece.host, file, piece.stored_at, is_own=is_own)
+                yield live, piece, endings.joined(live, piece)
 
     def _expected(self, host: str, until: int) -> dict[str, _Sum]:
         expected: dict[str, _Sum] = {}
-        for live, name, lines in self._lines(host, until):
-            if live not in expected:
-                expected[live] = _Sum(name)
-            expected[live].add(lines)
+        for live, piece, lines in self._lines(host, until):
+            one = expected.setdefault(live, _Sum(piece.host))
+            one.add(lines)
+            one.is_own &= piece.file_id != ""
         return expected
 
     def _compare(self, live: str, expected: _Sum, until: int) -> None:
