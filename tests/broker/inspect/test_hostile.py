@@ -23,15 +23,16 @@ Logbroker = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def provisioned(logbroker_inside: Logbroker, logs_url: str) -> str:
-    assert logbroker_inside("apply", "--server", logs_url, "--partitions", "2").returncode == 0
+    number = str(len(GARBAGE) + 1)
+    assert logbroker_inside("apply", "--server", logs_url, "--partitions", number).returncode == 0
     return logs_url
 
 
-@pytest.mark.parametrize("value", GARBAGE.values(), ids=GARBAGE)
-def test_garbage_in_one_offset_is_shown_as_such_and_the_others_as_usual(
-    logbroker_inside: Logbroker, provisioned: str, value: bytes
+def test_garbage_in_offsets_is_shown_as_such_and_the_others_as_usual(
+    logbroker_inside: Logbroker, provisioned: str
 ) -> None:
-    ask(provisioned, ("$KV.LOGS_OFFSETS.p0", value), ("$KV.LOGS_OFFSETS.p1", GOOD.encode()))
+    good, values = len(GARBAGE), [*GARBAGE.values(), GOOD.encode()]
+    ask(provisioned, *((f"$KV.LOGS_OFFSETS.p{n}", value) for n, value in enumerate(values)))
 
     table, told, checked, top, purged = [
         logbroker_inside(*words, "--server", provisioned)
@@ -45,17 +46,14 @@ def test_garbage_in_one_offset_is_shown_as_such_and_the_others_as_usual(
     ]
 
     assert [one.returncode for one in (table, told, checked, top, purged)] == [0, 0, 2, 0, 0]
-    broken, good = json.loads(told.stdout)["partitions"]
-    assert (broken["owner"], broken["next"], good["owner"], good["next"]) == (
-        *(None, None),
-        *("central:1", 2),
-    )
-    assert broken["error"]
-    assert good["error"] is None
+    partitions = json.loads(told.stdout)["partitions"]
+    assert [bool(one["error"]) for one in partitions] == [True] * good + [False]
+    assert {(one["owner"], one["next"]) for one in partitions[:good]} == {(None, None)}
+    assert (partitions[good]["owner"], partitions[good]["next"]) == ("central:1", 2)
     assert "CRITICAL: p0: its offset cannot be read" in table.stdout
     assert "p0: its offset cannot be read" in checked.stdout
     for shown in (table, top):
-        assert "UNREADABLE" in shown.stdout
+        assert shown.stdout.count("UNREADABLE") == good
         assert "central:1" in shown.stdout
     for ended in (table, checked, top, purged):
         assert not acts_on_a_terminal(ended.stdout + ended.stderr)
@@ -97,7 +95,7 @@ def test_what_others_wrote_reaches_no_terminal_as_it_is(
         ("tail", "--since", "1", "--no-follow"),
         ("tail", "--since", "1", "--no-follow", "--json"),
         ("export", tmp_path),
-        ("apply", "--dry-run", "--partitions", "2"),
+        ("apply", "--dry-run"),
         ("purge", "--everything", "--dry-run"),
         ("rm", "--seq", "3", "--dry-run"),
     ):
