@@ -76,6 +76,8 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     shown = status(logs_url, output)["partitions"][0]  # type: ignore[index]
     config.write_text('keep = 4\nrotate_every = "1h"\n')
     os.kill(receiver.pid, signal.SIGHUP)
+    # at once: what nobody hears for long is dropped
+    wait_until("hears of that", lambda: manager.has_heard("RELOADING=1"), 60, [receiver])
     wait_until("reads again", lambda: "settings reloaded" in words(), 60, [receiver])
     config.write_text("keep = -1\n")
     os.kill(receiver.pid, signal.SIGHUP)
@@ -87,7 +89,6 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     assert shown["lines_per_second"] >= 0
     assert "changed: keep; needs a restart: rotate_every" in words().replace("-", "_")
     assert manager.has_heard("WATCHDOG=1")
-    wait_until("hears of that", lambda: manager.has_heard("RELOADING=1"), 60, [receiver])
     assert receiver.stop(12) == 0
     assert status(logs_url, output)["partitions"][0]["running"] is False  # type: ignore[index]
     assert manager.has_heard("STOPPING=1")
