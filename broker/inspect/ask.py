@@ -198,7 +198,9 @@ async def ask_hosts(
                 host.add(one, known, subjects.get(one.name, 0))
     moment = datetime.fromtimestamp(now / _SECOND, UTC)
     if saved:
-        await saved.read(connection)
+        # the bucket may be lost, or not ours to read: the hosts are shown all the same
+        with suppress(Rejected):
+            await saved.read(connection)
     for host in found.values():
         if saved:
             host.files, host.version = saved.of(host.host)

@@ -27,8 +27,8 @@ LineFilter = Callable[[bytes], Awaitable[bytes]]
 
 def check_pattern(pattern: str) -> str:
     """Return a pattern; raises ValueError for what is no regular expression of Python, or too long a one."""
-    if len(pattern) > _LONGEST:
-        raise ValueError(f"the expression is longer than {_LONGEST} characters")
+    if len(pattern) > _LONGEST or "\0" in pattern:
+        raise ValueError(f"the expression is longer than {_LONGEST} characters, or has a zero byte")
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:

@@ -164,6 +164,7 @@ async def test_lines_come_with_their_origin_and_what_is_no_question_is_refused(
         "last=100000",
         "last=x",
         "match=(",
+        "match=%00",
         "match=" + 501 * "x",
     ):
         async with web.get(f"{url}/lines?{wrong}") as answer:
