@@ -1,4 +1,4 @@
-"""A host goes to another partition: its lines session in one file, in order, whatever is killed on the way."""
+"""A host goes to another partition: its lines stay in one file, in order, whatever is killed on the way."""
 
 from dataclasses import replace
 from pathlib import Path
