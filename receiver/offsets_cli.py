@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from broker.app.command_line import YES, ask, given, settings_options
+from broker.app.command_line import YES, SectionedGroup, ask, given, settings_options
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.program import log_to_stderr
 from broker.app.units import read_moment
@@ -37,7 +37,7 @@ _FIELDS = ASKING | {"partition"}
 _LOCK_PATIENCE = 1.0  # seconds
 
 
-@click.group()
+@click.group(cls=SectionedGroup)
 def offsets() -> None:
     """Show, and move by hand, from where on partitions are received."""
 

@@ -152,8 +152,9 @@ _SENTENCE = 200  # characters, and no dots in place of the end of what a command
 
 
 class SectionedGroup(click.Group, SectionedCommand):
-    """A group whose help shows its options in sections, and then what each of its commands does by a whole sentence."""
+    """A group whose help, and that of its commands, shows options in sections, and then what each command does by a whole sentence."""
 
+    command_class = SectionedCommand
     sections: ClassVar[Mapping[str, Iterable[str]]] = {}
     """The names of the commands by the title of their section, where there is more than one."""
 

@@ -86,7 +86,7 @@ async def _propose(
     return True
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("number", metavar="N", type=click.IntRange(1, MAX_PARTITIONS))
 @DRY_RUN
 @JSON
@@ -113,7 +113,7 @@ def partitions(
     asking(settings, "partitions", work)
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("folder", type=click.Path(path_type=Path))
 @with_settings()
 def export(settings: BrokerSettings, folder: Path) -> None:
@@ -152,7 +152,7 @@ def _cleaned(config: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-@click.command(name="import")
+@click.command(name="import", cls=SectionedCommand)
 @DRY_RUN
 @JSON
 @command_line.YES
@@ -239,7 +239,7 @@ def _with_partitions(wanted: Step, found: Mapping[str, Any] | None) -> Step:
     return replace(wanted, config={**wanted.config, "subjects": [*asked, *kept]})
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @command_line.YES
 @with_settings()
 def promote(settings: BrokerSettings, yes: bool) -> None:

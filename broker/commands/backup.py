@@ -1,13 +1,14 @@
 """`logbroker backup` and `logbroker restore`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import click
 
 from broker.app import program
-from broker.app.command_line import YES, ask
+from broker.app.command_line import YES, SectionedCommand, ask
 from broker.app.exits import Exit, OperatorError
 from broker.app.units import format_size
 from broker.app.untrusted import printable
@@ -16,7 +17,16 @@ from broker.backup.archives import BUCKETS, Archive, Backup, back_up, lines_in
 from broker.backup.restore import adapted, content_of, present, preview
 from broker.backup.restore import restore as put_back
 from broker.client.connection import Connection
-from broker.commands.shared import DRY_RUN, LENGTH, asking, now, option, with_settings
+from broker.commands.shared import (
+    DRY_RUN,
+    JSON,
+    LENGTH,
+    asking,
+    now,
+    option,
+    print_json,
+    with_settings,
+)
 from broker.settings import BrokerSettings
 from broker.wire.streams import POSITIONS_BUCKET
 
@@ -25,14 +35,20 @@ _STREAM = option("--stream", "NAME", "Only this stream or bucket.", several="str
 _POSITIONS = f"KV_{POSITIONS_BUCKET}"  # they are of use whatever the number of streams
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @_FOLDER
 @_STREAM
 @option("--keep", "N", "Then remove all backups in DIR but the newest N.", type=click.IntRange(1))
 @click.option("--verify", is_flag=True, help="Check the newest backup in DIR, and take none.")
+@JSON
 @with_settings()
 def backup(
-    settings: BrokerSettings, folder: Path, streams: tuple[str, ...], keep: int | None, verify: bool
+    settings: BrokerSettings,
+    folder: Path,
+    streams: tuple[str, ...],
+    keep: int | None,
+    verify: bool,
+    as_json: bool,
 ) -> None:
     """Copy streams, buckets and consumers of a running broker into DIR/<time>, while lines flow."""
     # what is cut short by `timeout` or a service manager must not look done to whoever asked for it
@@ -41,7 +57,9 @@ def backup(
         found = archives.find(folder)
         for archive in archives.load(found).archives:
             archives.check(found, archive)
-        click.echo(f"{found} is whole")
+        click.echo(f"{found} is whole", err=as_json)
+        if as_json:
+            print_json({"backup": str(found), "whole": True})
         return
     began = now()
     with archives.new_backup(folder, began) as part:
@@ -53,10 +71,14 @@ def backup(
     head = (
         f"{name}: {format_size(size)} of {taken.server}, what was acknowledged before {taken.began}"
     )
-    _print(head, *map(_line, taken.archives))
+    _print(head, *map(_line, taken.archives), err=as_json)
     click.echo(f"note: {folder} holds all lines in the clear; keep it from others", err=True)
-    for removed in archives.prune(folder, keep) if keep else ():
-        click.echo(f"removed {removed}, as --keep is {keep}")
+    gone = archives.prune(folder, keep) if keep else []
+    for path in gone:
+        click.echo(f"removed {path}, as --keep is {keep}", err=as_json)
+    if as_json:
+        done = {"archives": _as_json(taken.archives), "removed": list(map(str, gone))}
+        print_json({"backup": str(name), **done})
 
 
 def _stream_of(name: str) -> str:
@@ -64,21 +86,26 @@ def _stream_of(name: str) -> str:
     return f"KV_{name}" if f"KV_{name}" in BUCKETS else name
 
 
-def _print(head: str, *lines: str) -> None:
-    click.echo("\n  ".join(map(printable, (head, *lines))))
+def _print(head: str, *lines: str, err: bool) -> None:
+    click.echo("\n  ".join(map(printable, (head, *lines))), err=err)
+
+
+def _as_json(taken: Sequence[Archive]) -> list[dict[str, Any]]:
+    return [one.model_dump(include={"stream", "size", "created", "state"}) for one in taken]
 
 
 def _line(archive: Archive) -> str:
     return f"{archive.stream}: {content_of(archive.state)}"
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @_FOLDER
 @_STREAM
 @click.option("--replace", is_flag=True, help="Delete what streams of a broker hold already.")
 @option("--replicas", "N", "How many servers hold each line.", type=click.IntRange(1, 5))
 @option("--max-age", "TIME", "How long lines are kept, where the backup is older.", type=LENGTH)
 @DRY_RUN
+@JSON
 @YES
 @with_settings()
 def restore(
@@ -89,6 +116,7 @@ def restore(
     replicas: int | None,
     max_age: timedelta | None,
     dry_run: bool,
+    as_json: bool,
     yes: bool,
 ) -> None:
     """Bring back the newest backup in DIR, or the one that DIR is, to a broker that is empty, or with --replace."""
@@ -98,18 +126,31 @@ def restore(
     chosen = [adapted(one, replicas, max_age) for one in _chosen(kept, streams)]
     deletes = asking(settings, "restore", lambda connection: _preview(connection, kept, chosen))
     lines = [f"deletes {stream}: {words}" for stream, words in deletes.items()]
-    _print(f"from {found}, of {kept.server}, taken at {kept.began}:", *map(_line, chosen), *lines)
+    head = f"from {found}, of {kept.server}, taken at {kept.began}:"
+    _print(head, *map(_line, chosen), *lines, err=as_json)
     if deletes and not replace:
         raise OperatorError(
             "the broker is not empty; nothing was changed (--replace deletes what is said above)"
         )
     for archive in chosen:  # before anything is deleted, and before a person is asked
         archives.check(found, archive)
-    if dry_run:
-        return
-    if deletes and not yes:
-        ask("Delete that and restore the backup?")
+    if not dry_run:
+        if deletes and not yes:
+            ask("Delete that and restore the backup?")
+        _restore(settings, found, kept, chosen, deletes)
+        click.echo(_after(chosen), err=as_json)
+    if as_json:
+        done = {"archives": _as_json(chosen), "deletes": deletes, "restored": not dry_run}
+        print_json({"backup": str(found), **done})
 
+
+def _restore(
+    settings: BrokerSettings,
+    found: Path,
+    kept: Backup,
+    chosen: Sequence[Archive],
+    deletes: Mapping[str, str],
+) -> None:
     async def restored(connection: Connection) -> None:
         # digests take minutes, a person as well, and shippers do not wait for either
         again = await _preview(connection, kept, chosen)
@@ -120,12 +161,16 @@ def restore(
         await put_back(connection, found, chosen)
 
     asking(settings, "restore", restored)
+
+
+def _after(chosen: Sequence[Archive]) -> str:
+    """Say what receivers find behind a restore."""
     ends = [f"{one.until - 1} of {one.stream}" for one in chosen if one.stream not in BUCKETS]
-    click.echo(
+    if not ends:
+        return "restored"
+    return (
         "restored; receivers, once started, go on at their offsets of the backup, behind the lines that their files have, "
         f"and report gaps for what was acknowledged after sequence {', '.join(ends)}"
-        if ends
-        else "restored"
     )
 
 

@@ -7,6 +7,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from broker.app.command_line import YES, SectionedGroup, ask
+from broker.app.command_line import YES, SectionedCommand, SectionedGroup, ask
 from broker.app.exits import OperatorError
 from broker.app.table import show, table
 from broker.app.units import Moment, format_size
@@ -38,9 +39,9 @@ from broker.commands.shared import (
     with_settings,
 )
 from broker.inspect.ask import get_message, stream_named, streams_of
-from broker.inspect.message import StoredMessage, message_text
+from broker.inspect.message import StoredMessage, message_document, message_text
 from broker.provision.apply import consumers_of
-from broker.retention.purging import Choice, choose
+from broker.retention.purging import Choice, Purge, choose
 from broker.retention.purging import purge as take_out
 from broker.settings import BrokerSettings
 from broker.wire.pause import (
@@ -59,7 +60,7 @@ _GLOBS = click.argument("globs", metavar="[HOST_GLOB]...", nargs=-1)
 Pauses = tuple[Pause, ...]
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @_GLOBS
 @click.option("--for", "length", metavar="TIME", type=LENGTH, help="End it by itself then.")
 @option("--reason", "TEXT", "Why; shown wherever the pause is.", default="")
@@ -97,7 +98,7 @@ def pause(
         click.echo("shippers stop within two seconds; other clients do not")
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @_GLOBS
 @JSON
 @with_settings()
@@ -158,13 +159,14 @@ def _change(
         click.echo("\n".join(shown))
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @HOSTS
 @PARTITIONS
 @moment("--before", "Only what was stored before")
 @click.option("--received", is_flag=True, help="Only what all receivers have.")
 @click.option("--everything", is_flag=True, help="All, unless another option says less.")
 @DRY_RUN
+@JSON
 @YES
 @with_settings()
 def purge(
@@ -175,6 +177,7 @@ def purge(
     received: bool,
     everything: bool,
     dry_run: bool,
+    as_json: bool,
     yes: bool,
 ) -> None:
     """Remove messages of the stream, after showing which: by host, partition, time, or what was received."""
@@ -184,6 +187,21 @@ def purge(
         )
     choice = Choice(hosts, only, before, received)
     chosen = looking(settings, "purge", lambda connection: choose(connection, choice))
+    if not as_json:
+        _show_chosen(chosen)
+    gone = None
+    if chosen and not dry_run:
+        if not yes:
+            ask(f"Remove {sum(one.messages for one in chosen)} messages?")
+        gone = asking(settings, "purge", lambda connection: take_out(connection, chosen))
+        logger.info("removed %d messages on request", gone)
+    if as_json:
+        print_json({"matching": list(map(asdict, chosen)), "removed": gone})
+    elif gone is not None:
+        click.echo(f"removed {gone} messages")
+
+
+def _show_chosen(chosen: Sequence[Purge]) -> None:
     parts = sorted(chosen, key=lambda one: -one.messages)
     click.echo(f"{sum(one.messages for one in parts)} messages match")
     if unreceived := sum(one.unreceived for one in parts):
@@ -191,22 +209,18 @@ def purge(
     rows = [(one.filter, str(one.messages), str(one.until), one.stream) for one in parts]
     if rows:
         show(table(("SUBJECT", "MESSAGES", "BELOW", "STREAM"), rows))
-    if dry_run or not chosen:
-        return
-    if not yes:
-        ask("Remove that?")
-    gone = asking(settings, "purge", lambda connection: take_out(connection, chosen))
-    click.echo(f"removed {gone} messages")
-    logger.info("removed %d messages on request", gone)
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @option("--seq", "SEQ", "The message's sequence.", type=click.IntRange(1, 2**63), required=True)
 @STREAM
 @DRY_RUN
+@JSON
 @YES
 @with_settings()
-def rm(settings: BrokerSettings, seq: int, stream: str | None, dry_run: bool, yes: bool) -> None:
+def rm(
+    settings: BrokerSettings, seq: int, stream: str | None, dry_run: bool, as_json: bool, yes: bool
+) -> None:
     """Remove one message and overwrite it in the store, after showing it: one or more lines."""
 
     async def look_at(connection: Connection) -> tuple[str, StoredMessage]:
@@ -214,16 +228,18 @@ def rm(settings: BrokerSettings, seq: int, stream: str | None, dry_run: bool, ye
         return name, await get_message(connection, name, seq)
 
     name, message = looking(settings, "rm", look_at)
-    sys.stdout.buffer.write(message_text(message) + b"\n")
-    sys.stdout.flush()
-    if dry_run:
-        return
-    if not yes:
-        ask(f"Remove message {seq} for good?")
-    body = {"seq": seq, "no_erase": False}  # overwritten in the store as well
-    asking(settings, "rm", lambda c: c.api(f"STREAM.MSG.DELETE.{name}", body, patience=60))
-    click.echo(printable(f"removed message {seq} of {message.host}"))
-    logger.info("removed message %d of %s, on request", seq, message.name)
+    if not as_json:
+        sys.stdout.buffer.write(message_text(message) + b"\n")
+        sys.stdout.flush()
+    if not dry_run:
+        if not yes:
+            ask(f"Remove message {seq} for good?")
+        body = {"seq": seq, "no_erase": False}  # overwritten in the store as well
+        asking(settings, "rm", lambda c: c.api(f"STREAM.MSG.DELETE.{name}", body, patience=60))
+        click.echo(printable(f"removed message {seq} of {message.host}"), err=as_json)
+        logger.info("removed message %d of %s, on request", seq, message.name)
+    if as_json:
+        print_json({"message": message_document(message), "removed": not dry_run})
 
 
 _BUCKETS = f"{CONFIG_BUCKET}|{OFFSETS_BUCKET}|{POSITIONS_BUCKET}"
@@ -282,22 +298,30 @@ def _group(kind: str, metavar: str, head: Sequence[str], left: int) -> click.Gro
 
     @group.command(name="rm", help=f"Remove a {kind} for good; not one of logbroker's own.")
     @names_of
+    @JSON
     @YES
     @with_settings()
-    def remove(settings: BrokerSettings, names: Names, yes: bool) -> None:
-        path = _path(names)
-        if _OWN.fullmatch(path):
-            raise OperatorError(
-                f"{path} is logbroker's own and stays; `logbroker purge` removes messages of a stream"
-            )
+    def remove(settings: BrokerSettings, names: Names, as_json: bool, yes: bool) -> None:
+        path = _foreign(names)
         found = looking(settings, f"{kind} rm", lambda c: c.api(f"{api}.INFO.{path}"))
         held = f" with {found['state']['messages']:,} messages" if "state" in found else ""
         if not yes:
             ask(f"Remove {kind} {path}{held} for good?")
         asking(settings, f"{kind} rm", lambda c: c.api(f"{api}.DELETE.{path}"))
-        click.echo(f"removed {kind} {path}{held}")
+        click.echo(f"removed {kind} {path}{held}", err=as_json)
+        if as_json:
+            print_json({"removed": path})
 
     return group
+
+
+def _foreign(names: Names) -> str:
+    """Return the path of what is not logbroker's own; raises `OperatorError`."""
+    if _OWN.fullmatch(path := _path(names)):
+        raise OperatorError(
+            f"{path} is logbroker's own and stays; `logbroker purge` removes messages of a stream"
+        )
+    return path
 
 
 def _path(names: Names) -> str:

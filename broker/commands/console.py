@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from broker.app.address import parse_address
+from broker.app.command_line import SectionedCommand
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
 from broker.commands.shared import option, with_settings
@@ -16,7 +17,7 @@ from broker.settings import BrokerSettings
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @option(
     "--listen", "ADDR:PORT", "Where browsers find it.", default="127.0.0.1:8080", show_default=True
 )

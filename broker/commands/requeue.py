@@ -17,12 +17,13 @@ from pathlib import Path
 import click
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
+from broker.app.command_line import SectionedCommand
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import open_folder, read_file, reporting, write_atomic
 from broker.app.untrusted import printable
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
-from broker.commands.shared import asking, with_settings
+from broker.commands.shared import JSON, asking, print_json, with_settings
 from broker.inspect.ask import find_message
 from broker.inspect.reader import MessageReader, at_sequence
 from broker.settings import BrokerSettings
@@ -64,10 +65,11 @@ class _Progress(BaseModel):
     last: NonNegativeInt
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("file", type=click.Path(path_type=Path))
+@JSON
 @with_settings()
-def requeue(settings: BrokerSettings, file: Path) -> None:
+def requeue(settings: BrokerSettings, file: Path, as_json: bool) -> None:
     """Put the messages of a quarantine file of a receiver (OUTPUT/.quarantine/*.msg) back into their stream.
 
     Their lines come to the end of the file of the host. FILE is then called FILE.requeued.
@@ -89,7 +91,12 @@ def requeue(settings: BrokerSettings, file: Path) -> None:
         folder.rename(file.name, f"{file.name}.requeued")
         folder.remove(f"{file.name}.progress")
         folder.sync()
-    click.echo(f"{len(messages)} messages with {lines} lines are back; the file is {file}.requeued")
+    if as_json:
+        print_json({"messages": len(messages), "lines": lines, "file": f"{file}.requeued"})
+    else:
+        click.echo(
+            f"{len(messages)} messages with {lines} lines are back; the file is {file}.requeued"
+        )
 
 
 def _read(file: Path) -> Iterator[Quarantined]:

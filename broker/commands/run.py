@@ -28,7 +28,10 @@ logger = logging.getLogger(__name__)
 @click.command(cls=SectionedCommand)
 @settings_options(BrokerSettings, RUN_FIELDS)
 def run(**options: Any) -> None:
-    """Run nats-server on a folder until SIGTERM; says when it is ready."""
+    """Run nats-server on a folder until SIGTERM; says when it is ready.
+
+    What tunes nats-server itself stands in a table [nats] of the --config file, by nats-server's names.
+    """
     # a hang-up before there is anything to read again waits until there is
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     settings = given(BrokerSettings, options)

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import click
 
+from broker.app.command_line import SectionedCommand
 from broker.app.exits import OperatorError
 from broker.app.selection import LineSelection
 from broker.app.units import Moment
@@ -46,7 +47,7 @@ Shown = TypeVar("Shown")
 _SHORTEST = timedelta(seconds=0.2)
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @JSON
 @with_settings()
 def status(settings: BrokerSettings, as_json: bool) -> None:
@@ -66,7 +67,7 @@ def status(settings: BrokerSettings, as_json: bool) -> None:
             show(plain(f"{one.grade.name}: {one.text}", "yellow"))
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("names", nargs=-1, type=click.Choice(checks.CHECKS), metavar="[CHECK]...")
 @JSON
 @with_settings()
@@ -96,7 +97,7 @@ def check(settings: BrokerSettings, names: tuple[str, ...], as_json: bool) -> in
     return checks.overall(findings)
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @HOSTS
 @option("--silent", "TIME", "Only hosts without a message for so long.", type=LENGTH)
 @JSON
@@ -119,7 +120,7 @@ def hosts(
     show("", f"{len(chosen)} of {len(found)} hosts", *pauses)
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @option("--interval", "TIME", "How often it is drawn.  [default: 2s]", default="2s", type=LENGTH)
 @option("--count", "N", "End after so many views.", type=click.IntRange(min=1))
 @JSON
@@ -149,7 +150,7 @@ def top(settings: BrokerSettings, interval: timedelta, count: int | None, as_jso
         _show_each(settings, "top", views, show_view, count)
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @click.argument("sequence", metavar="[SEQUENCE]", required=False, type=click.IntRange(1, 2**63))
 @option("--host", "HOST", "The last message of this host.")
 @STREAM
@@ -183,7 +184,7 @@ def get(
 _COUNT = click.IntRange(min=0)
 
 
-@click.command("tail")
+@click.command("tail", cls=SectionedCommand)
 @HOSTS
 @PARTITIONS
 @option("--file", "GLOB", "Only source files that match, by path or by name.", several="files")
@@ -226,7 +227,7 @@ def _objects(piece: TailPiece) -> bytes:
     return "".join(f"{json.dumps(known | {'line': text})}\n" for text in texts).encode()
 
 
-@click.command()
+@click.command(cls=SectionedCommand)
 @JSON
 @option("--kind", "GLOB", "Only kinds that match, as 'client_*'; several times.", several="kinds")
 @option("--count", "N", "End after so many.", type=click.IntRange(min=1))

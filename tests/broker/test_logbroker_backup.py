@@ -1,8 +1,10 @@
 """`logbroker backup` and `logbroker restore` as programs: what they say, what they ask, and how they end."""
 
+import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +37,26 @@ def test_what_was_backed_up_comes_back_to_an_empty_broker_without_a_question(
         f"note: {tmp_path / 'b'} holds all lines in the clear; keep it from others\n"
     )
     assert back.stderr == ""
+
+
+def test_backup_and_restore_tell_programs_what_they_did_and_would_do(
+    logbroker_inside: Call, logs_url: str, tmp_path: Path
+) -> None:
+    publish(logs_url)
+
+    def told(*words: object) -> dict[str, Any]:
+        done = logbroker_inside(*words, "--server", logs_url, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    taken = told("backup", tmp_path)
+    plan = told("restore", tmp_path, "--replace", "--dry-run")
+    done = told("restore", tmp_path, "--replace", "--yes")
+
+    assert told("backup", tmp_path, "--verify") == {"backup": taken["backup"], "whole": True}
+    assert {one["stream"]: one["state"]["messages"] for one in taken["archives"]}["LOGS"] == 3
+    assert plan["deletes"]["LOGS"].startswith("3 messages")
+    assert (plan["backup"], plan["restored"], done["restored"]) == (taken["backup"], False, True)
 
 
 def test_what_is_there_is_deleted_only_by_those_who_say_so_twice(

@@ -63,13 +63,14 @@ def test_payloads_come_back_without_the_headers_of_a_shipper_and_the_unreadable_
         (SUBJECT, zstd, frame),
     )
 
-    called = logbroker_inside("requeue", file, "--server", logs_url)
+    called = logbroker_inside("requeue", file, "--server", logs_url, "--json")
 
     assert called.returncode == 0, called.stderr
     assert stored(logs_url) == [b"plain\n\n", frame]
     assert "message 2 of logs.p0.web01 still cannot be read" in called.stderr
     assert "message 3 of logs.p0 still cannot be read" in called.stderr
-    assert "2 messages with 4 lines are back" in called.stdout
+    back = {"messages": 2, "lines": 4, "file": f"{file}.requeued"}
+    assert json.loads(called.stdout) == back
     assert [path.name for path in tmp_path.iterdir()] == ["q.msg.requeued"]
     again = logbroker_inside("requeue", file, "--server", logs_url)
     assert (again.returncode, again.stderr.count("\n")) == (78, 1)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,10 +59,28 @@ def test_what_is_of_others_is_removed_by_who_says_so(call: Call) -> None:
     assert call("consumer", "rm", "LOGS", "mine").returncode == 2
 
     assert "removed stream ORDERS with 1 messages" in call("stream", "rm", "ORDERS", "--yes").stdout
-    assert call("consumer", "rm", "LOGS", "mine", "--yes").returncode == 0
+    removed = json.loads(call("consumer", "rm", "LOGS", "mine", "--yes", "--json").stdout)
+    assert removed == {"removed": "LOGS.mine"}
 
     assert "ORDERS" not in call("stream", "ls").stdout
     assert "mine" not in call("consumer", "ls").stdout
+
+
+def test_programs_are_told_what_matches_and_what_was_removed(
+    logbroker_inside: Call, logs_url: str
+) -> None:
+    ask(logs_url, *(("logs.p0.web01", b"line %d\n" % number) for number in range(3)))
+
+    def told(*words: str) -> dict[str, Any]:
+        return json.loads(logbroker_inside(*words, "--server", logs_url, "--json").stdout)
+
+    one = told("rm", "--seq", "2", "--yes")
+    plan = told("purge", "--host", "web01", "--dry-run")
+    done = told("purge", "--host", "web01", "--yes")
+
+    assert (one["message"]["sequence"], one["removed"]) == (2, True)
+    assert [(each["messages"], each["stream"]) for each in plan["matching"]] == [(2, "LOGS")]
+    assert (plan["removed"], done["removed"]) == (None, 2)
 
 
 def test_jetstream_takes_as_many_streams_and_consumers_as_the_settings_say(
