@@ -141,8 +141,6 @@ class Standing:
     def problem(self, now: int) -> str:
         """Return why the partition is not received, empty when it is."""
         seconds = (now - self.blocked_since) / _SECOND
-        if self.successor:
-            return f"partition {self.partition} was taken over by {self.successor}"
         if self.blocked and seconds >= _LONG:
             reason = f"{self.blocked.cause.value}: {self.blocked.detail}"
             return f"partition {self.partition} is blocked for {seconds:.0f} s: {reason}"
@@ -203,9 +201,17 @@ class Meter:
         return is_started or bool(self.away)
 
     def health(self) -> Page:
-        """Return the page of `/healthz`."""
+        """Return the page of `/healthz`.
+
+        Well is also who has lost a partition and receives others: a restart for it would take the partition back.
+        """
         problems = (problem for one in self.standings if (problem := one.problem(self.clock())))
-        return health_page(self._not_receiving() or "; ".join(problems))
+        lost = (
+            f"partition {one.partition} was taken over by {one.successor}"
+            for one in self.standings
+            if one.successor
+        )
+        return health_page(self._not_receiving() or "; ".join(problems), "; ".join(("ok", *lost)))
 
     def report(self) -> bytes:
         """Return the answer to `status`: JSON, by partition."""
