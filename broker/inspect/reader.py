@@ -5,7 +5,6 @@ behind the last message that it returned. A stream that is made anew meanwhile t
 """
 
 import asyncio
-import json
 import logging
 import random
 import secrets
@@ -14,14 +13,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from nats.aio.subscription import Subscription
-
 from broker.app.exits import OperatorError
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.client import BrokerClient
 from broker.client.connection import ELECTION, Connection, until_answered
+from broker.client.pulling import pull, waiting
 from broker.inspect.message import StoredMessage, read_message
-from broker.wire.delivery import Delivery, RawMessage, parse
+from broker.wire.delivery import Delivery, RawMessage
 from broker.wire.subjects import reader_names
 
 Start = Mapping[str, Any]
@@ -31,15 +29,13 @@ LAST_PER_SUBJECT: Start = {"deliver_policy": "last_per_subject", "filter_subject
 
 _BATCH = 5000  # messages; the bundled broker refuses more than 10,000 at a time
 _PULL_BYTES = 8 * 1024 * 1024  # at least; a message that does not fit into a pull would never come
-_EXPIRES, _HEARTBEAT = 4, 2  # seconds
+_EXPIRES = 4  # seconds
 _SILENCE = 10.0  # seconds without a heartbeat, after which consumer or connection are given up
 _INACTIVE = 60  # seconds after which the server removes a consumer that nobody pulls from
 _NANOSECONDS = 1_000_000_000
 _PAUSE = 0.5  # seconds before a broker that could not answer is asked again
 _UNAVAILABLE = 503
 _NAME_IN_USE = {10013, 10105, 10148}
-_BEAT = "100"
-_ENDS = ("404", "408", "409 Batch Completed", "409 Message Size Exceeds MaxBytes")
 logger = logging.getLogger(__name__)
 
 
@@ -75,11 +71,8 @@ class MessageReader:
         self._start = start
         self._next = 0  # sequence; 0 before the first message
         self._client: BrokerClient | None = None  # with our consumer; None where it has to be made
-        self._consumer = self._inbox = ""
-        self._subscription: Subscription | None = None
-        self._pulls = 0  # each has a subject of its own, so that the end of one is not taken for that of another
+        self._consumer = ""
         self._number = 0  # of the delivery that is due
-        self._arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
 
     async def follow(self) -> list[StoredMessage]:
         """Return the messages that have come since, at least one, through restarts of the broker; raises `Rejected`."""
@@ -125,41 +118,25 @@ class MessageReader:
                 if self._client is not None:
                     name = f"CONSUMER.DELETE.{self._stream}.{self._consumer}"
                     await self._connection.api(name, patience=1)
-        await self._unsubscribe()
+        self._client = None
 
     async def _pull(self, *, waits: bool) -> list[StoredMessage]:
         """Pull what is there; where that is nothing, one that `waits` returns what comes within four seconds.
 
         What was lost on its way is read again: through a new consumer, from the first message on that was not returned.
         """
-        found: list[StoredMessage] = []
+        largest = self._client.max_payload if self._client else 0
+        request = {"batch": _BATCH, "max_bytes": max(_PULL_BYTES, 2 * largest), "no_wait": True}
+        request |= waiting(_EXPIRES) if waits else {}
         try:
-            inbox = await self._ask(waits=waits)
-            while len(found) < _BATCH:
-                message = await self._connection.guard(self._arrived.get(), _SILENCE)
-                if delivery := parse(message.reply):
-                    found.append(self._read(delivery, message))
-                elif message.subject == inbox and _is_end(message):
-                    break
+            came = await pull(self._connection, self._stream, self._consumer, request, _SILENCE)
+            found = [self._read(delivery, message) for delivery, message in came]
         except ConnectionLost:
             self._client = None
             raise
         if found:
             self._next = found[-1].sequence + 1
         return found
-
-    async def _ask(self, *, waits: bool) -> str:
-        """Send a pull, and return the subject on which the broker says that it has ended."""
-        largest = self._client.max_payload if self._client else 0
-        request = {"batch": _BATCH, "max_bytes": max(_PULL_BYTES, 2 * largest), "no_wait": True}
-        if waits:
-            request["expires"] = _EXPIRES * _NANOSECONDS
-            request["idle_heartbeat"] = _HEARTBEAT * _NANOSECONDS
-        self._pulls += 1
-        inbox = f"{self._inbox}.{self._pulls}"
-        subject = self._connection.api_subject(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}")
-        await self._connection.publish(subject, json.dumps(request).encode(), reply=inbox)
-        return inbox
 
     def _read(self, delivery: Delivery, message: RawMessage) -> StoredMessage:
         if delivery.number != self._number or delivery.sequence < self._next:
@@ -172,11 +149,7 @@ class MessageReader:
         )
 
     async def _open(self) -> None:
-        await self._unsubscribe()
         client = await self._connection.client()
-        self._inbox, self._arrived = self._connection.new_inbox(), asyncio.Queue()
-        tapped = self._connection.tap(f"{self._inbox}.*", self._arrived.put_nowait)
-        self._subscription = await tapped
         await self._make_consumer()
         self._number = 1
         self._client = client  # not before: the next call begins again with what failed half-way
@@ -210,21 +183,6 @@ class MessageReader:
         raise OperatorError(
             f"{len(names)} readers of this monitor are at work; end one, or try again in {_INACTIVE} s"
         )
-
-    async def _unsubscribe(self) -> None:
-        before, self._client, self._subscription = self._subscription, None, None
-        if before is not None:
-            with suppress(ConnectionLost):
-                await self._connection.guard(before.unsubscribe(), _HEARTBEAT)
-
-
-def _is_end(message: RawMessage) -> bool:
-    """Whether a status ends a pull; raises `ConnectionLost` for one that ends it before its time."""
-    headers = message.headers or {}
-    status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
-    if not status.startswith((_BEAT, *_ENDS)):
-        raise ConnectionLost(f"the broker ended a pull with {status}")
-    return not status.startswith(_BEAT)
 
 
 async def follow(readers: Sequence[MessageReader]) -> AsyncGenerator[list[StoredMessage], None]:

@@ -4,13 +4,13 @@ The pull is on a throw-away consumer that delivers headers only, so that the dur
 """
 
 import asyncio
-import json
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from broker.client.answer import ConnectionLost, Rejected, is_level
-from broker.client.connection import Connection, Message
+from broker.client.connection import Connection
+from broker.client.pulling import BEAT, pull, waiting
 from broker.wire.subjects import partition_filter, wake_name
 
 _EXPIRES = 30  # seconds that a pull waits at the broker before it is asked again
@@ -19,8 +19,6 @@ _PATIENCE = 5.0  # seconds
 _AGAIN = 0.1  # seconds between pulls: one may be refused at once
 _CLOSE_PATIENCE = 1.0  # seconds
 _SHORT = 0.7  # seconds for what may never be answered
-_BEAT = 2  # seconds between signs of life, where the server of the consumer may die and another one take its place
-_ALIVE = "100"
 _NANOSECONDS = 1_000_000_000
 _NO_CONSUMER = 10014
 
@@ -81,30 +79,9 @@ class Wake:
 
     async def _pull(self) -> bool:
         """Pull once; False when nothing has come in the time. Everything is made anew then, on whatever client there is."""
-        connection, said = self.connection, asyncio.Queue[Message]()
-        request = {"batch": 1, "expires": _EXPIRES * _NANOSECONDS}
-        if connection.has_choice:
-            request["idle_heartbeat"] = _BEAT * _NANOSECONDS
-        inbox = connection.new_inbox()
+        request = {"batch": 1, **waiting(_EXPIRES)}
         with suppress(ConnectionLost):
-            subscription = await connection.subscribe(inbox, said.put)
-            try:
-                subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{self.stream}.{self._name}")
-                await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
-                return await connection.guard(self._has_come(said), _EXPIRES)
-            finally:
-                with suppress(ConnectionLost):
-                    await connection.guard(subscription.unsubscribe(), _PATIENCE)
-        return False
-
-    async def _has_come(self, said: "asyncio.Queue[Message]") -> bool:
-        """Return True for a message, False when the pull has ended or its server gives no sign of life."""
-        patience = 2 * _BEAT if self.connection.has_choice else _EXPIRES
-        with suppress(TimeoutError):
-            while True:
-                message = await asyncio.wait_for(said.get(), patience)
-                if message.reply or (message.headers or {}).get("Status") != _ALIVE:
-                    return bool(message.reply)
+            return bool(await pull(self.connection, self.stream, self._name, request, 2 * BEAT))
         return False
 
     async def _forget(self) -> None:

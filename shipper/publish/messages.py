@@ -5,7 +5,6 @@ it from each other. Whoever did not get every message that the consumer gave out
 """
 
 import asyncio
-import json
 import logging
 import re
 import secrets
@@ -14,16 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import nats.errors
-
 from broker.app.exits import FencedError
 from broker.app.faults import fault
 from broker.app.program import version_of
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected, stored_at
 from broker.client.bucket import Conflict
-from broker.client.connection import Connection, Message
-from broker.wire.delivery import parse
+from broker.client.connection import Connection
+from broker.client.pulling import pull
 from broker.wire.message import (
     Followed,
     MalformedMessage,
@@ -45,7 +42,6 @@ _PAGE = 2000  # messages
 _PATIENCE, _PATIENCE_AMONG = 10.0, 4.0  # seconds; the second where the consumer's server may die
 _SHORT = 1.0  # seconds for what may never be answered
 _NO_MESSAGE = "404"
-_END = {"404", "408"}
 _EXISTS = {10013, 10148}  # a consumer of that name, or one that is about to go
 _FORM = re.compile(r"([0-9]{1,15})-([0-9a-f]{8})")
 logger = logging.getLogger(__name__)
@@ -147,7 +143,7 @@ class HostMessages:
         if "Nats-Sequence" not in headers and headers.get("Status") == _NO_MESSAGE:
             return None
         subject = headers.get("Nats-Subject", subjects)
-        return HostMessage(int(headers["Nats-Sequence"]), _origin_of(answer), subject, stream)
+        return HostMessage(int(headers["Nats-Sequence"]), _origin_of(headers), subject, stream)
 
     async def claim(
         self,
@@ -261,41 +257,19 @@ class HostMessages:
             await self._connection.api(removal, patience=_SHORT)
 
     async def _pull(self, stream: str) -> list[HostMessage]:
-        answers: asyncio.Queue[Message] = asyncio.Queue()
-        subject = self._connection.api_subject(f"CONSUMER.MSG.NEXT.{stream}.{self._consumer}")
-        inbox = self._connection.new_inbox()
-        subscription = await self._connection.subscribe(inbox, answers.put)
-        try:
-            await self._connection.publish(
-                subject, json.dumps({"batch": _PAGE, "no_wait": True}).encode(), reply=inbox
+        request = {"batch": _PAGE, "no_wait": True}
+        return [
+            HostMessage(delivery.sequence, _origin_of(message.headers), message.subject, stream)
+            for delivery, message in await pull(
+                self._connection, stream, self._consumer, request, self._patience
             )
-            return await self._connection.guard(_collect(stream, answers), self._patience, subject)
-        finally:
-            with suppress(nats.errors.Error):  # gone with its client
-                await subscription.unsubscribe()
+        ]
 
 
-async def _collect(stream: str, answers: "asyncio.Queue[Message]") -> list[HostMessage]:
-    page: list[HostMessage] = []
-    while len(page) < _PAGE:
-        message = await answers.get()
-        if not message.reply:  # the broker's own word; a stranger's message may have any header
-            status = (message.headers or {}).get("Status")
-            if status in _END:
-                break
-            raise ConnectionLost(f"the consumer that reads back the own lines went away ({status})")
-        delivery = parse(message.reply)
-        if delivery is None:
-            raise ConnectionLost("a message came that no consumer has delivered")
-        origin = _origin_of(message)
-        page.append(HostMessage(delivery.sequence, origin, message.subject, stream))
-    return page
-
-
-def _origin_of(message: Message) -> Origin | None:
+def _origin_of(headers: Mapping[str, str] | None) -> Origin | None:
     """Return where a message came from; None for what no agent of ours wrote, which says nothing about positions."""
     try:
-        return decode_origin(message.headers)
+        return decode_origin(headers)
     except MalformedMessage:
         return None
 
