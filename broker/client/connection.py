@@ -72,11 +72,6 @@ class Connection:
         """The addresses, for messages to a person: without the passwords that may be in them."""
         return ", ".join(map(public, self._servers))
 
-    @property
-    def has_choice(self) -> bool:
-        """Whether there is more than one server to connect to."""
-        return len(self._servers) > 1
-
     async def once(self, patience: float = 0.0) -> BrokerClient:
         """Return a live client, or raise `BrokerAway` when none answers for `patience` seconds: for what a person waits for."""
         give_up = asyncio.get_running_loop().time() + patience
@@ -155,7 +150,7 @@ class Connection:
         most = _MOST_REFUSALS if isinstance(error, Rejected) else _MOST_SILENCE
         self._doubted = min(now - seconds, self._doubted or now)
         client = self._client
-        if client is not None and self.has_choice and now - self._doubted >= most:
+        if client is not None and len(self._servers) > 1 and now - self._doubted >= most:
             logger.debug("leaving %s: nothing comes of what it is asked", client.address)
             client.leave()
 

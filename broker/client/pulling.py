@@ -1,6 +1,9 @@
 """One pull from a consumer: the request, the messages that the broker delivers for it, and the status by which it says that this was all.
 
 Every pull has an inbox of its own, so that what comes late of one is not taken for what the next one brings.
+
+A message without headers and payload ends a pull of whoever is in another account than the stream: nats-server (2.15.1) takes
+it as the last answer. What it had to deliver behind it never arrives.
 """
 
 import asyncio
@@ -41,7 +44,7 @@ async def pull(
     """
     await connection.client()
     subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{stream}.{consumer}")
-    under_way = _Pull(connection.new_inbox(), request["batch"])
+    under_way = _Pull(connection.new_inbox(), request["batch"], is_outside=bool(connection.own))
     subscription = await connection.tap(under_way.inbox, under_way.take)
     try:
         await connection.publish(subject, json.dumps(request).encode(), reply=under_way.inbox)
@@ -54,11 +57,16 @@ async def pull(
     return under_way.found
 
 
+def is_empty(message: RawMessage) -> bool:
+    """Whether a message has neither headers nor payload."""
+    return not (message.head or message.data)
+
+
 class _Pull:
     """What has come of a pull so far."""
 
-    def __init__(self, inbox: str, most: int) -> None:
-        self.inbox, self._most = inbox, most
+    def __init__(self, inbox: str, most: int, *, is_outside: bool) -> None:
+        self.inbox, self._most, self._is_outside = inbox, most, is_outside
         self.found = Delivered()
         self._beats = 0
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -69,7 +77,8 @@ class _Pull:
             return
         if delivery := parse(message.reply):
             self.found.append((delivery, message))
-            if len(self.found) == self._most:
+            is_cut = self._is_outside and is_empty(message)
+            if is_cut or len(self.found) == self._most:
                 self._ended.set_result(_ENDS[0])
         elif message.subject == self.inbox:
             headers = message.headers or {}

@@ -17,7 +17,7 @@ from broker.app.exits import OperatorError
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.client import BrokerClient
 from broker.client.connection import ELECTION, Connection, until_answered
-from broker.client.pulling import pull, waiting
+from broker.client.pulling import is_empty, pull, waiting
 from broker.inspect.message import StoredMessage, read_message
 from broker.wire.delivery import Delivery, RawMessage
 from broker.wire.subjects import reader_names
@@ -136,6 +136,8 @@ class MessageReader:
             raise
         if found:
             self._next = found[-1].sequence + 1
+            if self._connection.own and is_empty(came[-1][1]):
+                await self.close()  # what the broker had to deliver behind it is asked for again
         return found
 
     def _read(self, delivery: Delivery, message: RawMessage) -> StoredMessage:

@@ -26,9 +26,9 @@ from receiver.consume.assignment import LARGEST_PULL, Assignment
 
 _LEAST = LARGEST_PULL // 2 + 65_536  # bytes; less only where many partitions share the memory
 _PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
-_PATIENCE = 30.0  # seconds without a message; those of a pull are there already, or it ends at once
-_PATIENCE_AMONG = 5.0  # the same where the leader may have died and others elect a new one
-_BEAT = 1.5  # seconds between the signs of life that are asked for then
+_PATIENCE = 10.0  # seconds without a message; those of a pull are there already, or it ends at once
+_CONNECT = 30.0  # seconds
+_BEAT = 1.5  # seconds between the signs of life that are asked for of a pull that waits: its server may die
 _LONGEST = 600.0  # seconds for a pull to end
 _NO_CONSUMER = 10014
 _NOTHING_THERE = ("404", "408")
@@ -134,7 +134,7 @@ class PartitionReader:
         Raises `ConnectionLost` for deliveries that are not the next ones.
         """
         if self._client is None:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_CONNECT):
                 self._client = await self._connection.client()
             await self._listen()
             if leave := self._assignment.leave:
@@ -216,12 +216,10 @@ class PartitionReader:
         request: dict[str, int | bool] = {"batch": batch, "max_bytes": size, "no_wait": True}
         if wait > 0:
             request["expires"] = int(wait * _NANOSECONDS)
-        # the broker takes none that are longer than half of the time
-        if self._connection.has_choice and wait >= 2 * _BEAT:
+        patience = wait + _PATIENCE
+        if wait >= 2 * _BEAT:  # the broker takes none that are longer than half of the time
             request["idle_heartbeat"] = int(_BEAT * _NANOSECONDS)
             patience = 2 * _BEAT
-        else:
-            patience = wait + (_PATIENCE_AMONG if self._connection.has_choice else _PATIENCE)
         self._count += 1
         self._taken = []
         self._ended = asyncio.get_running_loop().create_future()

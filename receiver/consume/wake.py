@@ -15,7 +15,6 @@ from broker.wire.subjects import partition_filter, wake_name
 
 _EXPIRES = 30  # seconds that a pull waits at the broker before it is asked again
 _LIVES = 120  # seconds for which the broker keeps the consumer without a pull
-_PATIENCE = 5.0  # seconds
 _AGAIN = 0.1  # seconds between pulls: one may be refused at once
 _CLOSE_PATIENCE = 1.0  # seconds
 _SHORT = 0.7  # seconds for what may never be answered
@@ -85,16 +84,13 @@ class Wake:
         return False
 
     async def _forget(self) -> None:
-        is_one_of_many = self.connection.has_choice
         try:
-            call = f"CONSUMER.DELETE.{self.stream}.{self._name}"
-            await self.connection.api(call, patience=_SHORT if is_one_of_many else _PATIENCE)
+            # where its server has died it is taken away all the same, and nobody is left to say so
+            with suppress(ConnectionLost):
+                call = f"CONSUMER.DELETE.{self.stream}.{self._name}"
+                await self.connection.api(call, patience=_SHORT)
         except Rejected as error:
             if error.error != _NO_CONSUMER:
-                raise
-        except ConnectionLost:
-            # where its server has died it is taken away all the same, and nobody is left to say so
-            if not is_one_of_many:
                 raise
 
     async def close(self) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import Connection, Message, until_answered
+from broker.client.connection import Connection, until_answered
+from broker.wire.delivery import RawMessage
 from broker.wire.streams import STREAM
 from receiver.consume import background
 from receiver.consume.claim import StreamState, stream_state
@@ -174,7 +175,7 @@ async def _request_batch(
     found: list[SourceMessage] = []
     status: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
-    async def take(message: Message) -> None:
+    def take(message: RawMessage) -> None:
         headers = message.headers or {}
         if "Nats-Sequence" in headers:
             sequence, time, subject = (headers[name] for name in _OURS)
@@ -188,7 +189,7 @@ async def _request_batch(
 
     await connection.once()
     subject, inbox = connection.api_subject(f"DIRECT.GET.{stream}"), connection.new_inbox()
-    subscription = await connection.subscribe(inbox, take)
+    subscription = await connection.tap(inbox, take)
     try:
         await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
         code = await connection.guard(answer(), _ANSWER, subject)

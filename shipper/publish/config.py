@@ -16,7 +16,8 @@ from broker.app.exits import ConfigurationError
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.config import Partitions, read_partitions
-from broker.client.connection import Connection, Message
+from broker.client.connection import Connection
+from broker.wire.delivery import RawMessage
 from broker.wire.pause import (
     PAUSE_KEY,
     PAUSE_SUBJECT,
@@ -90,7 +91,7 @@ class BrokerConfig:
         while True:
             client = await self._connection.client()
             with suppress(ConnectionLost):
-                await self._connection.subscribe(PAUSE_SUBJECT, self._hear)
+                await self._connection.tap(PAUSE_SUBJECT, self._hear)
                 while self._connection.is_on(client):
                     await self.look()
                     self._log_end()
@@ -98,7 +99,7 @@ class BrokerConfig:
                     await asyncio.wait({client.lost}, timeout=every)
             await asyncio.sleep(random.uniform(0, 1.0))  # not all hosts at once
 
-    async def _hear(self, message: Message) -> None:
+    def _hear(self, message: RawMessage) -> None:
         self._heard += 1
         self._take(message.data)
 

@@ -39,7 +39,7 @@ from broker.wire.streams import (
 from broker.wire.subjects import Subject, host_filter, registry_consumer
 
 _PAGE = 2000  # messages
-_PATIENCE, _PATIENCE_AMONG = 10.0, 4.0  # seconds; the second where the consumer's server may die
+_PATIENCE = 8.0  # seconds: the server of the consumer may have died
 _SHORT = 1.0  # seconds for what may never be answered
 _NO_MESSAGE = "404"
 _EXISTS = {10013, 10148}  # a consumer of that name, or one that is about to go
@@ -243,12 +243,8 @@ class HostMessages:
         return await self._connection.api(
             f"CONSUMER.CREATE.{stream}.{self._consumer}.{self._filter}",
             {"stream_name": stream, "config": config, "action": "create"},
-            patience=self._patience,
+            patience=_PATIENCE,
         )
-
-    @property
-    def _patience(self) -> float:
-        return _PATIENCE_AMONG if self._connection.has_choice else _PATIENCE
 
     async def _remove(self, stream: str) -> None:
         # who would answer for it may have died with its server; it ends by itself when nobody pulls
@@ -261,7 +257,7 @@ class HostMessages:
         return [
             HostMessage(delivery.sequence, _origin_of(message.headers), message.subject, stream)
             for delivery, message in await pull(
-                self._connection, stream, self._consumer, request, self._patience
+                self._connection, stream, self._consumer, request, _PATIENCE
             )
         ]
 

@@ -34,7 +34,7 @@ from shipper.publish.rounds import Round
 from shipper.publish.waiting import Waiting
 
 _MILLISECOND = 1_000_000  # nanoseconds
-_PATIENCE, _PATIENCE_AMONG = 30.0, 8.0  # seconds; the second where another server can be asked
+_PATIENCE = 10.0  # seconds: another server may have to be asked
 _SLOWEST = 20_000  # bytes a second, of a line that still takes a round
 logger = logging.getLogger(__name__)
 
@@ -269,10 +269,9 @@ class Sessions:
     def _patience(self, payload: bytes) -> float:
         """Return the seconds in which a payload gets through a line that is still of use; a dead one is noticed by pings.
 
-        What a server of several sent on to a leader that died is never answered: another server is asked sooner.
+        What a server of several sent on to a leader that died is never answered.
         """
-        least = _PATIENCE_AMONG if self.connection.has_choice else _PATIENCE
-        return least + len(payload) / _SLOWEST
+        return _PATIENCE + len(payload) / _SLOWEST
 
 
 def _subject_of(head: HostMessage) -> Subject | None:

@@ -1,5 +1,7 @@
 """A monitor reads everything, by a consumer of its own where that is needed, and no answer of its goes to where it may not publish."""
 
+import asyncio
+
 import pytest
 
 from broker.app.exits import OperatorError
@@ -59,3 +61,16 @@ async def test_its_readers_have_names_of_their_own_leave_nothing_and_one_too_man
             await reader.close()
         await connection.close()
     assert everything(own) == before
+
+
+async def test_messages_with_nothing_in_them_are_read_over(server: Secured, own: Raw) -> None:
+    lines = [None, 1, None, None, 2, None]
+    last = [own.ask("logs.p0.web02", line)["seq"] for line in lines][-1]
+    connection = Connection([server.address], "watch", access=server.access("watch"))
+    reader = MessageReader(connection, "LOGS", at_sequence(last - 5))
+
+    async with asyncio.timeout(30):
+        found = [one.payload async for one in reader.read_all(last)]
+
+    await connection.close()
+    assert found == [b"", b"1", b"", b"", b"2", b""]
