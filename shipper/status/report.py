@@ -68,7 +68,7 @@ class HostReport(BaseModel):
     def summary(self) -> str:
         """How many files there are, and how far behind they are."""
         count = f"{len(self.files)} file{'' if len(self.files) == 1 else 's'}"
-        return f"{count}, {format_size(self.behind_bytes)} behind"
+        return f"{count}, {format_size(self.behind_bytes)} unshipped"
 
 
 class AgentMeter:

@@ -30,7 +30,7 @@ FINE, LEFT_OUT, BAD = "ok ", "-- ", "BAD"
 Finding = tuple[str, str]
 """What a finding means for the agent, and a text, which may hold paths of any characters."""
 
-_HEADS = ("size", "position", "behind", "waits", "state", "path")
+_HEADS = ("size", "position", "unshipped", "oldest", "state", "path")
 
 
 @asynccontextmanager
