@@ -6,7 +6,7 @@ one strikes at once, so that recovery itself is hit.
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     from tests.chaos.world import World
 
 Chance = random.Random
-Undo = Callable[[], None]
-"""Undoes a fault, and does what an operator would do then; returns when that is done."""
-Act = Callable[["World", Chance], Undo | None]
-"""Strikes some place of a world; what it returns is called when the fault's time is over, None for what happens at a moment."""
+Act = Callable[..., Iterator[None] | None]
+"""Strikes some place of a world, with some chance. One that lasts is a generator: it yields once, and undoes the fault, or does what an operator would, behind that."""
 MOMENT = (0.0, 0.0)
 
 _ALONE = 0.45
@@ -47,7 +45,7 @@ class Fault:
     @property
     def family(self) -> str:
         """The module that it stands in."""
-        return self.act.__module__.rpartition(".")[2]
+        return getattr(self.act, "func", self.act).__module__.rpartition(".")[2]
 
 
 FAULTS: dict[str, Fault] = {}
@@ -141,31 +139,6 @@ def draw(seed: int, faults: Sequence[Fault]) -> Iterator[Stroke]:
         ]
         settles = chance.random() < _SETTLES
         yield Stroke(tuple(strikes), settles, round(chance.uniform(0, _PAUSE), 2))
-
-
-def within(context: AbstractContextManager[object], begin: Callable[[], Undo]) -> Undo:
-    """Begin a fault in a context that is left when the fault has ended, or at once if it cannot begin."""
-    with ExitStack() as stack:
-        stack.enter_context(context)
-        undo = begin()
-        entered = stack.pop_all()
-
-    def end() -> None:
-        with entered:
-            undo()
-
-    return end
-
-
-def together(undos: Iterable[Undo]) -> Undo:
-    """Return what undoes several faults that have begun."""
-    begun = list(undos)
-
-    def end() -> None:
-        for undo in begun:
-            undo()
-
-    return end
 
 
 @contextmanager

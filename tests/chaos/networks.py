@@ -7,7 +7,8 @@ Takes `ip`, `ss` and `tc` with tbf, clsact and bpf; no netem, no nft.
 
 import functools
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
@@ -16,8 +17,6 @@ from typing import TypeVar
 from broker.app.address import Address
 
 Trouble = TypeVar("Trouble")
-Heal = Callable[[], None]
-"""Takes back one trouble, and no other one."""
 
 _CLIENTS, _ROUTES = "10.99.0", "10.98.0"
 _BURST = 5000  # bytes that pass a slow line at once, more than a packet
@@ -26,22 +25,12 @@ _RANDOM = 0xFFFFF000 + 56  # SKF_AD_OFF + SKF_AD_RANDOM: an address where a rand
 _LOSE, _GO_ON = 2, 0xFFFFFFFF  # TC_ACT_SHOT, TC_ACT_UNSPEC
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """`share` of the packets, from 0 to 1."""
-
-    share: float = 1.0
-
-
-EVERYTHING = Loss()
-
-
-def _bytecode(losses: Sequence[Loss]) -> str:
-    """Return a filter, as tc takes it, that lets each of the losses try its luck with a packet."""
+def _bytecode(losses: Sequence[float]) -> str:
+    """Return a filter, as tc takes it, that loses shares of the packets, each by itself."""
     steps: list[tuple[int, int, int, int]] = []
-    for loss in losses:
-        if loss.share < 1:
-            steps += [(_LOAD, 0, 0, _RANDOM), (_JUMP_IF_AT_LEAST, 1, 0, int(loss.share * 2**32))]
+    for share in losses:
+        if share < 1:
+            steps += [(_LOAD, 0, 0, _RANDOM), (_JUMP_IF_AT_LEAST, 1, 0, int(share * 2**32))]
         steps.append((_RETURN, 0, 0, _LOSE))
     steps.append((_RETURN, 0, 0, _GO_ON))
     return f"{len(steps)}," + ",".join(" ".join(map(str, step)) for step in steps)
@@ -63,17 +52,29 @@ class Way:
     """Where packets can be lost, for tc."""
     _shaped: tuple[str, ...]
     """What tc begins with, and the device in whose queue they wait."""
-    _losses: list[Loss] = field(default_factory=list)
+    _losses: list[float] = field(default_factory=list)
     _slow: list[Slowness] = field(default_factory=list)
     _lock: RLock = field(default_factory=RLock)
 
-    def lose(self, loss: Loss) -> Heal:
-        """Lose packets of IP from now on."""
-        return _added(self._lock, self._losses, loss, self._show_losses)
+    def losing(self, share: float = 1.0) -> AbstractContextManager[None]:
+        """Lose such a share of the packets of IP meanwhile."""
+        return self._troubled(self._losses, share, self._show_losses)
 
-    def slow(self, slowness: Slowness) -> Heal:
-        """Let packets through slowly from now on; of several, the slowest counts."""
-        return _added(self._lock, self._slow, slowness, self._show_slowness)
+    def slowed(self, slowness: Slowness) -> AbstractContextManager[None]:
+        """Let packets through slowly meanwhile; of several, the slowest counts."""
+        return self._troubled(self._slow, slowness, self._show_slowness)
+
+    @contextmanager
+    def _troubled(
+        self, troubles: list[Trouble], trouble: Trouble, show: Callable[[], None]
+    ) -> Iterator[None]:
+        with self._lock:
+            troubles.append(trouble)
+            show()
+        yield
+        with self._lock:
+            troubles.remove(trouble)
+            show()
 
     def _show_losses(self) -> None:
         rule = (*self._filtered, "protocol", "ip", "pref", "1")
@@ -103,13 +104,17 @@ class Line:
     inward: Way
     outward: Way
 
-    def lose(self, loss: Loss) -> Heal:
-        """Lose packets in both directions."""
-        return _both(self.inward.lose(loss), self.outward.lose(loss))
+    @contextmanager
+    def losing(self, share: float = 1.0) -> Iterator[None]:
+        """Lose packets in both directions meanwhile."""
+        with self.inward.losing(share), self.outward.losing(share):
+            yield
 
-    def slow(self, slowness: Slowness) -> Heal:
-        """Let packets through slowly in both directions."""
-        return _both(self.inward.slow(slowness), self.outward.slow(slowness))
+    @contextmanager
+    def slowed(self, slowness: Slowness) -> Iterator[None]:
+        """Let packets through slowly in both directions meanwhile."""
+        with self.inward.slowed(slowness), self.outward.slowed(slowness):
+            yield
 
     def reset(self) -> None:
         """End all connections that the machine has over this line; the other ends are told, if the line lets it through."""
@@ -202,28 +207,6 @@ def _line(name: str, number: int, bridge: str, net: str) -> Line:
 
 def _within(name: str) -> tuple[str, ...]:
     return ("nsenter", f"--net=/run/netns/{name}", "--")
-
-
-def _added(
-    lock: RLock, troubles: list[Trouble], trouble: Trouble, show: Callable[[], None]
-) -> Heal:
-    def heal() -> None:
-        with lock:
-            troubles.remove(trouble)
-            show()
-
-    with lock:
-        troubles.append(trouble)
-        show()
-    return heal
-
-
-def _both(one: Heal, other: Heal) -> Heal:
-    def heal() -> None:
-        one()
-        other()
-
-    return heal
 
 
 def _run(*words: str, quiet: bool = False) -> None:

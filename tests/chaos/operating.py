@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from tests.chaos.commands import CommandFailed, insist
 from tests.chaos.program import Program
 
@@ -196,7 +197,7 @@ class Operator:
             return f"brought back {store.path.name}" if store.copy is not None else ""
         entry = self.entries.pop(partition, None)
         if entry and self.central.offset(partition) == entry.next:
-            self.central.write_offset(partition, entry.before)
+            self.central.write_entry(OFFSETS_BUCKET, offset_key(partition), entry.before)
             return f"brought back the entry of partition {partition}"
         return ""
 

@@ -242,13 +242,13 @@ def _do(
     has_struck = False
     time.sleep(one.at)
     try:
-        undo = FAULTS[one.fault].act(world, random.Random(one.seed))
+        lasting = FAULTS[one.fault].act(world, random.Random(one.seed)) or iter(())
+        next(lasting, None)
         has_struck = True
         result.tell("struck", fault=one.fault)
         time.sleep(one.lasts)
-        if undo:
-            undo()
-            result.tell("undone", fault=one.fault)
+        next(lasting, None)
+        result.tell("over", fault=one.fault)
         result.struck[one.fault] += 1
     except CannotStrike as none:  # as what undoes it may have seen
         result.missed[one.fault] += 1

@@ -10,9 +10,9 @@ from receiver.meter import Meter
 from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.tables import gap_report
 from tests.chaos.judging import judged, repeats
-from tests.chaos.program import Supervisor
+from tests.chaos.program import Program, Supervisor
 from tests.chaos.world import Host, Shape, World
-from tests.support.processes import Processes
+from tests.support.processes import Process, Processes
 
 HOSTS = ("web01", "db.example.net")
 
@@ -29,7 +29,8 @@ def world(tmp_path: Path) -> World:
         for _ in range(20):
             writing.tick(0.1)
         writing.finish()
-        host = Host(name, "h1", folder / "logs", writing)
+        shipper = Program(Process(name, (), tmp_path / "log", {}), "shipper")  # it never runs
+        host = Host(name, "h1", folder / "logs", writing, shipper)
         world.hosts.append(host)
         received = b"".join(host.sources()).splitlines(keepends=True)
         (world.output / f"{name}.log.000001").write_bytes(b"".join(received[:9]))

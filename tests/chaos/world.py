@@ -137,7 +137,7 @@ class Host:
     machine: str
     logs: Path
     writing: Writing
-    shipper: Program | None = None
+    shipper: Program
 
     def written(self) -> int:
         """Return how many bytes of whole lines were written so far, over all files and rotations."""
@@ -222,7 +222,7 @@ class World:
 
     @property
     def shippers(self) -> list[Program]:
-        return [host.shipper for host in self.hosts if host.shipper]
+        return [host.shipper for host in self.hosts]
 
     @property
     def broker_programs(self) -> list[Program]:
@@ -264,10 +264,6 @@ class World:
         headers = {"KV-Operation": "DEL"} if value is None else {}
         self.ask(lambda c: c.ask(f"$KV.{name}.{key}", value or b"", headers))
 
-    def write_offset(self, partition: int, value: bytes) -> None:
-        """Write the entry of a partition."""
-        self.write_entry(OFFSETS_BUCKET, offset_key(partition), value)
-
     @contextmanager
     def locked(self, seconds: float = 60) -> Iterator[None]:
         """Hold what all tasks take before they write: whoever was at it has ended; raises `Locked`."""
@@ -281,10 +277,9 @@ class World:
         self,
         question: Callable[[Connection], Coroutine[Any, Any, Answer]],
         seconds: float = 60,
-        urls: Sequence[str] = (),
     ) -> Answer:
         """Ask the brokers as an admin until there is an answer, whoever leads meanwhile; raises TimeoutError."""
-        return asyncio.run(_insist(urls or self.urls, self.access, question, seconds))
+        return asyncio.run(_insist(self.urls, self.access, question, seconds))
 
     def start_program(
         self, program: str, name: str, machine: Machine, words: Sequence[str | Path], role: str
@@ -327,7 +322,7 @@ class World:
         place, _, name = disk.name.partition("-")
         match place:
             case "host":
-                return [host.shipper for host in self.hosts if host.name == name and host.shipper]
+                return [host.shipper for host in self.hosts if host.name == name]
             case "broker":
                 return [broker.program for broker in self.brokers if broker.name == name]
             case _:
@@ -386,15 +381,11 @@ class World:
         if self.shape.receivers == "spark":
             words += self._start_spark(machine)
         for name in self._receiver_names:
-            self.receivers.append(
-                self.start_program(
-                    "logreceiver",
-                    f"receiver-{name}",
-                    machine,
-                    [*self._receiver_words(name), *words],
-                    "receiver",
-                )
+            own = [*self._receiver_words(name), *words]
+            program = self.start_program(
+                "logreceiver", f"receiver-{name}", machine, own, "receiver"
             )
+            self.receivers.append(program)
 
     def _start_spark(self, machine: Machine) -> list[str | Path]:
         folder = self.folder / "spark"
@@ -438,16 +429,10 @@ class World:
         self._mount(f"host-{name}", folder, "host")
         logs = folder / "logs"
         logs.mkdir()
-        host = Host(name, machine.name, logs, self.writing(name, number, logs))
-        words: list[str | Path] = ["--file", logs / "**/*.log", "--grace", "30s"]
-        host.shipper = self.start_program(
-            "logshipper",
-            f"shipper-{name}",
-            machine,
-            [*words, *self._host_words(name, number)],
-            "shipper",
-        )
-        self.hosts.append(host)
+        words = ["--file", logs / "**/*.log", "--grace", "30s", *self._host_words(name, number)]
+        shipper = self.start_program("logshipper", f"shipper-{name}", machine, words, "shipper")
+        writing = self.writing(name, number, logs)
+        self.hosts.append(Host(name, machine.name, logs, writing, shipper))
 
 
 def _host_name(number: int) -> str:

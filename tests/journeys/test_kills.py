@@ -1,14 +1,13 @@
-"""Seeded rounds of kill -9 on one stage: what one round has left behind is what the next one begins with.
+"""Seeded kills with -9: every program once, then any process, also the JVM and the workers, while files are rotated and another receiver stands by.
 
-`LOGSHIP_ROUNDS=100` asks for more of them. And one in which every process may be hit, also the JVM and the workers, while files are rotated and compressed and
-another receiver stands by.
+`LOGSHIP_ROUNDS=100` asks for more seeds.
 """
 
 import os
 import random
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,60 +16,25 @@ import pytest
 from tests.support.oracle import judge
 from tests.support.processes import Process, Processes, TookTooLong, wait_until
 from tests.support.received import read_received
-from tests.support.stage import Stage
 from tests.support.suite import Suite
 from tests.support.traffic import Traffic
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats, pytest.mark.spark, pytest.mark.timeout(720)]
 
-HOSTS = ["kill01", "kill02.example.net"]
+HOSTS = ("kill01", "kill02.example.net")
+FILES = ("access.log", "app.log", "audit.log")
 ROUNDS = int(os.environ.get("LOGSHIP_ROUNDS", "1"))
-
-
-@pytest.mark.parametrize("seed", range(ROUNDS))
-def test_nothing_is_lost_repeated_or_reordered_when_everything_is_killed(
-    stage: Stage, seed: int
-) -> None:
-    chance = random.Random(seed)
-    files = {host: stage.host_folder(f"{host}-{seed}") / "app.log" for host in HOSTS}
-    names = {host: f"{host}-{seed}" for host in HOSTS}
-
-    with Traffic(list(files.values()), chance.choice([50, 500, 2000]), seed) as traffic:
-        shippers = [stage.suite.start_shipper(names[h], [f]) for h, f in files.items()]
-        time.sleep(1)
-        victims = [*shippers, stage.broker, stage.receiver]
-        chance.shuffle(victims)
-        for victim in victims:
-            _kill(victim, chance)
-    verdicts = {host: stage.verdict(names[host], [traffic.written[f]]) for host, f in files.items()}
-
-    for host, verdict in verdicts.items():
-        assert verdict.is_perfect, f"seed {seed}, {names[host]}: {verdict}"
-        assert verdict.written > 0
-    assert [shipper.stop(10) for shipper in shippers] == [0, 0]
-
-
-def _kill(victim: Process, chance: random.Random) -> None:
-    time.sleep(chance.uniform(0.05, 1.0))
-    assert victim.is_running(), f"{victim.name} ended by itself: {victim.last_words()}"
-    victim.kill()
-    time.sleep(chance.choice([0, 0, 0.5]))
-    victim.start()
-
-
 KILLS = 7
 
 
-def test_nothing_is_lost_whichever_process_is_killed_while_another_receiver_stands_by(
-    tmp_path: Path,
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_every_line_arrives_once_and_in_order_whichever_process_is_killed(
+    tmp_path: Path, seed: int
 ) -> None:
-    seed = int(os.environ.get("LOGSHIP_SEED", "1"))
     chance = random.Random(seed)
+    files = {host: [tmp_path / "hosts" / host / name for name in FILES] for host in HOSTS}
     with Processes(tmp_path) as processes:
         suite = Suite(tmp_path, processes, partitions=2)
-        files = {host: tmp_path / "hosts" / host / "app.log" for host in HOSTS}
-        for file in files.values():
-            file.parent.mkdir()
         programs = [suite.start_broker(), *(_receiver(suite, name) for name in ("one", "two"))]
         wait_until(
             "a receiver owns the partitions",
@@ -78,16 +42,21 @@ def test_nothing_is_lost_whichever_process_is_killed_while_another_receiver_stan
             150,
             programs[1:],
         )
-        with Traffic(list(files.values()), 500, seed) as traffic:
-            programs += [suite.start_shipper(host, [file]) for host, file in files.items()]
+        rate = chance.choice((20, 200, 700))
+        with Traffic([file for own in files.values() for file in own], rate, seed) as traffic:
+            programs += [suite.start_shipper(host, own) for host, own in files.items()]
+            for program in chance.sample(programs, len(programs)):
+                _kill([program.pid], programs, chance)
             for _ in range(KILLS):
-                _kill_any(programs, chance)
-        written = {host: traffic.written[file] for host, file in files.items()}
+                _kill(chance.choice(programs).tree(), programs, chance)
+        written = {host: [traffic.written[file] for file in own] for host, own in files.items()}
         received = _all_received(suite, programs, written)
-        for host, data in written.items():
-            verdict = judge([data], received[host])
+        for host, sources in written.items():
+            verdict = judge(sources, received[host])
             assert verdict.is_perfect, f"seed {seed}, {host}: {verdict}"
+            assert all(sources)
         assert list(suite.output.glob("*.log.0*")), "nothing was rotated"
+        assert [program.stop() for program in reversed(programs)] == [0] * len(programs)
 
 
 def _receiver(suite: Suite, name: str) -> Process:
@@ -103,33 +72,32 @@ def _receiver(suite: Suite, name: str) -> Process:
     )
 
 
-def _kill_any(programs: Sequence[Process], chance: random.Random) -> None:
-    """Kill one process of one program; whatever ends of that is started again, as systemd does."""
-    time.sleep(chance.uniform(0.2, 2.0))
-    victims = chance.choice(programs).tree()
+def _kill(victims: Sequence[int], programs: Sequence[Process], chance: random.Random) -> None:
+    """Kill one of the processes; whatever program ends of that is started again, as systemd does."""
+    time.sleep(chance.uniform(0.05, 2.0))
     with suppress(ProcessLookupError, IndexError):
         os.kill(chance.choice(victims), signal.SIGKILL)
     time.sleep(chance.choice([0, 0.3]))
     _start_again(programs)
 
 
-def _start_again(programs: Sequence[Process]) -> None:
+def _start_again(programs: Iterable[Process]) -> None:
     for program in programs:
         if not program.is_running():
             program.start()
 
 
 def _all_received(
-    suite: Suite, programs: Sequence[Process], written: dict[str, bytes]
+    suite: Suite, programs: Sequence[Process], written: dict[str, list[bytes]]
 ) -> dict[str, bytes]:
     """Wait until as much as was written has arrived, and return what has."""
-    received: dict[str, bytes] = {}
+    received = dict.fromkeys(written, b"")
 
     def are_received() -> bool:
         _start_again(programs)
         with suppress(FileNotFoundError, ValueError):  # a file is just being exchanged
             received.update({host: read_received(suite.output, host) for host in written})
-        return all(len(received.get(host, b"")) >= len(written[host]) for host in written)
+        return all(len(received[host]) >= sum(map(len, written[host])) for host in written)
 
     with suppress(TookTooLong):  # the verdict says what is missing
         wait_until("all is received", are_received, 150)

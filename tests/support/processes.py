@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -121,23 +121,23 @@ class Process:
     def kill(self) -> None:
         """Send -9 to the program itself, as the kernel's OOM killer would; its children have to find out."""
         self.tree()
-        self._signal(signal.SIGKILL)
+        self.send(signal.SIGKILL)
         self.wait(10)
 
     def terminate(self) -> None:
         """Ask it to end (SIGTERM); does not wait."""
-        self._signal(signal.SIGTERM)
+        self.send(signal.SIGTERM)
 
     def hang_up(self) -> None:
         """Ask it to read its settings again (SIGHUP); does not wait."""
-        self._signal(signal.SIGHUP)
+        self.send(signal.SIGHUP)
 
     def terminate_watched(self) -> None:
         """Ask it to end, and remember what it has started until then: once it has gone, nobody can tell."""
-        self._signal(signal.SIGSTOP)  # it starts nothing more while we look
+        self.send(signal.SIGSTOP)  # it starts nothing more while we look
         self.tree()
         self.terminate()
-        self._signal(signal.SIGCONT)
+        self.send(signal.SIGCONT)
 
     def wait(self, seconds: float) -> int:
         """Wait for its end and return its exit code; raises `TookTooLong`."""
@@ -168,9 +168,11 @@ class Process:
             self.sessions.update(one.session for one in more)
         return sorted(found)
 
-    def _signal(self, number: int) -> None:
-        if self.is_running():
-            os.kill(self.pid, number)
+    def send(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        with suppress(ProcessLookupError):  # another thread has seen its end just now
+            if self.is_running():
+                os.kill(self.pid, number)
 
 
 class Processes:
@@ -275,10 +277,8 @@ def _kill_tree(process: Process) -> None:
     for _ in range(20):
         pids = process.tree()
         for pid in pids:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
         if process.popen is not None:
             process.popen.poll()
         if not pids:
@@ -302,10 +302,15 @@ def _all_living() -> list[_Living]:
 
 def _living(pid: int) -> _Living | None:
     """Return what is known of a process, None when there is none (any more) or it is a zombie."""
+    fields = stat_of(pid)
+    return _Living(pid, int(fields[1]), int(fields[3])) if fields and fields[0] != "Z" else None
+
+
+def stat_of(pid: int) -> list[str]:
+    """Return the fields of a process from its state on (proc(5), field 3); empty when there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
-        return None
+        return []
     # the name stands in parentheses and may hold anything, spaces and parentheses too
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] == "Z" else _Living(pid, int(fields[1]), int(fields[3]))
+    return stat.rpartition(")")[2].split()

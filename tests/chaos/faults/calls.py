@@ -9,11 +9,12 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.chaos.fault import Act, CannotStrike, Chance, Undo, add, one_that_runs
+from tests.chaos.fault import CannotStrike, Chance, add, one_that_runs
 from tests.chaos.faults.processes import server_of
 from tests.chaos.shim import Calls, Control
 
@@ -57,57 +58,43 @@ def _logbrokers(world: "World", chance: Chance) -> list[tuple[Control, Path]]:
     return [(world.control(broker.program), broker.store)]
 
 
-def _refusing(
-    where: "Callable[[World, Chance], list[tuple[Control, Path]]]", refuse: Refuse
-) -> Act:
-    def act(world: "World", chance: Chance) -> Undo:
-        controls = where(world, chance)
-        same = chance.randrange(1 << 30)
-        for control, under in controls:
-            refuse(control, under, random.Random(same))
-
-        def undo() -> None:
-            hits = sum(control.hits for control, _ in controls)
-            for control, _ in controls:
-                control.rest()
-            if not hits:
-                raise CannotStrike("no such call came")
-
-        return undo
-
-    return act
+def _refused(
+    world: "World",
+    chance: Chance,
+    where: "Callable[[World, Chance], list[tuple[Control, Path]]]",
+    refuse: Refuse,
+) -> Iterator[None]:
+    controls = where(world, chance)
+    same = chance.randrange(1 << 30)
+    for control, under in controls:
+        refuse(control, under, random.Random(same))
+    yield
+    hits = sum(control.hits for control, _ in controls)
+    for control, _ in controls:
+        control.rest()
+    if not hits:
+        raise CannotStrike("no such call came")
 
 
-def _stepping(where: "Callable[[World, Chance], list[Program]]") -> Act:
+def _stepped(
+    world: "World", chance: Chance, where: "Callable[[World, Chance], list[Program]]"
+) -> Iterator[None]:
     """Step what programs read as the time; times of files stay true, so that they look as much older or younger."""
-
-    def act(world: "World", chance: Chance) -> Undo:
-        controls = [world.control(program) for program in where(world, chance)]
-        seconds = chance.choice(_STEPS) * chance.choice((1, -1))
-        for control in controls:
-            control.step(seconds)
-
-        def undo() -> None:
-            for control in controls:
-                control.step(0)
-
-        return undo
-
-    return act
+    controls = [world.control(program) for program in where(world, chance)]
+    seconds = chance.choice(_STEPS) * chance.choice((1, -1))
+    for control in controls:
+        control.step(seconds)
+    yield
+    for control in controls:
+        control.step(0)
 
 
-def _injecting(injected: Callable[[Chance], str]) -> Act:
-    def act(world: "World", chance: Chance) -> Undo:
-        pid = server_of(chance.choice(world.brokers).program)
-        tracer = _attached(pid, injected(chance))
-
-        def undo() -> None:
-            tracer.send_signal(signal.SIGINT)
-            tracer.wait(_ATTACHED)
-
-        return undo
-
-    return act
+def _injected(world: "World", chance: Chance, injected: Callable[[Chance], str]) -> Iterator[None]:
+    pid = server_of(chance.choice(world.brokers).program)
+    tracer = _attached(pid, injected(chance))
+    yield
+    tracer.send_signal(signal.SIGINT)
+    tracer.wait(_ATTACHED)
 
 
 def _attached(pid: int, injected: str) -> "subprocess.Popen[bytes]":
@@ -149,21 +136,13 @@ for _what, _refuse in {
     "slow-sync": _slow_syncs,
 }.items():
     for _whom, _where in {"receiver": _receivers, "logbroker": _logbrokers}.items():
-        add(f"{_what}-{_whom}", _refusing(_where, _refuse), (0.5, 15.0), "shim")
-for _what, _injected in {"fsync-fails": _failing_syncs, "writes-fail": _failing_writes}.items():
-    add(f"{_what}-server", _injecting(_injected), (0.5, 10.0), "strace")
-add(
-    "clock-shipper",
-    _stepping(lambda world, chance: [one_that_runs(world.shippers, chance)]),
-    *((1.0, 15.0), "shim"),
-)
-add(
-    "clock-receiver",
-    _stepping(lambda world, _: [*world.receivers, *world.spark_programs]),
-    *((1.0, 15.0), "shim"),
-)
-add(
-    "clock-logbroker",
-    _stepping(lambda world, chance: [chance.choice(world.broker_programs)]),
-    *((1.0, 15.0), "shim"),
-)
+        act = partial(_refused, where=_where, refuse=_refuse)
+        add(f"{_what}-{_whom}", act, (0.5, 15.0), "shim")
+for _what, _call in {"fsync-fails": _failing_syncs, "writes-fail": _failing_writes}.items():
+    add(f"{_what}-server", partial(_injected, injected=_call), (0.5, 10.0), "strace")
+for _whom, _programs in {
+    "shipper": lambda world, chance: [one_that_runs(world.shippers, chance)],
+    "receiver": lambda world, _: [*world.receivers, *world.spark_programs],
+    "logbroker": lambda world, chance: [chance.choice(world.broker_programs)],
+}.items():
+    add(f"clock-{_whom}", partial(_stepped, where=_programs), (1.0, 15.0), "shim")

@@ -8,15 +8,15 @@ import shutil
 import signal
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker.topology import Topology
 from broker.wire.streams import STREAM
-from tests.chaos.fault import CannotStrike, Chance, Undo, fault, together, within
-from tests.chaos.faults.processes import send, server_of
-from tests.chaos.networks import EVERYTHING
+from tests.chaos.fault import CannotStrike, Chance, fault
+from tests.chaos.faults.processes import send, server_of, stop
 
 if TYPE_CHECKING:
     from tests.chaos.world import Broker, World
@@ -46,91 +46,72 @@ def _leader(world: "World", stream: str = STREAM) -> "Broker":
 
 
 @fault((0.0, 14.0), "cluster")
-def kill_leader(world: "World", chance: Chance) -> Undo:
+def kill_leader(world: "World", chance: Chance) -> Iterator[None]:
     """Kill the leader of lines, or ask it to end, and start it again at the end only."""
     program = _leader(world).program
-
-    def begin() -> Undo:
+    with program.held():
         send(program.process.pid, chance.choice((signal.SIGKILL, signal.SIGTERM)))
-        return together(())
-
-    return within(program.held(), begin)
+        yield
 
 
 @fault((1.0, 20.0), "cluster")
-def stop_leader(world: "World", _: Chance) -> Undo:
-    """Stop the server of the leader, as a machine does that swaps: its connections stay open."""
-    pid = server_of(_leader(world).program)
-    send(pid, signal.SIGSTOP)
-
-    def undo() -> None:
-        with suppress(CannotStrike):  # somebody else has killed it meanwhile
-            send(pid, signal.SIGCONT)
-
-    return undo
+def stop_leader(world: "World", chance: Chance) -> Iterator[None]:
+    """Stop the server of the leader."""
+    return stop(world, chance, lambda world, _: server_of(_leader(world).program))
 
 
 @fault((0.0, 8.0), "cluster")
-def kill_all_brokers(world: "World", chance: Chance) -> Undo:
+def kill_all_brokers(world: "World", chance: Chance) -> Iterator[None]:
     """Kill all brokers at once, and start them again one by one."""
-    programs = world.broker_programs
-    for program in programs:
-        program.hold()
-        program.process.kill()
-
-    def undo() -> None:
-        for program in programs:
-            time.sleep(chance.uniform(0, _LONGEST_PAUSE))
-            program.release()
-
-    return undo
+    with ExitStack() as stack:
+        for program in world.broker_programs:
+            stack.callback(time.sleep, chance.uniform(0, _LONGEST_PAUSE))
+            stack.enter_context(program.held())
+            program.process.kill()
+        yield
 
 
 @fault(_CUT, "cluster", "shaping")
-def cut_off_leader(world: "World", _: Chance) -> Undo:
+def cut_off_leader(world: "World", _: Chance) -> Iterator[None]:
     """Cut the leader off from the others; clients still get in there."""
-    return _leader(world).machine.routes.lose(EVERYTHING)
+    with _leader(world).machine.routes.losing():
+        yield
 
 
 @fault(_CUT, "cluster", "shaping")
-def isolate_leader(world: "World", _: Chance) -> Undo:
+def isolate_leader(world: "World", _: Chance) -> Iterator[None]:
     """Cut the leader off from everybody."""
     machine = _leader(world).machine
-    return together([machine.routes.lose(EVERYTHING), machine.clients.lose(EVERYTHING)])
+    with machine.routes.losing(), machine.clients.losing():
+        yield
 
 
 @fault(_CUT, "cluster", "shaping")
-def cut_all_routes(world: "World", _: Chance) -> Undo:
+def cut_all_routes(world: "World", _: Chance) -> Iterator[None]:
     """Cut all brokers off from each other; clients get in everywhere, and nobody leads."""
-    return together([broker.machine.routes.lose(EVERYTHING) for broker in world.brokers])
+    with ExitStack() as stack:
+        for broker in world.brokers:
+            stack.enter_context(broker.machine.routes.losing())
+        yield
 
 
 @fault((0.0, 12.0), "cluster")
-def wipe_broker(world: "World", chance: Chance) -> Undo:
+def wipe_broker(world: "World", chance: Chance) -> Iterator[None]:
     """Kill any broker, lose its disk, and start it again with an empty one."""
     if not _a_disk_is_lost.acquire(blocking=False):
         raise CannotStrike("another disk was lost just now")
-    broker = chance.choice(world.brokers)
-    broker.program.hold()
     try:
-        _wait_until_whole(world, 2, _HEALTHY)
-        broker.program.kill_tree()
-        _wait_until_whole(world, 1, _HEALTHY)
-        _lose_disk(broker.store)
-    except BaseException:
-        broker.program.release()
+        broker = chance.choice(world.brokers)
+        with broker.program.held():
+            _wait_until_whole(world, 2, _HEALTHY)
+            broker.program.kill_tree()
+            _wait_until_whole(world, 1, _HEALTHY)
+            _lose_disk(broker.store)
+            yield
+        with suppress(CannotStrike):
+            _wait_until_whole(world, 2, _FILLED)
+    finally:
         _a_disk_is_lost.release()
-        raise
-
-    def undo() -> None:
-        broker.program.release()
-        try:
-            with suppress(CannotStrike):
-                _wait_until_whole(world, 2, _FILLED)
-        finally:
-            _a_disk_is_lost.release()
-
-    return undo
 
 
 def _lose_disk(store: Path) -> None:

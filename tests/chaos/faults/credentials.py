@@ -2,12 +2,12 @@
 
 import os
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.chaos.commands import CommandFailed, run_command
-from tests.chaos.fault import Act, CannotStrike, Chance, Undo, add, fault, within
+from tests.chaos.fault import CannotStrike, Chance, add, fault
 from tests.chaos.program import Program
 
 if TYPE_CHECKING:
@@ -26,66 +26,64 @@ def _keys(world: "World") -> "Keys":
 
 def _whom(world: "World", kind: str, chance: Chance) -> tuple[str, Program]:
     if kind == "host":
-        return chance.choice([(host.name, host.shipper) for host in world.hosts if host.shipper])
+        host = chance.choice(world.hosts)
+        return host.name, host.shipper
     program = chance.choice(world.receivers)
     return program.name.removeprefix("receiver-"), program
 
 
-def _revoke(kind: str) -> Act:
+def _revoke(world: "World", chance: Chance, kind: str) -> Iterator[None]:
     """Take a credential away from who is at work, and give it another one."""
+    keys, (name, program) = _keys(world), _whom(world, kind, chance)
 
-    def act(world: "World", chance: Chance) -> Undo:
-        keys, (name, program) = _keys(world), _whom(world, kind, chance)
+    def mend() -> None:
+        _insist(world, f"{kind} {name} has a credential again", lambda: keys.give(kind, name))
+        _take_over(world, program)
 
-        def undo() -> None:
-            _insist(world, f"{kind} {name} has a credential again", lambda: keys.give(kind, name))
-            _take_over(world, program)
-
-        return _tried(lambda: keys.revoke(kind, name), undo)
-
-    return act
+    _try(lambda: keys.revoke(kind, name), mend)
+    yield
+    mend()
 
 
-def _rotate(kind: str) -> Act:
+def _rotate(world: "World", chance: Chance, kind: str) -> Iterator[None]:
     """Make a new secret for who goes on by its old one until it is told, or is locked out until then."""
+    keys, (name, program) = _keys(world), _whom(world, kind, chance)
+    grace = chance.choice(("1d", "0"))
 
-    def act(world: "World", chance: Chance) -> Undo:
-        keys, (name, program) = _keys(world), _whom(world, kind, chance)
-        grace = chance.choice(("1d", "0"))
+    def rotate() -> None:
+        keys.rotate(kind, name, grace=grace)
 
-        def rotate() -> None:
-            keys.rotate(kind, name, grace=grace)
+    def mend() -> None:
+        _insist(world, f"{kind} {name} has a new secret", rotate)
+        _take_over(world, program)
 
-        def mend() -> None:
-            _insist(world, f"{kind} {name} has a new secret", rotate)
-            _take_over(world, program)
-
-        return _tried(rotate, lambda: _take_over(world, program), mend)
-
-    return act
+    _try(rotate, mend)
+    yield
+    _take_over(world, program)
 
 
 for _kind in ("host", "receiver"):
-    add(f"revoke-{_kind}", _revoke(_kind), (0.5, 8.0), "secured")
-    add(f"rotate-{_kind}", _rotate(_kind), (0.0, 6.0), "secured")
+    add(f"revoke-{_kind}", partial(_revoke, kind=_kind), (0.5, 8.0), "secured")
+    add(f"rotate-{_kind}", partial(_rotate, kind=_kind), (0.0, 6.0), "secured")
 
 
 @fault((0.5, 8.0), "secured")
-def damage_credentials(world: "World", chance: Chance) -> Undo:
+def damage_credentials(world: "World", chance: Chance) -> Iterator[None]:
     """Damage a broker's credential store and have it read again: it goes on by what it knows, and starts by no such store."""
     keys, broker = _keys(world), chance.choice(world.brokers)
-    return within(keys.changing, lambda: _damaged(world, broker, chance))
+    with keys.changing:
+        yield from _damaged(world, broker, chance)
 
 
-def _damaged(world: "World", broker: "Broker", chance: Chance) -> Undo:
+def _damaged(world: "World", broker: "Broker", chance: Chance) -> Iterator[None]:
     stored = broker.store / "credentials.json"
     whole, starts = stored.read_bytes(), broker.program.process.starts
 
-    def begin() -> None:
+    def damage() -> None:
         place = chance.randrange(1, len(whole) - 1)
         damages = (b"", whole[:place], whole[:place] + b"\x80" + whole[place + 1 :])
         stored.write_bytes(chance.choice(damages))
-        _hang_up(broker)
+        broker.program.process.hang_up()
 
     def put_back() -> None:
         with stored.open("wb") as file:
@@ -93,13 +91,15 @@ def _damaged(world: "World", broker: "Broker", chance: Chance) -> Undo:
             file.flush()
             os.fsync(file.fileno())  # a fault of the disk may come next
 
-    def undo() -> None:
+    def mend() -> None:
         _insist(world, "the credential store is whole again", put_back)
-        _hang_up(broker)
+        broker.program.process.hang_up()
         if broker.program.process.starts != starts:
             _start_refused(broker.program)
 
-    return _tried(begin, undo)
+    _try(damage, mend)
+    yield
+    mend()
 
 
 def _start_refused(program: Program) -> None:
@@ -116,20 +116,19 @@ def renew_certificate(world: "World", chance: Chance) -> None:
     keys, broker = _keys(world), chance.choice(world.brokers)
     key = keys.stores[0] / "tls" / "authority.key"
     words = ("tls", "renew", "--store-dir", broker.store, "--authority-key", key)
-    _tried(lambda: run_command("logbroker", *words), lambda: None)
+    _try(lambda: run_command("logbroker", *words))
 
 
-def _tried(change: Callable[[], object], undo: Undo, mend: Undo | None = None) -> Undo:
-    """Make a change and return what undoes it; one that came only half way, as a broker or a disk is away, is mended at once."""
+def _try(change: Callable[[], object], mend: Callable[[], None] = lambda: None) -> None:
+    """Make a change; one that came only half way, as a broker or a disk is away, is mended at once."""
     try:
         change()
     except CommandFailed as failed:
-        (mend or undo)()
+        mend()
         raise CannotStrike(str(failed)[-300:]) from None
     except OSError:
-        (mend or undo)()
+        mend()
         raise
-    return undo
 
 
 def _insist(world: "World", what: str, change: Callable[[], object]) -> None:
@@ -150,10 +149,4 @@ def _take_over(world: "World", program: Program) -> None:
     for one in list(world.supervisor.programs):
         is_meant = one is program or one.name.startswith(f"{program.name}-rival-")
         if is_meant and "--nkey" not in one.process.arguments:
-            with suppress(ProcessLookupError):
-                one.process.terminate()
-
-
-def _hang_up(broker: "Broker") -> None:
-    with suppress(ProcessLookupError):
-        broker.program.process.hang_up()
+            one.process.terminate()

@@ -4,43 +4,44 @@ What an operator does at the end: frees space and nothing else, as programs have
 the file system while the machine's programs are down, as after a reboot.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.chaos.disks import Disk
-from tests.chaos.fault import Act, Chance, Undo, add, held, within
+from tests.chaos.fault import Chance, add, held
 from tests.chaos.program import Program
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
-Trouble = Callable[["World", Disk, Chance], Undo]
+Trouble = Callable[["World", Disk, Chance], Iterator[None]]
 
 
-def _fill(_: "World", disk: Disk, chance: Chance) -> Undo:
+def _fill(_: "World", disk: Disk, chance: Chance) -> Iterator[None]:
     """Leave nothing, or a few KiB."""
     disk.fill(chance.choice((0, 0, 8 << 10, 100 << 10)))
-    return disk.free
+    yield
+    disk.free()
 
 
-def _fail(world: "World", disk: Disk, _: Chance) -> Undo:
+def _fail(world: "World", disk: Disk, _: Chance) -> Iterator[None]:
     """Turn it read-only under who uses it."""
     disk.fail()
-    return lambda: _repair(disk, world.users(disk))
+    yield
+    _repair(disk, world.users(disk))
 
 
-def _cut_power(world: "World", disk: Disk, chance: Chance) -> Undo:
+def _cut_power(world: "World", disk: Disk, chance: Chance) -> Iterator[None]:
     """Lose what was not synced; the disk goes a moment before its users, or they do."""
     users = world.users(disk)
-
-    def begin() -> Undo:
+    with held(users):
         if chance.random() < 0.5:
             _kill(users)
         disk.cut_power()
         _kill(users)
-        return lambda: _repair(disk, users)
-
-    return within(held(users), begin)
+        yield
+        _repair(disk, users)
 
 
 def _repair(disk: Disk, users: list[Program]) -> None:
@@ -55,17 +56,17 @@ def _kill(users: list[Program]) -> None:
         program.kill_tree()
 
 
-def _at(place: str, trouble: Trouble) -> Act:
-    def act(world: "World", chance: Chance) -> Undo:
-        disks = [disk for disk in world.disks.values() if disk.name.split("-")[0] == place]
-        disk = chance.choice(sorted(disks, key=lambda disk: disk.name))
-        return within(disk.trouble(), lambda: trouble(world, disk, chance))
-
-    return act
+def _at(world: "World", chance: Chance, place: str, trouble: Trouble) -> Iterator[None]:
+    disks = [disk for disk in world.disks.values() if disk.name.split("-")[0] == place]
+    disk = chance.choice(sorted(disks, key=lambda disk: disk.name))
+    with disk.trouble():
+        yield from trouble(world, disk, chance)
 
 
 for _place, _owner in {"host": "host", "broker": "broker", "central": "receiver"}.items():
-    add(f"full-{_owner}", _at(_place, _fill), (2.0, 20.0))
+    add(f"full-{_owner}", partial(_at, place=_place, trouble=_fill), (2.0, 20.0))
     if _place != "host":  # hosts have no block device
-        add(f"read-only-{_owner}", _at(_place, _fail), (1.0, 15.0), "blocks")
-        add(f"power-{_owner}", _at(_place, _cut_power), (0.5, 8.0), "blocks")
+        failing = partial(_at, place=_place, trouble=_fail)
+        add(f"read-only-{_owner}", failing, (1.0, 15.0), "blocks")
+        cut = partial(_at, place=_place, trouble=_cut_power)
+        add(f"power-{_owner}", cut, (0.5, 8.0), "blocks")

@@ -1,19 +1,18 @@
 """What operators do in the middle of things: signals and commands that must disturb nothing, and find nothing wrong."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.chaos.commands import insist
-from tests.chaos.fault import Act, CannotStrike, Chance, Undo, add, fault, one_that_runs
+from tests.chaos.fault import CannotStrike, Chance, add, fault, one_that_runs
 from tests.chaos.program import Program
 
 if TYPE_CHECKING:
@@ -69,30 +68,28 @@ def verify(world: "World", _: Chance) -> None:
 
 
 @fault((1.0, 8.0))
-def pause(world: "World", chance: Chance) -> Undo:
+def pause(world: "World", chance: Chance) -> Iterator[None]:
     """Pause a host, some or all; their lines wait, and flow again when they are resumed."""
     name = chance.choice(world.hosts).name
     globs = chance.choice([(), (name,), (f"{name[:2]}*",)])
     _succeed(world, "logbroker", "pause", *globs, *world.admin_words)
-
-    def resume() -> None:
-        insist("logbroker", "resume", *world.admin_words)
-
-    return resume
+    yield
+    insist("logbroker", "resume", *world.admin_words)
 
 
-def _signal(programs: "Callable[[World], list[Program]]", number: int) -> Act:
-    def act(world: "World", chance: Chance) -> None:
-        program = one_that_runs(programs(world), chance)
-        for _ in range(chance.randint(1, 5)):
-            with suppress(ProcessLookupError):
-                os.kill(program.process.pid, number)
-            time.sleep(chance.uniform(0.0, 0.5))
-
-    return act
+def _signal(
+    world: "World", chance: Chance, programs: "Callable[[World], list[Program]]", number: int
+) -> None:
+    program = one_that_runs(programs(world), chance)
+    for _ in range(chance.randint(1, 5)):
+        program.process.send(number)
+        time.sleep(chance.uniform(0.0, 0.5))
 
 
-add("rotate-now", _signal(lambda world: world.receivers, signal.SIGUSR1))
-add("hang-up-receiver", _signal(lambda world: world.receivers, signal.SIGHUP))
-add("hang-up-shipper", _signal(lambda world: world.shippers, signal.SIGHUP))
-add("hang-up-broker", _signal(lambda world: world.broker_programs, signal.SIGHUP))
+for _name, _programs, _number in (
+    ("rotate-now", lambda world: world.receivers, signal.SIGUSR1),
+    ("hang-up-receiver", lambda world: world.receivers, signal.SIGHUP),
+    ("hang-up-shipper", lambda world: world.shippers, signal.SIGHUP),
+    ("hang-up-broker", lambda world: world.broker_programs, signal.SIGHUP),
+):
+    add(_name, partial(_signal, programs=_programs, number=_number))

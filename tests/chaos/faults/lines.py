@@ -3,15 +3,15 @@
 A machine is that of hosts, of a broker (all of its lines) or of receivers; "routes" is a broker's line to the others.
 """
 
-import os
 import signal
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.chaos.fault import Act, CannotStrike, Chance, Undo, add, fault, one_that_runs, together
-from tests.chaos.networks import EVERYTHING, Line, Loss, Slowness
+from tests.chaos.fault import MOMENT, CannotStrike, Chance, add, fault, one_that_runs
+from tests.chaos.networks import Line, Slowness
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
@@ -19,43 +19,44 @@ if TYPE_CHECKING:
 _MOST_RESETS = 8
 _LONGEST_CALM = 0.6  # seconds between two of them
 
-Trouble = Callable[[Line, Chance], Undo]
+Trouble = Callable[[Line, Chance], AbstractContextManager[None]]
 Places = Callable[["World", Chance], Sequence[Line]]
 
 
-def _swallow(line: Line, _: Chance) -> Undo:
+def _swallow(line: Line, _: Chance) -> AbstractContextManager[None]:
     """Lose everything in both directions, and tell nobody."""
-    return line.lose(EVERYTHING)
+    return line.losing()
 
 
-def _one_way(line: Line, chance: Chance) -> Undo:
+def _one_way(line: Line, chance: Chance) -> AbstractContextManager[None]:
     """Lose what the machine sends, or what is sent to it."""
-    return chance.choice((line.inward, line.outward)).lose(EVERYTHING)
+    return chance.choice((line.inward, line.outward)).losing()
 
 
-def _half_open(line: Line, _: Chance) -> Undo:
+@contextmanager
+def _half_open(line: Line, _: Chance) -> Iterator[None]:
     """End the machine's connections without the other ends being told, which keep theirs for as long as they like."""
-    heal = line.outward.lose(EVERYTHING)
-    line.reset()
-    return heal
+    with line.outward.losing():
+        line.reset()
+        yield
 
 
-def _lossy(line: Line, chance: Chance) -> Undo:
-    return line.lose(Loss(chance.uniform(0.02, 0.33)))
+def _lossy(line: Line, chance: Chance) -> AbstractContextManager[None]:
+    return line.losing(chance.uniform(0.02, 0.33))
 
 
-def _slow(line: Line, chance: Chance) -> Undo:
+def _slow(line: Line, chance: Chance) -> AbstractContextManager[None]:
     """Let 20 to 200 kB a second through; more waits for seconds, or is lost."""
     rate = chance.randint(20_000, 200_000)
-    return line.slow(Slowness(rate, chance.choice((8_000, 2 * rate))))
+    return line.slowed(Slowness(rate, chance.choice((8_000, 2 * rate))))
 
 
-def _reset(line: Line, chance: Chance) -> Undo:
+def _reset(world: "World", chance: Chance, places: Places) -> None:
     """End all connections of the machine, once or several times in a row; the other ends are told."""
-    for _ in range(chance.randint(1, _MOST_RESETS)):
-        line.reset()
-        time.sleep(chance.uniform(0, _LONGEST_CALM))
-    return together(())
+    for line in places(world, chance):
+        for _ in range(chance.randint(1, _MOST_RESETS)):
+            line.reset()
+            time.sleep(chance.uniform(0, _LONGEST_CALM))
 
 
 def _host(world: "World", chance: Chance) -> list[Line]:
@@ -75,31 +76,38 @@ def _routes(world: "World", chance: Chance) -> list[Line]:
     return [chance.choice(world.brokers).machine.routes]
 
 
-def _at(trouble: Trouble, places: Places) -> Act:
-    return lambda world, chance: together([trouble(line, chance) for line in places(world, chance)])
+def _at(world: "World", chance: Chance, trouble: Trouble, places: Places) -> Iterator[None]:
+    with ExitStack() as stack:
+        for line in places(world, chance):
+            stack.enter_context(trouble(line, chance))
+        yield
 
 
-for _what, _trouble, _lasts in (
-    ("swallow", _swallow, (1.0, 40.0)),
-    ("one-way", _one_way, (1.0, 30.0)),
-    ("half-open", _half_open, (0.5, 30.0)),
-    ("lossy", _lossy, (2.0, 15.0)),
-    ("slow", _slow, (2.0, 15.0)),
-    ("reset", _reset, (0.0, 0.0)),
+for _whom, _places, *_needs in (
+    ("host", _host),
+    ("broker", _broker),
+    ("receiver", _receiver),
+    ("routes", _routes, "cluster"),
 ):
-    _needs = () if _what == "reset" else ("shaping",)
-    for _whom, _places in {"host": _host, "broker": _broker, "receiver": _receiver}.items():
-        add(f"{_what}-{_whom}", _at(_trouble, _places), _lasts, *_needs)
-    add(f"{_what}-routes", _at(_trouble, _routes), _lasts, "cluster", *_needs)
+    for _what, _trouble, _lasts in (
+        ("swallow", _swallow, (1.0, 40.0)),
+        ("one-way", _one_way, (1.0, 30.0)),
+        ("half-open", _half_open, (0.5, 30.0)),
+        ("lossy", _lossy, (2.0, 15.0)),
+        ("slow", _slow, (2.0, 15.0)),
+    ):
+        _act = partial(_at, trouble=_trouble, places=_places)
+        add(f"{_what}-{_whom}", _act, _lasts, "shaping", *_needs)
+    add(f"reset-{_whom}", partial(_reset, places=_places), MOMENT, *_needs)
 
 
 @fault((1.0, 30.0), "shaping")
-def kill_unseen(world: "World", chance: Chance) -> Undo:
+def kill_unseen(world: "World", chance: Chance) -> Iterator[None]:
     """Kill somebody at either end of a silent line: the other end keeps a dead connection, and a successor comes beside it."""
     (line,) = chance.choice((_host, _receiver))(world, chance)
     near = world.receivers if line is world.receiver_machine.clients else world.shippers
-    heal = line.lose(EVERYTHING)
-    with suppress(CannotStrike, ProcessLookupError):  # none runs, or it has ended just now
-        victim = one_that_runs(chance.choice((near, world.broker_programs)), chance)
-        os.kill(victim.process.pid, signal.SIGKILL)
-    return heal
+    with line.losing():
+        with suppress(CannotStrike):  # none runs
+            victim = one_that_runs(chance.choice((near, world.broker_programs)), chance)
+            victim.process.send(signal.SIGKILL)
+        yield

@@ -5,10 +5,11 @@ may be wrong in silence. `tests.chaos.faults.stores` does the same to the stores
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from broker.client import bucket
 from broker.wire.offset import Offset, UnreadableOffset
@@ -21,7 +22,7 @@ from broker.wire.streams import (
 )
 from broker.wire.subjects import consumer_name
 from tests.chaos.commands import insist
-from tests.chaos.fault import Act, CannotStrike, Chance, Undo, add, dead, fault
+from tests.chaos.fault import CannotStrike, Chance, add, dead, fault, held
 from tests.chaos.operating import HarmedEntry
 from tests.chaos.revisions import history
 
@@ -61,37 +62,26 @@ def _read(world: "World", name: str, key: str) -> bytes:
     return entry.value
 
 
-def _of_host(harm: Harm) -> Act:
+def _of_host(world: "World", chance: Chance, harm: Harm) -> None:
     """Harm the snapshot of a host's positions, while its shipper runs or is dead, and start the shipper again."""
-
-    def act(world: "World", chance: Chance) -> None:
-        host = chance.choice([host for host in world.hosts if host.shipper])
-        assert host.shipper
-        key, is_dead = positions_key(host.name), chance.random() < 0.5
-        with host.shipper.held():
-            if is_dead:
-                host.shipper.process.kill()
-            left = harm(_read(world, POSITIONS_BUCKET, key), chance)
-            world.write_entry(POSITIONS_BUCKET, key, left)
-            host.shipper.process.kill()
-
-    return act
+    host = chance.choice(world.hosts)
+    key, is_dead = positions_key(host.name), chance.random() < 0.5
+    with held([host.shipper], kill=is_dead):
+        left = harm(_read(world, POSITIONS_BUCKET, key), chance)
+        world.write_entry(POSITIONS_BUCKET, key, left)
+        host.shipper.process.kill()
 
 
-def _of_partition(harm: Harm) -> Act:
+def _of_partition(world: "World", chance: Chance, harm: Harm) -> None:
     """Harm the offset of a partition, while its receiver runs or is dead."""
-
-    def act(world: "World", chance: Chance) -> None:
-        world.operator.on_duty.set()
-        number = chance.choice(world.partitions_in_use)
-        if number in world.operator.stores:
-            raise CannotStrike("the store of this partition is harmed")
-        with dead(world) if chance.random() < 0.5 else nullcontext():
-            left = harm(_read(world, OFFSETS_BUCKET, offset_key(number)), chance)
-            world.write_entry(OFFSETS_BUCKET, offset_key(number), left)
-            _remember(world, number, left or b"")
-
-    return act
+    world.operator.on_duty.set()
+    number = chance.choice(world.partitions_in_use)
+    if number in world.operator.stores:
+        raise CannotStrike("the store of this partition is harmed")
+    with dead(world) if chance.random() < 0.5 else nullcontext():
+        left = harm(_read(world, OFFSETS_BUCKET, offset_key(number)), chance)
+        world.write_entry(OFFSETS_BUCKET, offset_key(number), left)
+        _remember(world, number, left or b"")
 
 
 def _remember(world: "World", partition: int, left: bytes) -> None:
@@ -111,9 +101,9 @@ def _remember(world: "World", partition: int, left: bytes) -> None:
 
 
 for _what, _harm in {"deleted": _deleted, "garbled": _garbled, "older": _older}.items():
-    add(f"positions-{_what}", _of_host(_harm))
+    add(f"positions-{_what}", partial(_of_host, harm=_harm))
 for _what, _harm in {"deleted": _deleted, "garbled": _garbled, "moved": _moved}.items():
-    add(f"offset-{_what}", _of_partition(_harm))
+    add(f"offset-{_what}", partial(_of_partition, harm=_harm))
 
 
 @fault()
@@ -121,36 +111,36 @@ def consumer_changed(world: "World", chance: Chance) -> None:
     """Delete the consumer of a partition, or change or pause it, with other hands."""
     world.operator.on_duty.set()
     name = consumer_name(chance.choice(world.partitions_in_use))
-    changes: list[dict[str, object]] = [{"ack_wait": 5_000_000_000}, {"headers_only": True}]
-    change = chance.choice([None, {"pause_until": "2100-01-01T00:00:00Z"}, *changes])
+    changes: list[dict[str, object] | None] = [
+        None,
+        {"pause_until": "2100-01-01T00:00:00Z"},
+        {"ack_wait": 5_000_000_000},
+        {"headers_only": True},
+    ]
+    change = chance.choice(changes)
+
+    def call(what: str, body: dict[str, object] | None = None) -> dict[str, Any]:
+        return world.ask(lambda c: c.api(f"CONSUMER.{what}.{STREAM}.{name}", body), _SECONDS)
+
     try:
         if change is None:
-            world.ask(lambda c: c.api(f"CONSUMER.DELETE.{STREAM}.{name}"), _SECONDS)
+            call("DELETE")
         elif "pause_until" in change:
-            world.ask(lambda c: c.api(f"CONSUMER.PAUSE.{STREAM}.{name}", change), _SECONDS)
+            call("PAUSE", change)
         else:
-            info = world.ask(lambda c: c.api(f"CONSUMER.INFO.{STREAM}.{name}"), _SECONDS)
-            config = info["config"] | change
-            body = {"stream_name": STREAM, "config": config, "action": "update"}
-            world.ask(lambda c: c.api(f"CONSUMER.CREATE.{STREAM}.{name}", body), _SECONDS)
+            config = call("INFO")["config"] | change
+            call("CREATE", {"stream_name": STREAM, "config": config, "action": "update"})
     except TimeoutError:  # the broker refuses, and goes on refusing
         raise CannotStrike("there is no such consumer") from None
 
 
-def _without(name: str) -> Act:
+def _without(world: "World", _: Chance, name: str) -> Iterator[None]:
     """Take away a bucket; an operator has `logbroker apply` make it again."""
-
-    def act(world: "World", _: Chance) -> Undo:
-        world.operator.on_duty.set()
-        world.ask(lambda c: c.api(f"STREAM.DELETE.KV_{name}"))
-
-        def undo() -> None:
-            insist("logbroker", "apply", "--yes", *world.admin_words)
-
-        return undo
-
-    return act
+    world.operator.on_duty.set()
+    world.ask(lambda c: c.api(f"STREAM.DELETE.KV_{name}"))
+    yield
+    insist("logbroker", "apply", "--yes", *world.admin_words)
 
 
-add("offsets-bucket-deleted", _without(OFFSETS_BUCKET), (1.0, 12.0))
-add("positions-bucket-deleted", _without(POSITIONS_BUCKET), (1.0, 12.0))
+for _what, _name in {"offsets": OFFSETS_BUCKET, "positions": POSITIONS_BUCKET}.items():
+    add(f"{_what}-bucket-deleted", partial(_without, name=_name), (1.0, 12.0))

@@ -3,13 +3,15 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.chaos.fault import Act, CannotStrike, Chance, Undo, add, one_that_runs
+from tests.chaos.fault import MOMENT, CannotStrike, Chance, add, one_that_runs
 from tests.chaos.program import Program
+from tests.support.processes import stat_of
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
@@ -58,36 +60,26 @@ def _below(programs: Programs, is_one: Callable[[int], bool]) -> Pick:
     return pick
 
 
-def _kill(pick: Pick) -> Act:
-    def act(world: "World", chance: Chance) -> None:
-        pid = pick(world, chance)
-        send(pid, signal.SIGKILL)
-        _wait_for_end(pid)
-
-    return act
+def _kill(world: "World", chance: Chance, pick: Pick) -> None:
+    pid = pick(world, chance)
+    send(pid, signal.SIGKILL)
+    _wait_for_end(pid)
 
 
-def _ask_to_end(pick: Pick) -> Act:
-    def act(world: "World", chance: Chance) -> Undo:
-        pid = pick(world, chance)
-        send(pid, signal.SIGTERM)
-        return lambda: _wait_for_end(pid)
-
-    return act
+def _end(world: "World", chance: Chance, pick: Pick) -> Iterator[None]:
+    pid = pick(world, chance)
+    send(pid, signal.SIGTERM)
+    yield
+    _wait_for_end(pid)
 
 
-def _stop(pick: Pick) -> Act:
-    def act(world: "World", chance: Chance) -> Undo:
-        pid = pick(world, chance)
-        send(pid, signal.SIGSTOP)
-
-        def undo() -> None:
-            with suppress(CannotStrike):  # somebody else has killed it meanwhile
-                send(pid, signal.SIGCONT)
-
-        return undo
-
-    return act
+def stop(world: "World", chance: Chance, pick: Pick) -> Iterator[None]:
+    """Stop a process, as a machine does that swaps: its connections stay open."""
+    pid = pick(world, chance)
+    send(pid, signal.SIGSTOP)
+    yield
+    with suppress(CannotStrike):  # somebody else has killed it meanwhile
+        send(pid, signal.SIGCONT)
 
 
 def _wait_for_end(pid: int) -> None:
@@ -102,18 +94,8 @@ def _wait_for_end(pid: int) -> None:
 
 def _is_there(pid: int) -> bool:
     """Whether there is such a process, and no zombie of one; the first thread is one before the others have ended."""
-    fields = _stat(pid)
+    fields = stat_of(pid)
     return bool(fields) and (fields[0] not in {"Z", "X"} or int(fields[17]) > 1)
-
-
-def _stat(pid: int) -> list[str]:
-    """Return what proc(5) tells of a process: its state first, its parent next, the number of its threads 17 further on."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except OSError:
-        return []
-    # the name stands in parentheses and may hold anything, spaces and parentheses too
-    return stat.rpartition(")")[2].split()
 
 
 def _words(pid: int) -> list[bytes]:
@@ -155,11 +137,7 @@ for _name, _pick, *_needs in (
     ("spark-worker", _one_of(_of("worker")), "spark"),
     ("executor", _below(lambda world: world.spark_programs, _is_java), "spark"),
 ):
-    add(f"kill-{_name}", _kill(_pick), (0.0, 0.0), *_needs)
-    add(f"stop-{_name}", _stop(_pick), (0.2, 12.0), *_needs)
-for _name, _programs in {
-    "shipper": lambda world: world.shippers,
-    "broker": lambda world: world.broker_programs,
-    "driver": lambda world: world.receivers,
-}.items():
-    add(f"end-{_name}", _ask_to_end(_one_of(_programs)))
+    add(f"kill-{_name}", partial(_kill, pick=_pick), MOMENT, *_needs)
+    add(f"stop-{_name}", partial(stop, pick=_pick), (0.2, 12.0), *_needs)
+    if _name in ("shipper", "broker", "driver"):
+        add(f"end-{_name}", partial(_end, pick=_pick))

@@ -3,11 +3,11 @@
 import os
 import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
-from tests.chaos.fault import CannotStrike, Chance, Undo, fault, one_that_runs
+from tests.chaos.fault import CannotStrike, Chance, fault, one_that_runs
 from tests.chaos.program import Program
 
 if TYPE_CHECKING:
@@ -27,21 +27,18 @@ _STANDBY = "--standby"
 
 
 @fault((0.5, 6.0))
-def second_shipper(world: "World", chance: Chance) -> Undo:
+def second_shipper(world: "World", chance: Chance) -> Iterator[None]:
     """Start a second shipper of a host: one of the two ends with 78, and is put back."""
     first = one_that_runs(world.shippers, chance)
     second = _beside(world, first, chance, [*first.process.arguments, "--take-over"])
-
-    def undo() -> None:
-        _wait_for_one(world, first, second, lambda: False)
-        world.supervisor.dismiss(second)
-        _put_back(first)
-
-    return undo
+    yield
+    _wait_for_one(world, first, second, lambda: False)
+    world.supervisor.dismiss(second)
+    _put_back(first)
 
 
 @fault((0.5, 12.0))
-def second_receiver(world: "World", chance: Chance) -> Undo:
+def second_receiver(world: "World", chance: Chance) -> Iterator[None]:
     """Start a second receiver that does not stand by: the first is fenced, and put back.
 
     Where the two start at the same moment each may lose some partitions to the other, and both go on.
@@ -54,41 +51,38 @@ def second_receiver(world: "World", chance: Chance) -> Undo:
     def share() -> bool:
         return _LOST in first.process.said()[begin:] and _LOST in second.process.said()
 
-    def undo() -> None:
-        if _STANDBY not in first.process.arguments:  # who stands by does so again
-            _wait_for_one(world, first, second, share)
-        if share():
-            first.process.terminate()  # started again, it takes back what the other has
-        world.supervisor.dismiss(second)
-        _put_back(first)
-
-    return undo
+    yield
+    if _STANDBY not in first.process.arguments:  # who stands by does so again
+        _wait_for_one(world, first, second, share)
+    if share():
+        first.process.terminate()  # started again, it takes back what the other has
+    world.supervisor.dismiss(second)
+    _put_back(first)
 
 
 @fault((1.0, 15.0))
-def freeze_receiver(world: "World", chance: Chance) -> Undo:
+def freeze_receiver(world: "World", chance: Chance) -> Iterator[None]:
     """Stop a receiver with all that it has started: a zombie, when somebody takes over meanwhile."""
     stopped = one_that_runs(world.receivers, chance).process.tree()
-    for pid in stopped:
+    _send(stopped, signal.SIGSTOP)
+    yield
+    chance.shuffle(stopped)
+    _send(stopped, signal.SIGCONT)
+
+
+def _send(pids: list[int], number: int) -> None:
+    for pid in pids:
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
-
-    def undo() -> None:
-        chance.shuffle(stopped)
-        for pid in stopped:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-
-    return undo
+            os.kill(pid, number)
 
 
 @fault((0.0, 0.0), "standby")
 def ping_pong(world: "World", chance: Chance) -> None:
     """Have the receivers change places again and again, before they have settled."""
     for _ in range(chance.randint(3, 6)):
-        with suppress(CannotStrike, ProcessLookupError):
+        with suppress(CannotStrike):
             number = chance.choice((signal.SIGTERM, signal.SIGKILL))
-            os.kill(one_that_runs(world.receivers, chance).process.pid, number)
+            one_that_runs(world.receivers, chance).process.send(number)
         time.sleep(chance.uniform(0.3, 5.0))
 
 
@@ -98,19 +92,15 @@ def all_anew(world: "World", chance: Chance) -> None:
     programs = [*world.shippers, *world.receivers, *world.spark_programs, *world.broker_programs]
     chance.shuffle(programs)
     number = chance.choice((signal.SIGTERM, signal.SIGKILL))
-    for program in programs:
-        program.hold()
-    try:
+    with ExitStack() as stack:
         for program in programs:
-            with suppress(ProcessLookupError):
-                os.kill(program.process.pid, number)
+            stack.callback(time.sleep, chance.uniform(0.0, 0.6))
+            stack.enter_context(program.held())
+        for program in programs:
+            program.process.send(number)
         world.supervisor.wait(
             "all have ended", lambda: not any(one.is_running() for one in programs), _SECONDS
         )
-    finally:
-        for program in programs:
-            program.release()
-            time.sleep(chance.uniform(0.0, 0.6))
 
 
 def _beside(world: "World", first: Program, chance: Chance, words: list[str]) -> Program:

@@ -10,6 +10,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from broker.client import bucket
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.storage.store import Damaged, Store, StoredBatch, path_of
-from tests.chaos.fault import Act, CannotStrike, Chance, add, dead, fault
+from tests.chaos.fault import CannotStrike, Chance, add, dead, fault
 from tests.chaos.operating import HarmedStore, put
 
 if TYPE_CHECKING:
@@ -40,15 +41,11 @@ def _garbled(path: Path, chance: Chance) -> None:
     path.write_bytes(chance.randbytes(path.stat().st_size))
 
 
-def _harmed(harm: Harm) -> Act:
+def _harmed(world: "World", chance: Chance, harm: Harm) -> None:
     """Harm the store of a partition between two starts."""
-
-    def act(world: "World", chance: Chance) -> None:
-        number = _chosen(world, chance)
-        with dead(world):
-            _strike(world, number, chance, lambda path: harm(path, chance), may_be_lost=True)
-
-    return act
+    number = _chosen(world, chance)
+    with dead(world):
+        _strike(world, number, chance, lambda path: harm(path, chance), may_be_lost=True)
 
 
 @fault()
@@ -148,4 +145,4 @@ def _is_settled(world: "World", number: int) -> bool:
 
 
 for _what, _harm in {"deleted": _deleted, "truncated": _truncated, "garbled": _garbled}.items():
-    add(f"store-{_what}", _harmed(_harm))
+    add(f"store-{_what}", partial(_harmed, harm=_harm))
