@@ -17,7 +17,7 @@ from broker.wire.subjects import consumer_name
 from tests.chaos.program import Program
 from tests.chaos.world import World
 from tests.descriptors import held_by
-from tests.support.processes import Process
+from tests.support.processes import Process, stat_of
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE") // 1024
@@ -81,12 +81,12 @@ def _lives() -> list[_Life]:
 
 def _life(pid: int) -> _Life | None:
     """Return what there is to see of a process, None when it has gone."""
-    folder = Path(f"/proc/{pid}")
+    folder, fields = Path(f"/proc/{pid}"), stat_of(pid)
+    if not fields:
+        return None
+    is_zombie = fields[0] == "Z"
     try:
-        # the name stands in parentheses and may hold anything; what comes behind are fields 3 and on of proc(5)
-        fields = (folder / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
         words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        is_zombie = fields[0] == "Z"
         held = [] if is_zombie else held_by(pid)
         where = "" if is_zombie else str((folder / "cwd").readlink())
     except OSError:

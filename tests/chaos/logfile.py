@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,27 +39,19 @@ class Insistence:
                 left -= _AGAIN * self._over.is_set()
 
 
-@dataclass(slots=True)
-class Generation:
-    """What one file of a log has held from its beginning to its end, or to its truncation.
-
-    `path` is where it was born; `begins` is its first byte in the log over all rotations, `length` in bytes.
-    """
-
-    path: Path
-    begins: int
-    length: int = 0
-
-
 class LogFile:
-    """One log, appended to at `path`; `account` gets the same bytes, in order, over all rotations."""
+    """One log, appended to at `path`; `account` gets the same bytes, in order, over all rotations.
+
+    `files` counts the files of the log so far; the one that is being written has `length` bytes, and `begins` is its first
+    byte in the log over all rotations.
+    """
 
     def __init__(self, path: Path, account: Path, insist: Insistence) -> None:
         self.path = path
-        self.generations: list[Generation] = []
+        self.files = self.begins = self.length = 0
         self.written = 0
         self.whole = 0
-        self._insist = insist
+        self.insist = insist
         self._tag = path.name.encode()
         self._descriptor = -1
         account.parent.mkdir(parents=True, exist_ok=True)
@@ -69,32 +60,27 @@ class LogFile:
         self._uncounted = bytearray()
         self._counting = threading.RLock()  # who asks for the content does so from other threads
 
-    @property
-    def now(self) -> Generation:
-        """The file that is being written."""
-        return self.generations[-1]
-
     def begin(self) -> None:
         """Go on in the file that is at the path from now on; it is made unless it is there, and is empty."""
-        self._insist(lambda: self.path.parent.mkdir(parents=True, exist_ok=True))
+        self.insist(lambda: self.path.parent.mkdir(parents=True, exist_ok=True))
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        descriptor = self._insist(lambda: os.open(self.path, flags, 0o640))
+        descriptor = self.insist(lambda: os.open(self.path, flags, 0o640))
         self.close()
         self._descriptor = descriptor
-        self.generations.append(Generation(self.path, self.written))
+        self._begin_file()
 
     def truncate(self) -> None:
         """Cut the file to nothing, and go on in it."""
-        self._insist(lambda: os.ftruncate(self._descriptor, 0))
-        self.generations.append(Generation(self.path, self.written))
+        self.insist(lambda: os.ftruncate(self._descriptor, 0))
+        self._begin_file()
 
     def append(self, text: bytes) -> None:
         """Write it all, whatever the disk says meanwhile; a file's first line is one that tells it from all others."""
-        if not self.now.length:
-            text = _HEADING % (self._tag, len(self.generations)) + text
+        if not self.length:
+            text = _HEADING % (self._tag, self.files) + text
         while text:
             rest = text
-            taken = self._insist(lambda rest=rest: os.write(self._descriptor, rest))  # type: ignore[misc]
+            taken = self.insist(lambda rest=rest: os.write(self._descriptor, rest))  # type: ignore[misc]
             self._count(text[:taken])
             text = text[taken:]
 
@@ -109,6 +95,9 @@ class LogFile:
             os.close(self._descriptor)
             self._descriptor = -1
         self._flush()
+
+    def _begin_file(self) -> None:
+        self.files, self.begins, self.length = self.files + 1, self.written, 0
 
     def _flush(self) -> None:
         with self._counting:
@@ -125,4 +114,4 @@ class LogFile:
         if newline >= 0:
             self.whole = self.written + newline + 1
         self.written += len(taken)
-        self.now.length += len(taken)
+        self.length += len(taken)

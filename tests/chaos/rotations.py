@@ -9,11 +9,10 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum, auto
 from pathlib import Path
 
 from shipper.tail.paths import Packing
-from tests.chaos.logfile import Insistence, LogFile
+from tests.chaos.logfile import LogFile
 from tests.shipper.host import packed
 
 _LATE = (0.1, 6.0)  # seconds
@@ -21,70 +20,26 @@ _ALL = 1_000_000  # files: none is ever removed
 _LONG_ENOUGH = 3.0  # seconds, for one that looks several times a second
 _SERIES = 0.15
 _SERIES_EVERY = (0.1, 0.4)  # seconds
-_QUIET, _LOOK = (
-    3.0,
-    0.2,
-)  # seconds that an application waits for all to be received, and between looks
+_QUIET = 3.0  # seconds that an application waits for all to be received
+_LOOK = 0.2  # seconds
 _SLOWLY = 0.3  # seconds, at most, that a copy or an archive takes
-
-
-class Naming(Enum):
-    """What rotated files are called."""
-
-    NUMBERS = auto()
-    """`app.log.1`, which becomes `app.log.2` at the next rotation."""
-    DATES = auto()
-    """`app.log-20260101-000001`"""
-
-
-class Way(Enum):
-    """How a file is rotated."""
-
-    RENAME = auto()
-    """Renamed; a new one is made at once."""
-    RENAME_LATE = auto()
-    """Renamed; the application goes on writing to it for a while, until it makes a new one."""
-    RENAME_CREATE_LATE = auto()
-    """Renamed, and an empty one is made; the application goes on writing to the old one for a while."""
-    COPY_TRUNCATE = auto()
-    """Copied, and truncated once the copy is whole; nothing is written meanwhile."""
-    REPLACE = auto()
-    """Deleted once all of it is received, and made anew under the same name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
     """How a log is rotated: about `every` so many seconds, `keep` rotated files, the newest one packed later or at once.
 
+    Rotated files are called `app.log-20260101-000001`, or `app.log.1`, which becomes `app.log.2` at the next rotation.
     A file is written for `at_least` so many seconds.
     """
 
-    naming: Naming
-    ways: tuple[Way, ...]
+    has_dates: bool
+    ways: "tuple[Callable[[Rotation], bool], ...]"
     packing: Packing | None
     is_delayed: bool
     keep: int
     every: float
     at_least: float = 0.0
-
-    @classmethod
-    def drawn(cls, chance: random.Random) -> "Style":
-        """Draw a style; most logs are rotated in one or two ways, as most are."""
-        ways = tuple(chance.choices(tuple(Way), k=chance.choice((1, 2, 6))))
-        return cls(
-            naming=chance.choice(tuple(Naming)),
-            ways=ways,
-            packing=chance.choice((None, None, *Packing)),
-            is_delayed=chance.random() < 0.5,
-            keep=chance.randrange(4, 12),
-            every=chance.choice((4.0, 10.0, 25.0)),
-        )
-
-    @classmethod
-    def plain(cls, chance: random.Random) -> "Style":
-        """Return the style that every suite can follow: renamed, made anew at once, and left alone."""
-        every = chance.choice((5.0, 15.0))
-        return cls(Naming.NUMBERS, (Way.RENAME,), None, False, _ALL, every, _LONG_ENOUGH)
 
 
 @dataclass(slots=True)
@@ -102,16 +57,13 @@ class Rotation:
         log: LogFile,
         style: Style,
         chance: random.Random,
-        insist: Insistence,
         is_received: Callable[[int], bool],
-        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._log = log
         self._style = style
         self._chance = chance
-        self._insist = insist
+        self._insist = log.insist
         self._is_received = is_received
-        self._pause = pause
         self._rotated: list[_Rotated] = []  # newest first
         self._count = 0
         self._next = self._interval()
@@ -126,11 +78,10 @@ class Rotation:
                 self._end_late()
             return
         self._next -= seconds
-        if self._next > 0 or not self._log.now.length or not self._is_known():
+        if self._next > 0 or not self._log.length or not self._is_known():
             return
         self._next = self._interval()
-        way = self._chance.choice(self._style.ways)
-        if _WAYS[way](self):
+        if self._chance.choice(self._style.ways)(self):
             self._count += 1
             if self._late is None:
                 self._tidy()
@@ -150,27 +101,28 @@ class Rotation:
     def _is_known(self) -> bool:
         """Whether a shipper knows the log: what was rotated before it came to know a log is not its business."""
         if self._known_from is None:
-            self._known_from = self._log.now.begins
+            self._known_from = self._log.begins
         return self._is_received(self._known_from + 1)
 
-    # the ways
-
-    def _rename(self) -> bool:
+    def rename(self) -> bool:
+        """Rename the file; a new one is made at once."""
         path = self._shift()
         self._insist(lambda: self._log.path.rename(path))
         self._note(path)
         self._log.begin()
         return True
 
-    def _rename_late(self) -> bool:
+    def rename_late(self) -> bool:
+        """Rename the file; the application goes on writing to it for a while, until it makes a new one."""
         path = self._shift()
         self._insist(lambda: self._log.path.rename(path))
         self._note(path)
         self._late = self._chance.uniform(*_LATE)
         return True
 
-    def _rename_create_late(self) -> bool:
-        self._rename_late()
+    def rename_create_late(self) -> bool:
+        """Rename the file, and make an empty one; the application goes on writing to the old one for a while."""
+        self.rename_late()
         self._insist(self._log.path.touch)
         return True
 
@@ -180,7 +132,8 @@ class Rotation:
         self._log.begin()
         self._tidy()
 
-    def _copy_truncate(self) -> bool:
+    def copy_truncate(self) -> bool:
+        """Copy the file, and truncate it once the copy is whole; nothing is written meanwhile."""
         path = self._shift()
         if not self._write_whole(path, self._log.path.read_bytes):
             return False
@@ -188,29 +141,26 @@ class Rotation:
         self._log.truncate()
         return True
 
-    def _replace(self) -> bool:
+    def replace(self) -> bool:
+        """Delete the file once all of it is received, and make it anew under the same name."""
         deadline = time.monotonic() + _QUIET
         while not self._is_received(self._log.written):
             if time.monotonic() > deadline:
                 return False
-            self._pause(_LOOK)
+            time.sleep(_LOOK)
         self._insist(self._log.path.unlink)
         self._log.begin()
         self._known_from = None
         return True
 
-    # rotated files
-
     def _shift(self) -> Path:
         """Make room, and return the name of the next rotated file."""
         name, folder = self._log.path, self._log.path.parent
-        match self._style.naming:
-            case Naming.DATES:
-                return folder / f"{name.name}-20260101-{self._count:06d}"
-            case Naming.NUMBERS:
-                for older in reversed(self._rotated):
-                    self._renumber(older)
-                return folder / f"{name.name}.1"
+        if self._style.has_dates:
+            return folder / f"{name.name}-20260101-{self._count:06d}"
+        for older in reversed(self._rotated):
+            self._renumber(older)
+        return folder / f"{name.name}.1"
 
     def _renumber(self, rotated: _Rotated) -> None:
         ending = rotated.path.suffix if _is_packed(rotated.path) else ""
@@ -249,7 +199,7 @@ class Rotation:
             middle = self._chance.randrange(len(data) + 1)
             with path.open("xb", buffering=0) as file:
                 for part in (data[:middle], data[middle:]):
-                    self._pause(self._chance.random() ** 4 * _SLOWLY)
+                    time.sleep(self._chance.random() ** 4 * _SLOWLY)
                     if file.write(part) < len(part):
                         break
                 else:
@@ -264,10 +214,28 @@ def _is_packed(path: Path) -> bool:
     return path.suffix in {packing.value for packing in Packing}
 
 
-_WAYS: dict[Way, Callable[[Rotation], bool]] = {
-    Way.RENAME: Rotation._rename,
-    Way.RENAME_LATE: Rotation._rename_late,
-    Way.RENAME_CREATE_LATE: Rotation._rename_create_late,
-    Way.COPY_TRUNCATE: Rotation._copy_truncate,
-    Way.REPLACE: Rotation._replace,
-}
+_WAYS = (
+    Rotation.rename,
+    Rotation.rename_late,
+    Rotation.rename_create_late,
+    Rotation.copy_truncate,
+    Rotation.replace,
+)
+
+
+def drawn_style(chance: random.Random) -> Style:
+    """Draw a style; most logs are rotated in one or two ways, as most are."""
+    return Style(
+        has_dates=chance.random() < 0.5,
+        ways=tuple(chance.choices(_WAYS, k=chance.choice((1, 2, 6)))),
+        packing=chance.choice((None, None, *Packing)),
+        is_delayed=chance.random() < 0.5,
+        keep=chance.randrange(4, 12),
+        every=chance.choice((4.0, 10.0, 25.0)),
+    )
+
+
+def plain_style(chance: random.Random) -> Style:
+    """Return the style that every suite can follow: renamed, made anew at once, and left alone."""
+    every = chance.choice((5.0, 15.0))
+    return Style(False, (Rotation.rename,), None, False, _ALL, every, _LONG_ENOUGH)

@@ -37,7 +37,7 @@ from tests.chaos.operating import Operator
 from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
 from tests.chaos.revisions import history
-from tests.chaos.rotations import Style
+from tests.chaos.rotations import drawn_style, plain_style
 from tests.chaos.secured import Keys
 from tests.chaos.shim import Control, Shim, have_compiler
 from tests.chaos.writers import applications, plain_applications
@@ -314,7 +314,7 @@ class World:
             else applications(number, shape.rate, seed),
             seed=seed,
             received=lambda: self.received.lately(name),
-            style=Style.plain if shape.plain else Style.drawn,
+            style=plain_style if shape.plain else drawn_style,
         )
 
     def users(self, disk: Disk) -> list[Program]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos.logfile import Insistence, LogFile
-from tests.chaos.rotations import Rotation, Style
+from tests.chaos.rotations import Rotation, Style, drawn_style
 from tests.chaos.writers import Application
 
 _TICK = 0.1  # seconds
@@ -41,15 +41,15 @@ class _Pen:
         if self.absent > 0:
             self.absent -= seconds
             return
-        if not self.log.generations:
+        if not self.log.files:
             self._appear()
         if self.rest and not self._rest_is_due(seconds):
             return
-        self._write(self.application.rhythm.due(seconds))
+        self._write(self.application.rhythm(seconds))
         if not self.rest:
-            files = len(self.log.generations)
+            files = self.log.files
             self.rotation.tick(seconds)
-            if len(self.log.generations) > files and self.chance.random() < _AT_ONCE:
+            if self.log.files > files and self.chance.random() < _AT_ONCE:
                 self._write(_A_FEW)  # an application that was just about to write
 
     def _appear(self) -> None:
@@ -62,7 +62,7 @@ class _Pen:
 
     def finish(self) -> None:
         """End what stands unfinished, and end the log with a line that is longer than any slip in counting bytes."""
-        if self.log.generations:
+        if self.log.files:
             tag = self.application.path.encode()
             self.log.append(self.rest + b"%b: this is the last line of the whole log\n" % tag)
             self.rest = b""
@@ -104,7 +104,7 @@ class Writing:
     applications: Sequence[Application]
     seed: int
     received: Callable[[], int]
-    style: Callable[[random.Random], Style] = Style.drawn
+    style: Callable[[random.Random], Style] = drawn_style
     _pens: list[_Pen] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -116,7 +116,7 @@ class Writing:
             account = self.accounts / f"{number}-{Path(application.path).name}"
             log = LogFile(self.folder / application.path, account, insist)
             chance = random.Random(f"{application.path} {self.seed}")
-            rotation = Rotation(log, self.style(chance), chance, insist, self._asks(log))
+            rotation = Rotation(log, self.style(chance), chance, self._asks(log))
             self._pens.append(_Pen(application, log, rotation, chance, application.appears))
 
     @property

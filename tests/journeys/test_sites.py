@@ -1,6 +1,7 @@
 """Brokers of several sites: one that buffers behind a firewall, and a second one that holds a copy and takes over."""
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,10 +12,12 @@ from broker.client import bucket
 from broker.client.access import Access
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import BrokerAway, Connection
+from broker.wire.message import decode_payload
 from broker.wire.streams import POSITIONS_BUCKET, STREAM
+from broker.wire.subjects import Subject
+from tests.support.oracle import judge
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
-from tests.support.stored import judge_stored
 from tests.support.suite import Suite
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats]
@@ -61,6 +64,24 @@ def held(suite: Suite, host: str) -> int:
     except (BrokerAway, ConnectionLost, Rejected):
         return 0
     return sum(count for subject, count in found.items() if subject.endswith(f".{host}"))
+
+
+def stored(suite: Suite, host: str) -> bytes:
+    """Return the lines that the stream holds of a host, in its order."""
+
+    async def read(connection: Connection) -> bytes:
+        subject, sequence, lines = str(Subject.for_host(host, PARTITIONS)), 1, []
+        while True:
+            body = json.dumps({"seq": sequence, "next_by_subj": subject}).encode()
+            answer = await connection.call(f"DIRECT.GET.{STREAM}", body)
+            headers = answer.headers or {}
+            if "Status" in headers:
+                return b"".join(lines)
+            sequence = int(headers["Nats-Sequence"]) + 1
+            if answer.data:  # no claim
+                lines.append(decode_payload(headers, answer.data))
+
+    return ask(suite, read)
 
 
 def write_positions(suite: Suite, host: str, value: bytes, revision: int) -> int:
@@ -131,7 +152,7 @@ def test_lines_that_a_site_behind_a_firewall_buffers_reach_the_centre_once_and_i
         (centre, "away01", away),
         (centre, "near01", near),
     ):
-        verdict = asyncio.run(judge_stored(suite.url, host, PARTITIONS, [log]))
+        verdict = judge([log.read_bytes()], stored(suite, host))
         assert verdict.is_perfect, f"{host} at {suite.folder.name}: {verdict}"
     assert held(branch, "near01") == 0
 
@@ -177,7 +198,7 @@ def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
     append(log, 3000, 6000)
     ship(second, "web01", log)
 
-    verdict = asyncio.run(judge_stored(second.url, "web01", PARTITIONS, [log]))
+    verdict = judge([log.read_bytes()], stored(second, "web01"))
     assert verdict.is_perfect, verdict
     assert copy.stop() == 0
     stays = second.start_broker("--site", "second")  # without --mirror, as it was told

@@ -23,11 +23,6 @@ class LogLines:
         self._pool = _pool()
         self._next = 0
 
-    @property
-    def count(self) -> int:
-        """How many lines were taken so far."""
-        return self._next
-
     def take(self, lines: int) -> bytes:
         """Return the next lines, at least `lines` of them: an entry of several lines is never cut."""
         until = self._next + lines

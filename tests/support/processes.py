@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from types import TracebackType
 
 _LAST_WORDS = 2000
 _MOMENT = 0.01  # seconds
+_END = 10.0  # seconds in which programs end that are asked to
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _INSTALLED = {
     "PYTHONDONTWRITEBYTECODE": ""
@@ -224,17 +225,17 @@ class Processes:
         process.start()
         return process
 
-    def end_all(self, keep: Collection[Process] = (), seconds: float = 10) -> None:
-        """End every program but those in `keep`: first asked, then killed with all of its children."""
-        ending = [process for process in reversed(self._started) if process not in keep]
+    def end_all(self) -> None:
+        """End every program: first asked, then killed with all of its children."""
+        ending = [*reversed(self._started)]
         for process in ending:
             process.terminate_watched()
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + _END
         while any(process.is_running() for process in ending) and time.monotonic() < deadline:
             time.sleep(0.05)
         for process in ending:
             _kill_tree(process)
-        self._started = [process for process in self._started if process in keep]
+        self._started.clear()
 
 
 def leave(number: int, _frame: object) -> None:

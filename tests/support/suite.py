@@ -41,24 +41,12 @@ class Suite:
         for name in ("out", "state", "hosts"):
             (folder / name).mkdir(parents=True, exist_ok=True)
 
-    def start_broker(
-        self,
-        *options: str,
-        name: str = "logbroker",
-        environment: Mapping[str, str] | None = None,
-    ) -> Process:
+    def start_broker(self, *options: str, environment: Mapping[str, str] | None = None) -> Process:
         """Start the broker and wait until it is set up."""
-        broker = self._processes.start(
-            name,
-            [
-                *_program("logbroker"),
-                *("run", "--store-dir", self.folder / "store"),
-                *("--listen", self.url.removeprefix("nats://"), "--http", ""),
-                *("--partitions", str(self.partitions)),
-                *options,
-            ],
-            environment,
-        )
+        words = ["run", "--store-dir", str(self.folder / "store"), "--http", ""]
+        words += ["--listen", self.url.removeprefix("nats://")]
+        words += ["--partitions", str(self.partitions), *options]
+        broker = self.start_program("logbroker", "logbroker", words, environment)
         self.wait_for_broker(broker)
         return broker
 
@@ -68,38 +56,27 @@ class Suite:
 
     def start_shipper(self, host: str, files: Sequence[Path | str], *options: str) -> Process:
         """Start a shipper that follows `files` as `host`; does not wait."""
-        return self._processes.start(
-            f"logshipper-{host}", self.shipper_command(host, files, *options)
-        )
-
-    def shipper_command(
-        self, host: str, files: Sequence[Path | str], *options: str
-    ) -> list[str | Path]:
-        """Return what starts a shipper that follows `files` as `host`."""
-        return [
-            *_program("logshipper"),
-            *(word for file in files for word in ("--file", file)),
-            *("--server", self.url, "--host", host),
-            *options,
-        ]
+        words = [word for file in files for word in ("--file", file)]
+        words += ["--server", self.url, "--host", host, *options]
+        return self.start_program("logshipper", f"logshipper-{host}", words)
 
     def start_receiver(self, partitions: Sequence[int], *options: str) -> Process:
         """Start one receiver for the given partitions; does not wait."""
         name = "logreceiver-p" + "-".join(map(str, partitions))
-        return self._processes.start(
-            name,
-            [
-                *_program("logreceiver"),
-                *(word for number in partitions for word in ("--partition", str(number))),
-                *("--server", self.url, "--output", self.output),
-                *("--state-dir", self.folder / "state" / name),
-                *options,
-            ],
-        )
+        words = [word for number in partitions for word in ("--partition", str(number))]
+        words += ["--server", self.url, "--output", str(self.output)]
+        words += ["--state-dir", str(self.folder / "state" / name), *options]
+        return self.start_program("logreceiver", name, words)
 
-    def start_program(self, program: str, name: str, arguments: Sequence[str]) -> Process:
+    def start_program(
+        self,
+        program: str,
+        name: str,
+        arguments: Sequence[str | Path],
+        environment: Mapping[str, str] | None = None,
+    ) -> Process:
         """Start one of the programs with arguments of the caller's own."""
-        return self._processes.start(name, [*_program(program), *arguments])
+        return self._processes.start(name, [*_program(program), *arguments], environment)
 
     def administer(self, command: str, *words: str) -> str:
         """Run a command of logbroker against the broker and return what it says; raises `ProgramDied`."""

@@ -53,10 +53,6 @@ class Traffic:
         with self._writing:
             return {path: bytes(content) for path, content in self._written.items()}
 
-    def lines_of(self, path: Path) -> int:
-        """Return how many lines were written to a file so far."""
-        return self._lines[path].count
-
     def rotate(self, path: Path) -> None:
         """Rename the file and the older ones as logrotate does: `log` to `log.1` to `log.2` and so on."""
         with self._writing:
