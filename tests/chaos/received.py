@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,6 @@ class Received:
 
     def __init__(self, output: Path) -> None:
         self.output = output
-        self._known: dict[tuple[Path, int, int], int] = {}
         self._lately: dict[str, int] = {}
         self._looked = -_LATELY
         self._looking = threading.Lock()
@@ -38,7 +38,7 @@ class Received:
         found: dict[str, int] = {}
         for host, paths in segments.items():
             with suppress(FileNotFoundError):
-                found[host] = sum(map(self._size, paths))
+                found[host] = sum(map(_size, paths))
         return found
 
     def lately(self, host: str) -> int:
@@ -50,14 +50,16 @@ class Received:
                     self._lately = self.sizes()
             return self._lately.get(host, 0)
 
-    def _size(self, path: Path) -> int:
-        status = path.stat()
-        if path.suffix not in {".zst", ".gz"}:
-            return status.st_size
-        key = (path, status.st_ino, status.st_size)
-        if key not in self._known:
-            self._known[key] = len(read_segment(path))
-        return self._known[key]
+
+def _size(path: Path) -> int:
+    status = path.stat()
+    is_packed = path.suffix in {".zst", ".gz"}
+    return _unpacked(path, status.st_ino, status.st_size) if is_packed else status.st_size
+
+
+@cache
+def _unpacked(path: Path, _inode: int, _size: int) -> int:
+    return len(read_segment(path))
 
 
 def awaited(world: "World") -> Iterator[bool]:

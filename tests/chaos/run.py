@@ -129,7 +129,6 @@ def _conclude(world: World, leaks: Leaks, result: Result) -> None:
     if not result.findings:
         result.find_emptiness(world.shape)
     if result.findings:
-        evidence.dump_streams(world)
         evidence.keep_disks(world)
 
 

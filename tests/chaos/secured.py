@@ -92,12 +92,6 @@ class Keys:
         except CommandFailed:
             self.rotate(kind, name, grace="0")
 
-    def restore(self, stored: Path) -> None:
-        """Take over an earlier credential store."""
-        with self.changing:
-            for store in self.stores:
-                run_command("logbroker", *_in(store, "import", str(stored), "--force", "--yes"))
-
     def _hand_out(self, *words: str) -> None:
         servers = [word for url in self.urls for word in ("--server", url)]
         with self.changing:

@@ -94,32 +94,17 @@ def interleave(files: list[list[bytes]], chance: random.Random) -> bytes:
 
 
 LINES = source("a", 100)
-
-
-@pytest.mark.parametrize(
-    ("received", "found"),
-    [
-        pytest.param([], {"missing": 100}, id="nothing came"),
-        pytest.param(LINES[:60] + LINES[40:], {"repeated": 20}, id="a run comes twice"),
-        pytest.param(LINES[50:] + LINES[:50], {"reordered": 50}, id="two runs change places"),
-        pytest.param(
-            [*LINES[:5], LINES[5][:-1], *LINES[6:]], {"missing": 2, "torn": 1}, id="run together"
-        ),
-        pytest.param(
-            [*LINES[:9], LINES[9][:11], *LINES[9:]],
-            {"missing": 1, "torn": 1},
-            id="half, then whole",
-        ),
-        pytest.param(
-            [*LINES[:-1], LINES[-1][:-1]], {"missing": 1, "torn": 1}, id="no newline at the end"
-        ),
-        pytest.param(
-            [*LINES[:20], *LINES[21:70], LINES[69], *LINES[70:]],
-            {"missing": 1, "repeated": 1},
-            id="one dropped, one repeated",
-        ),
-    ],
+HARMS: tuple[tuple[list[bytes], dict[str, int]], ...] = (
+    ([], {"missing": 100}),
+    (LINES[:60] + LINES[40:], {"repeated": 20}),
+    (LINES[50:] + LINES[:50], {"reordered": 50}),
+    ([*LINES[:5], LINES[5][:-1], *LINES[6:]], {"missing": 2, "torn": 1}),  # run together
+    ([*LINES[:9], LINES[9][:11], *LINES[9:]], {"missing": 1, "torn": 1}),  # half, then whole
+    ([*LINES[:-1], LINES[-1][:-1]], {"missing": 1, "torn": 1}),  # no newline at the end
 )
+
+
+@pytest.mark.parametrize(("received", "found"), HARMS)
 def test_harm_has_its_name(received: list[bytes], found: dict[str, int]) -> None:
     verdict = judge([b"".join(LINES)], b"".join(received))
 

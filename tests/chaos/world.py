@@ -65,7 +65,10 @@ _WEIRD_NAMES = (
 
 
 _FEATURES: dict[str, tuple[Callable[[], bool], str]] = {
-    "blocks": (have_blocks, "no ext4 on loop devices: no disk turns read-only or loses its power"),
+    "blocks": (
+        have_blocks,
+        "no ext4 on loop devices: no disk turns read-only or loses its power",
+    ),
     "shaping": (can_shape, "no tc with tbf, clsact and bpf: no line is silent, lossy or slow"),
     "shim": (have_compiler, "no C compiler: no call of our programs is refused, no clock stepped"),
     "strace": (
@@ -329,9 +332,8 @@ class World:
                 return [*self.receivers, *self.spark_programs]
 
     def _mount(self, name: str, path: Path, kind: str) -> None:
-        images = (
-            self.folder / "images" if kind != "host" and "blocks" in machine_features() else None
-        )
+        has_blocks = kind != "host" and "blocks" in machine_features()
+        images = self.folder / "images" if has_blocks else None
         self.disks[name] = Disk.mounted(name, path, _DISKS[kind], images)
 
     def _start_brokers(self, names: Sequence[str]) -> None:

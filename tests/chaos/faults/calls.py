@@ -12,15 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.chaos.fault import CannotStrike, Chance, add, one_that_runs
 from tests.chaos.faults.processes import server_of
+from tests.chaos.program import Program
 from tests.chaos.shim import Calls, Control
-
-if TYPE_CHECKING:
-    from tests.chaos.program import Program
-    from tests.chaos.world import World
+from tests.chaos.world import World
 
 _ATTACHED = 10.0  # seconds
 _STEPS = (0.5, 30.0, 3600.0, 86400.0, 40 * 86400.0)  # seconds
@@ -48,20 +45,20 @@ def _slow_syncs(control: Control, under: Path, chance: Chance) -> None:
     control.refuse(Calls.SYNC, under, delay=chance.choice((0.002, 0.02, 0.1, 0.5)))
 
 
-def _receivers(world: "World", _: Chance) -> list[tuple[Control, Path]]:
+def _receivers(world: World, _: Chance) -> list[tuple[Control, Path]]:
     programs = [*world.receivers, *world.spark_programs]
     return [(world.control(program), world.output.parent) for program in programs]
 
 
-def _logbrokers(world: "World", chance: Chance) -> list[tuple[Control, Path]]:
+def _logbrokers(world: World, chance: Chance) -> list[tuple[Control, Path]]:
     broker = chance.choice(world.brokers)
     return [(world.control(broker.program), broker.store)]
 
 
 def _refused(
-    world: "World",
+    world: World,
     chance: Chance,
-    where: "Callable[[World, Chance], list[tuple[Control, Path]]]",
+    where: Callable[[World, Chance], list[tuple[Control, Path]]],
     refuse: Refuse,
 ) -> Iterator[None]:
     controls = where(world, chance)
@@ -77,7 +74,7 @@ def _refused(
 
 
 def _stepped(
-    world: "World", chance: Chance, where: "Callable[[World, Chance], list[Program]]"
+    world: World, chance: Chance, where: Callable[[World, Chance], list[Program]]
 ) -> Iterator[None]:
     """Step what programs read as the time; times of files stay true, so that they look as much older or younger."""
     controls = [world.control(program) for program in where(world, chance)]
@@ -89,7 +86,7 @@ def _stepped(
         control.step(0)
 
 
-def _injected(world: "World", chance: Chance, injected: Callable[[Chance], str]) -> Iterator[None]:
+def _injected(world: World, chance: Chance, injected: Callable[[Chance], str]) -> Iterator[None]:
     pid = server_of(chance.choice(world.brokers).program)
     tracer = _attached(pid, injected(chance))
     yield

@@ -11,15 +11,13 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from tests.chaos.fault import CannotStrike, Chance, fault
 from tests.chaos.faults.processes import send, server_of, stop
-
-if TYPE_CHECKING:
-    from tests.chaos.world import Broker, World
+from tests.chaos.world import Broker, World
 
 _PATIENCE = 20.0  # seconds until nobody is said to lead
 _HEALTHY = 30.0  # seconds until copies are said not to be whole
@@ -30,14 +28,14 @@ _CUT = (1.0, 30.0)
 _a_disk_is_lost = threading.Lock()
 
 
-def _told(world: "World", stream: str) -> dict[str, Any]:
+def _told(world: World, stream: str) -> dict[str, Any]:
     try:
         return dict(world.ask(lambda c: c.api(f"STREAM.INFO.{stream}"), _PATIENCE))
     except TimeoutError:
         raise CannotStrike("the brokers do not answer") from None
 
 
-def _leader(world: "World", stream: str = STREAM) -> "Broker":
+def _leader(world: World, stream: str = STREAM) -> Broker:
     leader = _told(world, stream)["cluster"].get("leader")
     for broker in world.brokers:
         if broker.name == leader:
@@ -46,7 +44,7 @@ def _leader(world: "World", stream: str = STREAM) -> "Broker":
 
 
 @fault((0.0, 14.0), "cluster")
-def kill_leader(world: "World", chance: Chance) -> Iterator[None]:
+def kill_leader(world: World, chance: Chance) -> Iterator[None]:
     """Kill the leader of lines, or ask it to end, and start it again at the end only."""
     program = _leader(world).program
     with program.held():
@@ -55,13 +53,13 @@ def kill_leader(world: "World", chance: Chance) -> Iterator[None]:
 
 
 @fault((1.0, 20.0), "cluster")
-def stop_leader(world: "World", chance: Chance) -> Iterator[None]:
+def stop_leader(world: World, chance: Chance) -> Iterator[None]:
     """Stop the server of the leader."""
     return stop(world, chance, lambda world, _: server_of(_leader(world).program))
 
 
 @fault((0.0, 8.0), "cluster")
-def kill_all_brokers(world: "World", chance: Chance) -> Iterator[None]:
+def kill_all_brokers(world: World, chance: Chance) -> Iterator[None]:
     """Kill all brokers at once, and start them again one by one."""
     with ExitStack() as stack:
         for program in world.broker_programs:
@@ -72,14 +70,14 @@ def kill_all_brokers(world: "World", chance: Chance) -> Iterator[None]:
 
 
 @fault(_CUT, "cluster", "shaping")
-def cut_off_leader(world: "World", _: Chance) -> Iterator[None]:
+def cut_off_leader(world: World, _: Chance) -> Iterator[None]:
     """Cut the leader off from the others; clients still get in there."""
     with _leader(world).machine.routes.losing():
         yield
 
 
 @fault(_CUT, "cluster", "shaping")
-def isolate_leader(world: "World", _: Chance) -> Iterator[None]:
+def isolate_leader(world: World, _: Chance) -> Iterator[None]:
     """Cut the leader off from everybody."""
     machine = _leader(world).machine
     with machine.routes.losing(), machine.clients.losing():
@@ -87,7 +85,7 @@ def isolate_leader(world: "World", _: Chance) -> Iterator[None]:
 
 
 @fault(_CUT, "cluster", "shaping")
-def cut_all_routes(world: "World", _: Chance) -> Iterator[None]:
+def cut_all_routes(world: World, _: Chance) -> Iterator[None]:
     """Cut all brokers off from each other; clients get in everywhere, and nobody leads."""
     with ExitStack() as stack:
         for broker in world.brokers:
@@ -96,7 +94,7 @@ def cut_all_routes(world: "World", _: Chance) -> Iterator[None]:
 
 
 @fault((0.0, 12.0), "cluster")
-def wipe_broker(world: "World", chance: Chance) -> Iterator[None]:
+def wipe_broker(world: World, chance: Chance) -> Iterator[None]:
     """Kill any broker, lose its disk, and start it again with an empty one."""
     if not _a_disk_is_lost.acquire(blocking=False):
         raise CannotStrike("another disk was lost just now")
@@ -128,7 +126,7 @@ def _lose_disk(store: Path) -> None:
             time.sleep(0.2)
 
 
-def _wait_until_whole(world: "World", others: int, seconds: float) -> None:
+def _wait_until_whole(world: World, others: int, seconds: float) -> None:
     """Return once the leader of every stream counts so many others that have all there is; raises `CannotStrike`."""
     deadline = time.monotonic() + seconds
     streams = [config["name"] for config in Topology().streams()]

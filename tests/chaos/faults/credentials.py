@@ -4,27 +4,24 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tests.chaos.commands import CommandFailed, run_command
 from tests.chaos.fault import CannotStrike, Chance, add, fault
 from tests.chaos.program import Program
-
-if TYPE_CHECKING:
-    from tests.chaos.secured import Keys
-    from tests.chaos.world import Broker, World
+from tests.chaos.secured import Keys
+from tests.chaos.world import Broker, World
 
 _SECONDS = 60.0
 _REFUSES_WITHIN = 15.0  # seconds until a broker that finds the damage has ended
 
 
-def _keys(world: "World") -> "Keys":
+def _keys(world: World) -> Keys:
     if world.keys is None:
         raise CannotStrike("the brokers are open")
     return world.keys
 
 
-def _whom(world: "World", kind: str, chance: Chance) -> tuple[str, Program]:
+def _whom(world: World, kind: str, chance: Chance) -> tuple[str, Program]:
     if kind == "host":
         host = chance.choice(world.hosts)
         return host.name, host.shipper
@@ -32,7 +29,7 @@ def _whom(world: "World", kind: str, chance: Chance) -> tuple[str, Program]:
     return program.name.removeprefix("receiver-"), program
 
 
-def _revoke(world: "World", chance: Chance, kind: str) -> Iterator[None]:
+def _revoke(world: World, chance: Chance, kind: str) -> Iterator[None]:
     """Take a credential away from who is at work, and give it another one."""
     keys, (name, program) = _keys(world), _whom(world, kind, chance)
 
@@ -45,7 +42,7 @@ def _revoke(world: "World", chance: Chance, kind: str) -> Iterator[None]:
     mend()
 
 
-def _rotate(world: "World", chance: Chance, kind: str) -> Iterator[None]:
+def _rotate(world: World, chance: Chance, kind: str) -> Iterator[None]:
     """Make a new secret for who goes on by its old one until it is told, or is locked out until then."""
     keys, (name, program) = _keys(world), _whom(world, kind, chance)
     grace = chance.choice(("1d", "0"))
@@ -68,14 +65,14 @@ for _kind in ("host", "receiver"):
 
 
 @fault((0.5, 8.0), "secured")
-def damage_credentials(world: "World", chance: Chance) -> Iterator[None]:
+def damage_credentials(world: World, chance: Chance) -> Iterator[None]:
     """Damage a broker's credential store and have it read again: it goes on by what it knows, and starts by no such store."""
     keys, broker = _keys(world), chance.choice(world.brokers)
     with keys.changing:
         yield from _damaged(world, broker, chance)
 
 
-def _damaged(world: "World", broker: "Broker", chance: Chance) -> Iterator[None]:
+def _damaged(world: World, broker: Broker, chance: Chance) -> Iterator[None]:
     stored = broker.store / "credentials.json"
     whole, starts = stored.read_bytes(), broker.program.process.starts
 
@@ -111,7 +108,7 @@ def _start_refused(program: Program) -> None:
 
 
 @fault((0.0, 0.0), "secured")
-def renew_certificate(world: "World", chance: Chance) -> None:
+def renew_certificate(world: World, chance: Chance) -> None:
     """Sign a broker's certificates anew, as it does by itself a month before they end."""
     keys, broker = _keys(world), chance.choice(world.brokers)
     key = keys.stores[0] / "tls" / "authority.key"
@@ -131,7 +128,7 @@ def _try(change: Callable[[], object], mend: Callable[[], None] = lambda: None) 
         raise
 
 
-def _insist(world: "World", what: str, change: Callable[[], object]) -> None:
+def _insist(world: World, what: str, change: Callable[[], object]) -> None:
     """Try until it is done, as an operator does; raises `TimeoutError`."""
 
     def is_done() -> bool:
@@ -144,7 +141,7 @@ def _insist(world: "World", what: str, change: Callable[[], object]) -> None:
     world.supervisor.wait(what, is_done, _SECONDS)
 
 
-def _take_over(world: "World", program: Program) -> None:
+def _take_over(world: World, program: Program) -> None:
     """Have a program, and rivals of it, use the new file that is in its place: those with a key's path do so by themselves."""
     for one in list(world.supervisor.programs):
         is_meant = one is program or one.name.startswith(f"{program.name}-rival-")

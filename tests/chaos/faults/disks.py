@@ -6,33 +6,30 @@ the file system while the machine's programs are down, as after a reboot.
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tests.chaos.disks import Disk
 from tests.chaos.fault import Chance, add, held
 from tests.chaos.program import Program
+from tests.chaos.world import World
 
-if TYPE_CHECKING:
-    from tests.chaos.world import World
-
-Trouble = Callable[["World", Disk, Chance], Iterator[None]]
+Trouble = Callable[[World, Disk, Chance], Iterator[None]]
 
 
-def _fill(_: "World", disk: Disk, chance: Chance) -> Iterator[None]:
+def _fill(_: World, disk: Disk, chance: Chance) -> Iterator[None]:
     """Leave nothing, or a few KiB."""
     disk.fill(chance.choice((0, 0, 8 << 10, 100 << 10)))
     yield
     disk.free()
 
 
-def _fail(world: "World", disk: Disk, _: Chance) -> Iterator[None]:
+def _fail(world: World, disk: Disk, _: Chance) -> Iterator[None]:
     """Turn it read-only under who uses it."""
     disk.fail()
     yield
     _repair(disk, world.users(disk))
 
 
-def _cut_power(world: "World", disk: Disk, chance: Chance) -> Iterator[None]:
+def _cut_power(world: World, disk: Disk, chance: Chance) -> Iterator[None]:
     """Lose what was not synced; the disk goes a moment before its users, or they do."""
     users = world.users(disk)
     with held(users):
@@ -56,7 +53,7 @@ def _kill(users: list[Program]) -> None:
         program.kill_tree()
 
 
-def _at(world: "World", chance: Chance, place: str, trouble: Trouble) -> Iterator[None]:
+def _at(world: World, chance: Chance, place: str, trouble: Trouble) -> Iterator[None]:
     disks = [disk for disk in world.disks.values() if disk.name.split("-")[0] == place]
     disk = chance.choice(sorted(disks, key=lambda disk: disk.name))
     with disk.trouble():

@@ -9,20 +9,17 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.chaos.commands import insist
 from tests.chaos.fault import CannotStrike, Chance, add, fault, one_that_runs
 from tests.chaos.program import Program
-
-if TYPE_CHECKING:
-    from tests.chaos.world import World
+from tests.chaos.world import World
 
 _SECONDS = 240.0  # Spark starts within some of them
 _OUT_OF_REACH = 1
 
 
-def _run(world: "World", program: str, *words: str | Path) -> "subprocess.CompletedProcess[str]":
+def _run(world: World, program: str, *words: str | Path) -> "subprocess.CompletedProcess[str]":
     """Run a command on the receivers' machine; raises `CannotStrike` where it takes too long."""
     command = [*world.receiver_machine.within, Path(sys.executable).with_name(program), *words]
     try:
@@ -36,7 +33,7 @@ def _run(world: "World", program: str, *words: str | Path) -> "subprocess.Comple
     return done
 
 
-def _succeed(world: "World", program: str, *words: str | Path) -> None:
+def _succeed(world: World, program: str, *words: str | Path) -> None:
     """Run a command; raises `CannotStrike` when it says in a line that it cannot do it now."""
     done = _run(world, program, *words)
     if done.returncode:
@@ -44,7 +41,7 @@ def _succeed(world: "World", program: str, *words: str | Path) -> None:
 
 
 @fault()
-def backup(world: "World", chance: Chance) -> None:
+def backup(world: World, chance: Chance) -> None:
     """Take a backup while lines flow; it must be whole."""
     folder = world.folder / f"backup-{chance.randrange(1 << 24):06x}"
     try:
@@ -57,7 +54,7 @@ def backup(world: "World", chance: Chance) -> None:
 
 
 @fault()
-def verify(world: "World", _: Chance) -> None:
+def verify(world: World, _: Chance) -> None:
     """Compare what was received so far with the stream; there must be no difference."""
     words = ("verify", "--json", "--output", world.output, *world.admin_words)
     done = _run(world, "logreceiver", *words)
@@ -68,7 +65,7 @@ def verify(world: "World", _: Chance) -> None:
 
 
 @fault((1.0, 8.0))
-def pause(world: "World", chance: Chance) -> Iterator[None]:
+def pause(world: World, chance: Chance) -> Iterator[None]:
     """Pause a host, some or all; their lines wait, and flow again when they are resumed."""
     name = chance.choice(world.hosts).name
     globs = chance.choice([(), (name,), (f"{name[:2]}*",)])
@@ -78,7 +75,7 @@ def pause(world: "World", chance: Chance) -> Iterator[None]:
 
 
 def _signal(
-    world: "World", chance: Chance, programs: "Callable[[World], list[Program]]", number: int
+    world: World, chance: Chance, programs: Callable[[World], list[Program]], number: int
 ) -> None:
     program = one_that_runs(programs(world), chance)
     for _ in range(chance.randint(1, 5)):

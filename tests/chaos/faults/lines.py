@@ -8,19 +8,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from tests.chaos.fault import MOMENT, CannotStrike, Chance, add, fault, one_that_runs
 from tests.chaos.networks import Line, Slowness
-
-if TYPE_CHECKING:
-    from tests.chaos.world import World
+from tests.chaos.world import World
 
 _MOST_RESETS = 8
 _LONGEST_CALM = 0.6  # seconds between two of them
 
 Trouble = Callable[[Line, Chance], AbstractContextManager[None]]
-Places = Callable[["World", Chance], Sequence[Line]]
+Places = Callable[[World, Chance], Sequence[Line]]
 
 
 def _swallow(line: Line, _: Chance) -> AbstractContextManager[None]:
@@ -51,7 +48,7 @@ def _slow(line: Line, chance: Chance) -> AbstractContextManager[None]:
     return line.slowed(Slowness(rate, chance.choice((8_000, 2 * rate))))
 
 
-def _reset(world: "World", chance: Chance, places: Places) -> None:
+def _reset(world: World, chance: Chance, places: Places) -> None:
     """End all connections of the machine, once or several times in a row; the other ends are told."""
     for line in places(world, chance):
         for _ in range(chance.randint(1, _MOST_RESETS)):
@@ -59,24 +56,24 @@ def _reset(world: "World", chance: Chance, places: Places) -> None:
             time.sleep(chance.uniform(0, _LONGEST_CALM))
 
 
-def _host(world: "World", chance: Chance) -> list[Line]:
+def _host(world: World, chance: Chance) -> list[Line]:
     return [world.machines[chance.choice(sorted({host.machine for host in world.hosts}))].clients]
 
 
-def _broker(world: "World", chance: Chance) -> list[Line]:
+def _broker(world: World, chance: Chance) -> list[Line]:
     machine = chance.choice(world.brokers).machine
     return [machine.clients, machine.routes] if len(world.brokers) > 1 else [machine.clients]
 
 
-def _receiver(world: "World", _: Chance) -> list[Line]:
+def _receiver(world: World, _: Chance) -> list[Line]:
     return [world.receiver_machine.clients]
 
 
-def _routes(world: "World", chance: Chance) -> list[Line]:
+def _routes(world: World, chance: Chance) -> list[Line]:
     return [chance.choice(world.brokers).machine.routes]
 
 
-def _at(world: "World", chance: Chance, trouble: Trouble, places: Places) -> Iterator[None]:
+def _at(world: World, chance: Chance, trouble: Trouble, places: Places) -> Iterator[None]:
     with ExitStack() as stack:
         for line in places(world, chance):
             stack.enter_context(trouble(line, chance))
@@ -102,7 +99,7 @@ for _whom, _places, *_needs in (
 
 
 @fault((1.0, 30.0), "shaping")
-def kill_unseen(world: "World", chance: Chance) -> Iterator[None]:
+def kill_unseen(world: World, chance: Chance) -> Iterator[None]:
     """Kill somebody at either end of a silent line: the other end keeps a dead connection, and a successor comes beside it."""
     (line,) = chance.choice((_host, _receiver))(world, chance)
     near = world.receivers if line is world.receiver_machine.clients else world.shippers

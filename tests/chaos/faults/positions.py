@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker.client import bucket
 from broker.wire.offset import Offset, UnreadableOffset
@@ -25,9 +25,7 @@ from tests.chaos.commands import insist
 from tests.chaos.fault import CannotStrike, Chance, add, dead, fault, held
 from tests.chaos.operating import HarmedEntry
 from tests.chaos.revisions import history
-
-if TYPE_CHECKING:
-    from tests.chaos.world import World
+from tests.chaos.world import World
 
 _SECONDS = 10.0
 _MEANWHILE = (1.0, 4.0)  # seconds in which things go on before an older copy is put back
@@ -55,14 +53,14 @@ def _moved(content: bytes, chance: Chance) -> bytes:
     return replace(offset, next=max(1, offset.next + by)).encode()
 
 
-def _read(world: "World", name: str, key: str) -> bytes:
+def _read(world: World, name: str, key: str) -> bytes:
     entry = world.ask(lambda c: bucket.read(c, name, key))
     if entry is None:
         raise CannotStrike("there is no entry")
     return entry.value
 
 
-def _of_host(world: "World", chance: Chance, harm: Harm) -> None:
+def _of_host(world: World, chance: Chance, harm: Harm) -> None:
     """Harm the snapshot of a host's positions, while its shipper runs or is dead, and start the shipper again."""
     host = chance.choice(world.hosts)
     key, is_dead = positions_key(host.name), chance.random() < 0.5
@@ -72,7 +70,7 @@ def _of_host(world: "World", chance: Chance, harm: Harm) -> None:
         host.shipper.process.kill()
 
 
-def _of_partition(world: "World", chance: Chance, harm: Harm) -> None:
+def _of_partition(world: World, chance: Chance, harm: Harm) -> None:
     """Harm the offset of a partition, while its receiver runs or is dead."""
     world.operator.on_duty.set()
     number = chance.choice(world.partitions_in_use)
@@ -84,7 +82,7 @@ def _of_partition(world: "World", chance: Chance, harm: Harm) -> None:
         _remember(world, number, left or b"")
 
 
-def _remember(world: "World", partition: int, left: bytes) -> None:
+def _remember(world: World, partition: int, left: bytes) -> None:
     """Have the operator know the entry that stood before the harmed one."""
     revisions = world.ask(lambda c: history(c, OFFSETS_BUCKET, offset_key(partition)))
     values = [revision.value for revision in revisions]
@@ -107,7 +105,7 @@ for _what, _harm in {"deleted": _deleted, "garbled": _garbled, "moved": _moved}.
 
 
 @fault()
-def consumer_changed(world: "World", chance: Chance) -> None:
+def consumer_changed(world: World, chance: Chance) -> None:
     """Delete the consumer of a partition, or change or pause it, with other hands."""
     world.operator.on_duty.set()
     name = consumer_name(chance.choice(world.partitions_in_use))
@@ -134,7 +132,7 @@ def consumer_changed(world: "World", chance: Chance) -> None:
         raise CannotStrike("there is no such consumer") from None
 
 
-def _without(world: "World", _: Chance, name: str) -> Iterator[None]:
+def _without(world: World, _: Chance, name: str) -> Iterator[None]:
     """Take away a bucket; an operator has `logbroker apply` make it again."""
     world.operator.on_duty.set()
     world.ask(lambda c: c.api(f"STREAM.DELETE.KV_{name}"))

@@ -7,20 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.chaos.fault import MOMENT, CannotStrike, Chance, add, one_that_runs
 from tests.chaos.program import Program
+from tests.chaos.world import World
 from tests.support.processes import stat_of
-
-if TYPE_CHECKING:
-    from tests.chaos.world import World
 
 _GONE_WITHIN = 60.0  # seconds; it may be stopped meanwhile
 _DAEMONS = frozenset({b"pyspark.daemon", b"receiver.spark.worker_daemon"})
 
-Pick = Callable[["World", Chance], int]
-Programs = Callable[["World"], Sequence[Program]]
+Pick = Callable[[World, Chance], int]
+Programs = Callable[[World], Sequence[Program]]
 
 
 def send(pid: int, number: int) -> None:
@@ -46,7 +43,7 @@ def _one_of(programs: Programs) -> Pick:
 def _below(programs: Programs, is_one: Callable[[int], bool]) -> Pick:
     """Pick one of the processes of a kind that some programs have started."""
 
-    def pick(world: "World", chance: Chance) -> int:
+    def pick(world: World, chance: Chance) -> int:
         trees = {
             pid
             for one in programs(world)
@@ -60,20 +57,20 @@ def _below(programs: Programs, is_one: Callable[[int], bool]) -> Pick:
     return pick
 
 
-def _kill(world: "World", chance: Chance, pick: Pick) -> None:
+def _kill(world: World, chance: Chance, pick: Pick) -> None:
     pid = pick(world, chance)
     send(pid, signal.SIGKILL)
     _wait_for_end(pid)
 
 
-def _end(world: "World", chance: Chance, pick: Pick) -> Iterator[None]:
+def _end(world: World, chance: Chance, pick: Pick) -> Iterator[None]:
     pid = pick(world, chance)
     send(pid, signal.SIGTERM)
     yield
     _wait_for_end(pid)
 
 
-def stop(world: "World", chance: Chance, pick: Pick) -> Iterator[None]:
+def stop(world: World, chance: Chance, pick: Pick) -> Iterator[None]:
     """Stop a process, as a machine does that swaps: its connections stay open."""
     pid = pick(world, chance)
     send(pid, signal.SIGSTOP)
@@ -118,7 +115,7 @@ def _is_python_daemon(pid: int) -> bool:
     return not _DAEMONS.isdisjoint(_words(pid))
 
 
-def _spark(world: "World") -> list[Program]:
+def _spark(world: World) -> list[Program]:
     return [*world.receivers, *world.spark_programs]
 
 

@@ -5,13 +5,10 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
 
 from tests.chaos.fault import CannotStrike, Chance, fault, one_that_runs
 from tests.chaos.program import Program
-
-if TYPE_CHECKING:
-    from tests.chaos.world import World
+from tests.chaos.world import World
 
 _SECONDS = 90.0  # one of two has found out by then, whatever else happens
 _SECONDS_ON_SPARK = 240.0  # where a second one has to be given executors first
@@ -27,7 +24,7 @@ _STANDBY = "--standby"
 
 
 @fault((0.5, 6.0))
-def second_shipper(world: "World", chance: Chance) -> Iterator[None]:
+def second_shipper(world: World, chance: Chance) -> Iterator[None]:
     """Start a second shipper of a host: one of the two ends with 78, and is put back."""
     first = one_that_runs(world.shippers, chance)
     second = _beside(world, first, chance, [*first.process.arguments, "--take-over"])
@@ -38,7 +35,7 @@ def second_shipper(world: "World", chance: Chance) -> Iterator[None]:
 
 
 @fault((0.5, 12.0))
-def second_receiver(world: "World", chance: Chance) -> Iterator[None]:
+def second_receiver(world: World, chance: Chance) -> Iterator[None]:
     """Start a second receiver that does not stand by: the first is fenced, and put back.
 
     Where the two start at the same moment each may lose some partitions to the other, and both go on.
@@ -61,7 +58,7 @@ def second_receiver(world: "World", chance: Chance) -> Iterator[None]:
 
 
 @fault((1.0, 15.0))
-def freeze_receiver(world: "World", chance: Chance) -> Iterator[None]:
+def freeze_receiver(world: World, chance: Chance) -> Iterator[None]:
     """Stop a receiver with all that it has started: a zombie, when somebody takes over meanwhile."""
     stopped = one_that_runs(world.receivers, chance).process.tree()
     _send(stopped, signal.SIGSTOP)
@@ -77,7 +74,7 @@ def _send(pids: list[int], number: int) -> None:
 
 
 @fault((0.0, 0.0), "standby")
-def ping_pong(world: "World", chance: Chance) -> None:
+def ping_pong(world: World, chance: Chance) -> None:
     """Have the receivers change places again and again, before they have settled."""
     for _ in range(chance.randint(3, 6)):
         with suppress(CannotStrike):
@@ -87,7 +84,7 @@ def ping_pong(world: "World", chance: Chance) -> None:
 
 
 @fault()
-def all_anew(world: "World", chance: Chance) -> None:
+def all_anew(world: World, chance: Chance) -> None:
     """End all programs at once, as an upgrade does or as a power cut, and start them in any order."""
     programs = [*world.shippers, *world.receivers, *world.spark_programs, *world.broker_programs]
     chance.shuffle(programs)
@@ -103,7 +100,7 @@ def all_anew(world: "World", chance: Chance) -> None:
         )
 
 
-def _beside(world: "World", first: Program, chance: Chance, words: list[str]) -> Program:
+def _beside(world: World, first: Program, chance: Chance, words: list[str]) -> Program:
     """Start the same program once more."""
     name = f"{first.name}-rival-{chance.randrange(1 << 24):06x}"
     scratch = world.folder / "tmp" / name
@@ -112,9 +109,7 @@ def _beside(world: "World", first: Program, chance: Chance, words: list[str]) ->
     return world.supervisor.take(process, first.role)
 
 
-def _wait_for_one(
-    world: "World", first: Program, second: Program, share: Callable[[], bool]
-) -> None:
+def _wait_for_one(world: World, first: Program, second: Program, share: Callable[[], bool]) -> None:
     def is_decided() -> bool:
         # or it has died of another fault, and is not let in again beside the other one
         is_kept_out = not first.is_running() and bool(first.endings)

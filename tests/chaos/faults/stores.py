@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from broker.client import bucket
 from broker.wire.offset import Offset, UnreadableOffset
@@ -20,9 +19,7 @@ from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.storage.store import Damaged, Store, StoredBatch, path_of
 from tests.chaos.fault import CannotStrike, Chance, add, dead, fault
 from tests.chaos.operating import HarmedStore, put
-
-if TYPE_CHECKING:
-    from tests.chaos.world import World
+from tests.chaos.world import World
 
 _MEANWHILE = (1.0, 8.0)  # seconds in which things go on before an older copy is put back
 
@@ -41,7 +38,7 @@ def _garbled(path: Path, chance: Chance) -> None:
     path.write_bytes(chance.randbytes(path.stat().st_size))
 
 
-def _harmed(world: "World", chance: Chance, harm: Harm) -> None:
+def _harmed(world: World, chance: Chance, harm: Harm) -> None:
     """Harm the store of a partition between two starts."""
     number = _chosen(world, chance)
     with dead(world):
@@ -49,7 +46,7 @@ def _harmed(world: "World", chance: Chance, harm: Harm) -> None:
 
 
 @fault()
-def store_older(world: "World", chance: Chance) -> None:
+def store_older(world: World, chance: Chance) -> None:
     """Put back an older copy of the store of a partition between two starts."""
     number = _chosen(world, chance)
     with dead(world):
@@ -62,13 +59,13 @@ def store_older(world: "World", chance: Chance) -> None:
         _strike(world, number, chance, lambda path: put(path, older))
 
 
-def _chosen(world: "World", chance: Chance) -> int:
+def _chosen(world: World, chance: Chance) -> int:
     world.operator.on_duty.set()
     return chance.choice(world.partitions_in_use)
 
 
 def _strike(
-    world: "World",
+    world: World,
     number: int,
     chance: Chance,
     harm: Callable[[Path], None],
@@ -96,7 +93,7 @@ def _strike(
     world.harmed.append(path)
 
 
-def _batch(world: "World", number: int) -> StoredBatch:
+def _batch(world: World, number: int) -> StoredBatch:
     with _opened(world, number) as store:
         batch = store.batch()
     if batch is None:
@@ -104,19 +101,19 @@ def _batch(world: "World", number: int) -> StoredBatch:
     return batch
 
 
-def _opened(world: "World", number: int) -> Store:
+def _opened(world: World, number: int) -> Store:
     try:
         return Store(path_of(world.receiver_state, number))
     except (Damaged, FileNotFoundError):
         raise CannotStrike("there is no store that can be read") from None
 
 
-def _copy(world: "World", number: int) -> bytes:
+def _copy(world: World, number: int) -> bytes:
     with _opened(world, number) as store, closing(sqlite3.connect(store.path)) as opened:
         return opened.serialize()
 
 
-def _offset(world: "World", number: int) -> Offset:
+def _offset(world: World, number: int) -> Offset:
     entry = world.ask(lambda c: bucket.read(c, OFFSETS_BUCKET, offset_key(number)))
     try:
         return Offset.decode(entry.value if entry else b"")
@@ -124,14 +121,14 @@ def _offset(world: "World", number: int) -> Offset:
         raise CannotStrike("there is no offset that can be read") from None
 
 
-def _lives(world: "World", number: int) -> dict[Path, int]:
+def _lives(world: World, number: int) -> dict[Path, int]:
     """Return the live files that a partition has, by how long they are."""
     with _opened(world, number) as store:
         paths = [world.output / row.path for row in store.files("TRUE")]
     return {path: path.stat().st_size for path in paths if path.exists()}
 
 
-def _is_settled(world: "World", number: int) -> bool:
+def _is_settled(world: World, number: int) -> bool:
     """Whether the files are as the store says, so that they can be adopted and no line comes twice."""
     with _opened(world, number) as store:
         batch = store.batch()

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
 from broker.app.exits import OperatorError
 from broker.client.connection import Connection
@@ -19,9 +18,7 @@ from tests.chaos.commands import insist
 from tests.chaos.fault import CannotStrike, Chance, dead, fault
 from tests.chaos.losses import Destroyed
 from tests.chaos.revisions import history
-
-if TYPE_CHECKING:
-    from tests.chaos.world import World
+from tests.chaos.world import World
 
 _TURNS = threading.Lock()
 _BACKLOG = (1.5, 5.0)  # seconds that receivers are away before anything goes
@@ -29,7 +26,7 @@ _SHORT = (5.0, 15.0)  # seconds
 
 
 @contextmanager
-def _away(world: "World", chance: Chance) -> Iterator[list[StoredMessage]]:
+def _away(world: World, chance: Chance) -> Iterator[list[StoredMessage]]:
     """Have all receivers dead for a while, so that lines gather which nobody has, and yield these; one fault at a time."""
     with _TURNS, dead(world):
         time.sleep(chance.uniform(*_BACKLOG))
@@ -38,7 +35,7 @@ def _away(world: "World", chance: Chance) -> Iterator[list[StoredMessage]]:
         yield waiting
 
 
-def _unreceived(world: "World") -> list[StoredMessage]:
+def _unreceived(world: World) -> list[StoredMessage]:
     """Return the messages that no receiver has committed, in the order of the stream."""
 
     async def read(connection: Connection) -> list[StoredMessage]:
@@ -80,7 +77,7 @@ def _destroyed_with(messages: Iterable[StoredMessage]) -> list[Destroyed]:
 
 
 @fault(destroys=True)
-def purge(world: "World", chance: Chance) -> None:
+def purge(world: World, chance: Chance) -> None:
     """Purge what no receiver has, of all hosts or of one, up to some message."""
     with _away(world, chance) as waiting:
         last = chance.choice(waiting)
@@ -92,7 +89,7 @@ def purge(world: "World", chance: Chance) -> None:
 
 
 @fault()
-def short_of_space(world: "World", chance: Chance) -> None:
+def short_of_space(world: World, chance: Chance) -> None:
     """Give the stream so little space for a while that retention purges all the time and hosts wait; nothing is lost by it."""
     with _TURNS:
         _hold(world, chance.randint(20, 200))
@@ -100,7 +97,7 @@ def short_of_space(world: "World", chance: Chance) -> None:
         _hold(world, -1)
 
 
-def _hold(world: "World", messages: int) -> None:
+def _hold(world: World, messages: int) -> None:
     """Let the stream hold so many messages, and refuse more."""
 
     async def update(connection: Connection) -> None:
