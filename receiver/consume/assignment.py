@@ -61,12 +61,14 @@ class SessionLimits:
     It goes on with batch after batch for `longest`, but only for `telling` when there is something to tell but counts, or
     still more to read, and leaves as soon as nothing has come for `silence`. Batches that empty the stream begin at
     least `linger` apart. Entering costs Spark thirty milliseconds of processor time; staying costs nothing.
+    It waits for `lock` while another task holds the partition's lock.
     """
 
     longest: float = 0.0
     silence: float = 0.0
     linger: float = 0.0
     telling: float = inf
+    lock: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,6 @@ from receiver.storage.folders import make_folder
 from receiver.storage.output import Output
 from receiver.storage.store import Damaged
 
-_LOCK_PATIENCE = 20.0  # seconds
 _KV_PATIENCE = 10.0  # seconds
 _MOVE_PATIENCE = 60.0  # seconds; the entry itself gives up before
 
@@ -98,7 +97,8 @@ class _Session:
             self._look()
             make_folder(destination.output, destination.permissions)
             make_folder(destination.state)
-            with exclusive_lock(destination.state / f"p{self.done.partition}.lock", _LOCK_PATIENCE):
+            lock = destination.state / f"p{self.done.partition}.lock"
+            with exclusive_lock(lock, self._assignment.session.lock):
                 return self._locked()
         except EntryTaken as taken:
             return _lost(self._assignment, taken.found)

@@ -46,21 +46,14 @@ def typed(role: str, name: str) -> object:
 
 
 @pytest.mark.parametrize("role", SETTINGS)
-def test_a_spec_has_all_settings_as_the_programs_declare_them(role: str) -> None:
-    assert spec_path(role).read_text("utf-8") == renewed(role), "run make argument-specs"
-
-
-@pytest.mark.parametrize("role", SETTINGS)
-def test_what_a_role_takes_has_a_description_a_type_and_a_default_unless_it_is_found(
-    role: str,
-) -> None:
+def test_a_spec_has_all_settings_and_a_role_takes_nothing_that_is_not_described(role: str) -> None:
     defaults = yaml.safe_load((ROLES / role / "defaults/main.yml").read_text("utf-8"))
 
+    assert spec_path(role).read_text("utf-8") == renewed(role), "run make argument-specs"
     for name, option in options(role).items():
         assert option["description"]
         assert option["type"]
-        if "default" in option:
-            assert option["default"] == defaults[name]
+        assert option.get("default", defaults[name]) == defaults[name]
     assert set(defaults) == set(options(role))
 
 
@@ -76,22 +69,18 @@ def test_settings_come_out_as_the_program_reads_them(role: str, tmp_path: Path) 
     given = {f"{role}_settings": settings, f"{role}_all_settings": settings}
     template = ROLES / role / "templates/settings.toml.j2"
 
+    checked = {
+        "argument_spec": {f"{role}_settings": options(role)[f"{role}_settings"]},
+        "provided_arguments": {f"{role}_settings": settings},
+    }
+    written_out = {"src": str(template), "dest": str(tmp_path / "all.toml")}
+
     done = play_here(
         tmp_path,
         [
+            {"ansible.builtin.validate_argument_spec": checked},
             {
-                "ansible.builtin.validate_argument_spec": {
-                    "argument_spec": {
-                        f"{role}_settings": options(role)[f"{role}_settings"],
-                    },
-                    "provided_arguments": {f"{role}_settings": settings},
-                }
-            },
-            {
-                "ansible.builtin.template": {
-                    "src": str(template),
-                    "dest": str(tmp_path / "all.toml"),
-                },
+                "ansible.builtin.template": written_out,
                 "vars": {**given, "ansible_managed": "by Ansible"},
             },
         ],
@@ -111,17 +100,10 @@ def test_settings_come_out_as_the_program_reads_them(role: str, tmp_path: Path) 
 
 @pytest.mark.timeout(900)
 def test_a_misspelt_setting_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
-    role = "logship_shipper"
+    included = {"name": "logship_shipper"}
+    given = {"logship_shipper_settings": {"fiel": ["a.log"]}}
 
-    done = play_here(
-        tmp_path,
-        [
-            {
-                "ansible.builtin.include_role": {"name": role},
-                "vars": {f"{role}_settings": {"fiel": ["a.log"]}},
-            }
-        ],
-    )
+    done = play_here(tmp_path, [{"ansible.builtin.include_role": included, "vars": given}])
 
     assert done.returncode != 0
     assert "fiel" in done.stdout
@@ -131,31 +113,20 @@ def test_a_misspelt_setting_is_refused_before_anything_is_touched(tmp_path: Path
 @pytest.mark.timeout(900)
 def test_what_a_role_finds_for_a_cluster_is_what_its_program_takes(tmp_path: Path) -> None:
     """The broker's routes, the addresses of hosts and receivers, as the example inventory has them."""
-    role = tmp_path / "tasks.yml"
-    plays = [
-        {
-            "hosts": f"{group}[0]",
-            "connection": "local",
-            "gather_facts": False,
-            "vars_files": [
-                str(ROLES / f"logship_{program}" / part)
-                for part in ("defaults/main.yml", "vars/main.yml")
-            ],
-            "tasks": [
-                {
-                    "ansible.builtin.template": {
-                        "src": str(ROLES / f"logship_{program}" / "templates/settings.toml.j2"),
-                        "dest": str(tmp_path / f"{program}.toml"),
-                    },
-                }
-            ],
+    role, plays = tmp_path / "tasks.yml", []
+    for program in ("broker", "receiver", "shipper"):
+        folder = ROLES / f"logship_{program}"
+        settings = {
+            "src": str(folder / "templates/settings.toml.j2"),
+            "dest": str(tmp_path / f"{program}.toml"),
         }
-        for program, group in (
-            ("broker", "logship_brokers"),
-            ("receiver", "logship_receivers"),
-            ("shipper", "logship_shippers"),
-        )
-    ]
+        play_of_one = {"hosts": f"logship_{program}s[0]", "connection": "local"}
+        play_of_one |= {
+            "gather_facts": False,
+            "vars_files": [str(folder / part) for part in ("defaults/main.yml", "vars/main.yml")],
+            "tasks": [{"ansible.builtin.template": settings}],
+        }
+        plays.append(play_of_one)
     role.write_text(yaml.safe_dump(plays), "utf-8")
     inventory = tmp_path / "hosts.yml"
     inventory.write_bytes((ROLES.parent / "inventories/cluster/hosts.yml").read_bytes())

@@ -92,55 +92,33 @@ def secured(cluster: Cluster) -> Cluster:
 
 
 @pytest.mark.long
-def test_secrets_are_made_once_a_key_for_each_store_and_one_for_the_cluster(
+def test_secrets_are_made_once_and_taken_over_from_the_machines_by_a_controller_that_lost_them(
     secured: Cluster,
 ) -> None:
     made = secured.here
-
     assert sorted(made) == ["cluster-secret", *(f"encryption-key.{name}" for name in BROKERS)]
     assert len(set(made.values())) == 4
-    for broker in BROKERS:
-        assert secured.of(broker, KEY).read_text("utf-8") == made[f"encryption-key.{broker}"]
-        assert secured.of(broker, SHARED).read_text("utf-8") == made["cluster-secret"]
-    again = done(secured.plays("secrets"))
-    assert "changed: [" not in again
-    assert secured.here == made
-    assert not [secret for secret in made.values() if secret.strip() in again]
+    for lost in (False, True):
+        if lost:
+            secured.loses_its_folder()
+            done(secured.plays("secrets", "--check"))
+            assert not (secured.folder / "logship-secrets").exists()
+        said = done(secured.plays("secrets", "-vvv"))
+        assert secured.here == made
+        for path in (secured.folder / "logship-secrets").iterdir():
+            assert path.stat().st_mode & 0o777 == 0o600
+        for broker in BROKERS:
+            assert secured.of(broker, KEY).read_text("utf-8") == made[f"encryption-key.{broker}"]
+            assert secured.of(broker, SHARED).read_text("utf-8") == made["cluster-secret"]
+        assert not [secret for secret in made.values() if secret.strip() in said]
+        assert "changed: [" not in done(secured.plays("secrets"))
 
-
-@pytest.mark.long
-def test_a_controller_that_has_lost_its_folder_takes_over_the_secrets_of_the_machines(
-    secured: Cluster,
-) -> None:
-    before = secured.here
-    secured.loses_its_folder()
-
-    done(secured.plays("secrets", "--check"))
-    assert not (secured.folder / "logship-secrets").exists()
-    said = done(secured.plays("secrets", "-vvv"))
-
-    assert secured.here == before
-    for path in (secured.folder / "logship-secrets").iterdir():
-        assert path.stat().st_mode & 0o777 == 0o600
-    for broker in BROKERS:
-        assert secured.of(broker, KEY).read_text("utf-8") == before[f"encryption-key.{broker}"]
-    assert not [secret for secret in before.values() if secret.strip() in said]
-    assert "changed: [" not in done(secured.plays("secrets"))
-
-
-@pytest.mark.long
-def test_the_secret_of_the_cluster_is_that_of_any_member_where_a_new_one_comes_first(
-    secured: Cluster,
-) -> None:
-    before = secured.here
-    secured.loses_its_folder()
+    secured.loses_its_folder()  # and a new machine comes first
     secured.of("broker1", SHARED).unlink()
     secured.of("broker1", KEY).unlink()
-
     done(secured.plays("secrets", hosts="broker1"))
-
-    assert secured.of("broker1", SHARED).read_text("utf-8") == before["cluster-secret"]
-    assert secured.here["encryption-key.broker1"] != before["encryption-key.broker1"]
+    assert secured.of("broker1", SHARED).read_text("utf-8") == made["cluster-secret"]
+    assert secured.here["encryption-key.broker1"] != made["encryption-key.broker1"]
 
 
 @pytest.mark.long

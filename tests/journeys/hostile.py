@@ -175,12 +175,6 @@ OPERATIONS = (
     ),
     # what it may publish
     Operation(
-        "an empty message with a shipper's headers",
-        lambda a: a.publish(b"", **_ours()),
-        Outcome.QUARANTINED,
-        1,
-    ),
-    Operation(
         "a frame of 20 KB that claims to hold 600 MB",
         lambda a: a.publish(_bomb(600 * MEBIBYTE), Content_Encoding="zstd"),
         Outcome.QUARANTINED,

@@ -13,7 +13,7 @@ from broker.client import bucket
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
-from receiver.consume.assignment import Cause, Done
+from receiver.consume.assignment import Cause, Done, SessionLimits
 from receiver.consume.claim import Claim
 from receiver.storage.site import Site
 from tests.receiver.partition import Partition, blocked
@@ -41,17 +41,15 @@ def goes_on(zombie: "subprocess.Popen[str]") -> str:
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_beside_its_successor_on_one_machine(
-    partition: Partition, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
-    monkeypatch.setattr("receiver.consume.task._LOCK_PATIENCE", 0.1)
+def test_beside_its_successor_on_one_machine(partition: Partition, point: str) -> None:
     first = claim(partition, "a:1")
     partition.lines("web01", b"1", b"2")
 
     with partition.stopped_at(point, first.next, first.epoch) as zombie:
         second = claim(partition, "b:2")
         partition.lines("web01", b"3")
-        blocked(partition.run(second.next, second.epoch), Cause.LOCKED, "p0.lock")
+        kept_out = partition.session(SessionLimits(lock=0.1), second.next, second.epoch)
+        blocked(kept_out.ended, Cause.LOCKED, "p0.lock")
         report = goes_on(zombie)
 
     assert "Superseded" in report

@@ -95,39 +95,6 @@ def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_a
 
 
 @pytest.mark.long
-def test_after_a_power_failure_what_is_enabled_goes_on_by_itself(tmp_path: Path) -> None:
-    def append(first: int, until: int) -> None:
-        with (machine.root / "var/log/app.log").open("a") as file:
-            file.writelines(
-                f"line {number} {'x' * (number % 900)}\n" for number in range(first, until)
-            )
-
-    def received() -> int:
-        return len(read_received(machine.root / "var/log/logship", "web01"))
-
-    with booted(tmp_path) as machine:
-        machine.write("/etc/logship/logbroker.toml", "partitions = 2\n")
-        machine.write("/etc/logship/logshipper.toml", 'file = ["/var/log/app.log"]\n')
-        machine.told(f"systemctl enable {' '.join(UNITS)} logreceiver.target")
-        append(0, 20_000)
-        start(machine, "multi-user.target")
-        wait_until("some is received", lambda: received() > 0, 90, [machine.process])
-        append(20_000, 60_000)
-
-        machine.cut_power()
-        append(60_000, 70_000)
-        start(machine, "multi-user.target")
-
-        size = (machine.root / "var/log/app.log").stat().st_size
-        wait_until("everything is received", lambda: received() >= size, 90, [machine.process])
-        verdict = judge_host(
-            [machine.root / "var/log/app.log"], machine.root / "var/log/logship", "web01"
-        )
-        assert verdict.is_perfect, f"{verdict}\n{machine.journal()}"
-        assert verdict.written == 70_000
-
-
-@pytest.mark.long
 def test_what_a_person_must_mend_fails_once_and_says_what(tmp_path: Path) -> None:
     with booted(tmp_path) as machine:
         machine.write("/etc/logship/logbroker.toml", 'max_age = "soon"\n')

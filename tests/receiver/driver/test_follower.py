@@ -251,10 +251,10 @@ async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
 
 @pytest.mark.parametrize("is_held", [True, False], ids=["lock", "output"])
 async def test_whose_tasks_never_come_to_the_entry_ends_when_somebody_has_taken_over(
-    partition: Partition, monkeypatch: pytest.MonkeyPatch, *, is_held: bool
+    partition: Partition, *, is_held: bool
 ) -> None:
-    monkeypatch.setattr(task, "_LOCK_PATIENCE", 0.1)
-    async with Loop(partition, often=True) as older:
+    soon = SessionLimits(60.0, 0.3, 0.01, lock=0.1)
+    async with Loop(partition, often=True, session=soon) as older:
         await lines(partition, b"1")
         await older.has(b"1\n")
         lock = partition.destination.state / "p0.lock"
