@@ -21,21 +21,23 @@ from typing import Any, NamedTuple
 from broker.auth.permissions import (
     API,
     HEARD,
-    MONITOR_READS,
-    RECEIVER_CALLS,
-    RECEIVER_PULLS,
+    RECEIVERS,
     SERVER_QUESTIONS,
     permissions_of,
+    rights_of_any,
 )
 from broker.auth.store import Credential, CredentialKind
-from broker.report import SUBJECT
-from broker.wire.pause import PAUSE_SUBJECT
-from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET, stream_names
+from broker.report import SUBJECT as REPORT
 
 Section = Mapping[str, Any]
 """Settings of nats-server by name; what is None is left out."""
 
 LOGS, SHIP, RECEIVE, MONITOR, SYS = "LOGS", "SHIP", "RECEIVE", "MONITOR", "SYS"
+_KINDS = {
+    SHIP: CredentialKind.HOST,
+    RECEIVE: CredentialKind.RECEIVER,
+    MONITOR: CredentialKind.MONITOR,
+}
 
 CONSUMER_REQUESTS = "logship.consumer"
 """Where logbroker hears of the consumers that hosts and receivers want, which have no way to CONSUMER.CREATE itself."""
@@ -89,8 +91,7 @@ def accounts_of(
         RECEIVE: users[CredentialKind.RECEIVER],
         MONITOR: users[CredentialKind.MONITOR],
     }
-    of_streams = (one for name in stream_names(streams) for one in _of_receivers(name))
-    crossings = (*_CROSSINGS, *of_streams)
+    crossings = tuple(_crossings(streams))
     return {
         "system_account": SYS,
         "no_auth_user": anybody or None,
@@ -147,63 +148,42 @@ def _users(credential: Credential, now: datetime, streams: int) -> Iterator[Sect
         yield {"nkey": key, "allowed_connection_types": types, "permissions": permissions}
 
 
-def _calls(into: str, *calls: str, traffic: _Traffic = _QUESTION) -> tuple[_Crossing, ...]:
+def _crossings(streams: int) -> Iterator[_Crossing]:
+    """Yield what crosses: all that some credential has the right to, and what admins ask of the server and of receivers."""
+    for account, kind in _KINDS.items():
+        rights = rights_of_any(kind, streams)
+        yield from filter(None, (_asked(account, subject) for subject in rights.publish))
+        yield from filter(None, (_heard(account, subject) for subject in rights.subscribe))
+    yield from filter(None, (_asked(LOGS, subject) for subject in (RECEIVERS, *SERVER_QUESTIONS)))
+    yield from filter(None, (_heard(LOGS, subject) for subject in HEARD))
+
+
+def _asked(into: str, subject: str) -> _Crossing | None:
+    """Return how what is published in an account gets to who listens; None for what stays in that account."""
+    if subject.startswith(f"{API}."):
+        return _called(into, subject.removeprefix(f"{API}."))
+    if subject in SERVER_QUESTIONS:
+        return _Crossing(SYS, into, subject, subject, _QUESTIONS)
+    if subject == REPORT:
+        return _Crossing(LOGS, into, subject, subject, _QUESTIONS)
+    if subject == RECEIVERS and into != RECEIVE:
+        return _Crossing(RECEIVE, into, subject, subject)
+    stays = subject.startswith(("logship.", "$SYS."))
+    return None if stays else _Crossing(LOGS, into, subject, subject)
+
+
+def _called(into: str, call: str) -> _Crossing:
     # renamed, since the importing account answers to $JS.API itself: that it has no JetStream
-    return tuple(_Crossing(LOGS, into, f"$JS.API.{one}", f"{API}.{one}", traffic) for one in calls)
+    if (made := call.removeprefix("CONSUMER.CREATE.")) != call:
+        return _Crossing(LOGS, into, f"{CONSUMER_REQUESTS}.{made}", f"{API}.{call}")
+    is_batch = call.startswith("DIRECT.GET.") and call.count(".") == 2
+    has_several = is_batch or call.startswith("CONSUMER.MSG.NEXT.")
+    traffic = _QUESTIONS if has_several else _QUESTION
+    return _Crossing(LOGS, into, f"$JS.API.{call}", f"{API}.{call}", traffic)
 
 
-def _same(
-    of: str, into: str, *subjects: str, traffic: _Traffic = _QUESTION
-) -> tuple[_Crossing, ...]:
-    return tuple(_Crossing(of, into, subject, subject, traffic) for subject in subjects)
-
-
-def _consumers(into: str, *names: str) -> tuple[_Crossing, ...]:
-    return tuple(
-        _Crossing(LOGS, into, f"{CONSUMER_REQUESTS}.{name}", f"{API}.CONSUMER.CREATE.{name}")
-        for name in names
-    )
-
-
-def _servers(into: str) -> tuple[_Crossing, ...]:
-    questions = _same(SYS, into, *SERVER_QUESTIONS, traffic=_QUESTIONS)
-    return (*questions, *_same(SYS, into, *HEARD, traffic=_MESSAGES))
-
-
-_CONFIG, _OFFSETS, _POSITIONS = (
-    f"DIRECT.GET.KV_{bucket}.>" for bucket in (CONFIG_BUCKET, OFFSETS_BUCKET, POSITIONS_BUCKET)
-)
-_EVENTS = ("$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>")
-
-_CROSSINGS = (
-    *_same(LOGS, SHIP, "logs.>", f"$KV.{POSITIONS_BUCKET}.*"),
-    *_calls(SHIP, "DIRECT.GET.*.logs.>", _CONFIG, _POSITIONS, "CONSUMER.DELETE.*.*"),
-    *_calls(SHIP, "CONSUMER.MSG.NEXT.*.*", traffic=_QUESTIONS),
-    *_consumers(SHIP, "*.*.logs.>"),
-    *_same(LOGS, SHIP, PAUSE_SUBJECT, traffic=_MESSAGES),
-    *_same(LOGS, RECEIVE, f"$KV.{OFFSETS_BUCKET}.*"),
-    *_calls(RECEIVE, _CONFIG, _OFFSETS, f"STREAM.MSG.GET.KV_{OFFSETS_BUCKET}"),
-    *_same(RECEIVE, LOGS, "logship.receiver.>"),
-    *_calls(MONITOR, *MONITOR_READS, "CONSUMER.DELETE.*.*"),
-    *_calls(MONITOR, "DIRECT.GET.*", "CONSUMER.MSG.NEXT.*.*", traffic=_QUESTIONS),
-    *_consumers(MONITOR, "*.*", "*.*.>"),
-    *_same(LOGS, MONITOR, SUBJECT, traffic=_QUESTIONS),
-    *_same(LOGS, MONITOR, *_EVENTS, traffic=_MESSAGES),
-    *_same(RECEIVE, MONITOR, "logship.receiver.>"),
-    *_servers(LOGS),
-    *_servers(MONITOR),
-)
-
-
-def _of_receivers(stream: str) -> tuple[_Crossing, ...]:
-    """Return what receivers have of one stream."""
-    calls, pulls = (
-        [call.format(stream) for call in asked]
-        for asked in (("STREAM.INFO.{}", *RECEIVER_CALLS), RECEIVER_PULLS)
-    )
-    return (
-        *_same(LOGS, RECEIVE, f"$JS.ACK.{stream}.>"),
-        *_calls(RECEIVE, *calls),
-        *_calls(RECEIVE, *pulls, traffic=_QUESTIONS),
-        *_consumers(RECEIVE, stream, f"{stream}.>"),
-    )
+def _heard(into: str, subject: str) -> _Crossing | None:
+    """Return how what is heard in an account gets there; None for what is published there."""
+    if subject.startswith(("_INBOX", "logship.")):
+        return None
+    return _Crossing(SYS if subject in HEARD else LOGS, into, subject, subject, _MESSAGES)

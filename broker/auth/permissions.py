@@ -1,5 +1,7 @@
 """What an identity may publish and hear, as values: the least that its program needs. Decides; grants nothing itself.
 
+This is the only table of rights: `accounts` lets into the account of a kind what any credential of that kind may do.
+
 Requests to JetStream carry `API`, the prefix under which the accounts of hosts and receivers import it; there is no
 right to the API of their own account, which has no JetStream and would answer too. A monitor reads everything and changes
 nothing; it reads streams through consumers that only it can make: their names are listed in its rights, since a right to
@@ -41,24 +43,26 @@ _OFFSETS = f"KV_{OFFSETS_BUCKET}"
 _CONFIG = f"DIRECT.GET.KV_{CONFIG_BUCKET}.$KV.{CONFIG_BUCKET}"
 _LAYOUT = (f"{_CONFIG}.{PARTITIONS_KEY}", f"{_CONFIG}.{STREAMS_KEY}")
 _PAUSE = f"{_CONFIG}.{PAUSE_KEY}"
+_ANY = "*"
 # lines of a host may follow any partition's
 _ALL_OFFSETS = f"DIRECT.GET.{_OFFSETS}.$KV.{OFFSETS_BUCKET}.*"
-_WHOAMI = "$SYS.REQ.USER.INFO"
+_WHOAMI = "$SYS.REQ.USER.INFO"  # which every account answers by itself
 
-MONITOR_READS = (
+RECEIVERS = "logship.receiver.>"
+"""The addresses at which receivers answer who asks for their report."""
+
+_MONITOR_READS = (
     *("INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.*", "STREAM.MSG.GET.*", "DIRECT.GET.*.>"),
     *("CONSUMER.NAMES.*", "CONSUMER.LIST.*", "CONSUMER.INFO.*.*"),
 )
-"""Calls of the JetStream API that change nothing, with one answer."""
+"""Calls of the JetStream API that change nothing."""
 
-RECEIVER_CALLS = (
+_RECEIVER_CALLS = (
     *("STREAM.MSG.GET.{}", "CONSUMER.INFO.{}.*", "CONSUMER.NAMES.{}", "CONSUMER.RESET.{}.*"),
-    "CONSUMER.DELETE.{}.*",
+    *("CONSUMER.CREATE.{}", "CONSUMER.CREATE.{}.>", "CONSUMER.DELETE.{}.*"),
+    *("CONSUMER.MSG.NEXT.{}.*", "DIRECT.GET.{}"),
 )
-"""Calls about a stream by which a receiver of all partitions reads it, with one answer."""
-
-RECEIVER_PULLS = ("CONSUMER.MSG.NEXT.{}.*", "DIRECT.GET.{}")
-"""Those with several answers."""
+"""Calls about a stream by which a receiver of all partitions reads it by any means."""
 
 HEARD = ("$SYS.ACCOUNT.>", "$SYS.SERVER.>")
 """Events of the server, which admins and monitors may hear."""
@@ -86,15 +90,30 @@ def permissions_of(credential: Credential, streams: int) -> SubjectRights | None
     """Return the rights of a credential at a broker of so many streams of lines; None for an admin, who has all that there are."""
     match credential.kind:
         case CredentialKind.HOST:
-            return _of_host(credential.name)
+            name = credential.name
+            consumer, key = registry_consumer(name), positions_key(name)
+            return _of_host(host_filter(name), consumer, key, inbox_of(name))
         case CredentialKind.RECEIVER:
-            return _of_receiver(credential, StreamLayout(0, streams))
+            layout = StreamLayout(0, streams)
+            return _of_receiver(own_token(credential.name), credential.partitions, layout)
         case CredentialKind.ADMIN:
             return None
         case CredentialKind.MONITOR:
-            return _of_monitor(credential.name)
+            readers = reader_names(own_token(credential.name))
+            return _of_monitor(readers, inbox_of(credential.name))
         case CredentialKind.SITE:
             return _of_site(stream_names(streams))
+
+
+def rights_of_any(kind: CredentialKind, streams: int) -> SubjectRights:
+    """Return what hosts, receivers or monitors may do, whatever their names are."""
+    match kind:
+        case CredentialKind.HOST:
+            return _of_host("logs.>", _ANY, _ANY, "_INBOX")
+        case CredentialKind.RECEIVER:
+            return _of_receiver(_ANY, (), StreamLayout(0, streams))
+        case _:
+            return _of_monitor((_ANY,), "_INBOX")
 
 
 def _of_site(streams: Sequence[str]) -> SubjectRights:
@@ -108,10 +127,9 @@ def _of_site(streams: Sequence[str]) -> SubjectRights:
     return SubjectRights((*all_of_them, *copied), (*ours, *copied))
 
 
-def _of_host(host: str) -> SubjectRights:
+def _of_host(own: str, consumer: str, key: str, inbox: str) -> SubjectRights:
     """Return the rights of a host, in whichever stream its subjects are: the partition of a host may change."""
-    own, consumer = host_filter(host), registry_consumer(host)
-    positions = f"$KV.{POSITIONS_BUCKET}.{positions_key(host)}"
+    positions = f"$KV.{POSITIONS_BUCKET}.{key}"
     calls = _api(
         f"DIRECT.GET.*.{own}",
         *_LAYOUT,
@@ -121,39 +139,38 @@ def _of_host(host: str) -> SubjectRights:
         f"CONSUMER.DELETE.*.{consumer}",
         f"CONSUMER.MSG.NEXT.*.{consumer}",
     )
-    return SubjectRights((own, positions, *calls, _WHOAMI), (f"{inbox_of(host)}.>", PAUSE_SUBJECT))
+    return SubjectRights((own, positions, *calls, _WHOAMI), (f"{inbox}.>", PAUSE_SUBJECT))
 
 
-def _of_receiver(credential: Credential, layout: StreamLayout) -> SubjectRights:
+def _of_receiver(own: str, partitions: Sequence[int], layout: StreamLayout) -> SubjectRights:
     """Return the rights of a receiver: it answers at its own addresses only, and asks others at theirs."""
-    own, names = own_token(credential.name), layout.names
-    leave = f"logship.leave.{own}.*"
+    leave, names = f"logship.leave.{own}.*", layout.names
     lines = [
         right
-        for partition in credential.partitions
+        for partition in partitions
         for right in _of_partition(partition, layout.stream_of(partition))
     ]
     return SubjectRights(
         (
             *_api(*(f"STREAM.INFO.{name}" for name in names), *_LAYOUT, _ALL_OFFSETS),
             *(lines or _of_all_partitions(names)),
-            *("logship.receiver.>", leave, _WHOAMI),
+            *(RECEIVERS, leave, _WHOAMI),
         ),
-        (f"{inbox_of(credential.name)}.>", leave, f"logship.receiver.{own}.*"),
+        (f"_INBOX_{own}.>", leave, f"logship.receiver.{own}.*"),
         responds=True,
     )
 
 
-def _of_monitor(name: str) -> SubjectRights:
+def _of_monitor(readers: Sequence[str], inbox: str) -> SubjectRights:
     consumers = [
         f"CONSUMER.{call}.*.{reader}{rest}"
-        for reader in reader_names(own_token(name))
+        for reader in readers
         for call, rest in (("CREATE", ""), ("CREATE", ".>"), ("MSG.NEXT", ""), ("DELETE", ""))
     ]
-    calls = _api(*MONITOR_READS, "DIRECT.GET.*", *consumers)
+    calls = _api(*_MONITOR_READS, "DIRECT.GET.*", *consumers)
     return SubjectRights(
-        (*calls, REPORT, "logship.receiver.>", *SERVER_QUESTIONS, _WHOAMI),
-        (f"{inbox_of(name)}.>", "$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>", *HEARD),
+        (*calls, REPORT, RECEIVERS, *SERVER_QUESTIONS, _WHOAMI),
+        (f"{inbox}.>", "$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>", *HEARD),
     )
 
 
@@ -181,9 +198,8 @@ def _of_partition(partition: int, stream: str) -> tuple[str, ...]:
 
 def _of_all_partitions(streams: Sequence[str]) -> tuple[str, ...]:
     """Return what reaches every partition, those to come included, and reads the whole streams by any means."""
-    calls = ("CONSUMER.CREATE.{}", "CONSUMER.CREATE.{}.>", *RECEIVER_CALLS, *RECEIVER_PULLS)
     return (
-        *_api(*(call.format(name) for name in streams for call in calls)),
+        *_api(*(call.format(name) for name in streams for call in _RECEIVER_CALLS)),
         *_api(f"STREAM.MSG.GET.{_OFFSETS}"),
         *(f"$JS.ACK.{name}.>" for name in streams),
         f"$KV.{OFFSETS_BUCKET}.*",
