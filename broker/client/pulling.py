@@ -1,6 +1,7 @@
 """One pull from a consumer: the request, the messages that the broker delivers for it, and the status by which it says that this was all.
 
-Every pull has an inbox of its own, so that what comes late of one is not taken for what the next one brings.
+Every pull has an inbox of its own, so that what comes late of one is not taken for what the next one brings. A pull that waits
+asks for signs of life, as the server of its consumer may die.
 
 A message without headers and payload ends a pull of whoever is in another account than the stream: nats-server (2.15.1) takes
 it as the last answer. What it had to deliver behind it never arrives.
@@ -8,43 +9,59 @@ it as the last answer. What it had to deliver behind it never arrives.
 
 import asyncio
 import json
-from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import NamedTuple
 
 from broker.client.answer import ConnectionLost
 from broker.client.connection import Connection
 from broker.wire.delivery import Delivery, RawMessage, parse
 
-BEAT = 2
-"""Seconds between the signs of life that are asked for of a pull that waits; two without one, and its server has died."""
-
+_BEAT = 2  # seconds between the signs of life of a pull that waits; the broker takes none longer than half of the time
+_PATIENCE = 10.0  # seconds without a message of one that does not: those are there already, or it ends at once
 _LONGEST = 600.0  # seconds for a pull to end, however slow the line is
 _UNSUBSCRIBE = 2.0  # seconds
-_ALIVE = "100"
-_ENDS = ("404", "408", "409 Batch Completed", "409 Message Size Exceeds MaxBytes")
 _NANOSECONDS = 1_000_000_000
+_ALIVE, _FULL, _CUT = "100", "full", "cut"  # the broker's own word, and ours
+_TOO_LARGE = "409 Message Size Exceeds MaxBytes"
+_ENDS = ("404", "408", "409 Batch Completed", _TOO_LARGE, _FULL, _CUT)
 
-Delivered = list[tuple[Delivery, RawMessage]]
-"""What one pull has brought, in the order in which the broker delivered it."""
 
+class Pulled(NamedTuple):
+    """What one pull has brought, in the order in which the broker delivered it, and what ended it."""
 
-def waiting(seconds: int) -> dict[str, int]:
-    """Return what a request says that waits so long for its first message."""
-    return {"expires": seconds * _NANOSECONDS, "idle_heartbeat": BEAT * _NANOSECONDS}
+    messages: list[tuple[Delivery, RawMessage]]
+    status: str
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the next message does not fit into `most_bytes`."""
+        return self.status == _TOO_LARGE
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the consumer has gone on behind these messages, though nothing more arrives."""
+        return self.status == _CUT
 
 
 async def pull(
-    connection: Connection, stream: str, consumer: str, request: Mapping[str, Any], silence: float
-) -> Delivered:
-    """Return what a pull for `batch` messages at most brings, nothing where nothing is there.
+    connection: Connection, consumer: str, most: int, most_bytes: int = 0, wait: float = 0.0
+) -> Pulled:
+    """Return at most `most` messages of a consumer (`<stream>.<name>`); where none is there, what comes within `wait` seconds.
 
-    Raises `ConnectionLost` after `silence` seconds in which nothing comes, and for a pull that the broker ends before its time;
+    Raises `ConnectionLost` where neither messages nor signs of life come, and for a pull that the broker ends before its time;
     `Denied` without the right to pull.
     """
     await connection.client()
-    subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{stream}.{consumer}")
-    under_way = _Pull(connection.new_inbox(), request["batch"], is_outside=bool(connection.own))
+    request: dict[str, int | bool] = {"batch": most, "no_wait": True}
+    if most_bytes:
+        request["max_bytes"] = most_bytes
+    if wait:
+        request["expires"] = int(wait * _NANOSECONDS)
+    silence = wait + _PATIENCE
+    if wait >= 2 * _BEAT:
+        request["idle_heartbeat"], silence = _BEAT * _NANOSECONDS, 2 * _BEAT
+    subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{consumer}")
+    under_way = _Pull(connection.new_inbox(), most, is_outside=bool(connection.own))
     subscription = await connection.tap(under_way.inbox, under_way.take)
     try:
         await connection.publish(subject, json.dumps(request).encode(), reply=under_way.inbox)
@@ -54,12 +71,7 @@ async def pull(
             await connection.guard(subscription.unsubscribe(), _UNSUBSCRIBE)
     if not status.startswith(_ENDS):
         raise ConnectionLost(f"the broker ended a pull with {status}")
-    return under_way.found
-
-
-def is_empty(message: RawMessage) -> bool:
-    """Whether a message has neither headers nor payload."""
-    return not (message.head or message.data)
+    return Pulled(under_way.found, status)
 
 
 class _Pull:
@@ -67,7 +79,7 @@ class _Pull:
 
     def __init__(self, inbox: str, most: int, *, is_outside: bool) -> None:
         self.inbox, self._most, self._is_outside = inbox, most, is_outside
-        self.found = Delivered()
+        self.found: list[tuple[Delivery, RawMessage]] = []
         self._beats = 0
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -77,18 +89,19 @@ class _Pull:
             return
         if delivery := parse(message.reply):
             self.found.append((delivery, message))
-            is_cut = self._is_outside and is_empty(message)
-            if is_cut or len(self.found) == self._most:
-                self._ended.set_result(_ENDS[0])
+            if self._is_outside and not message.head and not message.data:
+                self._ended.set_result(_CUT)
+            elif len(self.found) == self._most:
+                self._ended.set_result(_FULL)
         elif message.subject == self.inbox:
-            headers = message.headers or {}
             self._beats += 1
+            headers = message.headers or {}
             if headers.get("Status") != _ALIVE:
                 status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
                 self._ended.set_result(status)
 
     async def end(self, silence: float) -> str:
-        """Return the status that ends the pull, as long as something comes."""
+        """Return the status that ends the pull, however slow the line is, as long as something comes."""
         came = -1
         while not self._ended.done():
             if len(self.found) + self._beats == came:

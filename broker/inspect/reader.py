@@ -17,7 +17,7 @@ from broker.app.exits import OperatorError
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.client import BrokerClient
 from broker.client.connection import ELECTION, Connection, until_answered
-from broker.client.pulling import is_empty, pull, waiting
+from broker.client.pulling import pull
 from broker.inspect.message import StoredMessage, read_message
 from broker.wire.delivery import Delivery, RawMessage
 from broker.wire.subjects import reader_names
@@ -30,7 +30,6 @@ LAST_PER_SUBJECT: Start = {"deliver_policy": "last_per_subject", "filter_subject
 _BATCH = 5000  # messages; the bundled broker refuses more than 10,000 at a time
 _PULL_BYTES = 8 * 1024 * 1024  # at least; a message that does not fit into a pull would never come
 _EXPIRES = 4  # seconds
-_SILENCE = 10.0  # seconds without a heartbeat, after which consumer or connection are given up
 _INACTIVE = 60  # seconds after which the server removes a consumer that nobody pulls from
 _NANOSECONDS = 1_000_000_000
 _PAUSE = 0.5  # seconds before a broker that could not answer is asked again
@@ -126,18 +125,18 @@ class MessageReader:
         What was lost on its way is read again: through a new consumer, from the first message on that was not returned.
         """
         largest = self._client.max_payload if self._client else 0
-        request = {"batch": _BATCH, "max_bytes": max(_PULL_BYTES, 2 * largest), "no_wait": True}
-        request |= waiting(_EXPIRES) if waits else {}
+        most_bytes, wait = max(_PULL_BYTES, 2 * largest), _EXPIRES if waits else 0
+        consumer = f"{self._stream}.{self._consumer}"
         try:
-            came = await pull(self._connection, self._stream, self._consumer, request, _SILENCE)
-            found = [self._read(delivery, message) for delivery, message in came]
+            pulled = await pull(self._connection, consumer, _BATCH, most_bytes, wait)
+            found = [self._read(delivery, message) for delivery, message in pulled.messages]
         except ConnectionLost:
             self._client = None
             raise
         if found:
             self._next = found[-1].sequence + 1
-            if self._connection.own and is_empty(came[-1][1]):
-                await self.close()  # what the broker had to deliver behind it is asked for again
+            if pulled.is_cut:
+                await self.close()  # a new consumer begins there
         return found
 
     def _read(self, delivery: Delivery, message: RawMessage) -> StoredMessage:

@@ -3,13 +3,9 @@
 Runs in a Spark worker. In any doubt about where the consumer stands it is reset to the first sequence that is wanted;
 a delivery out of its place is never passed on. Nothing is polled: a pull for what is not there yet waits at the broker.
 
-A message without headers and payload ends a pull: nats-server (2.15.1) takes it as the last of the answers to a request
-that crosses accounts, as those of a receiver with credentials do. What it had to deliver behind it never arrives, so the
-consumer is reset to there.
 """
 
 import asyncio
-import json
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
@@ -18,7 +14,8 @@ from typing import Any
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.client import BrokerClient
 from broker.client.connection import Connection
-from broker.wire.delivery import Delivery, RawMessage, parse
+from broker.client.pulling import Pulled, pull
+from broker.wire.delivery import Delivery, RawMessage
 from broker.wire.streams import consumer_config
 from broker.wire.subjects import consumer_name
 from receiver.consume import background
@@ -26,18 +23,10 @@ from receiver.consume.assignment import LARGEST_PULL, Assignment
 
 _LEAST = LARGEST_PULL // 2 + 65_536  # bytes; less only where many partitions share the memory
 _PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
-_PATIENCE = 10.0  # seconds without a message; those of a pull are there already, or it ends at once
 _CONNECT = 30.0  # seconds
-_BEAT = 1.5  # seconds between the signs of life that are asked for of a pull that waits: its server may die
 _LONGEST = 600.0  # seconds for a pull to end
 _NO_CONSUMER = 10014
-_NOTHING_THERE = ("404", "408")
-_TOO_LARGE = "Exceeds MaxBytes"
-_ALIVE = "100"
 _LARGEST = 3 * LARGEST_PULL  # for a single message, of a broker that takes larger ones than ours
-_NANOSECONDS = 1_000_000_000
-_LEFT = "408 left"  # the broker's own word for a pull whose time is up, and ours for one that is given up
-_EMPTY = "408 empty"  # a message without headers and payload
 
 Messages = Sequence[tuple[Delivery, RawMessage]]
 """What one pull has brought, in stream order, none missing between them."""
@@ -46,8 +35,7 @@ Messages = Sequence[tuple[Delivery, RawMessage]]
 class PartitionReader:
     """What a partition has from `first` on, for one session. While messages are being written the next ones are fetched.
 
-    A task's thread calls what is public; what is asynchronous runs on the worker's loop. Every pull has an inbox of its own,
-    so that late deliveries are not mixed in.
+    A task's thread calls what is public; what is asynchronous runs on the worker's loop.
     """
 
     def __init__(
@@ -62,13 +50,9 @@ class PartitionReader:
         self._ahead: Future[Messages] | None = None
         self._left_over: Messages = ()
         self._is_ended = False
-        self._count = self._beats = 0
-        self._inbox = ""
         self._number = 1
         self._sequence = first  # of the first message that is still to come
-        self._taken: list[tuple[Delivery, RawMessage]] = []
-        self._ended: asyncio.Future[str] | None = None
-        self._lines: Any = None
+        self._pulling: asyncio.Future[Pulled] | None = None
         self._word_to_leave: Any = None
         self._client: BrokerClient | None = None
         self._leave = threading.Event()
@@ -124,10 +108,6 @@ class PartitionReader:
 
     # on the worker's loop
 
-    async def _listen(self) -> None:
-        self._inbox = self._connection.new_inbox()
-        self._lines = await self._connection.tap(f"{self._inbox}.*", self._take)
-
     async def _fetch(self, most: int, wait: float) -> Messages:
         """Pull about `most` bytes at most; nothing when nothing has come for `wait` seconds, or we are to leave.
 
@@ -136,7 +116,6 @@ class PartitionReader:
         if self._client is None:
             async with asyncio.timeout(_CONNECT):
                 self._client = await self._connection.client()
-            await self._listen()
             if leave := self._assignment.leave:
                 self._word_to_leave = await self._connection.tap(leave, self._give_up)
             await self._position()
@@ -191,89 +170,51 @@ class PartitionReader:
         if self._leave.is_set():
             return ()
         size = min(max(most, _LEAST), self._assignment.pull)
-        status = await self._ask(_PULL_MESSAGES, size, wait)
-        if not self._taken and _TOO_LARGE in status:
+        pulled = await self._ask(_PULL_MESSAGES, size, wait)
+        if not pulled.messages and pulled.is_too_large:
             # a message larger than what is asked for would never come: ask for it alone
-            status = await self._ask(1, _LARGEST, 0)
-        if not self._taken and not status.startswith(_NOTHING_THERE):
-            raise ConnectionLost(f"the broker ended a pull with {status}")
-        if not is_sure and any(not message.data and message.size for _, message in self._taken):
+            pulled = await self._ask(1, _LARGEST, 0.0)
+        messages = pulled.messages
+        if not is_sure and any(not message.data and message.size for _, message in messages):
             raise _Doubt("a message came without its payload")  # or its publisher says so
-        self._check()
-        if status == _EMPTY:
+        self._check(messages)
+        if pulled.is_cut:
             await self._begin_anew()
-        return self._taken
+        return messages
 
     async def _begin_anew(self) -> None:
-        """Reset the consumer, and hear no more of what an earlier pull may still bring."""
-        await self._connection.guard(self._lines.unsubscribe(), _PATIENCE)
-        await self._listen()
         await self._unchanged()
         await self._reset()
 
-    async def _ask(self, batch: int, size: int, wait: float) -> str:
-        """Have `batch` messages of `size` bytes delivered at most; return the status that ends the deliveries."""
-        request: dict[str, int | bool] = {"batch": batch, "max_bytes": size, "no_wait": True}
-        if wait > 0:
-            request["expires"] = int(wait * _NANOSECONDS)
-        patience = wait + _PATIENCE
-        if wait >= 2 * _BEAT:  # the broker takes none that are longer than half of the time
-            request["idle_heartbeat"] = int(_BEAT * _NANOSECONDS)
-            patience = 2 * _BEAT
-        self._count += 1
-        self._taken = []
-        self._ended = asyncio.get_running_loop().create_future()
-        await self._connection.publish(
-            self._connection.api_subject(f"CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"),
-            json.dumps(request).encode(),
-            reply=f"{self._inbox}.{self._count}",
-        )
-        return await self._connection.guard(self._end_of(self._ended, patience), _LONGEST + wait)
+    async def _ask(self, most: int, size: int, wait: float) -> Pulled:
+        """Pull, or return nothing as soon as we are to leave; should the broker answer then, the next session finds the consumer elsewhere."""
+        consumer = f"{self._stream}.{self._consumer}"
+        self._pulling = asyncio.ensure_future(pull(self._connection, consumer, most, size, wait))
+        try:
+            return await self._pulling
+        except asyncio.CancelledError:
+            if not self._leave.is_set():
+                raise
+            return Pulled([], "")
+        finally:
+            self._pulling.cancel()
 
-    async def _end_of(self, ended: "asyncio.Future[str]", patience: float) -> str:
-        """Return the status that ends a pull, however slow the line is, as long as something comes."""
-        came = -1
-        while not ended.done():
-            if len(self._taken) + self._beats == came:
-                raise ConnectionLost(f"nothing came for {patience:g} s")
-            came = len(self._taken) + self._beats
-            await asyncio.wait({ended}, timeout=patience)
-        return ended.result()
-
-    def _check(self) -> None:
+    def _check(self, messages: Messages) -> None:
         number, sequence = self._number, self._sequence
-        for delivery, _ in self._taken:
+        for delivery, _ in messages:
             if delivery.number != number or delivery.sequence < sequence or delivery.attempt != 1:
                 raise _Doubt(f"delivery {delivery} where number {number} was due")
             number, sequence = delivery.number + 1, delivery.sequence + 1
         self._number, self._sequence = number, sequence
 
-    def _take(self, message: RawMessage) -> None:
-        if self._ended is None or self._ended.done():
-            return
-        if message.subject.startswith("logs."):
-            if delivery := parse(message.reply):
-                self._taken.append((delivery, message))
-                if not message.head and not message.data:
-                    self._ended.set_result(_EMPTY)
-        elif message.subject == f"{self._inbox}.{self._count}":
-            headers = message.headers or {}
-            if headers.get("Status") == _ALIVE:
-                self._beats += 1
-            else:
-                status = f"{headers.get('Status', '')} {headers.get('Description', '')}"
-                self._ended.set_result(status)
-
     def _give_up(self, message: RawMessage) -> None:
-        # a pull that waits is given up; should the broker answer it all the same, the next session finds the consumer elsewhere
         self._leave.set()
-        if self._ended and not self._ended.done() and not self._taken:
-            self._ended.set_result(_LEFT)
+        if self._pulling:
+            self._pulling.cancel()
 
     async def _unsubscribe(self) -> None:
-        for subscription in (self._lines, self._word_to_leave):
-            if subscription is not None:
-                await self._connection.guard(subscription.unsubscribe(), 5)
+        if self._word_to_leave is not None:
+            await self._connection.guard(self._word_to_leave.unsubscribe(), 5)
 
 
 class _Doubt(ConnectionLost):

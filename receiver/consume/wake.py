@@ -10,7 +10,7 @@ from typing import Any
 
 from broker.client.answer import ConnectionLost, Rejected, is_level
 from broker.client.connection import Connection
-from broker.client.pulling import BEAT, pull, waiting
+from broker.client.pulling import pull
 from broker.wire.subjects import partition_filter, wake_name
 
 _EXPIRES = 30  # seconds that a pull waits at the broker before it is asked again
@@ -78,9 +78,9 @@ class Wake:
 
     async def _pull(self) -> bool:
         """Pull once; False when nothing has come in the time. Everything is made anew then, on whatever client there is."""
-        request = {"batch": 1, **waiting(_EXPIRES)}
         with suppress(ConnectionLost):
-            return bool(await pull(self.connection, self.stream, self._name, request, 2 * BEAT))
+            pulled = await pull(self.connection, f"{self.stream}.{self._name}", 1, wait=_EXPIRES)
+            return bool(pulled.messages)
         return False
 
     async def _forget(self) -> None:

@@ -253,12 +253,10 @@ class HostMessages:
             await self._connection.api(removal, patience=_SHORT)
 
     async def _pull(self, stream: str) -> list[HostMessage]:
-        request = {"batch": _PAGE, "no_wait": True}
+        pulled = await pull(self._connection, f"{stream}.{self._consumer}", _PAGE)
         return [
             HostMessage(delivery.sequence, _origin_of(message.headers), message.subject, stream)
-            for delivery, message in await pull(
-                self._connection, stream, self._consumer, request, _PATIENCE
-            )
+            for delivery, message in pulled.messages
         ]
 
 
