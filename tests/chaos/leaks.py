@@ -14,6 +14,7 @@ from typing import Any
 from broker.client.connection import Connection
 from broker.wire.streams import STREAM
 from broker.wire.subjects import consumer_name
+from tests.chaos.faults.processes import PYTHON_DAEMONS
 from tests.chaos.program import Program
 from tests.chaos.world import World
 from tests.descriptors import held_by
@@ -26,7 +27,6 @@ _OUTLIVES = 45.0  # seconds for which a process may stay whose parent has died
 _ENDS = 12.0  # seconds; ten that are promised, and a machine that is busy
 _REAPED = 8.0  # seconds; a JVM has to end, and the workers behind it
 _FORGOTTEN = 180.0  # seconds until a consumer has gone of whose owner nothing is heard
-_WORKERS = frozenset({"pyspark.daemon", "receiver.spark.worker_daemon"})
 _HALF_MADE = re.compile(r".*\.new|.*\.tmp|\..+\.[0-9a-f]{8}")
 _OUTBURSTS = re.compile(
     rb"Traceback \(most recent call last\)|was never retrieved|Exception ignored in|was never awaited|panic: "
@@ -203,7 +203,7 @@ def _is_lost(one: _Life, living: Iterable[_Life]) -> bool:
     """
     if one.is_zombie or one.parent != 1:
         return one.is_zombie
-    is_worker = not _WORKERS.isdisjoint(one.words.split())
+    is_worker = any(name in one.words.split() for name in PYTHON_DAEMONS)
     serves = {life.folder for life in living if life.program == "java"} if is_worker else set()
     return one.folder not in serves
 

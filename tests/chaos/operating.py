@@ -196,10 +196,14 @@ class Operator:
             del self.stores[partition]
             return f"brought back {store.path.name}" if store.copy is not None else ""
         entry = self.entries.pop(partition, None)
-        if entry and self.central.offset(partition) == entry.next:
+        if entry and self._next(partition) == entry.next:
             self.central.write_entry(OFFSETS_BUCKET, offset_key(partition), entry.before)
             return f"brought back the entry of partition {partition}"
         return ""
+
+    def _next(self, partition: int) -> int | None:
+        offset = self.central.offset(partition)
+        return offset.next if offset else None
 
     def _completed(self, command: list[str]) -> list[str]:
         """Return a command with all that it leaves to whoever gives it."""
@@ -212,7 +216,7 @@ class Operator:
             command[command.index("--partition") + 1] = "all"
         elif "set" in command:
             self.entries.pop(_partition(command), None)
-            place = str(self.central.offset(_partition(command)))
+            place = str(self._next(_partition(command)))
             if "--to" not in command:
                 command += ["--to", place]
             command = [place if word == "SEQUENCE" else word for word in command]

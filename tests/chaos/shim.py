@@ -1,8 +1,8 @@
 """Control over `shim.c`, which sits between a program and libc: one page of memory for each program and all that it starts."""
 
+import ctypes
 import mmap
 import shutil
-import struct
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -10,12 +10,22 @@ from enum import IntFlag
 from pathlib import Path
 
 _SOURCE = Path(__file__).with_name("shim.c")
-_LAYOUT = struct.Struct("<qIiiIIII")  # what stands before the path in `struct control`
-_CLOCK = struct.Struct("<q")
-_CALLS = struct.Struct("<I")
-_HITS = struct.Struct("<I")
-_CALLS_AT, _HITS_AT = 8, 28
-_PATH_MAX = 4096
+
+
+class _Page(ctypes.Structure):
+    """As `struct control` in `shim.c`."""
+
+    _fields_ = (
+        ("clock", ctypes.c_int64),
+        ("calls", ctypes.c_uint32),
+        ("error", ctypes.c_int32),
+        ("left", ctypes.c_int32),
+        ("every", ctypes.c_uint32),
+        ("seen", ctypes.c_uint32),
+        ("hits", ctypes.c_uint32),
+        ("delay", ctypes.c_uint32),
+        ("under", ctypes.c_char * 4096),
+    )
 
 
 class Calls(IntFlag):
@@ -35,11 +45,9 @@ class Control:
     def __init__(self, path: Path) -> None:
         """Make the page, in a file of its own; nothing is refused."""
         self.path = path
-        size = _LAYOUT.size + _PATH_MAX
-        size += -size % 8  # as the compiler rounds it up
-        path.write_bytes(bytes(size))
+        path.write_bytes(bytes(ctypes.sizeof(_Page)))
         with path.open("r+b") as file:
-            self._page = mmap.mmap(file.fileno(), size)
+            self._page = _Page.from_buffer(mmap.mmap(file.fileno(), 0))
 
     def refuse(
         self,
@@ -57,25 +65,24 @@ class Control:
         until `rest`), and of those that it could hit, each `every`th.
         """
         self.rest()
-        microseconds = round(delay * 1_000_000)
-        clock = _CLOCK.unpack_from(self._page)[0]
-        name = str(under).encode()
-        self._page[_LAYOUT.size : _LAYOUT.size + len(name) + 1] = name + b"\0"
-        _LAYOUT.pack_into(self._page, 0, clock, 0, error, times, every, 0, 0, microseconds)
-        _CALLS.pack_into(self._page, _CALLS_AT, calls)
+        page = self._page
+        page.error, page.left, page.every = error, times, every
+        page.seen = page.hits = 0
+        page.delay, page.under = round(delay * 1_000_000), str(under).encode()
+        page.calls = calls  # the last: from now on it is hit
 
     def rest(self) -> None:
         """Refuse nothing any more; the clock stays as it is."""
-        _CALLS.pack_into(self._page, _CALLS_AT, 0)
+        self._page.calls = 0
 
     def step(self, seconds: float) -> None:
         """Have the clock show the true time and so much more, or less."""
-        _CLOCK.pack_into(self._page, 0, round(seconds * 1_000_000_000))
+        self._page.clock = round(seconds * 1_000_000_000)
 
     @property
     def hits(self) -> int:
         """How many calls were hit since `refuse`."""
-        return int(_HITS.unpack_from(self._page, _HITS_AT)[0])
+        return int(self._page.hits)
 
 
 class Shim:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.client import bucket
 from broker.client.access import Access
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import BrokerAway, Connection
@@ -243,15 +244,18 @@ class World:
         """The partitions that hosts belong to."""
         return sorted({partition_of(host.name, self.shape.partitions) for host in self.hosts})
 
-    def offset(self, partition: int) -> int | None:
-        """Return up to where a partition is committed by the newest entry that can be read; None where there is none."""
+    def offset(self, partition: int) -> Offset | None:
+        """Return the newest offset of a partition that can be read; None where there is none."""
         revisions = self.ask(lambda c: history(c, OFFSETS_BUCKET, offset_key(partition)))
         for revision in reversed(revisions):
-            try:
-                return Offset.decode(revision.value).next
-            except UnreadableOffset:
-                continue
+            with suppress(UnreadableOffset):
+                return Offset.decode(revision.value)
         return None
+
+    def read_entry(self, name: str, key: str) -> bytes:
+        """Return the value of an entry; empty where there is none."""
+        entry = self.ask(lambda c: bucket.read(c, name, key))
+        return entry.value if entry else b""
 
     def delete_consumer(self, name: str) -> None:
         """Delete a consumer of the stream, if it is there."""

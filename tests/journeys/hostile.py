@@ -5,10 +5,9 @@ interface and is bounded in number and in time.
 """
 
 import json
-import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 
@@ -108,24 +107,6 @@ def _bomb(size: int) -> bytes:
     return zstandard.ZstdCompressor(level=1).compress(bytes(size - 1) + b"\n")
 
 
-def _handshakes(attack: Attack, *keys: bytes) -> list[Heard]:
-    """Come with keys that nobody has; the server logs what it was told."""
-    return [
-        _handshake(attack.port, b'CONNECT {"nkey":"%s","sig":"AAAA"}\r\n' % key) for key in keys
-    ]
-
-
-def _handshake(port: int, words: bytes) -> Heard:
-    with socket.create_connection(("127.0.0.1", port), 10) as client:
-        client.recv(65_536)  # its INFO
-        client.sendall(words)
-        said = b""
-        with suppress(ConnectionError):
-            while more := client.recv(65_536):
-                said += more
-    return Heard((said.decode("utf-8", "replace"),), (), is_over=True)
-
-
 def _push(attack: Attack, target: str) -> list[Heard]:
     name = f"shipper-{BAD}"
     config = {
@@ -175,35 +156,8 @@ OPERATIONS = (
     ),
     # what it may publish
     Operation(
-        "a frame of 20 KB that claims to hold 600 MB",
-        lambda a: a.publish(_bomb(600 * MEBIBYTE), Content_Encoding="zstd"),
-        Outcome.QUARANTINED,
-        1,
-    ),
-    Operation(
         "ten frames of 60 MB in a line each",
         lambda a: a.publish(_bomb(60 * MEBIBYTE), 10, Content_Encoding="zstd"),
-        Outcome.QUARANTINED,
-        10,
-    ),
-    Operation(
-        "headers that break their rules",
-        lambda a: _many(
-            a,
-            [
-                _with_spans("no JSON"),
-                _with_spans("[" * 60_000),
-                _with_spans("[]"),
-                _with_spans('[{"file":"\\ud800"}]'),
-                _ours(start=9, end=1),
-                _ours(end=10**4000),
-                _ours(end=8, size=8),
-                _ours(lines=True),
-                {"Log-Spans": "[]"},
-                _ours(identity="none"),
-            ],
-            b"a line\n",
-        ),
         Outcome.QUARANTINED,
         10,
     ),
@@ -268,16 +222,6 @@ OPERATIONS = (
     ),
     Operation(
         "its own positions, as large as they can be, 20 times", _large_positions, Outcome.TAKEN
-    ),
-    Operation(
-        "the server's own words in a handshake",
-        lambda a: _handshakes(
-            a,
-            b"Error decrypting our stream metafile",
-            b"Failed to reload server configuration",
-            b"\\n[1] 2026/01/01 00:00:00.000000 [FTL] Critical write error",
-        ),
-        Outcome.REFUSED,
     ),
     Operation(
         "a message over the limit",

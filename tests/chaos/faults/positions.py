@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from broker.client import bucket
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import (
     OFFSETS_BUCKET,
@@ -54,10 +53,9 @@ def _moved(content: bytes, chance: Chance) -> bytes:
 
 
 def _read(world: World, name: str, key: str) -> bytes:
-    entry = world.ask(lambda c: bucket.read(c, name, key))
-    if entry is None:
+    if not (value := world.read_entry(name, key)):
         raise CannotStrike("there is no entry")
-    return entry.value
+    return value
 
 
 def _of_host(world: World, chance: Chance, harm: Harm) -> None:

@@ -14,7 +14,8 @@ from tests.chaos.world import World
 from tests.support.processes import stat_of
 
 _GONE_WITHIN = 60.0  # seconds; it may be stopped meanwhile
-_DAEMONS = frozenset({b"pyspark.daemon", b"receiver.spark.worker_daemon"})
+PYTHON_DAEMONS = ("pyspark.daemon", "receiver.spark.worker_daemon")
+"""The modules that Python workers are forked from."""
 
 Pick = Callable[[World, Chance], int]
 Programs = Callable[[World], Sequence[Program]]
@@ -112,7 +113,7 @@ def _is_server(pid: int) -> bool:
 
 def _is_python_daemon(pid: int) -> bool:
     """Whether it is what Python workers are forked from, or one of these: they have its command line."""
-    return not _DAEMONS.isdisjoint(_words(pid))
+    return any(name.encode() in _words(pid) for name in PYTHON_DAEMONS)
 
 
 def _spark(world: World) -> list[Program]:

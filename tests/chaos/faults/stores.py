@@ -13,7 +13,6 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from broker.client import bucket
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.storage.store import Damaged, Store, StoredBatch, path_of
@@ -114,9 +113,8 @@ def _copy(world: World, number: int) -> bytes:
 
 
 def _offset(world: World, number: int) -> Offset:
-    entry = world.ask(lambda c: bucket.read(c, OFFSETS_BUCKET, offset_key(number)))
     try:
-        return Offset.decode(entry.value if entry else b"")
+        return Offset.decode(world.read_entry(OFFSETS_BUCKET, offset_key(number)))
     except UnreadableOffset:
         raise CannotStrike("there is no offset that can be read") from None
 

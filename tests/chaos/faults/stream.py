@@ -6,18 +6,16 @@ Receivers stand still meanwhile, and what is destroyed is read first, so that it
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from broker.app.exits import OperatorError
 from broker.client.connection import Connection
 from broker.inspect.ask import get_message
 from broker.inspect.message import StoredMessage
-from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
+from broker.wire.streams import STREAM
 from tests.chaos.commands import insist
 from tests.chaos.fault import CannotStrike, Chance, dead, fault
 from tests.chaos.losses import Destroyed
-from tests.chaos.revisions import history
 from tests.chaos.world import World
 
 _TURNS = threading.Lock()
@@ -37,11 +35,15 @@ def _away(world: World, chance: Chance) -> Iterator[list[StoredMessage]]:
 
 def _unreceived(world: World) -> list[StoredMessage]:
     """Return the messages that no receiver has committed, in the order of the stream."""
+    offsets = {number: world.offset(number) for number in world.partitions_in_use}
 
     async def read(connection: Connection) -> list[StoredMessage]:
         info = await connection.api(f"STREAM.INFO.{STREAM}")
         state, created = info["state"], info["created"]
-        begins = {n: await _offset(connection, n, created) for n in world.partitions_in_use}
+        begins = {
+            number: offset.next if offset and offset.stream_created == created else 1
+            for number, offset in offsets.items()
+        }
         first, end = int(state["first_seq"]), int(state["last_seq"]) + 1
         found: list[StoredMessage] = []
         for sequence in range(max(first, min(begins.values())), end):
@@ -55,15 +57,6 @@ def _unreceived(world: World) -> list[StoredMessage]:
         return found
 
     return world.ask(read)
-
-
-async def _offset(connection: Connection, partition: int, created: str) -> int:
-    """Return up to where a partition is committed in the stream of that time, and 1 where that is said of another one."""
-    for revision in reversed(await history(connection, OFFSETS_BUCKET, offset_key(partition))):
-        with suppress(UnreadableOffset):
-            offset = Offset.decode(revision.value)
-            return offset.next if offset.stream_created == created else 1
-    return 1
 
 
 def _destroyed_with(messages: Iterable[StoredMessage]) -> list[Destroyed]:
