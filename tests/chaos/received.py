@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 import zstandard
 
-from tests.support.received import read_segment, read_segments, segments_by_host, segments_of
+from tests.support.received import (
+    is_packed,
+    read_segment,
+    read_segments,
+    segments_by_host,
+    segments_of,
+)
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
@@ -53,8 +59,9 @@ class Received:
 
 def _size(path: Path) -> int:
     status = path.stat()
-    is_packed = path.suffix in {".zst", ".gz"}
-    return _unpacked(path, status.st_ino, status.st_size) if is_packed else status.st_size
+    if not is_packed(path):
+        return status.st_size
+    return _unpacked(path, status.st_ino, status.st_size)
 
 
 @cache

@@ -12,7 +12,7 @@ from broker.wire.subjects import Subject, partition_of
 from tests.receiver.partition import ask
 from tests.support.oracle import judge
 from tests.support.processes import Processes, wait_until
-from tests.support.received import read_received
+from tests.support.received import read_received, received_bytes
 from tests.support.suite import Suite
 from tests.support.traffic import Traffic
 
@@ -59,10 +59,7 @@ def test_hosts_that_go_over_and_back_keep_one_file_through_kills(tmp_path: Path)
         }
 
         def received(host: str) -> int:
-            try:
-                return len(read_received(suite.output, host))
-            except (FileNotFoundError, ValueError):
-                return 0
+            return received_bytes(suite.output, host)
 
         wait_until("lines flow", lambda: all(map(received, HOSTS)), 120, [receiver])
         for number, host in zip(NUMBERS[1:], HOSTS, strict=False):

@@ -13,12 +13,6 @@ _PART = 4 * 1024 * 1024
 _SEGMENT = re.compile(r"(?P<host>.+)\.log(?:\.(?P<number>[0-9]{6,})(?P<packed>\.zst|\.gz)?)?")
 
 
-def hosts_in(output: Path) -> set[str]:
-    """Return the hosts that have files in the output folder."""
-    names = (_SEGMENT.fullmatch(path.name) for path in output.iterdir() if path.is_file())
-    return {name["host"] for name in names if name}
-
-
 def segments_by_host(output: Path) -> dict[str, list[Path]]:
     """Return the files of every host, oldest first; raises ValueError when a number is there twice."""
     numbered: dict[str, dict[int | float, Path]] = {}
@@ -66,7 +60,7 @@ def read_segments(segments: Iterable[Path]) -> bytes:
 def parts_of(segments: Iterable[Path]) -> Iterator[bytes]:
     """Yield what is in files, one after the other, unpacked, a part at a time."""
     for path in segments:
-        if path.suffix in (".zst", ".gz"):
+        if is_packed(path):
             yield read_segment(path)
             continue
         with path.open("rb") as file:
@@ -74,16 +68,18 @@ def parts_of(segments: Iterable[Path]) -> Iterator[bytes]:
                 yield part
 
 
+def is_packed(path: Path) -> bool:
+    """Whether a file is a compressed segment."""
+    return path.suffix in (".zst", ".gz")
+
+
 def read_segment(path: Path) -> bytes:
     """Return the lines of one file, unpacked."""
     match path.suffix:
         case ".zst":
-            with path.open("rb") as packed:
-                return (
-                    zstandard.ZstdDecompressor()
-                    .stream_reader(packed, read_across_frames=True)
-                    .read()
-                )
+            unpacker = zstandard.ZstdDecompressor()
+            with unpacker.stream_reader(path.read_bytes(), read_across_frames=True) as stream:
+                return stream.read()
         case ".gz":
             return gzip.decompress(path.read_bytes())
         case _:
