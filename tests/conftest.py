@@ -2,8 +2,7 @@
 
 | fixture | scope | what a test gets |
 |---|---|---|
-| `nats_url` | session | the server's address, for an account that all tests share; nothing is applied |
-| `fresh_url` | test | the same server, an account of the test's own: empty JetStream, no streams |
+| `fresh_url` | test | a server that all tests share, an account of the test's own: empty JetStream, no streams |
 | `second_url` | test | as `fresh_url`, another account: a second broker |
 | `logs_url` | test | as `fresh_url`, with the stream and buckets of `Topology(partitions=2)` applied |
 | `own_server` | test | a plain nats-server of the test's own, which it may kill and start again on the same port |
@@ -195,11 +194,6 @@ def _server(
 
 
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def nats_url(_server: Server) -> str:
-    return _server.url
 
 
 def _fresh(server: Server) -> str:

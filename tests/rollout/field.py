@@ -4,12 +4,12 @@ Nothing of it is on this machine's network, and nothing is left of it, however t
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,24 +73,6 @@ Maintainer: nobody <nobody@example.net>
 Description: something to install
 """
 _DEBIAN = ("openssh-server", "libwrap0")
-
-
-@dataclass(frozen=True, slots=True)
-class Play:
-    """What became of a playbook: its exit code and all that it said."""
-
-    code: int
-    said: str
-
-    def counts(self, of: str) -> dict[str, int]:
-        """Return how many tasks were `ok`, `changed`, `failed` and so on at each machine."""
-        found = {}
-        for line in self.said.partition("PLAY RECAP")[2].splitlines():
-            name, colon, counts = line.partition(" : ")
-            if colon:
-                pairs = dict(pair.split("=") for pair in counts.split())
-                found[name.strip()] = int(pairs[of])
-        return found
 
 
 class Field:
@@ -159,8 +141,11 @@ class Field:
         path.write_text(yaml.safe_dump(content), "utf-8")
         return path
 
-    def play(self, playbook: str, *words: str) -> "Play":
-        """Play a playbook on the inventory; what it says is in `said`, from its first word on."""
+    def play(self, playbook: str, *words: str) -> dict[str, int]:
+        """Play a playbook on the inventory, which must succeed; return how many tasks changed something on each machine.
+
+        What it says is in `said`, from its first word on.
+        """
         command = ["nsenter", "-t", str(self._network), "-n", "--"]
         command += [str(Path(sys.executable).with_name("ansible-playbook")), playbook]
         with self.said.open("a+", encoding="utf-8") as log:
@@ -183,14 +168,11 @@ class Field:
                 check=False,
             )
             log.seek(begin)
-            return Play(done.returncode, log.read())
-
-
-def played(field: Field, playbook: str, *words: str) -> dict[str, int]:
-    """Play a playbook, which must succeed; return how much it changed on each machine."""
-    play = field.play(playbook, *words)
-    assert play.code == 0, play.said[-6000:]
-    return play.counts("changed")
+            said = log.read()
+        assert done.returncode == 0, said[-6000:]
+        recap = said.partition("PLAY RECAP")[2]
+        changed = re.findall(r"^(\S+) +: .*\bchanged=(\d+)", recap, re.MULTILINE)
+        return {name: int(count) for name, count in changed}
 
 
 def received(look: Callable[[], Verdict]) -> None:

@@ -6,7 +6,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from tests.rollout.field import LOGS, MARKS, WHEELHOUSE, Field, laid_out, played, received
+from tests.rollout.field import LOGS, MARKS, WHEELHOUSE, Field, laid_out, received
 from tests.support.oracle import Verdict, judge
 from tests.support.processes import wait_until
 from tests.support.received import read_received
@@ -35,14 +35,14 @@ def test_a_partition_moves_to_another_machine_which_is_lost_with_its_disk_and_re
     with laid_out(tmp_path / "field", names) as field:
         broker, logs1, logs2, web01, web02 = field.machines.values()
         field.inventory(GROUPS, VARIABLES, {"logs1": instance("first", 0, 1)})
-        played(field, "site.yml")
+        field.play("site.yml")
 
         with Traffic([web01.disk / APPLICATION, web02.disk / APPLICATION], 100):
             wait_until("lines flow", lambda: has_lines(logs1, "web02"), 60)
             groups = GROUPS | {"logship_receivers": ["logs1", "logs2"]}
             own = {"logs1": instance("first", 0), "logs2": instance("second", 1)}
             field.inventory(groups, VARIABLES, own)
-            played(field, "site.yml")
+            field.play("site.yml")
             wait_until("lines flow there", lambda: has_lines(logs2, "web02"), 60)
         received(lambda: verdict(web01, [logs1], "web01"))
         received(lambda: verdict(web02, [logs1, logs2], "web02"))
@@ -54,7 +54,7 @@ def test_a_partition_moves_to_another_machine_which_is_lost_with_its_disk_and_re
             field.wait()
             admin = "--config /etc/credstore/logbroker-admin.toml"
             broker.told(f"logreceiver offsets set --to earliest --yes --partition 1 {admin}")
-            played(field, "site.yml")
+            field.play("site.yml")
         received(lambda: verdict(web01, [logs1], "web01"))
         received(lambda: verdict(web02, [field.machines["logs2"]], "web02"))
 
@@ -66,13 +66,13 @@ def test_a_host_is_set_up_anew_under_its_name_and_a_receiver_goes_on_elsewhere_w
         broker = field.machines["broker"]
         groups = GROUPS | {"logship_shippers": ["broker", "web01"]}
         field.inventory(groups, VARIABLES | {"logship_receiver_settings": {"output": "/srv/logs"}})
-        played(field, "site.yml")
+        field.play("site.yml")
 
         with Traffic([broker.disk / APPLICATION], 100):
             lost = _lose_a_host(field, "web01")
             with Traffic([field.machines["web01"].disk / APPLICATION], 100, seed=2):
                 before = _carry_a_receiver(field, "logs1", tmp_path / "carried")
-                played(field, "site.yml")
+                field.play("site.yml")
         assert field.machines["logs1"].told("id -u logreceiver") != before
         received(lambda: verdict(broker, [field.machines["logs1"]], "broker", "srv/logs"))
         received(lambda: _verdict_of_both(lost, field))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.rollout.field import LOGS, MARKS, ROOT, WHEELHOUSE, Field, laid_out, played, received
+from tests.rollout.field import LOGS, MARKS, ROOT, WHEELHOUSE, Field, laid_out, received
 from tests.support.oracle import Verdict, judge_host
 from tests.support.traffic import Traffic
 from tests.systemd.machine import Machine
@@ -120,18 +120,18 @@ def test_a_site_is_rolled_out_upgraded_cut_off_and_removed_with_each_line_once_a
 
 
 def _rolls_out_once(field: Field) -> None:
-    first = played(field, "site.yml")
-    second = played(field, "site.yml", "--diff")
-    seen = played(field, "site.yml", "--check", "--diff")
+    first = field.play("site.yml")
+    second = field.play("site.yml", "--diff")
+    seen = field.play("site.yml", "--check", "--diff")
 
     assert all(first.values()), first
     assert not any(second.values()), second
     assert not any(seen.values()), seen
-    assert not any(played(field, "status.yml").values())
+    assert not any(field.play("status.yml").values())
 
 
 def _upgrades(field: Field) -> None:
-    played(field, "upgrade.yml")
+    field.play("upgrade.yml")
 
     for name, machine in field.machines.items():
         program = next(program for kind, program in PROGRAM_OF.items() if name.startswith(kind))
@@ -160,7 +160,7 @@ def _keeps_secrets(field: Field) -> None:
 
 
 def _cuts_off(site: Site, host: str) -> None:
-    played(site.field, "revoke.yml", "--extra-vars", f"logship_revoke={host}")
+    site.field.play("revoke.yml", "--extra-vars", f"logship_revoke={host}")
     with Traffic(site.applications, 100, seed=2):
         time.sleep(5)
 
@@ -171,12 +171,12 @@ def _cuts_off(site: Site, host: str) -> None:
 
 
 def _removes(field: Field, before: list[set[str]]) -> None:
-    played(field, "uninstall.yml")
+    field.play("uninstall.yml")
     assert field.machines["broker1"].does("test -d /var/lib/logbroker/jetstream")
     assert field.machines["logs"].does("test -s /var/log/logship/web01.log")
     assert field.machines["web01"].does("test -d /var/lib/logshipper")
 
-    played(field, "uninstall.yml", "--extra-vars", "logship_remove_data=true")
+    field.play("uninstall.yml", "--extra-vars", "logship_remove_data=true")
     assert [footprints(machine) for machine in field.machines.values()] == before
     for machine in field.machines.values():
         assert not machine.told("systemctl list-units --failed --no-legend --plain 'log*'")

@@ -13,9 +13,8 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -170,46 +169,45 @@ class Machine:
         return bool(self._init)
 
 
-@dataclass(frozen=True)
-class _Outfit:
-    """What a machine is given: files in `laid`, mounts, a network as nspawn makes it, in that of a process."""
-
-    host: str
-    laid: Path
-    network: str
-    target: str
-    binds: tuple[str, ...] = ()
-    units: str = ""
-    within: tuple[str, ...] = ()
-
-
-@contextmanager
-def booted(folder: Path, host: str = "web01") -> Iterator[Machine]:
+def booted(folder: Path, host: str = "web01") -> AbstractContextManager[Machine]:
     """Boot a machine; nothing of the suite runs on it yet, and its settings are as they were installed."""
     if reason := reason_not_to_boot():
         pytest.skip(reason)
-    laid = folder / "laid"
-    binds = tuple(_lay_out(laid / _SUITE.lstrip("/")))
-    root = folder / "mounts/root"
-    units = f"make --no-print-directory -C {ROOT} install-units DESTDIR={root} >&2"
-    outfit = _Outfit(host, laid, "--private-network", "sysinit.target", binds, units)
-    with _switched_on(folder, outfit) as machine:
-        yield machine
+    laid, root = folder / "laid", folder / "mounts/root"
+    binds = [f"--bind-ro={shlex.quote(bind)}" for bind in _lay_out(laid / _SUITE.lstrip("/"))]
+    return _switched_on(
+        folder,
+        host=host,
+        laid=laid,
+        network="--private-network",
+        target="sysinit.target",
+        binds=" ".join(binds),
+        units=f"make --no-print-directory -C {ROOT} install-units DESTDIR={root} >&2",
+    )
 
 
-@contextmanager
-def bare(folder: Path, host: str, laid: Path, bridge: tuple[int, str]) -> Iterator[Machine]:
+def bare(
+    folder: Path, host: str, laid: Path, bridge: tuple[int, str]
+) -> AbstractContextManager[Machine]:
     """Boot a machine that has nothing of the suite, but files in `laid`; it is on a bridge in the network of a process."""
     process, name = bridge
-    within = ("nsenter", "-t", str(process), "-n", "--")
-    network = f"--network-bridge={name}"
-    outfit = _Outfit(host, laid, network, "multi-user.target", within=within)
-    with _switched_on(folder, outfit) as machine:
-        yield machine
+    return _switched_on(
+        folder,
+        ("nsenter", "-t", str(process), "-n", "--"),
+        host=host,
+        laid=laid,
+        network=f"--network-bridge={name}",
+        target="multi-user.target",
+        binds="",
+        units="",
+    )
 
 
 @contextmanager
-def _switched_on(folder: Path, outfit: _Outfit) -> Iterator[Machine]:
+def _switched_on(
+    folder: Path, within: Sequence[str] = (), **given: str | Path
+) -> Iterator[Machine]:
+    """Boot a machine as it is `given` to the script, `within` the network of a process."""
     name = f"logship-{os.getpid()}-{folder.name}"[:60].replace("_", "-")
     mounts = folder / "mounts"
     mounts.mkdir()
@@ -217,21 +215,16 @@ def _switched_on(folder: Path, outfit: _Outfit) -> Iterator[Machine]:
         cgroups=" ".join(_CGROUPS),
         layers=_LAYERS.format(folder=mounts),
         folder=mounts,
-        laid=outfit.laid,
-        host=outfit.host,
         identity=uuid.uuid4().hex,  # without one systemd enables whatever there is
-        units=outfit.units,
         name=name,
-        network=outfit.network,
-        target=outfit.target,
         unit="" if Path("/run/systemd/system").exists() else "--keep-unit",
-        binds=" ".join(f"--bind-ro={shlex.quote(bind)}" for bind in outfit.binds),
+        **given,
     )
     # to be told to end is to be interrupted: tests end in order, and what they have made is removed
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Processes(folder) as processes:
-            arguments = [*outfit.within, *_ALONE, "sh", "-ec", script]
+            arguments = [*within, *_ALONE, "sh", "-ec", script]
             machine = Machine(processes.start("machine", arguments), mounts / "root")
             try:
                 machine.wait()
