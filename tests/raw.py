@@ -5,6 +5,7 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BufferedReader
 from types import TracebackType
 from typing import Any
 
@@ -32,11 +33,12 @@ class Raw:
     """The seed of an nkey, instead of a user and a password."""
     heard: Heard = field(init=False)
     _socket: socket.socket = field(init=False)
-    _rest: bytes = field(init=False, default=b"")
+    _file: BufferedReader = field(init=False)
     _sid: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self._socket = socket.create_connection(("127.0.0.1", self.port), 10)
+        self._file = self._socket.makefile("rb")
         options = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
         if self.seed:
             key, told = user_key(self.seed), json.loads(self._line().removeprefix(b"INFO "))
@@ -54,6 +56,7 @@ class Raw:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._file.close()
         self._socket.close()
 
     def publish(
@@ -102,7 +105,7 @@ class Raw:
                     errors.append(line[5:].decode().strip("'"))
                 elif line.startswith((b"MSG", b"HMSG")):
                     words = line.split()
-                    body = self._bytes(int(words[-1]) + 2)[:-2]
+                    body = self._file.read(int(words[-1]) + 2)[:-2]
                     head = int(words[-2]) if line.startswith(b"HMSG") else 0
                     messages.append((words[1].decode(), body[head:]))
         except (ConnectionError, EOFError):
@@ -110,19 +113,6 @@ class Raw:
         return Heard(tuple(errors), tuple(messages))
 
     def _line(self) -> bytes:
-        while b"\r\n" not in self._rest:
-            self._read()
-        line, self._rest = self._rest.split(b"\r\n", 1)
-        return line
-
-    def _bytes(self, number: int) -> bytes:
-        while len(self._rest) < number:
-            self._read()
-        found, self._rest = self._rest[:number], self._rest[number:]
-        return found
-
-    def _read(self) -> None:
-        data = self._socket.recv(65536)
-        if not data:
+        if not (line := self._file.readline()):
             raise EOFError
-        self._rest += data
+        return line.rstrip(b"\r\n")

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,20 +65,10 @@ def _credential(kind: CredentialKind, name: str, *partitions: int) -> Credential
     return Credential(kind=kind, name=name, nkey=key_of(name), since=NOW, partitions=partitions)
 
 
-def host(name: str) -> Credential:
-    return _credential(CredentialKind.HOST, name)
-
-
-def receiver(name: str, *partitions: int) -> Credential:
-    return _credential(CredentialKind.RECEIVER, name, *partitions)
-
-
-def admin(name: str) -> Credential:
-    return _credential(CredentialKind.ADMIN, name)
-
-
-def monitor(name: str) -> Credential:
-    return _credential(CredentialKind.MONITOR, name)
+host = partial(_credential, CredentialKind.HOST)
+receiver = partial(_credential, CredentialKind.RECEIVER)
+admin = partial(_credential, CredentialKind.ADMIN)
+monitor = partial(_credential, CredentialKind.MONITOR)
 
 
 def start_secured(
