@@ -6,7 +6,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from io import BufferedReader
-from types import TracebackType
 from typing import Any
 
 from broker.client.nkey import user_key
@@ -50,12 +49,7 @@ class Raw:
     def __enter__(self) -> "Raw":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
         self._socket.close()
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 
 _LAST_WORDS = 2000
 _MOMENT = 0.01  # seconds
@@ -195,12 +194,7 @@ class Processes:
             signal.signal(number, leave)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with _signals_held():
             self.end_all()
         for number in self._deadly:
