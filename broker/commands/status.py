@@ -17,7 +17,7 @@ import click
 from broker.app.command_line import SectionedCommand
 from broker.app.exits import OperatorError
 from broker.app.selection import LineSelection
-from broker.app.units import Moment
+from broker.app.units import Moment, rfc3339
 from broker.app.untrusted import printable
 from broker.client.connection import Connection
 from broker.commands.shared import (
@@ -37,7 +37,7 @@ from broker.commands.shared import (
 )
 from broker.inspect import ask, checks
 from broker.inspect.events import NOISE, Event, listen
-from broker.inspect.message import StoredMessage, message_document, message_text, rfc3339
+from broker.inspect.message import StoredMessage, message_document, message_text
 from broker.inspect.snapshots import SavedPositions
 from broker.inspect.status import HOST_HEAD, PARTITION_HEAD, facts, partition_row
 from broker.inspect.tail import TailOptions, TailPiece, as_shown, tail

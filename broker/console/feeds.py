@@ -17,6 +17,7 @@ from typing import Any
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.selection import LineSelection
+from broker.app.units import rfc3339
 from broker.app.untrusted import json_object
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected
@@ -24,7 +25,6 @@ from broker.client.connection import Connection
 from broker.inspect.ask import ask_hosts, last_of_host, observe, streams_of
 from broker.inspect.checks import CHECKS, judge
 from broker.inspect.matching import check_pattern
-from broker.inspect.message import rfc3339
 from broker.inspect.snapshots import SavedPositions
 from broker.inspect.status import HostStatus
 from broker.inspect.tail import TailOptions, TailPiece, tail

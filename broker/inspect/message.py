@@ -11,6 +11,7 @@ from typing import Any
 
 import zstandard
 
+from broker.app.units import rfc3339
 from broker.app.untrusted import printable
 from broker.wire.message import (
     MalformedMessage,
@@ -23,7 +24,6 @@ from broker.wire.message import (
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 
 _MICROSECOND = 1000
-_SECOND = 1_000_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ENCODINGS = frozenset({"", "zstd"})
 _SPANS = "Log-Spans"
@@ -31,16 +31,6 @@ _SPANS = "Log-Spans"
 _ACTIVE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
-
-
-def rfc3339(nanoseconds: int) -> str:
-    """Return a time since the epoch as text, to the microsecond; one that no calendar has, as a number."""
-    seconds, rest = divmod(nanoseconds, _SECOND)
-    try:
-        moment = datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest // _MICROSECOND)
-    except (ValueError, OverflowError, OSError):
-        return f"{nanoseconds} ns"
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def nanoseconds(time: str) -> int:

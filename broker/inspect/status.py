@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import AliasPath, BaseModel, BeforeValidator, Field
 
-from broker.app.units import format_duration, format_size
-from broker.inspect.message import StoredMessage, rfc3339
+from broker.app.units import format_duration, format_size, rfc3339
+from broker.inspect.message import StoredMessage
 from broker.report import NodeReport
 from broker.wire.pause import Pause
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from broker.app.units import format_size
+from broker.app.units import format_size, rfc3339
 from shipper.publish.rounds import Round
-from shipper.tail.notices import Notice, NoticeKind, rfc3339
+from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.tailer import Tailer
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class AgentView:
             files=tuple(self._file(state, read.get(state.file)) for state in states),
             broker=self._sessions.config.partitions.time,
             pid=os.getpid(),
-            last_ack=rfc3339(last_ack) if last_ack else None,
+            last_ack=rfc3339(last_ack, "seconds") if last_ack else None,
             waiting_for=self._waiting_for,
             paused=self.paused,
             troubles=tuple(f"{one.path}: {one.text}" for one in troubles),

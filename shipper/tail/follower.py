@@ -11,11 +11,12 @@ import sys
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
 
+from broker.app.units import rfc3339
 from broker.wire.positions import Cursor
 from shipper.tail.catalogue import Catalogue
 from shipper.tail.changes import ChangeDetection
 from shipper.tail.identity import Sample
-from shipper.tail.notices import Notice, NoticeKind, rfc3339
+from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Selection
 from shipper.tail.reader import Block, Reader, Reading
 from shipper.tail.sampling import sample
@@ -243,7 +244,7 @@ class Follower:
             is_read = not (tailer.dirty or tailer.held) and tailer.is_settled(now, self._grace)
             if since is not None and now - since > self._hold:
                 lost = max(lost, size - tailer.offset)
-                how = f"was deleted before {rfc3339(since)} and is held open no longer"
+                how = f"was deleted before {rfc3339(since, 'seconds')} and is held open no longer"
             elif not is_read or tailer.offset > self.stored(tailer.file):
                 tailer.unseen(now, modified)
                 return

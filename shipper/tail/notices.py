@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from enum import Enum
 from typing import NamedTuple
 
@@ -45,8 +44,3 @@ def announce(notices: Iterable[Notice]) -> None:
     for notice in notices:
         level = logging.INFO if notice.kind in _INFORMED else logging.WARNING
         logger.log(level, "%s: %s", notice.path, notice.text)
-
-
-def rfc3339(nanoseconds: int) -> str:
-    """Write a moment in UTC, to the second."""
-    return f"{datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC):%Y-%m-%dT%H:%M:%SZ}"
