@@ -12,19 +12,18 @@ Stop order: 1. stop reading, 2. wait for the round in flight (bounded), 3. write
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from broker.app.exits import Exit, FencedError, OperatorError, leading
 from broker.app.files import make_folder
 from broker.app.pages import PageServer, health_page
 from broker.app.program import log_to_stderr
 from broker.app.service import Notifier, Service
-from broker.client.connection import BrokerAway
 from broker.wire.positions import Positions
-from shipper.publish.rounds import NEARBY_SIZE, Round
+from shipper.publish.rounds import NEARBY_SIZE
 from shipper.publish.session import SessionLost, Sessions
 from shipper.publish.waiting import connection_for
 from shipper.settings import ShipperSettings, reload
@@ -39,13 +38,9 @@ from shipper.tail.reader import most_open_files
 _LANDING = 6.0  # seconds for a round in flight when the agent must end; all ends within 10
 _READING = 1.0  # and for what is under way when none is, or the broker is known to be away
 _CLOSING = 2.0
-_LONGEST_PAUSE = (
-    0.2  # seconds between sessions: somebody else may write to our subject all the time
-)
 _SNAPSHOT_EVERY = 60.0  # seconds, of which a random quarter is left out: not all hosts at once
 # a spool has few files, one after another, and each waits for the one before to be acknowledged
 _INPUT_PACE = Pace(scan_after=0.02, cover_every=0.2)
-Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 
@@ -62,13 +57,6 @@ async def _along(*works: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Tas
         raise leading(errors) from None
 
 
-class _Moved(Exception):
-    """A session began at other positions than the one before had come to, or takes smaller rounds: the files are to be read again.
-
-    Its argument are the positions.
-    """
-
-
 class Agent:
     """One run of the shipper for one host."""
 
@@ -83,13 +71,16 @@ class Agent:
         self._settings = settings
         self._host = host
         self._clock = clock
-        self._pace = pace or (_INPUT_PACE if settings.is_input else Pace())
         connection = connection_for(settings, host)
         self._sessions = Sessions(connection, host, clock, settings.credential_host)
-        self._view = AgentView(host, self._sessions, AgentMeter(clock), clock)
+        if settings.once:
+            self._sessions.patience = settings.patience.total_seconds()
+        pace = pace or (_INPUT_PACE if settings.is_input else Pace())
+        follower = self._follower(Selection(()), Positions())
+        self._shipping = Shipping(follower, self._sessions, settings, AgentMeter(clock), pace)
+        self._view = AgentView(host, self._shipping, clock)
         code = Exit.FAILED if settings.once else Exit.DONE
         self._service = Service(self._view, self._change, self._end, code)
-        self._patience = settings.patience.total_seconds() if settings.once else None
 
     async def run(self, notifier: Notifier, reread: Callable[[], ShipperSettings]) -> None:
         """Ship until a signal or, with `once`, until all that is there is acknowledged.
@@ -110,18 +101,16 @@ class Agent:
         yield status_socket(self._host, self._view.report)
 
     def _end(self) -> float:
-        shipping, is_in_flight = self._view.shipping, False
-        if shipping is not None:
-            shipping.follower.wake.set()
-            is_in_flight = shipping.is_in_flight
+        self._shipping.stop()
         # a broker that is away or full now will not be back in time, and a pause will not be over
-        return _LANDING if is_in_flight and not self._view.obstacle else _READING
+        is_landing = self._shipping.is_in_flight and not self._sessions.obstacle
+        return _LANDING if is_landing else _READING
 
     def _end_early(self) -> None:
-        shipping, spool = self._view.shipping, self._view.spool
+        spool = self._view.spool
         if self._settings.once:
             raise OperatorError("stopped before all was shipped; start it again to go on")
-        if (shipping and shipping.unacknowledged()) or (spool and spool.behind):
+        if self._shipping.unacknowledged() or (spool and spool.behind):
             logger.info(
                 "ended; what is not acknowledged is shipped at the next start with the same --file"
             )
@@ -131,28 +120,26 @@ class Agent:
         if self._settings.is_input:
             self._view.spool = await asyncio.to_thread(self._make_spool)
         try:
-            if self._patience is not None:
+            if self._settings.once:
                 # before the subject is claimed, which ends another agent
                 if self._view.spool is None:
                     await asyncio.to_thread(_require_files, self._settings.selection)
-                await self._sessions.connection.once(self._patience)
+                await self._sessions.connection.once(self._settings.patience.total_seconds())
             async with _along(self._sessions.config.run()):
                 await self._ship_to_the_end()
         finally:
-            if self._view.shipping is not None:
-                await self._view.shipping.follower.close()
+            await self._shipping.follower.close()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSING):
                     await self._sessions.connection.close()
 
     async def _ship_to_the_end(self) -> None:
         """Ship in one session after the other: claim, rebuild the positions, go back to them where they moved, and go on."""
-        positions = await self._in_time(self._first_session())
+        self._shipping.positions = await self._sessions.in_time(self._first_session())
         while True:
-            try:
-                return await self._ship(await self._follower_at(positions), positions)
-            except _Moved as moved:
-                (positions,) = moved.args
+            await self._rewind()
+            with suppress(SessionLost):
+                return await self._ship()
 
     async def _first_session(self) -> Positions:
         """Return the positions; without acknowledgements there is nothing to claim.
@@ -167,60 +154,28 @@ class Agent:
             return await sessions.claim(Positions())
         return await sessions.waiting.until_answered(sessions.snapshots.read)
 
-    async def _publish(self, shipping: Shipping, round_: Round) -> int:
-        """Publish a round, in the next session where one is lost; raises `_Moved` where the positions moved meanwhile.
+    async def _rewind(self) -> None:
+        """Have the files read on from the positions; the follower keeps its open files where it knows all of them."""
+        shipping, most = self._shipping, self._sessions.most_bytes
+        has_begun, positions = shipping.has_scanned, shipping.positions
+        if not has_begun or not await shipping.follower.rewind(positions.files):
+            await shipping.follower.close()
+            selection = self._settings.selection
+            if self._view.spool is not None:
+                selection = Selection(())  # until the spool turns the follower to a segment
+            elif has_begun:
+                # what comes while the subject is claimed anew came after the start
+                selection = replace(selection, from_end=False)
+            shipping.follower = self._follower(selection, positions)
+        shipping.follower.resize(most(NEARBY_SIZE), most(self._settings.max_line))
 
-        Whoever writes to our subject again and again costs the round a claim, not a scan and another reading.
-        """
-        sessions = self._sessions
-        publish = sessions.publish if self._settings.ack else sessions.publish_unacknowledged
-        while True:
-            try:
-                return await publish(round_)
-            except SessionLost as lost:
-                logger.info("%s; claiming again", lost)
-            await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
-            known = shipping.positions
-            await sessions.prepare()
-            found = await sessions.claim(known) if self._settings.ack else known
-            if found.files != known.files or len(round_.payload) > sessions.max_payload:
-                raise _Moved(found)
-            shipping.positions = replace(shipping.positions, covered=found.covered)
-
-    async def _in_time(self, request: Awaitable[Answer]) -> Answer:
-        """Wait for the broker; with `once` no longer than the patience."""
-        try:
-            async with asyncio.timeout(self._patience):
-                return await request
-        except TimeoutError:
-            reason = self._view.obstacle or "no answer from the broker"
-            raise BrokerAway(
-                f"gave up after {self._patience:g} s: {reason}; what is not acknowledged will be shipped the next time"
-            ) from None
-
-    async def _follower_at(self, positions: Positions) -> Follower:
-        """Return the follower at these positions; it keeps its open files where that can be."""
-        settings, most = self._settings, self._sessions.most_bytes
-        before = self._view.shipping.follower if self._view.shipping else None
-        block_size, max_line = most(NEARBY_SIZE), most(settings.max_line)
-        if before is not None:
-            if await before.rewind(positions.files):
-                before.resize(block_size, max_line)
-                return before
-            await before.close()
-        selection = settings.selection
-        if self._view.spool is not None:
-            selection = Selection(())  # until the spool turns the follower to a segment
-        elif before is not None:
-            # what comes while the subject is claimed anew came after the start
-            selection = replace(selection, from_end=False)
+    def _follower(self, selection: Selection, positions: Positions) -> Follower:
+        settings = self._settings
         return Follower(
             selection,
             positions.files.values(),
             new_id=self._sessions.new_file,
             clock=self._clock,
-            block_size=block_size,
-            max_line=max_line,
             grace=settings.grace.total_seconds(),
             hold=settings.hold_deleted.total_seconds(),
             open_files=most_open_files(),
@@ -237,78 +192,54 @@ class Agent:
                 f"cannot spool standard input: {error.filename}: {error.strerror}; check --state-dir"
             ) from None
 
-    async def _ship(self, follower: Follower, positions: Positions) -> None:
-        view, stopping = self._view, self._service.asked
-        shipping = Shipping(
-            follower,
-            self._sessions,
-            lambda round_: self._in_time(self._publish(shipping, round_)),
-            positions,
-            self._loop_settings(),
-            stopping,
-            view.meter,
-            self._pace,
-        )
-        follower.stored = shipping.position
-        view.shipping = shipping
-        await self._ship_and_keep(shipping)
-        if view.spool is not None and view.spool.is_done:
+    async def _ship(self) -> None:
+        spool = self._view.spool
+        await self._ship_and_keep()
+        if spool is not None and spool.is_done:
             return
-        if stopping.is_set():
+        if self._shipping.stopping.is_set():
             self._end_early()
         elif self._settings.once:
-            shipping.conclude()
+            self._shipping.goals.conclude(self._shipping.follower)
 
-    def _loop_settings(self) -> ShipperSettings:
-        """Return the settings with rounds no larger than the broker takes."""
-        size = self._sessions.most_bytes(self._settings.round_size)
-        return self._settings.model_copy(update={"round_size": size})
-
-    async def _ship_and_keep(self, shipping: Shipping) -> None:
+    async def _ship_and_keep(self) -> None:
         """Ship, and write the positions meanwhile and at the end, but for those of another owner."""
-        snapshots, is_owner = self._sessions.snapshots, True
-        works = self._keep_positions(shipping), self._spool_input(shipping)
+        shipping, is_owner = self._shipping, True
         try:
-            async with _along(*works) as group:
-                await shipping.run(group, self._save)
-        except (FencedError, _Moved):
+            async with _along(self._keep_positions(), self._spool_input()) as group:
+                await shipping.run(group)
+        except (FencedError, SessionLost):
             is_owner = False
             raise
         finally:
             if is_owner:  # what cannot be written soon is read back from the stream at a start
                 with suppress(TimeoutError, FencedError):
                     async with asyncio.timeout(_CLOSING):
-                        await snapshots.try_write(shipping.positions)
+                        await self._sessions.snapshots.try_write(shipping.positions)
 
-    async def _keep_positions(self, shipping: Shipping) -> None:
+    async def _keep_positions(self) -> None:
         """Write snapshots of the positions until cancelled; raises `FencedError` where a newer agent has written."""
         while True:
             await asyncio.sleep(_SNAPSHOT_EVERY * random.uniform(0.75, 1.0))
-            await shipping.forget_gone(self._clock())
-            await self._sessions.snapshots.try_write(shipping.positions)
+            await self._shipping.forget_gone(self._clock())
+            await self._sessions.snapshots.try_write(self._shipping.positions)
 
-    async def _spool_input(self, shipping: Shipping) -> None:
+    async def _spool_input(self) -> None:
         if self._view.spool is not None:
-            await self._view.spool.run(shipping)
-            self._service.asked.set()
-            shipping.follower.wake.set()
-
-    async def _save(self, positions: Positions) -> None:
-        """Return once the broker has the positions; with `once` no later than the patience ends."""
-        snapshots, waiting = self._sessions.snapshots, self._sessions.waiting
-        await self._in_time(waiting.until_answered(lambda: snapshots.write(positions)))
+            await self._view.spool.run(self._shipping)
+            self._shipping.stop()
 
     async def _change(self, settings: ShipperSettings) -> None:
         if settings.once or self._settings.once:
             raise OperatorError("with --once nothing is read again")
         self._settings, changes = reload(self._settings, settings)
         log_to_stderr(self._settings)
-        if shipping := self._view.shipping:
-            shipping.change(self._loop_settings())
-            grace, hold = self._settings.grace, self._settings.hold_deleted
-            shipping.follower.change_limits(grace.total_seconds(), hold.total_seconds())
-            if self._view.spool is None:
-                await shipping.follower.retarget(self._settings.selection)
+        follower = self._shipping.follower
+        self._shipping.change(self._settings)
+        grace, hold = self._settings.grace, self._settings.hold_deleted
+        follower.change_limits(grace.total_seconds(), hold.total_seconds())
+        if self._view.spool is None:
+            await follower.retarget(self._settings.selection)
         logger.info("settings reloaded; %s", changes)
 
 

@@ -8,29 +8,31 @@ import asyncio
 import logging
 import math
 import os
+import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from broker.app.exits import OperatorError
 from broker.app.faults import fault
 from broker.wire.positions import Cursor, Positions
+from shipper.goals import Goals
 from shipper.line_filter import LineFilter, Rules
 from shipper.publish.rounds import NEARBY_SIZE, Round, cut, make, next_size
-from shipper.publish.session import Sessions
+from shipper.publish.session import SessionLost, Sessions
 from shipper.settings import ShipperSettings, expression
 from shipper.status.report import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import announce
-from shipper.tail.paths import packing_of
 from shipper.tail.reader import Block
 
 logger = logging.getLogger(__name__)
 _SMALL = 128 * 1024  # bytes of a round that does not wait for a thread, nor for compression
+_LONGEST_PAUSE = (
+    0.2  # seconds between sessions: somebody else may write to our subject all the time
+)
 Answer = TypeVar("Answer")
-Save = Callable[[Positions], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +60,9 @@ class Pace:
 
 
 class Shipping:
-    """Ships what a follower reads, for one session.
+    """Ships what a follower reads, in one session after the other.
 
-    `follower` reads; `positions` cover what is acknowledged; `moved` is set when they moved; `stopping` asks for the end.
+    `positions` cover what is acknowledged; `moved` is set when they moved; `stopping` says that the end was asked for.
     `reading_since` is when the scan or the gathering that is under way began, on the clock of the event loop, else None.
     """
 
@@ -68,47 +70,50 @@ class Shipping:
         self,
         follower: Follower,
         sessions: Sessions,
-        publish: Callable[[Round], Awaitable[int]],
-        positions: Positions,
         settings: ShipperSettings,
-        stopping: asyncio.Event,
         meter: AgentMeter,
         pace: Pace = Pace(),
     ) -> None:
-        """Begin at `positions`; `publish` returns the sequence of a stored round in the stream of the session.
-
-        `stopping` asks for the end; whoever sets it sets the follower's `wake` as well.
-        """
-        self.positions = positions
-        self.moved = asyncio.Event()
-        self.reading_since: float | None = None
+        """Take what the run is made of; `positions` and `follower` may be others before each `run`."""
+        self.positions = Positions()
         self.follower = follower
-        self._sessions = sessions
-        self._publish = publish
+        self.sessions = sessions
+        self.meter = meter
+        self.moved = asyncio.Event()
+        self.stopping = asyncio.Event()
+        self.reading_since: float | None = None
+        self.goals = Goals()
         self._settings = settings
         self._pace = pace
         self._once = settings.once and not settings.is_input  # its end is that of the input
-        self.stopping = stopping
-        self._meter = meter
-        self._filter = LineFilter(rules_of(settings))
-        self._pending: deque[Round] = deque()  # gathered and not acknowledged
-        self._goals: dict[str, int] = {}  # with `once`: the size of each file at the first scan
-        self._scans_left = 5  # for files that move while they are read
-        self._save: Save | None = None
-        self._in_flight: asyncio.Task[None] | None = None
-        self._sent_at = -math.inf
-        self._interval = pace.interval
         self._scanned_at = -math.inf
         self._scan_took = 0.0
-        self._size = min(NEARBY_SIZE, settings.round_size)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin a session with nothing in hand."""
+        self.follower.stored = self.position
+        self._filter = LineFilter(rules_of(self._settings))
+        self._pending: deque[Round] = deque()  # gathered and not acknowledged
+        self._in_flight: asyncio.Task[None] | None = None
         self._ahead: asyncio.Task[list[Block]] | None = None
-        self._covered_at = -math.inf
+        self._interval, self._size = self._pace.interval, NEARBY_SIZE
+        self._sent_at = self._covered_at = -math.inf
         self._has_found = self._is_behind = self._is_trickle = False
 
     def change(self, settings: ShipperSettings) -> None:
         """Work by other settings from the next round on."""
         self._settings = settings
         self._filter.rules = rules_of(settings)
+
+    def stop(self) -> None:
+        """Ask for the end."""
+        self.stopping.set()
+        self.follower.wake.set()
+
+    @property
+    def _round_size(self) -> int:
+        return self.sessions.most_bytes(self._settings.round_size)
 
     @property
     def is_in_flight(self) -> bool:
@@ -145,13 +150,13 @@ class Shipping:
     def _following(self) -> set[str]:
         return {state.file for state in self.follower.states()}
 
-    async def run(self, group: asyncio.TaskGroup, save: Save | None = None) -> None:
+    async def run(self, group: asyncio.TaskGroup) -> None:
         """Ship until asked to stop or, with `once`, until all that was there at the start is acknowledged.
 
-        `save` is given the positions when files were found, and has returned before a line more is read. Rounds are
-        sent by tasks of `group`; the last one is acknowledged at the end. Raises what `publish` raises.
+        The broker has the positions of what was found before a line more is read. Rounds are sent by tasks of `group`; the
+        last one is acknowledged at the end. Raises `SessionLost` where the files are to be read again from the positions.
         """
-        self._save = save
+        self._begin()
         self._covered_at = asyncio.get_running_loop().time()
         await self._scan()
         while not self.stopping.is_set() and await self._step(group):
@@ -160,25 +165,6 @@ class Shipping:
         await self._finish_reading()
         if self._once and self.follower.look_due:
             await self._scan()  # what was found out by reading is to be logged
-
-    def conclude(self) -> None:
-        """Log what is held back at the end of `once`; raises `OperatorError` when files cannot be read, or were not."""
-        states = self.follower.states()
-        for state in states:
-            if state.held:
-                logger.info("%s: %d bytes of an unfinished last line held", state.path, state.held)
-        for trouble in self.follower.troubles():
-            raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
-        unread = [s for s in states if s.offset + s.held < self._goals.get(s.file, 0)]
-        # what is damaged was told of
-        failed = [s for s in unread if s.note and packing_of(s.path) is None]
-        for state in failed:
-            raise OperatorError(
-                f"{state.path}: {state.note}; nothing of it is lost, start it again"
-            )
-        if (unread and not self._scans_left) or not self.follower.is_oriented:
-            what = unread[0].path if unread else "files"
-            raise OperatorError(f"{what} rotated again and again, and not read; start it again")
 
     async def _step(self, group: asyncio.TaskGroup) -> bool:
         """Ship what can be read now, or wait for more; return False where `once` is done."""
@@ -204,9 +190,9 @@ class Shipping:
         self._scanned_at = clock()
         self._scan_took = self._scanned_at - began
         if not was_oriented:
-            self._goals = {state.file: state.size for state in self.follower.states()} | self._goals
+            self.goals.set(self.follower.states())
         self._add_found()
-        self._meter.noticed(notices)
+        self.meter.noticed(notices)
         # with `once` a trouble is the error that the run ends with
         announce(n for n in notices if not (self._once and n.kind.is_trouble))
 
@@ -224,9 +210,9 @@ class Shipping:
 
     async def _scan_again(self) -> bool:
         """Scan for files that moved while they were read with `once`, a few times at most; return whether that was done."""
-        if not (self._once and self.follower.look_due and self._scans_left):
+        if not (self._once and self.follower.look_due and self.goals.scans_left):
             return False
-        self._scans_left -= 1
+        self.goals.scans_left -= 1
         await self._pause(self._until_scan())
         await self._scan()
         return True
@@ -271,9 +257,9 @@ class Shipping:
 
     async def _save_found(self, group: asyncio.TaskGroup) -> None:
         """Return once the broker knows of every file that was found; scans go on while it is away."""
-        while self._has_found and self._save is not None:
+        while self._has_found:
             self._has_found = False
-            await self._done(group.create_task(self._save(self.positions)))
+            await self._done(group.create_task(self.sessions.save(self.positions)))
 
     async def _make(self, blocks: list[Block], group: asyncio.TaskGroup) -> list[Round]:
         size = sum(len(block.lines) for block in blocks)
@@ -284,7 +270,7 @@ class Shipping:
         return await asyncio.to_thread(self._make_all, blocks)
 
     def _make_all(self, blocks: list[Block]) -> list[Round]:
-        agent, cuts = str(self._sessions.agent), cut(blocks, self._settings.round_size)
+        agent, cuts = str(self.sessions.agent), cut(blocks, self._round_size)
         return [make(some, agent, self._settings.compression) for some in cuts]
 
     async def _next_blocks(self) -> list[Block]:
@@ -294,7 +280,7 @@ class Shipping:
         return await self._read()
 
     async def _read(self) -> list[Block]:
-        budget = self._size
+        budget = min(self._size, self._round_size)
         blocks = await self._timed(self.follower.gather(budget))
         self._is_behind = sum(len(block.lines) for block in blocks) >= budget // 2
         return blocks
@@ -324,15 +310,36 @@ class Shipping:
         self._in_flight = group.create_task(self._publish_round(round_))
 
     async def _publish_round(self, round_: Round) -> None:
-        sequence = await self._publish(round_)
-        self.positions = self.positions.advance([round_.origin], sequence, self._sessions.stream)
+        sequence = await self.sessions.in_time(self._publish(round_))
+        self.positions = self.positions.advance([round_.origin], sequence, self.sessions.stream)
         self.moved.set()
         fault("advanced")
         self._pending.popleft()
-        self._meter.acknowledged(round_)
+        self.meter.acknowledged(round_)
         took = asyncio.get_running_loop().time() - self._sent_at
-        most = self._settings.round_size
-        self._size = next_size(self._size, len(round_.payload), took, most)
+        self._size = next_size(self._size, len(round_.payload), took, self._round_size)
+
+    async def _publish(self, round_: Round) -> int:
+        """Publish a round, in the next session where one is lost; raises `SessionLost` where the positions moved meanwhile.
+
+        Whoever writes to our subject again and again costs the round a claim, not a scan and another reading.
+        """
+        sessions = self.sessions
+        while True:
+            try:
+                if self._settings.ack:
+                    return await sessions.publish(round_)
+                return await sessions.publish_unacknowledged(round_)
+            except SessionLost as lost:
+                logger.info("%s; claiming again", lost)
+            await asyncio.sleep(random.uniform(0, _LONGEST_PAUSE))
+            known = self.positions
+            await sessions.prepare()
+            found = await sessions.claim(known) if self._settings.ack else known
+            if found.files != known.files or len(round_.payload) > sessions.max_payload:
+                self.positions = found
+                raise SessionLost("the files are read again from other positions")
+            self.positions = replace(self.positions, covered=found.covered)
 
     async def _acknowledged(self) -> None:
         """Return when no round is in flight; raises what went wrong with it."""
@@ -371,15 +378,7 @@ class Shipping:
 
     def _is_done(self, rounds: list[Round]) -> bool:
         is_idle = not (rounds or self.follower.is_waiting)
-        return self._once and (is_idle or self._has_met_goals())
-
-    def _has_met_goals(self) -> bool:
-        """Whether every file has been read as far, and a compressed one, whose size was not known then, to its end."""
-        return all(
-            state.offset >= self._goals.get(state.file, 0)
-            and (state.since is None or packing_of(state.path) is None)
-            for state in self.follower.states()
-        )
+        return self._once and (is_idle or self.goals.are_met(self.follower.states()))
 
 
 def rules_of(settings: ShipperSettings) -> Rules:

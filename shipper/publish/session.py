@@ -8,16 +8,18 @@ last sequence, so one that was stored before is refused. A refusal ends the sess
 became of the round.
 """
 
+import asyncio
 import itertools
 import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from typing import TypeVar
 
 from broker.app.faults import fault
 from broker.client.answer import ConnectionLost, Rejected, stored_at
 from broker.client.config import read_streams
-from broker.client.connection import Connection
+from broker.client.connection import BrokerAway, Connection
 from broker.wire.message import EXPECTED_SEQUENCE, Followed
 from broker.wire.positions import Positions
 from broker.wire.subjects import InvalidSubject, Subject
@@ -36,6 +38,7 @@ from shipper.publish.waiting import Waiting
 _MILLISECOND = 1_000_000  # nanoseconds
 _PATIENCE = 10.0  # seconds: another server may have to be asked
 _SLOWEST = 20_000  # bytes a second, of a line that still takes a round
+Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 
@@ -68,6 +71,7 @@ class Sessions:
         now = clock() // _MILLISECOND
         self.agent = self._run = AgentId(now, tag or secrets.token_hex(4))
         self.stream, self.max_payload = "", 0
+        self.patience: float | None = None  # seconds that a person waits for the broker
         self._clock = clock
         self._numbers = itertools.count(1)
         self._messages = HostMessages(connection, host, 1)
@@ -83,6 +87,27 @@ class Sessions:
     def most_bytes(self, wanted: int) -> int:
         """Return so many bytes of lines, or fewer where a message would not take them with a last newline that is added."""
         return min(wanted, self.max_payload - 1)
+
+    @property
+    def obstacle(self) -> str:
+        """Why nothing is published now: the pause, or what is waited for; empty while all goes well."""
+        return str(self.config.pause or "") or self.connection.away or self.waiting.reason
+
+    async def in_time(self, request: Awaitable[Answer]) -> Answer:
+        """Wait for the broker no longer than the patience, if there is one."""
+        try:
+            async with asyncio.timeout(self.patience):
+                return await request
+        except TimeoutError:
+            reason = self.obstacle or "no answer from the broker"
+            raise BrokerAway(
+                f"gave up after {self.patience:g} s: {reason}; what is not acknowledged will be shipped the next time"
+            ) from None
+
+    async def save(self, positions: Positions) -> None:
+        """Return once the broker has the positions."""
+        written = self.waiting.until_answered(lambda: self.snapshots.write(positions))
+        await self.in_time(written)
 
     async def prepare(self) -> None:
         """Read what the broker says to this host, however long it takes; raises `ConfigurationError` for what is no number."""

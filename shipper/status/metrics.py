@@ -33,8 +33,8 @@ def agent_metrics(view: AgentView) -> Callable[[], Page]:
     view.meter.observe = latency.observe
 
     def collect() -> Iterator[Metric]:
-        meter, report, shipping = view.meter, view.report(), view.shipping
-        open_files = shipping.follower.open_files if shipping else 0
+        meter, report = view.meter, view.report()
+        open_files = view.shipping.follower.open_files
         oldest = max((file.oldest_unshipped_seconds or 0.0 for file in report.files), default=0.0)
         counter, gauge = CounterMetricFamily, GaugeMetricFamily
         for kind, name, text, value in (

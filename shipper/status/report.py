@@ -17,7 +17,6 @@ from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.tailer import Tailer
 
 if TYPE_CHECKING:
-    from shipper.publish.session import Sessions
     from shipper.shipping import Shipping
     from shipper.spool import Spool
 
@@ -104,18 +103,16 @@ class AgentMeter:
 
 
 class AgentView:
-    """Makes the report of one agent; `shipping` is None before the first session, `spool` where standard input is not read."""
+    """Makes the report of one agent; `spool` is None where standard input is not read."""
 
-    def __init__(
-        self, host: str, sessions: "Sessions", meter: AgentMeter, clock: Callable[[], int]
-    ) -> None:
-        """Remember the parts that are there from the start on; `clock` is nanoseconds since the epoch."""
-        self.meter = meter
-        self.waiting = sessions.waiting
-        self.shipping: Shipping | None = None
+    def __init__(self, host: str, shipping: "Shipping", clock: Callable[[], int]) -> None:
+        """Look at a run; `clock` is nanoseconds since the epoch."""
+        self.meter = shipping.meter
+        self.waiting = shipping.sessions.waiting
+        self.shipping = shipping
         self.spool: Spool | None = None
         self._host = host
-        self._sessions = sessions
+        self._sessions = shipping.sessions
         self._clock = clock
 
     @property
@@ -124,14 +121,9 @@ class AgentView:
         return str(self._sessions.config.pause or "")
 
     @property
-    def obstacle(self) -> str:
-        """Why nothing is published now: the pause, or what is waited for; empty while all goes well."""
-        return self.paused or self._waiting_for
-
-    @property
     def is_ready(self) -> bool:
         """Whether the start is over, or waits for the broker or the end of a pause."""
-        return self._is_following or bool(self.obstacle)
+        return self.shipping.has_scanned or bool(self._sessions.obstacle)
 
     def is_moving(self, most: float) -> bool:
         """Whether no scan and no read takes longer than `most` seconds."""
@@ -152,29 +144,27 @@ class AgentView:
             return trouble
         if self._waiting_for:
             return f"waiting for the broker: {self._waiting_for}"
-        if not self._is_following:
+        if not self.shipping.has_scanned:
             return "starting: the positions are being read back"
-        age = self._age(min(self._unacknowledged().values(), default=None)) or 0.0
+        age = self._age(min(self.shipping.unacknowledged().values(), default=None)) or 0.0
         if age > _LONG:
             return f"nothing was acknowledged for {age:.0f} s although there is something to ship"
         return ""
 
     def report(self) -> HostReport:
         """Return the status as it is now."""
-        read, last_ack = self._unacknowledged(), self.meter.last_ack
-        follower = self.shipping.follower if self.shipping else None
-        states = follower.states() if follower else []
-        troubles = follower.troubles() if follower else []
+        read, last_ack = self.shipping.unacknowledged(), self.meter.last_ack
+        follower = self.shipping.follower
         return HostReport(
             host=self._host,
             running=True,
-            files=tuple(self._file(state, read.get(state.file)) for state in states),
+            files=tuple(self._file(state, read.get(state.file)) for state in follower.states()),
             broker=self._sessions.config.partitions.time,
             pid=os.getpid(),
             last_ack=rfc3339(last_ack, "seconds") if last_ack else None,
             waiting_for=self._waiting_for,
             paused=self.paused,
-            troubles=tuple(f"{one.path}: {one.text}" for one in troubles),
+            troubles=tuple(f"{one.path}: {one.text}" for one in follower.troubles()),
             unhealthy=self.health(),
         )
 
@@ -183,19 +173,12 @@ class AgentView:
         return self._sessions.connection.away or self.waiting.reason
 
     @property
-    def _is_following(self) -> bool:
-        return self.shipping is not None and self.shipping.has_scanned
-
-    def _unacknowledged(self) -> dict[str, int]:
-        return self.shipping.unacknowledged() if self.shipping else {}
-
-    @property
     def _reading_seconds(self) -> float:
-        since = self.shipping.reading_since if self.shipping else None
+        since = self.shipping.reading_since
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     def _file(self, state: Tailer, read: int | None) -> FileStatus:
-        position = self.shipping.position(state.file) if self.shipping else 0
+        position = self.shipping.position(state.file)
         size = position + self.spool.behind if self.spool else state.size
         behind = max(0, size - position)
         known = [since for since in (state.since, read) if since is not None]

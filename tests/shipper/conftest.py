@@ -19,21 +19,21 @@ import pytest
 
 from broker.client.connection import Connection, Message
 from broker.topology import Topology
-from broker.wire.message import Identity, Origin, Section, Span, decode_origin, decode_payload
+from broker.wire.message import Origin, decode_origin, decode_payload
 from broker.wire.subjects import Subject
 from receiver.consume.judging import judge
 from shipper.publish import rounds
 from shipper.publish.rounds import Round
 from shipper.tail.reader import Block
-from tests.conftest import apply_topology
+from tests.conftest import Server, apply_topology
 from tests.shipper.children import NOBODY
 from tests.shipper.logs import ROOT, Ship
 from tests.shipper.saved import on
-from tests.shipper.shipped import blocks_of
-from tests.support.processes import Process, Processes
+from tests.shipper.shipped import block, blocks_of
+from tests.support.oracle import judge as judge_lines
+from tests.support.processes import Process, Processes, wait_until
 
 HOST = "web01"
-IDENTITY = Identity(7, 4, "ab", 0, "")
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,19 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def ship(processes: Processes) -> Ship:
-    """Return a function that starts the agent of web01, or of another host, at a broker."""
+    """Return a function that starts the agent of web01, or of another host, at a broker, with its input redirected."""
     numbers = itertools.count()
 
     def start(
-        url: str, *options: object, host: str = "web01", environment: dict[str, str] | None = None
+        url: str,
+        *options: object,
+        host: str = "web01",
+        environment: dict[str, str] | None = None,
+        redirection: str = "",
     ) -> Process:
         words = ["--server", url, "--host", host, *map(str, options)]
-        command = [sys.executable, "-m", "shipper", *words]
+        program = shlex.join([sys.executable, "-m", "shipper", *words])
+        command = ["sh", "-c", f"exec {program} {redirection}"]
         name = f"shipper-{next(numbers)}"
         return processes.start(name, command, environment=environment, folder=ROOT)
 
@@ -89,17 +94,10 @@ def state(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ship_input(processes: Processes, state: Path) -> Ship:
-    """Return a function that starts the agent of web01 with its standard input redirected."""
-    numbers = itertools.count()
-
-    def start(url: str, redirection: str, *options: str) -> Process:
-        words = ["--server", url, "--host", "web01", "--state-dir", str(state)]
-        command = shlex.join([sys.executable, "-m", "shipper", "--file", "-", *words, *options])
-        shell = ["sh", "-c", f"exec {command} {redirection}"]
-        return processes.start(f"shipper-input-{next(numbers)}", shell, folder=ROOT)
-
-    return start
+def ship_input(ship: Ship, state: Path) -> Ship:
+    """Return a function that starts the agent of web01, which ships its redirected standard input."""
+    words = ("--file", "-", "--state-dir", state)
+    return lambda url, redirection, *more: ship(url, *words, *more, redirection=redirection)
 
 
 @pytest.fixture
@@ -118,9 +116,7 @@ def make_round() -> Callable[..., Round]:
     """Return a function that makes a round of the lines of one file, not compressed."""
 
     def make(agent: str, start: int, lines: bytes, file: str = "f1") -> Round:
-        span = Span(file, start, start + len(lines))
-        section = Section("/log/a", span, len(lines), lines.count(b"\n"), IDENTITY)
-        return rounds.make([Block(section, lines, 1)], agent, "none")
+        return rounds.make([block(start, lines, file)], agent, "none")
 
     return make
 
@@ -160,15 +156,36 @@ def received(url: str) -> bytes:
     ends: dict[str, int] = {}
     found = b""
     for message in on(url, read_stream):
-        for block in message.blocks:
-            span = block.section.span
+        for one in message.blocks:
+            span = one.section.span
             before = ends.get(span.file)
             assert before is not None or span.start == 0, f"{span} does not begin at 0"
-            judged = judge(before, block.section, "web01", message.sequence)
+            judged = judge(before, one.section, "web01", message.sequence)
             assert before is None or span.start <= before, judged.finding
-            found += block.lines[judged.skip :]
+            found += one.lines[judged.skip :]
             ends[span.file] = max(span.end, before or 0)
     return found
+
+
+def arrives(
+    url: str, expected: bytes, *watched: Process, read: Callable[[str], bytes] = read_lines
+) -> None:
+    """Wait until all lines are in the stream, and see that each is there once and in order."""
+    wait_until("all lines are there", lambda: len(read(url)) >= len(expected), 40, watched)
+    found = read(url)
+    assert found == expected, str(judge_lines([expected], found))
+
+
+def apply_logs(url: str) -> None:
+    """Set up the stream and the buckets at an address."""
+    apply_topology(url, Topology(partitions=2))
+
+
+@pytest.fixture
+def own_broker(own_server: Server) -> Server:
+    """Return a server of the test's own, with the stream and the buckets."""
+    apply_logs(own_server.url)
+    return own_server
 
 
 @pytest.fixture
@@ -184,18 +201,6 @@ def stored(stream: Callable[[], Awaitable[list[Any]]]) -> Callable[[], Awaitable
         return [message.lines for message in await stream() if message.lines]
 
     return lines
-
-
-@pytest.fixture
-def read_back() -> Callable[[str], bytes]:
-    """Return a function from an address to all lines of its stream, in order."""
-    return read_lines
-
-
-@pytest.fixture
-def apply_logs() -> Callable[[str], None]:
-    """Return a function that sets up the stream and the buckets at an address."""
-    return lambda url: apply_topology(url, Topology(partitions=2))
 
 
 @dataclass

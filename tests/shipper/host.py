@@ -1,9 +1,11 @@
 """A follower in a folder of its own, with what it shipped kept by file: what the following tests share."""
 
+import asyncio
 import bz2
 import gzip
 import itertools
 import lzma
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -127,6 +129,19 @@ class Host:
         """Look and gather."""
         await self.look()
         return await self.gather()
+
+    async def until_shipped(self, lines: bytes, longest: float = math.inf) -> None:
+        """Wait for changes until these lines come last; look only where one is due, never because time has passed."""
+        async with asyncio.timeout(40):
+            while not self.shipped.endswith(lines):
+                await self.step(longest)
+
+    async def step(self, longest: float) -> None:
+        """Take what there is, or wait for more, as the loop of the program does."""
+        if self.follower.look_due:
+            await self.look()
+        if not await self.gather() and not self.follower.look_due:
+            await self.follower.wait(min(longest, self.follower.patience))
 
     @property
     def shipped(self) -> bytes:

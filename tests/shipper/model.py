@@ -13,7 +13,7 @@ from pathlib import Path
 from shipper.tail.paths import Packing
 from shipper.tail.reader import Block
 from tests.shipper.host import packed
-from tests.shipper.shipped import Verdict, contents, shown
+from tests.shipper.shipped import contents, shown
 
 LIVE = "app.log"
 CURRENT = "current.log"
@@ -192,30 +192,30 @@ class Model:
 
     # what must have been shipped
 
-    def judge(self, blocks: Iterable[Block]) -> Verdict:
-        """Judge all blocks that were stored, in their order, once the agent had time to ship all that there is."""
-        verdict = Verdict()
-        shipped = self._owners(contents(blocks, verdict), verdict)
+    def judge(self, blocks: Iterable[Block]) -> list[str]:
+        """Return what is wrong with all blocks that were stored, once the agent had time to ship all that there is."""
+        faults: list[str] = []
+        shipped = self._owners(contents(blocks, faults), faults)
         if list(shipped) != sorted(shipped):
-            verdict.reordered.append(f"generations came in the order {list(shipped)}")
+            faults.append(f"generations came in the order {list(shipped)}")
         for number, generation in enumerate(self.generations):
-            self._judge_generation(number, generation, shipped.get(number, b""), verdict)
-        return verdict
+            self._judge_generation(number, generation, shipped.get(number, b""), faults)
+        return faults
 
-    def _owners(self, contents: Mapping[str, bytes], verdict: Verdict) -> dict[int, bytes]:
+    def _owners(self, contents: Mapping[str, bytes], faults: list[str]) -> dict[int, bytes]:
         shipped: dict[int, bytes] = {}
         for file, content in contents.items():
             found = [n for n, g in enumerate(self.generations) if g.content.startswith(content)]
             if len(found) != 1:
-                verdict.torn.append(f"{file}: {shown(content)} was never written to one file")
+                faults.append(f"{file}: {shown(content)} was never written to one file")
             elif found[0] in shipped:
-                verdict.repeated.append(f"generation {found[0]} came again as {file}")
+                faults.append(f"generation {found[0]} came again as {file}")
             else:
                 shipped[found[0]] = content
         return shipped
 
     def _judge_generation(
-        self, number: int, generation: Generation, content: bytes, verdict: Verdict
+        self, number: int, generation: Generation, content: bytes, faults: list[str]
     ) -> None:
         whole = generation.content
         if generation.excused and generation is not self.now:
@@ -224,8 +224,8 @@ class Model:
         live = generation is self.now
         due = whole.rfind(b"\n") + 1 if live else len(whole)
         if len(content) < due:
-            verdict.missing.append(
-                f"generation {number}: {shown(whole[len(content) : due])} at byte {len(content)}"
+            faults.append(
+                f"generation {number} lacks {shown(whole[len(content) : due])} at byte {len(content)}"
             )
 
     def _exists(self) -> bool:

@@ -6,12 +6,10 @@ from typing import TypeVar
 
 from broker.client.bucket import read, write
 from broker.client.connection import Connection
-from broker.topology import Topology
 from broker.wire.positions import Positions
 from broker.wire.streams import POSITIONS_BUCKET, positions_key
 
 Answer = TypeVar("Answer")
-_STREAM = f"KV_{POSITIONS_BUCKET}"
 
 
 async def put(connection: Connection, host: str, value: bytes | None) -> None:
@@ -62,20 +60,3 @@ class Saved:
     def put(self, value: bytes | None) -> None:
         """Have the broker say this from now on, None: nothing."""
         on(self._url, lambda connection: put(connection, self._host, value))
-
-    def delete_bucket(self) -> None:
-        """Delete the positions of all hosts."""
-
-        async def delete(connection: Connection) -> None:
-            await connection.api(f"STREAM.DELETE.{_STREAM}")
-
-        on(self._url, delete)
-
-    def make_bucket(self) -> None:
-        """Make the bucket again, empty, as `logbroker apply` does."""
-
-        async def make(connection: Connection) -> None:
-            (bucket,) = [one for one in Topology().streams() if one["name"] == _STREAM]
-            await connection.api(f"STREAM.CREATE.{_STREAM}", bucket)
-
-        on(self._url, make)

@@ -1,32 +1,30 @@
 """What was shipped, put together by file, and what may be wrong with it. Knows nothing of what was written."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
-from broker.wire.message import Origin, decode_payload, encode_origin, split
+from broker.wire.message import (
+    Identity,
+    Origin,
+    Section,
+    Span,
+    decode_payload,
+    encode_origin,
+    split,
+)
 from shipper.tail.reader import Block
 
 AGENT = "1-aaaaaaaa"
+IDENTITY = Identity(7, 4, "ab", 0, "")
 
 
-@dataclass(slots=True)
-class Verdict:
-    """What is wrong with what was shipped, a sentence each, by kind."""
-
-    missing: list[str] = field(default_factory=list)
-    repeated: list[str] = field(default_factory=list)
-    reordered: list[str] = field(default_factory=list)
-    torn: list[str] = field(default_factory=list)
-
-    @property
-    def is_perfect(self) -> bool:
-        return not (self.missing or self.repeated or self.reordered or self.torn)
-
-    def __str__(self) -> str:
-        kinds = ("missing", "repeated", "reordered", "torn")
-        found = {kind: getattr(self, kind) for kind in kinds}
-        counts = ", ".join(f"{len(sentences)} {kind}" for kind, sentences in found.items())
-        return "\n  ".join([counts, *(s for sentences in found.values() for s in sentences)])
+def block(
+    start: int, lines: bytes, file: str = "f1", *, left_out: int = 0, continues: bool = False
+) -> Block:
+    """Return a block of a file, whose span has so many bytes more than its lines; -1 where a newline was added."""
+    span = Span(file, start, start + len(lines) + left_out)
+    count, is_filtered = lines.count(b"\n"), left_out > 0
+    section = Section("/log/a", span, len(lines), count, IDENTITY, is_filtered)
+    return Block(section, lines, 1, continues)
 
 
 def blocks_of(origin: Origin, payload: bytes) -> list[Block]:
@@ -40,21 +38,21 @@ def origins(blocks: Iterable[Block]) -> list[Origin]:
     return [Origin(AGENT, block.read_at, (block.section,)) for block in blocks]
 
 
-def contents(blocks: Iterable[Block], verdict: Verdict) -> dict[str, bytes]:
-    """Return what was shipped of each file, by its id and in the order of their first blocks."""
+def contents(blocks: Iterable[Block], faults: list[str]) -> dict[str, bytes]:
+    """Return what was shipped of each file, by its id and in the order of their first blocks; note what is wrong."""
     found: dict[str, bytes] = {}
     for block in blocks:
         span = block.section.span
         known = len(found.setdefault(span.file, b""))
         if span.start < known:
-            verdict.repeated.append(f"{span}, of which {known} bytes had come")
+            faults.append(f"{span} came again: {known} bytes had come")
             continue
         if span.start > known:
-            verdict.missing.append(f"a hole before {span}: {known} bytes had come")
+            faults.append(f"a hole before {span}: {known} bytes had come")
         length = span.end - span.start
         found[span.file] += block.lines[:length]
         if block.lines[length:] not in {b"", b"\n"}:
-            verdict.torn.append(f"{span} carries more: {shown(block.lines)}")
+            faults.append(f"{span} carries more: {shown(block.lines)}")
     return found
 
 

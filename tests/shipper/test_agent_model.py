@@ -127,8 +127,8 @@ class Program:
         probes = str(self.logs / "probe-")
         messages = await self.broker.read(self.subject, 1)
         blocks = (block for message in messages for block in message.blocks)
-        verdict = self.model.judge(b for b in blocks if not b.section.path.startswith(probes))
-        assert verdict.is_perfect, f"{verdict}\n  after {steps}"
+        faults = self.model.judge(b for b in blocks if not b.section.path.startswith(probes))
+        assert not faults, f"{faults}\n  after {steps}"
 
     async def copy_slowly_and_truncate(self, amount: int) -> None:
         self.model.begin_to_copy(amount)

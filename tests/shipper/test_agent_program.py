@@ -9,38 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.shipper.conftest import received as by_spans
+from tests.shipper.conftest import arrives, read_lines, received
 from tests.shipper.logs import Ship, append, lines, rotate
 from tests.shipper.saved import Saved
-from tests.support.oracle import judge
-from tests.support.processes import Process, wait_until
+from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
-Received = Callable[[], bytes]
 
-
-@pytest.fixture
-def received(logs_url: str, read_back: Callable[[str], bytes]) -> Received:
-    """Return the lines of the stream of one host in order."""
-
-    def read() -> bytes:
-        return read_back(logs_url)
-
-    return read
-
-
-def wait_for(received: Received, expected: bytes, *watched: Process, seconds: float = 30) -> None:
-    wait_until(
-        "all lines are in the stream", lambda: len(received()) >= len(expected), seconds, watched
-    )
-    verdict = judge([expected], received())
-    assert verdict.is_perfect, str(verdict)
-
-
-def test_once_ships_what_is_there_and_only_once(
-    logs_url: str, ship: Ship, received: Received, tmp_path: Path
-) -> None:
+def test_once_ships_what_is_there_and_only_once(logs_url: str, ship: Ship, tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     append(log, lines(0, 50_000) + b"unfinished")
 
@@ -49,14 +26,14 @@ def test_once_ships_what_is_there_and_only_once(
     second = ship(logs_url, "--file", log, "--once")
     assert second.wait(60) == 0, second.last_words()
 
-    assert received() == lines(0, 50_000)
+    assert read_lines(logs_url) == lines(0, 50_000)
     assert "10 bytes of an unfinished last line" in first.said()
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
 @pytest.mark.parametrize("step", [1, 2], ids=["all lines", "every other line"])
 def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
-    logs_url: str, ship: Ship, received: Received, tmp_path: Path, seed: int, step: int
+    logs_url: str, ship: Ship, tmp_path: Path, seed: int, step: int
 ) -> None:
     chance = random.Random(seed)
     log = tmp_path / "log" / "a.log"
@@ -67,7 +44,7 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
     process = ship(logs_url, "--file", log, *options, *left_out)
     # what was rotated away before anything was shipped is nobody's, as far as a next start can know
     append(log, lines(0, 1))
-    wait_for(received, lines(0, 1), process)
+    arrives(logs_url, lines(0, 1), process)
     written = 1
     for _ in range(6):
         for _ in range(chance.randrange(10, 40)):
@@ -88,14 +65,14 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
 
     append(log, lines(written, written + 1 + written % 2))  # the last one is shipped
     written += 1 + written % 2
-    wait_for(received, lines(0, written, step), process)
-    assert by_spans(logs_url) == lines(0, written, step)  # without a gap between them
+    arrives(logs_url, lines(0, written, step), process)
+    assert received(logs_url) == lines(0, written, step)  # without a gap between them
     wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process])
     assert process.stop(10) == 0
 
 
 def test_without_acknowledgements_lines_are_shipped_and_positions_move(
-    logs_url: str, ship: Ship, received: Received, tmp_path: Path
+    logs_url: str, ship: Ship, tmp_path: Path
 ) -> None:
     log = tmp_path / "a.log"
     append(log, lines(0, 1000))
@@ -103,7 +80,7 @@ def test_without_acknowledgements_lines_are_shipped_and_positions_move(
     assert ship(logs_url, "--file", log, "--once", "--no-ack").wait(60) == 0
     assert ship(logs_url, "--file", log, "--once", "--no-ack").wait(60) == 0
 
-    assert received() == lines(0, 1000)
+    assert read_lines(logs_url) == lines(0, 1000)
 
 
 async def test_lines_of_many_files_are_one_message(

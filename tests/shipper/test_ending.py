@@ -3,25 +3,24 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.descriptors import held_by
-from tests.shipper.logs import Ship
+from tests.shipper.logs import Ship, append
 from tests.support.processes import Process, wait_until
 
 pytestmark = pytest.mark.nats
 
 
 @pytest.fixture
-def silent(own_server: Any, apply_logs: Callable[[str], None]) -> Iterator[Any]:
+def silent(own_broker: Any) -> Iterator[Any]:
     """Return a broker that a test may stop in its tracks: its connections stay, and nothing comes over them."""
-    apply_logs(own_server.url)
-    yield own_server
-    os.kill(own_server.process.pid, signal.SIGCONT)
+    yield own_broker
+    os.kill(own_broker.process.pid, signal.SIGCONT)
 
 
 def hush(server: Any) -> None:
@@ -49,8 +48,7 @@ def test_while_a_broker_that_fell_silent_owes_an_acknowledgement(
     process = ship(silent.url, "--file", tmp_path / "a.log")
     wait_until("follows", lambda: "is followed" in process.said(), 40, [process])
     hush(silent)
-    with (tmp_path / "a.log").open("ab") as file:
-        file.write(b"a line\n")
+    append(tmp_path / "a.log", b"a line\n")
     time.sleep(0.5)
 
     assert seconds_to_end(process) < 10

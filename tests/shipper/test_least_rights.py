@@ -1,12 +1,12 @@
 """A shipper that may do nothing but ship its own host's lines can still claim, publish, rebuild and hear of a pause."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from broker.wire.pause import PAUSE_SUBJECT, Pause, encode_pauses
 from tests import secured
+from tests.shipper.conftest import read_lines
 from tests.shipper.logs import Ship, append
 from tests.shipper.saved import on
 from tests.support.processes import Processes, wait_until
@@ -16,12 +16,11 @@ _PAUSED = (Pause(hosts="*"),)
 pytestmark = pytest.mark.nats
 
 
-@pytest.mark.parametrize("host", ["web01.example.net"])
 def test_least_rights_suffice_to_ship_to_rebuild_and_to_hear_of_a_pause(
-    processes: Processes, ship: Ship, tmp_path: Path, host: str, read_back: Callable[[str], bytes]
+    processes: Processes, ship: Ship, tmp_path: Path
 ) -> None:
+    host, log = "web01.example.net", tmp_path / "a.log"
     server = secured.start_secured(processes, tmp_path, secured.host(host))
-    log = tmp_path / "a.log"
     lines = b"".join(b"line %d\n" % number for number in range(100_000))
     cut = 600_000 + lines[600_000:].index(b"\n") + 1
 
@@ -35,5 +34,5 @@ def test_least_rights_suffice_to_ship_to_rebuild_and_to_hear_of_a_pause(
         on(server.url(), lambda connection, value=value: connection.ask(PAUSE_SUBJECT, value))
         wait_until("it hears", lambda text=words: text in process.said(), 30, [process], every=0.02)
 
-    assert read_back(server.url()) == lines
+    assert read_lines(server.url()) == lines
     assert "Violation" not in server.said()

@@ -4,26 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.wire.message import Identity, Section, Span
 from receiver.consume.judging import judge
 from shipper.line_filter import LineFilter, Rules
 from shipper.settings import expression
-from shipper.tail.reader import Block, end_of_run
+from shipper.tail.reader import end_of_run
+from tests.shipper.shipped import block
 
 
 def rules(include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> Rules:
     return Rules(tuple(map(expression, include)), tuple(map(expression, exclude)))
-
-
-def block(start: int, lines: bytes, continues: bool = False, file: str = "f1") -> Block:
-    span = Span(file, start, start + len(lines))
-    identity = Identity(7, 0, "", 0, "")
-    section = Section("/log/a", span, len(lines), lines.count(b"\n"), identity)
-    return Block(section, lines, 1, continues)
-
-
-def span_of(block: Block) -> tuple[int, int]:
-    return block.section.span.start, block.section.span.end
 
 
 RUN = b"GET /\r\nPUT /a\n\nDEBUG GET x\n\xff\xfe\0\n"
@@ -59,7 +48,7 @@ def test_any_cutting_leaves_the_same_lines_and_blocks_that_follow_each_other(
     at, blocks, continues = 0, [], False
     while (until := end_of_run(data, at, len(data), 11 + block_size, 12)) > at:
         run = bytes(data[at:until])
-        blocks.append(block(at, run, continues))
+        blocks.append(block(at, run, continues=continues))
         at, continues = until, not run.endswith(b"\n")
     line_filter = LineFilter(rules(exclude=("x",)))
 
@@ -76,4 +65,4 @@ def test_any_cutting_leaves_the_same_lines_and_blocks_that_follow_each_other(
         judged = judge(reached, b.section, "web01", 1)
         assert judged.skip == 0
         assert judged.finding is None
-        reached = span_of(b)[1]
+        reached = b.section.span.end

@@ -1,8 +1,6 @@
 """Shippers that are paused and resumed by `logbroker`: programs, a real broker, and each line once in the end."""
 
 import json
-import subprocess
-import sys
 import time
 import urllib.request
 from collections.abc import Callable
@@ -12,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker.client.connection import Connection
-from tests.shipper.logs import ROOT, Ship, says
+from tests.shipper.logs import Ship, run, says
 from tests.shipper.saved import on
 from tests.support.processes import Process, wait_until
 from tests.support.traffic import Traffic
@@ -21,25 +19,9 @@ pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
 
 
 def logbroker(url: str, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "broker", *words, "--server", url],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    done = run(*words, "--server", url, program="broker")
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def status_of(url: str, host: str) -> dict[str, object]:
-    words = ["status", "--json", "--server", url, "--host", host]
-    done = subprocess.run(
-        [sys.executable, "-m", "shipper", *words], cwd=ROOT, check=True, capture_output=True
-    )
-    (found,) = json.loads(done.stdout)
-    return found
 
 
 def messages_of(url: str) -> dict[str, int]:
@@ -68,7 +50,7 @@ def test_hosts_of_a_glob_stop_within_two_seconds_and_say_so_while_others_go_on(
         before = messages_of(logs_url)
         time.sleep(3)
         after = messages_of(logs_url)
-        reported = status_of(logs_url, own_host)
+        reported = run("status", "--json", "--server", logs_url, "--host", own_host)
         health = urllib.request.urlopen(f"http://{page}/healthz", timeout=10)
         metrics = urllib.request.urlopen(f"http://{page}/metrics", timeout=10).read()
         seen = logbroker(logs_url, "hosts"), logbroker(logs_url, "status")
@@ -82,8 +64,9 @@ def test_hosts_of_a_glob_stop_within_two_seconds_and_say_so_while_others_go_on(
     assert after[own_host] == before[own_host]
     assert after[f"db-{own_host}"] > before[f"db-{own_host}"]
     assert "disk is swapped" in said
-    assert "paused until " in str(reported["paused"])
-    assert (health.status, health.read().decode()) == (200, f"{reported['paused']}\n")
+    (status,) = json.loads(reported.stdout)
+    assert "paused until " in status["paused"]
+    assert (health.status, health.read().decode()) == (200, f"{status['paused']}\n")
     assert b"logshipper_paused 1.0" in metrics
     assert all("paused until " in shown for shown in seen)
     assert len(traffic.written[paused]) > 0

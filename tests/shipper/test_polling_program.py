@@ -1,13 +1,13 @@
 """The real program where it is not to listen: it asks the kernel for nothing, polls, and misses nothing."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.descriptors import held_by
+from tests.shipper.conftest import arrives
 from tests.shipper.logs import Ship, append
-from tests.support.processes import Process, wait_until
+from tests.support.processes import Process
 
 pytestmark = pytest.mark.nats
 
@@ -24,25 +24,17 @@ def _listens(program: Process) -> bool:
     ],
 )
 def test_what_is_written_and_renamed_is_shipped(
-    logs_url: str,
-    ship: Ship,
-    tmp_path: Path,
-    read_back: Callable[[str], bytes],
-    options: list[str],
-    listens: bool,
+    logs_url: str, ship: Ship, tmp_path: Path, options: list[str], listens: bool
 ) -> None:
     log = tmp_path / "app.log"
     shipper = ship(logs_url, "--file", log, *options)
 
-    def wait_for(expected: bytes) -> None:
-        wait_until("it is shipped", lambda: read_back(logs_url) == expected, 40, [shipper])
-
     append(log, b"one\n")
-    wait_for(b"one\n")
+    arrives(logs_url, b"one\n", shipper)
     append(log, b"two\n")
-    wait_for(b"one\ntwo\n")
+    arrives(logs_url, b"one\ntwo\n", shipper)
     log.rename(f"{log}.1")
     append(log, b"three\n")
-    wait_for(b"one\ntwo\nthree\n")
+    arrives(logs_url, b"one\ntwo\nthree\n", shipper)
 
     assert _listens(shipper) is listens

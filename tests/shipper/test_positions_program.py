@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.shipper.conftest import read_lines, received
-from tests.shipper.logs import ROOT, Ship, append, lines, rotate, says
+from broker.topology import Topology
+from broker.wire.streams import POSITIONS_BUCKET
+from tests.shipper.conftest import arrives, read_lines, received
+from tests.shipper.logs import ROOT, Ship, append, lines, rotate, run, says
 from tests.shipper.points import IN_MOVE, POINTS
-from tests.shipper.saved import Saved
+from tests.shipper.saved import Saved, on
 from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = pytest.mark.nats
+BUCKET = f"KV_{POSITIONS_BUCKET}"
 
 
 @pytest.fixture
@@ -51,23 +54,8 @@ def saved(logs_url: str) -> Saved:
     return Saved(logs_url)
 
 
-def has(url: str, expected: bytes, *watched: Process, seconds: float = 40) -> None:
-    """Wait until all is in the stream, and see that every line is there once and in order."""
-    wait_until(
-        "all lines are in the stream", lambda: len(received(url)) >= len(expected), seconds, watched
-    )
-    assert received(url) == expected
-
-
 def died(process: Process) -> None:
     assert process.wait(60) == -signal.SIGKILL, process.last_words()
-
-
-def status(url: str, host: str = "web01", *options: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "shipper", "status", "--server", url, "--host", host, *options]
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False
-    )
 
 
 class Writer:
@@ -100,7 +88,7 @@ def test_killed_at_every_point_of_its_first_and_later_starts_every_line_is_there
     process = ship("--round-size", 65536)
     died(process)
     process.start()
-    has(logs_url, lines(0, 500), process)
+    arrives(logs_url, lines(0, 500), process, read=received)
     process.kill()
     for passes in (0, 1, 3):  # at the start, and once a file was rotated
         (faults / point).write_bytes(b"." * passes)
@@ -115,7 +103,7 @@ def test_killed_at_every_point_of_its_first_and_later_starts_every_line_is_there
     writer.write(100)
     process.start()
 
-    has(logs_url, lines(0, writer.written), process)
+    arrives(logs_url, lines(0, writer.written), process, read=received)
     wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process])
     assert process.stop(12) == 0
     assert ship("--once").wait(60) == 0
@@ -127,16 +115,19 @@ def test_positions_deleted_with_their_bucket_while_the_agent_runs_are_written_ag
 ) -> None:
     append(log, lines(0, 500))
     process = ship()
-    has(logs_url, lines(0, 500), process)
-    saved.delete_bucket()
+    arrives(logs_url, lines(0, 500), process, read=received)
+    on(logs_url, lambda broker: broker.api(f"STREAM.DELETE.{BUCKET}"))
     append(log, lines(500, 600))
-    has(logs_url, lines(0, 600), process)  # without a new file nobody waits for the bucket
+    arrives(
+        logs_url, lines(0, 600), process, read=received
+    )  # without a new file nobody waits for the bucket
     rotate(log)
     append(log, lines(600, 700))
     says(process, "run `logbroker apply`")
-    saved.make_bucket()
+    (bucket,) = [one for one in Topology().streams() if one["name"] == BUCKET]
+    on(logs_url, lambda broker: broker.api(f"STREAM.CREATE.{BUCKET}", bucket))
 
-    has(logs_url, lines(0, 700), process)
+    arrives(logs_url, lines(0, 700), process, read=received)
     assert process.stop(12) == 0
     assert sorted(c.offset for c in saved.positions().files.values()) == [
         *(len(lines(0, 100)), len(lines(0, 600)))
@@ -168,7 +159,7 @@ def test_of_two_agents_that_race_for_a_host_one_ends_with_78_and_no_line_is_lost
     writer.write(2000)
     for _ in range(3):
         racing = [ship("--take-over", "--round-size", 65536) for _ in range(2)]
-        has(logs_url, lines(0, writer.written))
+        arrives(logs_url, lines(0, writer.written), read=received)
         deadline = time.monotonic() + 40
         while all(one.is_running() for one in racing) and time.monotonic() < deadline:
             writer.write(100)  # the one that was deposed learns it when it ships
@@ -178,7 +169,7 @@ def test_of_two_agents_that_race_for_a_host_one_ends_with_78_and_no_line_is_lost
         assert loser.wait(1) == 78, loser.last_words()
         assert "Traceback" not in loser.said()
         writer.write(1000)
-        has(logs_url, lines(0, writer.written), winner)
+        arrives(logs_url, lines(0, writer.written), winner, read=received)
         assert winner.stop(12) == 0
         assert [c.offset for c in saved.positions().files.values()] == [log.stat().st_size]
     assert read_lines(logs_url) == lines(0, writer.written)
@@ -210,15 +201,15 @@ def test_an_agent_runs_where_nothing_can_be_written_and_writes_nothing(
 
     before = sorted(log.parent.iterdir())
     agent = start("agent", *words)
-    wait_until("ships", lambda: read_lines(logs_url) == lines(0, 100), 40, [agent])
+    arrives(logs_url, lines(0, 100), agent)
     shown = start("status", "status", *words[:4])
     assert shown.wait(60) == 0, shown.last_words()
     append(log, lines(100, 200))
-    wait_until("ships on", lambda: read_lines(logs_url) == lines(0, 200), 40, [agent])
+    arrives(logs_url, lines(0, 200), agent)
     agent.kill()
     append(log, lines(200, 300))
     agent.start()
-    wait_until("ships on", lambda: read_lines(logs_url) == lines(0, 300), 40, [agent])
+    arrives(logs_url, lines(0, 300), agent)
 
     assert agent.stop(12) == 0
     assert f"host {own_host}: running, pid " in shown.said()
@@ -231,15 +222,16 @@ def test_status_tells_what_the_agent_says_and_without_one_what_the_broker_has(
 ) -> None:
     append(log, lines(0, 100))
     process = ship(host=own_host)
-    wait_until("ships", lambda: read_lines(logs_url) == lines(0, 100), 40, [process])
-    running = status("nats://127.0.0.1:9", own_host)
+    arrives(logs_url, lines(0, 100), process)
+    running = run("status", "--server", "nats://127.0.0.1:9", "--host", own_host)
     append(log, lines(100, 200))
-    wait_until("ships on", lambda: read_lines(logs_url) == lines(0, 200), 40, [process])
+    arrives(logs_url, lines(0, 200), process)
     process.kill()
     (snapshot,) = Saved(logs_url, own_host).positions().files.values()
     append(log, b"more\n")
 
-    shown, document = status(logs_url, own_host), status(logs_url, own_host, "--json")
+    asking = ("status", "--server", logs_url, "--host", own_host)
+    shown, document = run(*asking), run(*asking, "--json")
 
     assert running.returncode == 0, running.stderr
     assert f"host {own_host}: running, pid {process.pid}" in running.stdout
@@ -254,10 +246,10 @@ def test_status_tells_what_the_agent_says_and_without_one_what_the_broker_has(
 def test_status_without_a_bucket_or_a_broker_is_an_error_of_one_line(
     logs_url: str, own_host: str, free_port: Callable[[], int]
 ) -> None:
-    Saved(logs_url).delete_bucket()
+    on(logs_url, lambda broker: broker.api(f"STREAM.DELETE.{BUCKET}"))
 
-    no_bucket = status(logs_url, own_host)
-    no_broker = status(f"nats://127.0.0.1:{free_port()}", own_host)
+    urls = (logs_url, f"nats://127.0.0.1:{free_port()}")
+    no_bucket, no_broker = (run("status", "--server", url, "--host", own_host) for url in urls)
 
     for done, words in (
         (no_bucket, f"logshipper: no agent of {own_host} runs here, and the stream or its buckets"),

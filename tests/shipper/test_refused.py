@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.shipper.logs import ROOT, Ship, says
+from tests.shipper.conftest import apply_logs, arrives
+from tests.shipper.logs import Ship, run, says
 from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = pytest.mark.nats
@@ -30,6 +31,10 @@ class Guarded:
     @property
     def url(self) -> str:
         return f"nats://127.0.0.1:{self.port}"
+
+    @property
+    def admin(self) -> str:
+        return f"nats://admin:admin@127.0.0.1:{self.port}"
 
     def lets_in(self, rights: str | None) -> None:
         """Reload it with a user of these rights, with None without the user."""
@@ -57,15 +62,15 @@ def guarded(
     processes: Processes,
     tmp_path: Path,
     free_port: Callable[[], int],
-    apply_logs: Callable[[str], None],
 ) -> Guarded:
     port, path = free_port(), tmp_path / "guarded.conf"
     configure(path, port, None)
     binary = Path(sys.executable).with_name("nats-server")
     server = processes.start("guarded", [binary, "-c", path])
     wait_until("is ready", lambda: "Server is ready" in server.said(), 40, [server])
-    apply_logs(f"nats://admin:admin@127.0.0.1:{port}")
-    return Guarded(port, path, server)
+    guarded = Guarded(port, path, server)
+    apply_logs(guarded.admin)
+    return guarded
 
 
 @pytest.fixture
@@ -81,21 +86,6 @@ def ship(ship: Ship, log: Path, monkeypatch: pytest.MonkeyPatch) -> Ship:
     return lambda url, *options: ship(url, "--user", "web01", "--file", log, *options)
 
 
-@pytest.fixture
-def arrives(guarded: Guarded, read_back: Callable[[str], bytes]) -> Callable[[bytes], None]:
-    """Return a function that waits until the stream holds these lines, and no others."""
-
-    def wait(lines: bytes) -> None:
-        url = f"nats://admin:admin@127.0.0.1:{guarded.port}"
-        wait_until("lines are there", lambda: len(read_back(url)) >= len(lines), 40)
-        assert read_back(url) == lines
-
-    return wait
-
-
-Arrives = Callable[[bytes], None]
-
-
 @pytest.mark.parametrize(
     ("rights", "words"),
     [
@@ -105,31 +95,31 @@ Arrives = Callable[[bytes], None]
     ],
 )
 def test_a_right_that_is_taken_away_is_named_and_waited_for_and_costs_no_line(
-    guarded: Guarded, ship: Ship, arrives: Arrives, log: Path, rights: str | None, words: str
+    guarded: Guarded, ship: Ship, log: Path, rights: str | None, words: str
 ) -> None:
     guarded.lets_in(ALL)
     process = ship(guarded.url)
-    arrives(b"one\n")
+    arrives(guarded.admin, b"one\n")
     guarded.lets_in(rights)
     log.write_bytes(b"one\ntwo\n")
     says(process, words)
     guarded.lets_in(ALL)
-    arrives(b"one\ntwo\n")
+    arrives(guarded.admin, b"one\ntwo\n")
 
     assert process.stop(10) == 0
     assert SECRET not in process.said()
 
 
 def test_a_user_without_the_right_to_publish_is_told_by_check_before_it_tries(
-    guarded: Guarded, processes: Processes, log: Path
+    guarded: Guarded, log: Path
 ) -> None:
     guarded.lets_in('publish: { allow: ["$JS.>", "$KV.>", "$SYS.REQ.>"] }')
-    words = ("--host", "web01", "--file", str(log), "--server", guarded.url, "--user", "web01")
-    command = [sys.executable, "-m", "shipper", "check", *words, "--password", SECRET]
-    check = processes.start("check", command, folder=ROOT)
+    words = ("--host", "web01", "--file", log, "--server", guarded.url, "--user", "web01")
 
-    assert check.wait(60) == 1
-    assert "BAD this user may not publish to logs.p" in check.said()
+    check = run("check", *words, "--password", SECRET)
+
+    assert check.returncode == 1
+    assert "BAD this user may not publish to logs.p" in check.stdout
 
 
 def test_a_credential_of_another_host_is_called_that_once(

@@ -3,11 +3,11 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.shipper.conftest import read_lines
 from tests.shipper.logs import ROOT, append, says
 from tests.support.oracle import judge
 from tests.support.processes import Process, Processes, wait_until
@@ -71,10 +71,10 @@ def running(processes: Processes, tmp_path: Path, logs_url: str) -> Running:
 
 
 def test_files_come_and_go_and_filters_come_without_a_line_lost_or_repeated(
-    running: Running, logs_url: str, read_back: Callable[[str], bytes]
+    running: Running, logs_url: str
 ) -> None:
     def is_shipped(*names: str) -> bool:
-        return len(read_back(logs_url)) >= sum(len(running.written[name]) for name in names)
+        return len(read_lines(logs_url)) >= sum(len(running.written[name]) for name in names)
 
     running.write("a.log")
     running.write("b.log")
@@ -91,12 +91,12 @@ def test_files_come_and_go_and_filters_come_without_a_line_lost_or_repeated(
         running.reload("a.log", "b.log")
 
     wait_until("all is shipped", lambda: is_shipped("a.log", "b.log"), 40, [running.process])
-    verdict = judge(list(running.written.values()), before := read_back(logs_url))
+    verdict = judge(list(running.written.values()), before := read_lines(logs_url))
     assert verdict.is_perfect, str(verdict)
     running.reload("c.log", more='exclude_lines = ["[02468]$"]\n')
     running.write("c.log", 10)
     kept = before + b"".join(b"c.log %06d\n" % n for n in (1, 3, 5, 7, 9))
-    wait_until("odd ones come", lambda: read_back(logs_url) == kept, 40, [running.process])
+    wait_until("odd ones come", lambda: read_lines(logs_url) == kept, 40, [running.process])
     assert running.process.stop(10) == 0
 
 

@@ -1,14 +1,14 @@
 """One agent of a host runs on a machine: another one refuses, and what would ship nothing claims nothing."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.shipper.children import run_child
-from tests.shipper.logs import ReadBack, Ship, append
-from tests.support.processes import Process, wait_until
+from tests.shipper.conftest import apply_logs, arrives
+from tests.shipper.logs import Ship, append
+from tests.support.processes import Process
 
 pytestmark = pytest.mark.nats
 
@@ -16,16 +16,14 @@ pytestmark = pytest.mark.nats
 def test_a_second_agent_of_the_host_refuses_and_those_of_others_start_beside_the_first(
     logs_url: str,
     second_url: str,
-    apply_logs: Callable[[str], None],
     ship: Ship,
     tmp_path: Path,
-    read_back: ReadBack,
 ) -> None:
     apply_logs(second_url)
     log, missing = tmp_path / "a.log", tmp_path / "missing/x.log"
     log.write_bytes(b"one\n")
     first = ship(logs_url, "--file", log)
-    wait_until("it ships", lambda: read_back(logs_url) == b"one\n", 40, [first])
+    arrives(logs_url, b"one\n", first)
 
     follows, once = ship(logs_url, "--file", log), ship(logs_url, "--file", log, "--once")
     mistyped = ship(logs_url, "--file", log, "--file", missing, "--once", "--take-over")
@@ -36,7 +34,7 @@ def test_a_second_agent_of_the_host_refuses_and_those_of_others_start_beside_the
     assert f"{missing}: is not there yet; nothing was" in said(mistyped, 1)
     said(at_another, 0)
     append(log, b"two\n")
-    wait_until("it goes on", lambda: read_back(logs_url) == b"one\ntwo\n", 40, [first])
+    arrives(logs_url, b"one\ntwo\n", first)
     said(ship(logs_url, "--file", log, "--once", host="web02"), 0)
     assert first.stop(12) == 0
 

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.manager import Manager
-from tests.support.processes import Process, Processes, wait_until
-
-ROOT = Path(__file__).parents[2]
+from tests.shipper.logs import Ship
+from tests.support.processes import Process, wait_until
 
 
 @pytest.fixture
@@ -22,41 +20,26 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
     manager.close()
 
 
-Start = Callable[..., Process]
-
-
 @pytest.fixture
-def start(processes: Processes, tmp_path: Path, manager: Manager) -> Start:
-    def run(*options: object, watchdog: float = 0.0) -> Process:
-        environment = {"NOTIFY_SOCKET": manager.address}
-        if watchdog:
-            environment["WATCHDOG_USEC"] = str(int(watchdog * 1_000_000))
-        return processes.start(
-            "shipper",
-            [*(sys.executable, "-m", "shipper", "--host", "web01"), *map(str, options)],
-            environment=environment,
-            folder=ROOT,
-        )
+def ship(ship: Ship, manager: Manager) -> Ship:
+    def start(url: str, *options: object, **environment: str) -> Process:
+        return ship(url, *options, environment={"NOTIFY_SOCKET": manager.address, **environment})
 
-    return run
-
-
-def signal_to(process: Process, number: signal.Signals) -> None:
-    os.kill(process.pid, number)
+    return start
 
 
 @pytest.mark.nats
 def test_systemd_hears_of_the_start_of_a_reload_and_of_the_end(
-    logs_url: str, start: Start, manager: Manager, tmp_path: Path
+    logs_url: str, ship: Ship, manager: Manager, tmp_path: Path
 ) -> None:
     (tmp_path / "a.log").write_bytes(b"a line\n")
-    process = start("--file", tmp_path / "a.log", "--server", logs_url)
+    process = ship(logs_url, "--file", tmp_path / "a.log")
     wait_until("is ready", lambda: manager.has_heard("READY=1"), 40, [process])
     followed = process.said()
     status = manager.heard[0]
     manager.forget()
 
-    signal_to(process, signal.SIGHUP)
+    os.kill(process.pid, signal.SIGHUP)
     wait_until("has read them again", lambda: manager.has_heard("READY=1"), 30, [process])
     reloading = next(said for said in manager.heard if said.startswith("RELOADING=1"))
 
@@ -70,26 +53,26 @@ def test_systemd_hears_of_the_start_of_a_reload_and_of_the_end(
 
 
 def test_without_a_broker_it_is_ready_and_says_what_it_waits_for(
-    start: Start, manager: Manager, tmp_path: Path, free_port: Callable[[], int]
+    ship: Ship, manager: Manager, tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
-    process = start("--file", tmp_path / "a.log", "--server", f"nats://127.0.0.1:{free_port()}")
+    process = ship(f"nats://127.0.0.1:{free_port()}", "--file", tmp_path / "a.log")
 
     wait_until("is ready", lambda: manager.has_heard("READY=1"), 40, [process])
 
     assert manager.heard[0].startswith("STATUS=waiting for the broker: ")
-    signal_to(process, signal.SIGHUP)
+    os.kill(process.pid, signal.SIGHUP)
     wait_until("reads again", lambda: manager.has_heard("RELOADING=1"), 30, [process])
     assert process.stop(10) == 0
 
 
 @pytest.mark.nats
 def test_the_watchdog_is_fed_while_there_is_nothing_to_do_and_not_while_the_loop_is_stuck(
-    logs_url: str, start: Start, manager: Manager, tmp_path: Path
+    logs_url: str, ship: Ship, manager: Manager, tmp_path: Path
 ) -> None:
     log = tmp_path / "a.log"
     log.touch()
     endless = "(a+)+$"  # tries for longer than anyone can wait
-    process = start("--file", log, "--server", logs_url, "--exclude-lines", endless, watchdog=0.5)
+    process = ship(logs_url, "--file", log, "--exclude-lines", endless, WATCHDOG_USEC="500000")
     wait_until("is fed", lambda: manager.listen().count("WATCHDOG=1") > 2, 40, [process])
 
     log.write_bytes(b"a" * 60 + b"b\n")

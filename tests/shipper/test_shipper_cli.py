@@ -10,15 +10,12 @@ import pytest
 from click.testing import CliRunner
 
 from shipper.cli import logshipper
-from tests.shipper.logs import ROOT
+from tests.shipper.logs import ROOT, run
 
 
 def fails(code: int, *arguments: object) -> str:
     """Return the line that the program ends with."""
-    command = [sys.executable, "-m", "shipper", *map(str, arguments)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=180, cwd=ROOT, check=False
-    )
+    done = run(*arguments)
     assert done.returncode == code, done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     assert done.stderr.startswith("logshipper: ")

@@ -5,7 +5,7 @@ import errno
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,26 +30,32 @@ from shipper.tail.reader import Block
 PACE = Pace(scan_after=0.01, scan_every=0.01)
 
 
-Publish = Callable[[Round], Awaitable[int]]
+class Taking(Sessions):
+    """A broker that takes everything once it `answers`."""
+
+    def __init__(self) -> None:
+        super().__init__(Connection([], "test"), "web01", time.time_ns)
+        self.max_payload = 8 << 20
+        self.taken: list[Round] = []
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def publish(self, round_: Round) -> int:
+        await self.answers.wait()
+        self.taken.append(round_)
+        return len(self.taken)
+
+    async def save(self, positions: Positions) -> None:
+        pass
+
+    @property
+    def lines(self) -> bytes:
+        return b"".join(decode_payload(one.headers, one.payload) for one in self.taken)
 
 
-def take(taken: list[Round]) -> Publish:
-    """Return a broker that takes everything."""
-
-    async def publish(round_: Round) -> int:
-        taken.append(round_)
-        return len(taken)
-
-    return publish
-
-
-def loop_of(
-    follower: Follower, publish: Publish, *, known: Mapping[str, Cursor] = {}, **settings: Any
-) -> Shipping:
-    stopping, meter = asyncio.Event(), AgentMeter(time.time_ns)
+def loop_of(follower: Follower, broker: Taking, **settings: Any) -> Shipping:
     chosen = ShipperSettings(round_size=1 << 20, **settings)
-    sessions = Sessions(Connection([], "test"), "web01", time.time_ns)
-    return Shipping(follower, sessions, publish, Positions(known), chosen, stopping, meter, PACE)
+    return Shipping(follower, broker, chosen, AgentMeter(time.time_ns), PACE)
 
 
 Kind = TypeVar("Kind", bound=Follower)
@@ -62,15 +68,15 @@ def follower_of(kind: type[Kind], folder: Path, **sizes: int) -> Kind:
 
 
 async def ship_once(follower: Follower) -> bytes:
-    taken: list[Round] = []
-    shipping = loop_of(follower, take(taken), once=True, compression="none")
+    broker = Taking()
+    shipping = loop_of(follower, broker, once=True, compression="none")
     async with asyncio.TaskGroup() as group:
         await shipping.run(group)
     try:
-        shipping.conclude()
+        shipping.goals.conclude(follower)
     finally:
         await follower.close()
-    return lines_of(taken)
+    return broker.lines
 
 
 async def test_once_does_not_end_while_files_wait_for_the_rest_of_an_over_long_line(
@@ -169,32 +175,23 @@ async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
     tmp_path: Path, backlog: Watched, *, once: bool
 ) -> None:
     """One round is in flight, one in hand and one read ahead; looks go on beside it, and all is shipped in the end."""
-    is_answering, taken = asyncio.Event(), []
-
-    async def publish(round_: Round) -> int:
-        await is_answering.wait()
-        taken.append(round_)
-        if len(lines_of(taken)) == 8_000_000:
-            shipping.stopping.set()
-            backlog.wake.set()
-        return len(taken)
-
-    shipping = loop_of(backlog, publish, once=once)
+    broker = Taking()
+    broker.answers.clear()
+    shipping = loop_of(backlog, broker, once=once)
     async with asyncio.TaskGroup() as group:
         group.create_task(shipping.run(group))
         async with asyncio.timeout(20):
             while backlog.gathered < 3:  # noqa: ASYNC110 - a thread's doing is waited for
                 await asyncio.sleep(0.01)
-        await asyncio.sleep(0.3)
-        held = backlog.gathered
-        is_answering.set()
+            await asyncio.sleep(0.3)
+            held = backlog.gathered
+            broker.answers.set()
+            while len(broker.lines) < 8_000_000:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.01)
+        shipping.stop()
 
     assert held == 3
-    assert lines_of(taken) == (tmp_path / "a.log").read_bytes()
-
-
-def lines_of(rounds: list[Round]) -> bytes:
-    return b"".join(decode_payload(one.headers, one.payload) for one in rounds)
+    assert broker.lines == (tmp_path / "a.log").read_bytes()
 
 
 def test_rounds_of_a_busy_log_leave_sooner_than_those_of_a_trickle() -> None:
@@ -213,7 +210,8 @@ async def test_gone_files_are_forgotten_but_the_last_64_and_not_before_the_first
     identity = Identity(7, 4, "ab", 0, "")
     known = {f"f{n:02}": Cursor(f"f{n:02}", live, 5, identity, now + n) for n in range(100)}
     follower = Follower(Selection.of([live]), known.values(), new_id=str, clock=time.time_ns)
-    loop = loop_of(follower, take([]), known=known)
+    loop = loop_of(follower, Taking())
+    loop.positions = Positions(known)
 
     await loop.forget_gone(now)
     before = loop.positions

@@ -17,7 +17,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.shipper.logs import ReadBack, Ship, says
+from tests.shipper.conftest import arrives, read_lines
+from tests.shipper.logs import Ship, says
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
@@ -34,13 +35,7 @@ def spooled(state: Path) -> int:
 
 @pytest.mark.parametrize("kind", ["pipe", "file"])
 def test_any_bytes_arrive_also_those_of_segments_that_are_alike_and_it_ends_with_its_input(
-    logs_url: str,
-    ship_input: Ship,
-    pipe: Path,
-    tmp_path: Path,
-    read_back: ReadBack,
-    state: Path,
-    kind: str,
+    logs_url: str, ship_input: Ship, pipe: Path, tmp_path: Path, state: Path, kind: str
 ) -> None:
     written = b"one\n\n\0\0\xff\r\n\xfe\n" + b"same\n" * 7_000_000
     written += b"x" * 3_000_000 + b"\n" + lines(0, 300_000) + b"\n\0unfinished"
@@ -50,24 +45,18 @@ def test_any_bytes_arrive_also_those_of_segments_that_are_alike_and_it_ends_with
         pipe.write_bytes(written)
 
     assert process.wait(120) == 0, process.last_words()
-    assert read_back(logs_url) == written + b"\n"
+    assert read_lines(logs_url) == written + b"\n"
     assert spooled(state) == 0
 
 
 def test_the_writer_waits_while_256_mib_are_not_acknowledged(
-    own_server: Any,
-    ship_input: Ship,
-    pipe: Path,
-    apply_logs: Callable[[str], None],
-    read_back: ReadBack,
-    state: Path,
+    own_broker: Any, ship_input: Ship, pipe: Path, state: Path
 ) -> None:
-    apply_logs(own_server.url)
-    process = ship_input(own_server.url, f"< {pipe}")
+    process = ship_input(own_broker.url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
         writer.write(b"one\n")
-        wait_until("it arrives", lambda: read_back(own_server.url) == b"one\n", 40, [process])
-        own_server.stop()
+        arrives(own_broker.url, b"one\n", process)
+        own_broker.stop()
         writing = threading.Thread(target=_write_all, args=(writer, 300 << 20))
         writing.start()
         wait_until("it is spooled", lambda: spooled(state) >= 256 << 20, 90, [process])
@@ -93,7 +82,7 @@ def is_empty(pipe: IO[bytes]) -> bool:
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_kill_9_at_any_point_costs_no_line_that_was_spooled_and_repeats_none(
-    logs_url: str, ship_input: Ship, pipe: Path, read_back: ReadBack, state: Path, seed: int
+    logs_url: str, ship_input: Ship, pipe: Path, state: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
     number, wanted = 0, b""
@@ -112,13 +101,13 @@ def test_kill_9_at_any_point_costs_no_line_that_was_spooled_and_repeats_none(
     last = ship_input(logs_url, "< /dev/null")
 
     assert last.wait(90) == 0, last.last_words()
-    assert read_back(logs_url) == wanted
+    assert read_lines(logs_url) == wanted
     assert spooled(state) == 0
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_pipe_that_outlives_its_readers_is_read_on_where_they_were_killed(
-    logs_url: str, ship_input: Ship, pipe: Path, read_back: ReadBack, state: Path, seed: int
+    logs_url: str, ship_input: Ship, pipe: Path, state: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
     wanted = lines(0, 250_000)
@@ -136,7 +125,7 @@ def test_a_pipe_that_outlives_its_readers_is_read_on_where_they_were_killed(
 
     assert last.wait(90) == 0, last.last_words()
     # a line that was read in part is finished there, and its rest is another one
-    assert read_back(logs_url).replace(b"\n", b"") == wanted.replace(b"\n", b"")
+    assert read_lines(logs_url).replace(b"\n", b"") == wanted.replace(b"\n", b"")
     assert spooled(state) == 0
 
 
@@ -147,46 +136,39 @@ def _write_slowly(pipe: IO[bytes], content: bytes) -> None:
 
 
 def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
-    own_server: Any,
-    logs_url: str,
-    ship_input: Ship,
-    pipe: Path,
-    apply_logs: Callable[[str], None],
-    read_back: ReadBack,
-    state: Path,
+    own_broker: Any, logs_url: str, ship_input: Ship, pipe: Path, state: Path
 ) -> None:
-    apply_logs(own_server.url)
-    process = ship_input(own_server.url, f"< {pipe}")
+    process = ship_input(own_broker.url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
         writer.write(b"one\n")
-        wait_until("it arrives", lambda: read_back(own_server.url) == b"one\n", 40, [process])
-        own_server.stop()
+        arrives(own_broker.url, b"one\n", process)
+        own_broker.stop()
         writer.write(b"two\nthr")
         wait_until("it is spooled", lambda: spooled(state) >= 7, 40, [process])
         other = ship_input(logs_url, "< /dev/null")
         assert other.wait(60) == 0, other.last_words()
-        assert (read_back(logs_url), spooled(state) >= 7) == (b"", True)
+        assert (read_lines(logs_url), spooled(state) >= 7) == (b"", True)
         began = time.monotonic()
 
         assert process.stop(12) == 0
 
     assert time.monotonic() - began < 10
     assert "next start with the same --file" in process.said()
-    own_server.start()
-    again = ship_input(own_server.url, "< /dev/null")
+    own_broker.start()
+    again = ship_input(own_broker.url, "< /dev/null")
     assert again.wait(60) == 0, again.last_words()
-    assert read_back(own_server.url) == b"one\ntwo\nthr\n"
+    assert read_lines(own_broker.url) == b"one\ntwo\nthr\n"
     assert spooled(state) == 0
 
 
 def test_a_disk_that_takes_no_more_is_said_and_costs_no_line(
-    logs_url: str, ship_input: Ship, pipe: Path, read_back: ReadBack, free_port: Callable[[], int]
+    logs_url: str, ship_input: Ship, pipe: Path, free_port: Callable[[], int]
 ) -> None:
     address = f"127.0.0.1:{free_port()}"
     process = ship_input(logs_url, f"< {pipe}", "--listen", address)
     with pipe.open("wb", buffering=0) as writer:
         writer.write(lines(0, 10))
-        wait_until("they arrive", lambda: read_back(logs_url) == lines(0, 10), 40, [process])
+        arrives(logs_url, lines(0, 10), process)
         _, most = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (100_000, most))
         writer.write(lines(10, 4000))
@@ -200,7 +182,7 @@ def test_a_disk_that_takes_no_more_is_said_and_costs_no_line(
     assert process.wait(60) == 0, process.last_words()
     assert "standard input is read again" in process.said()
     assert process.said().count("File too large") == 1
-    assert read_back(logs_url) == lines(0, 9000)
+    assert read_lines(logs_url) == lines(0, 9000)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from broker.client.answer import Rejected
 from broker.client.connection import Connection
 from broker.wire.delivery import RawMessage
 from broker.wire.subjects import Subject
-from tests.shipper.logs import ReadBack, Ship, says
+from tests.shipper.conftest import apply_logs, arrives
+from tests.shipper.logs import Ship, says
 from tests.shipper.publish.agents import (
     Make,
     Stored,
@@ -22,7 +23,6 @@ from tests.shipper.publish.agents import (
     round_of,
     start,
 )
-from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -39,13 +39,8 @@ def ship(ship: Ship, log: Path) -> Ship:
     return lambda url, *options: ship(url, "--file", log, *options)
 
 
-def arrives(read_back: ReadBack, url: str, lines: bytes) -> None:
-    wait_until("lines are there", lambda: len(read_back(url)) >= len(lines), 40)
-    assert read_back(url) == lines
-
-
 def test_a_broker_that_comes_later_than_the_agent_gets_every_line(
-    own_server: Any, apply_logs: Callable[[str], None], read_back: ReadBack, ship: Ship
+    own_server: Any, ship: Ship
 ) -> None:
     own_server.stop()
     process = ship(own_server.url)
@@ -54,22 +49,16 @@ def test_a_broker_that_comes_later_than_the_agent_gets_every_line(
     says(process, "run `logbroker apply`")
     apply_logs(own_server.url)
 
-    arrives(read_back, own_server.url, b"one\n")
+    arrives(own_server.url, b"one\n")
     assert process.stop(10) == 0
 
 
 def test_a_payload_limit_that_falls_divides_rounds_and_cuts_long_lines_smaller(
-    own_server: Any,
-    apply_logs: Callable[[str], None],
-    read_back: ReadBack,
-    ship: Ship,
-    log: Path,
-    tmp_path: Path,
+    own_broker: Any, ship: Ship, log: Path, tmp_path: Path
 ) -> None:
-    apply_logs(own_server.url)
-    process = ship(own_server.url, "--compression", "none", "--max-line", "2MiB")
-    arrives(read_back, own_server.url, b"one\n")
-    own_server.stop()
+    process = ship(own_broker.url, "--compression", "none", "--max-line", "2MiB")
+    arrives(own_broker.url, b"one\n")
+    own_broker.stop()
     configuration = tmp_path / "own-server/nats-server.conf"
     configuration.write_text(configuration.read_text().replace("8MB", "256KB"))
     lines = (
@@ -79,14 +68,14 @@ def test_a_payload_limit_that_falls_divides_rounds_and_cuts_long_lines_smaller(
         file.write(lines)
     # one round was gathered by the old limit by now
     says(process, "broker away")
-    own_server.start()
+    own_broker.start()
 
-    arrives(read_back, own_server.url, b"one\n" + lines)
+    arrives(own_broker.url, b"one\n" + lines)
     assert process.stop(10) == 0
 
 
 @pytest.fixture
-def small(own_server: Any, apply_logs: Callable[[str], None], tmp_path: Path) -> str:
+def small(own_server: Any, tmp_path: Path) -> str:
     """Return the address of a broker that takes messages of 64 KB at most."""
     own_server.stop()
     configuration = tmp_path / "own-server/nats-server.conf"

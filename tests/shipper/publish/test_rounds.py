@@ -21,18 +21,7 @@ from broker.wire.message import (
 from shipper.publish.rounds import LEAST_SIZE, NEARBY_SIZE, cut, make, next_size
 from shipper.settings import Compression
 from shipper.tail.reader import Block
-
-AGENT = "1-aaaaaaaa"
-IDENTITY = Identity(7, 4, "ab", 4, "cd")
-
-
-def block(start: int, lines: bytes, file: str = "a", *, filtered: int = 0, added: int = 0) -> Block:
-    """Return a block of a file, whose span has bytes more that were left out, or one less as a newline was added."""
-    span = Span(file, start, start + len(lines) + filtered - added)
-    section = Section(
-        f"/log/{file}", span, len(lines), lines.count(b"\n"), IDENTITY, bool(filtered)
-    )
-    return Block(section, lines, 1)
+from tests.shipper.shipped import AGENT, block
 
 
 @st.composite
@@ -44,9 +33,9 @@ def runs(draw: st.DrawFn) -> list[Block]:
         file = draw(st.sampled_from("abc"))
         lines = draw(st.text("ab\n", min_size=1, max_size=60)).encode()
         start = ends.get(file, 0) + draw(st.sampled_from([0, 0, 0, 7]))
-        added = draw(st.booleans()) and lines.endswith(b"\n") and len(lines) > 1
-        filtered = 0 if added else draw(st.sampled_from([0, 0, 5]))
-        made.append(block(start, lines, file, filtered=filtered, added=added))
+        is_longer = lines.endswith(b"\n") and len(lines) > 1
+        left_out = draw(st.sampled_from([0, 0, 5, *[-1] * is_longer]))
+        made.append(block(start, lines, file, left_out=left_out))
         ends[file] = made[-1].section.span.end
     return made
 

@@ -19,7 +19,7 @@ from shipper.status.live import ask
 from shipper.status.metrics import FILES_SHOWN, agent_metrics
 from shipper.status.report import AgentMeter, AgentView, FileStatus, HostReport
 from shipper.tail.notices import Notice, NoticeKind
-from tests.shipper.logs import Ship
+from tests.shipper.logs import Ship, append
 from tests.support.processes import Process, wait_until
 
 
@@ -48,12 +48,11 @@ def address_of(process: Process) -> str:
 
 @pytest.mark.nats
 def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
-    own_server: Any, ship: Ship, tmp_path: Path, apply_logs: Callable[[str], None]
+    own_broker: Any, ship: Ship, tmp_path: Path
 ) -> None:
-    apply_logs(own_server.url)
     log = tmp_path / "a.log"
     log.write_bytes(b"a line\n" * 1000)
-    process = ship(own_server.url, "--file", log, "--listen", "127.0.0.1:0")
+    process = ship(own_broker.url, "--file", log, "--listen", "127.0.0.1:0")
     url = address_of(process)
 
     def has(name: str, value: float) -> Callable[[], bool]:
@@ -62,9 +61,8 @@ def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
     wait_until("all is shipped", has("lines_total", 1000), 40, [process])
     wait_until("is well", lambda: get(f"{url}/healthz") == (200, "ok\n"), 30, [process])
     told = samples(get(f"{url}/metrics")[1])
-    own_server.stop()
-    with log.open("ab") as file:
-        file.write(b"one more\n")
+    own_broker.stop()
+    append(log, b"one more\n")
     wait_until("is not well", lambda: get(f"{url}/healthz")[0] == 503, 40, [process])
     wait_until("tells what is behind", has("behind_bytes", 9), 30, [process])
     wait_until("by file as well", has(f"file_behind_bytes|{log}", 9), 30, [process])
@@ -101,13 +99,16 @@ class Crowd(AgentView):
         return HostReport(host="web01", running=True, files=tuple(map(behind, paths, count())))
 
 
-def view_of(kind: type[AgentView], now: int) -> AgentView:
+def view_of(kind: type[AgentView], now: int = 0, **state: object) -> AgentView:
+    """Return a view of a run that is in this state."""
     sessions = Sessions(Connection([], "test"), "web01", int)
-    return kind("web01", sessions, AgentMeter(int), lambda: now)
+    follower = SimpleNamespace(open_files=0)
+    shipping = SimpleNamespace(sessions=sessions, meter=AgentMeter(int), follower=follower, **state)
+    return kind("web01", shipping, lambda: now)
 
 
 async def test_of_many_files_those_furthest_behind_have_a_series_each() -> None:
-    crowd = view_of(Crowd, 0)
+    crowd = view_of(Crowd)
     crowd.meter.noticed([Notice(NoticeKind.GONE, "/a", "is gone", 5)])
 
     told = samples(agent_metrics(crowd)().body.decode())
@@ -132,21 +133,18 @@ async def test_of_many_files_those_furthest_behind_have_a_series_each() -> None:
     ],
 )
 async def test_an_agent_is_unhealthy_for_a_reason(
-    reading: float | None,
-    unacknowledged: int | None,
-    waiting: str,
-    trouble: str,
-    word: str,
+    reading: float | None, unacknowledged: int | None, waiting: str, trouble: str, word: str
 ) -> None:
     now = 10**18
-    view = view_of(AgentView, now)
+    since = None if reading is None else asyncio.get_running_loop().time() - reading
+    read = {} if unacknowledged is None else {"f1": now - unacknowledged * 1_000_000_000}
+    view = view_of(
+        *(AgentView, now),
+        reading_since=since,
+        has_scanned=reading is not None,
+        unacknowledged=lambda: read,
+    )
     view.waiting.reason, view.spool = waiting, SimpleNamespace(trouble=trouble)
-    if reading is not None:
-        since = asyncio.get_running_loop().time() - reading
-        read = {} if unacknowledged is None else {"f1": now - unacknowledged * 1_000_000_000}
-        view.shipping = SimpleNamespace(
-            reading_since=since, has_scanned=True, unacknowledged=lambda: read
-        )
 
     assert word in view.health()
     assert bool(word) == bool(view.health())

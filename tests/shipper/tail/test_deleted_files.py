@@ -74,29 +74,29 @@ async def test_a_deleted_file_that_cannot_be_read_is_let_go_in_time_and_its_loss
     assert await host.gather() == b""
 
 
+class Away(Sessions):
+    """A broker that takes the positions, and never acknowledges a round."""
+
+    asked: asyncio.Event
+
+    async def save(self, positions: Positions) -> None:
+        pass
+
+    async def publish(self, round_: Round) -> int:
+        self.asked.set()
+        await asyncio.Event().wait()
+        return 0
+
+
 async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(
     tmp_path: Path, make_host: MakeHost
 ) -> None:
     host = make_host(hold=3600.0)
     host.write("app.log", b"1\n")
     meter = AgentMeter(host.clock)
-    asked = asyncio.Event()
-
-    async def never(_: Round) -> int:
-        asked.set()
-        await asyncio.Event().wait()
-        return 0
-
-    shipping = Shipping(
-        host.follower,
-        Sessions(Connection([], "test"), "web01", host.clock),
-        never,
-        Positions(),
-        ShipperSettings(),
-        asyncio.Event(),
-        meter,
-        pace=Pace(scan_every=0.02),
-    )
+    broker = Away(Connection([], "test"), "web01", host.clock)
+    broker.max_payload, broker.asked = 8 << 20, asyncio.Event()
+    shipping = Shipping(host.follower, broker, ShipperSettings(), meter, Pace(scan_every=0.02))
 
     async def run() -> None:
         async with asyncio.TaskGroup() as group:
@@ -104,7 +104,7 @@ async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(
 
     running = asyncio.create_task(run())
     async with asyncio.timeout(30):
-        await asked.wait()
+        await broker.asked.wait()
         await taken_up(tmp_path / "app.log")
         host.write("app.log", b"2\n")
         (tmp_path / "app.log").unlink()

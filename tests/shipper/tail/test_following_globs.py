@@ -1,6 +1,5 @@
 """Which files patterns lead to: folders of any depth, what is left out, and folders that come, go and are replaced."""
 
-import asyncio
 import os
 import socket
 from pathlib import Path
@@ -16,16 +15,6 @@ def make(host: Host, *names: str) -> None:
     for name in names:
         (host.folder / name).parent.mkdir(parents=True, exist_ok=True)
         host.write(name, f"{name}\n".encode())
-
-
-async def shipped_when_woken(host: Host, lines: bytes) -> None:
-    """Look only when the watcher says that one is due, never because time has passed."""
-    async with asyncio.timeout(30):
-        while lines not in host.shipped:
-            while not host.follower.look_due:
-                await host.follower.wait(host.follower.patience)
-                await host.gather()
-            await host.ship()
 
 
 async def test_two_stars_lead_to_every_depth_but_to_nothing_hidden(make_host: MakeHost) -> None:
@@ -54,15 +43,12 @@ async def test_a_folder_that_appears_later_is_noticed_when_it_does(
 
     make(host, name)
 
-    await shipped_when_woken(host, name.encode())
+    await host.until_shipped(f"{name}\n".encode())
     await host.follower.wait(0.1)
     while host.follower.look_due:
         await host.ship()
     host.write(name, b"more\n")
-    async with asyncio.timeout(30):
-        while b"more\n" not in host.shipped:
-            await host.follower.wait(host.follower.patience)
-            await host.gather()
+    await host.until_shipped(b"more\n")
 
 
 async def test_special_files_are_refused_by_name_without_waiting_for_anyone(

@@ -1,0 +1,51 @@
+"""What `--once` is to read: every file as far as it went at the first scan."""
+
+import logging
+from collections.abc import Iterable
+
+from broker.app.exits import OperatorError
+from shipper.tail.follower import Follower
+from shipper.tail.paths import packing_of
+from shipper.tail.tailer import Tailer
+
+logger = logging.getLogger(__name__)
+
+
+class Goals:
+    """The size that each file had when the first scan had decided on all files, by file id."""
+
+    def __init__(self) -> None:
+        """Know no file yet."""
+        self.scans_left = 5  # for files that move while they are read
+        self._sizes: dict[str, int] = {}
+
+    def set(self, states: Iterable[Tailer]) -> None:
+        """Aim for the sizes of these files; what was aimed for before stays."""
+        self._sizes = {state.file: state.size for state in states} | self._sizes
+
+    def are_met(self, states: Iterable[Tailer]) -> bool:
+        """Whether every file has been read as far, and a compressed one, whose size was not known then, to its end."""
+        return all(
+            state.offset >= self._sizes.get(state.file, 0)
+            and (state.since is None or packing_of(state.path) is None)
+            for state in states
+        )
+
+    def conclude(self, follower: Follower) -> None:
+        """Log what is held back at the end; raises `OperatorError` when files cannot be read, or were not."""
+        states = follower.states()
+        for state in states:
+            if state.held:
+                logger.info("%s: %d bytes of an unfinished last line held", state.path, state.held)
+        for trouble in follower.troubles():
+            raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
+        unread = [s for s in states if s.offset + s.held < self._sizes.get(s.file, 0)]
+        # what is damaged was told of
+        failed = [s for s in unread if s.note and packing_of(s.path) is None]
+        for state in failed:
+            raise OperatorError(
+                f"{state.path}: {state.note}; nothing of it is lost, start it again"
+            )
+        if (unread and not self.scans_left) or not follower.is_oriented:
+            what = unread[0].path if unread else "files"
+            raise OperatorError(f"{what} rotated again and again, and not read; start it again")
