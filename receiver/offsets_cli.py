@@ -20,7 +20,8 @@ from broker.client.config import require_layout
 from broker.client.connection import ELECTION, Connection
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
-from receiver.consume.claim import iso, moved, stream_state
+from receiver.consume.claim import iso, moved
+from receiver.consume.stream_state import stream_state
 from receiver.driver.presence import is_gone
 from receiver.settings import ASKING, ReceiverSettings
 from receiver.source.stream import LATEST, look, sequence_of

@@ -15,13 +15,12 @@ from datetime import UTC, datetime
 from broker.app.exits import ConfigurationError, FencedError, OperatorError
 from broker.app.faults import fault
 from broker.client import bucket
-from broker.client.answer import ConnectionLost, Rejected, is_certain
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection
-from broker.wire.descent import Ancestor, ancestors, is_being_restored
 from broker.wire.offset import Offset, UnreadableOffset
-from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
+from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
+from receiver.consume.stream_state import StreamState, hold_against_stream, start, stream_state
 from receiver.storage.site import Site, first_undone
 from receiver.storage.store import Damaged, StoredBatch
 
@@ -29,58 +28,6 @@ _NOT_KNOWN = "not known"  # the last commit of an offset that was lost
 _PAUSE, _AGAIN = 0.5, 0.05  # seconds between looks, and between claims
 
 logger = logging.getLogger(__name__)
-
-
-class StreamMismatch(ConfigurationError):
-    """The stream is not the one that the offset belongs to; going on could lose or repeat lines."""
-
-
-class StreamRestored(StreamMismatch):
-    """The stream was restored from a backup of the one that the offset belongs to; a claim carries the offset over."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamState:
-    """The stream as the broker describes it: when it was made, and the sequences it holds, `[first, until)`.
-
-    `ancestors` are the streams that it was restored from, oldest first. It has so many `messages`, which are `size` bytes in
-    all, and the last of them was stored at `last`.
-    """
-
-    created: str
-    first: int
-    until: int
-    ancestors: tuple[Ancestor, ...] = ()
-    name: str = STREAM
-    messages: int = 0
-    size: int = 0
-    last: datetime = datetime(1, 1, 1, tzinfo=UTC)
-
-    def window_of(self, size: int) -> int:
-        """Return how many sequences hold about `size` bytes, by the average of what is stored; at least one."""
-        return max(1, size * self.messages // max(1, self.size))
-
-    def in_common_with(self, created: str) -> int | None:
-        """Return the end of what it has in common with a stream that it was restored from; None for any other."""
-        return next((one.until for one in self.ancestors if one.created == created), None)
-
-
-def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
-    """Return the first sequence to receive; raises `StreamMismatch` when the stream was recreated or rewound."""
-    if offset is None:
-        return max(stream.first, 1)
-    if stream.in_common_with(offset.stream_created) is not None:
-        raise StreamRestored(
-            f"partition {partition}: stream {stream.name} was restored from a backup"
-        )
-    if offset.stream_created != stream.created or offset.next > max(stream.until, 1):
-        # not up to where a growing stream goes: a reason that changes would be logged again and again
-        raise StreamMismatch(
-            f"partition {partition}: stream {stream.name}, of {stream.created}, was made anew, rewound or restored: the offset "
-            f"{offset.next} belongs to the one of {offset.stream_created}; `logreceiver offsets set --partition {partition} "
-            "--to earliest` begins with what the stream holds now, behind the lines that the files have"
-        )
-    return offset.next
 
 
 def carried_over(offset: Offset | None, stream: StreamState, now: str) -> Offset | None:
@@ -370,31 +317,3 @@ class OffsetEntry:
             await bucket.confirm(*self._at, entry)
             raise EntryTaken(Offset.decode(entry.value) if entry else None) from None
         self.offset = moved
-
-
-async def stream_state(connection: Connection, name: str) -> StreamState:
-    """Ask the broker what a stream holds; raises `Rejected` when there is none, or only a part of a backup yet.
-
-    Raises `ConnectionLost` when nobody can say so for sure: a stream that seems shorter than it is would look rewound.
-    """
-    info = await connection.api(f"STREAM.INFO.{name}")
-    state, config, until = info["state"], info["config"], info["state"]["last_seq"] + 1
-    if not is_certain(info):
-        raise ConnectionLost(f"stream {name} has no leader that is sure of it")
-    if is_being_restored(config):
-        raise Rejected(503, 0, f"stream {name} is being restored from a backup")
-    return StreamState(
-        info["created"],
-        state["first_seq"] if state["messages"] else until,
-        until,
-        ancestors(config),
-        name,
-        state["messages"],
-        state["bytes"],
-        datetime.fromisoformat(state["last_ts"]),
-    )
-
-
-async def hold_against_stream(connection: Connection, offset: Offset, partition: int) -> None:
-    """Raise `StreamMismatch` when the stream is not, or no longer, the one that the offset belongs to."""
-    start(offset, await stream_state(connection, offset.stream), partition)

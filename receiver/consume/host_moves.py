@@ -15,7 +15,7 @@ from broker.wire.message import Followed, MalformedMessage, Origin, decode_origi
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key, stream_of
 from broker.wire.subjects import Subject
-from receiver.consume.claim import stream_state
+from receiver.consume.stream_state import stream_state
 
 _NO_MESSAGE = 10037
 _SKEW = 10_000_000_000  # nanoseconds by which the clocks of two servers of a cluster may differ

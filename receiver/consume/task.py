@@ -33,11 +33,12 @@ from receiver.consume.assignment import (
     Superseded,
 )
 from receiver.consume.batch import Batch, OpenPartition
-from receiver.consume.claim import EntryTaken, OffsetEntry, StreamMismatch, hold_against_stream
+from receiver.consume.claim import EntryTaken, OffsetEntry
 from receiver.consume.fetch import Messages, PartitionReader
 from receiver.consume.host_moves import MustWait, follows, require_received
 from receiver.consume.judging import host_of
 from receiver.consume.marked_folders import Elsewhere, look
+from receiver.consume.stream_state import StreamMismatch, hold_against_stream
 from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
 from receiver.storage.output import Output

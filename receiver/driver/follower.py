@@ -28,7 +28,8 @@ from receiver.consume.assignment import (
     SessionLimits,
     Superseded,
 )
-from receiver.consume.claim import Claim, StreamMismatch, StreamRestored, TakenOver
+from receiver.consume.claim import Claim, TakenOver
+from receiver.consume.stream_state import StreamMismatch, StreamRestored
 from receiver.consume.wake import Wake
 from receiver.driver.presence import unless, until_free
 from receiver.meter import Standing

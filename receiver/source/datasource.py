@@ -31,7 +31,7 @@ from broker.client.config import read_layout
 from broker.client.connection import Connection, until_answered
 from broker.wire.streams import STREAM
 from receiver.consume import background
-from receiver.consume.claim import StreamState
+from receiver.consume.stream_state import StreamState
 from receiver.source.options import SourceOptions
 from receiver.source.rows import columns, record_batches
 from receiver.source.stream import (

@@ -18,7 +18,7 @@ from broker.client.connection import Connection, until_answered
 from broker.wire.delivery import RawMessage
 from broker.wire.streams import STREAM
 from receiver.consume import background
-from receiver.consume.claim import StreamState, stream_state
+from receiver.consume.stream_state import StreamState, stream_state
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Position = datetime | int

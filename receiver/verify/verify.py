@@ -6,40 +6,31 @@ another digest is compared with the stream once more, alone, byte by byte. Hosts
 by one, from all of these, and compared with the files of the partition that has them now. Reads only.
 """
 
-import gzip
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import IO, cast
-
-import zstandard
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.app.files import Folder
 from broker.app.units import format_size
 from broker.app.untrusted import printable
 from broker.client.asking import ask
 from broker.client.connection import ELECTION, Connection
-from receiver.consume.claim import stream_state
 from receiver.consume.judging import Endings, Piece
+from receiver.consume.stream_state import stream_state
 from receiver.replay.replay import find_ranges, moment_of, read_lines
 from receiver.settings import StreamSettings
 from receiver.source.stream import Range
-from receiver.storage.folders import within
 from receiver.storage.layout import Days, Layout
 from receiver.storage.names import Names
-from receiver.storage.retention import compressed_form
 from receiver.storage.rotation import named_zone
-from receiver.storage.store import Damaged, SegmentRow, Store, path_of
+from receiver.storage.store import Damaged, Store, path_of
+from receiver.verify.files import READ, Files, Part, ReceivedFile
 
 _PROGRAM = "logreceiver verify"
-_READ = 1024 * 1024
 _ATTEMPTS, _AGAIN = 20, 0.1  # for a file that is rotated or removed meanwhile, and seconds between
 
 
@@ -175,7 +166,7 @@ async def _hosts_that_moved(
 
 def _received(
     settings: StreamSettings, number: int, item: Range, report: VerifyReport, stack: ExitStack
-) -> "_Received | None":
+) -> "_Comparison | None":
     """Open the store of a partition; None where nothing of it was received here."""
     try:
         store = stack.enter_context(Store(path_of(settings.state.absolute(), number)))
@@ -189,79 +180,18 @@ def _received(
             f"partition {number}: its files come from the stream of {batch.created}, this one is of "
             f"{stream.created}: there is nothing to compare them with"
         )
-    return _Received(settings, number, store, item, batch.until, report)
+    files = Files(store, settings.output.absolute(), Layout(settings.path_template))
+    return _Comparison(settings, number, files, item, batch.until, report)
 
 
-def _compare_moved(host: str, numbers: Sequence[int], received: "dict[int, _Received]") -> bool:
+def _compare_moved(host: str, numbers: Sequence[int], received: "dict[int, _Comparison]") -> bool:
     """Compare a host's files with its lines in all of these partitions; say whether that could be done."""
-    has_files = [one for one in received.values() if one.store.files("host = ?", host)]
+    has_files = [one for one in received.values() if one.files.store.files("host = ?", host)]
     if len(has_files) != 1 or not received.keys() >= set(numbers):
         return False
     (owner,) = has_files
     others = [received[number] for number in numbers if number != owner.partition]
     return owner.compare_moved(host, others)
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A live file, or a segment that it was closed as, of `length` bytes of lines."""
-
-    path: str
-    length: int
-    is_live: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    """A live file with its closed segments, oldest first, by a store that has all messages before `until`.
-
-    Where it `is_pruned`, older segments are no longer kept. While it `is_changing`, a batch that is not stored yet closes it.
-    """
-
-    until: int
-    parts: tuple[_Part, ...]
-    is_pruned: bool
-    is_changing: bool
-
-    def newest(self, size: int) -> Iterator[tuple[_Part, int]]:
-        """Yield the parts that hold the newest `size` bytes, with how many bytes of each are older."""
-        skipped = max(0, sum(part.length for part in self.parts) - size)
-        for part in self.parts:
-            if skipped < part.length:
-                yield part, skipped
-            skipped = max(0, skipped - part.length)
-
-
-def _content(output: Path, part: _Part, skip: int = 0) -> Iterator[bytes]:
-    """Yield the lines of a part but the first `skip` bytes, decompressed; of a live file what the store has, nothing where it is gone."""
-    left = part.length if part.is_live else None
-    with suppress(FileNotFoundError), within(output, part.path) as at, _open(*at) as file:
-        while piece := file.read(_READ if left is None else min(_READ, left)):
-            left = None if left is None else left - len(piece)
-            kept = piece[skip:]
-            skip -= len(piece) - len(kept)
-            if kept:
-                yield kept
-
-
-@contextmanager
-def _open(folder: Folder, name: str) -> Iterator[IO[bytes]]:
-    """Open a file, or the compressed form that has taken its place; raises OSError."""
-    suffix = ""
-    try:
-        descriptor = folder.open(name, os.O_RDONLY)
-    except FileNotFoundError:
-        if (suffix := compressed_form(folder, name)) == "":
-            raise
-        descriptor = folder.open(name + suffix, os.O_RDONLY)
-    with os.fdopen(descriptor, "rb") as raw:
-        if not suffix:
-            yield raw
-        elif suffix == ".gz":
-            yield cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
-        else:
-            unpacker = zstandard.ZstdDecompressor()
-            yield unpacker.stream_reader(raw, read_across_frames=True, closefd=False)
 
 
 @dataclass(slots=True)
@@ -281,7 +211,7 @@ class _Sum:
 
 
 @dataclass(frozen=True, slots=True)
-class _Received:
+class _Comparison:
     """One partition, of which a range of the stream is compared with its files, up to `until`, before which all was received.
 
     `left` are what its host has in other partitions, of which it has the files now.
@@ -289,7 +219,7 @@ class _Received:
 
     settings: StreamSettings
     partition: int
-    store: Store
+    files: Files
     item: Range
     until: int
     report: VerifyReport
@@ -300,7 +230,7 @@ class _Received:
         expected = self._expected(">", self.until)
         self._compare_each({live: one for live, one in expected.items() if one.host not in but})
 
-    def compare_moved(self, host: str, others: Sequence["_Received"]) -> bool:
+    def compare_moved(self, host: str, others: Sequence["_Comparison"]) -> bool:
         """Compare the files of a host that came from others; say whether only its shipper wrote for it."""
         left = tuple(one.range_of(host, one.until) for one in others)
         moved = replace(self, left=left)
@@ -322,8 +252,7 @@ class _Received:
     def _lines(self, host: str, until: int) -> Iterator[tuple[str, Piece, bytes]]:
         """Yield lines of the stream with their live file and origin, as they stand there."""
         zone = named_zone(self.settings.time_zone)
-        layout = Layout(self.settings.path_template)
-        names = Names(self.store, layout, Days(zone), self.partition)
+        names = Names(self.files.store, self.files.layout, Days(zone), self.partition)
         endings = Endings()
         for run in read_lines(self.settings, [self.range_of(host, until), *self.left]):
             for piece in run.pieces:
@@ -343,43 +272,43 @@ class _Received:
         """Report a file that differs; it is compared again while it is rotated, or its last batch undone, meanwhile."""
         host, report = expected.host, None
         for _ in range(_ATTEMPTS):
-            file, found = self._file(live), _Sum(host)
+            file, found = self.files.find(live), _Sum(host)
             if file.until != until:
                 until = file.until
                 expected = self._expected(host, until).get(live, _Sum(host))
             for part, older in file.newest(expected.length):
-                for piece in _content(self.settings.output.absolute(), part, older):
+                for piece in self.files.content(part, older):
                     found.add(piece)
             if found.digest.digest() == expected.digest.digest():
                 return
             report = self._differing(live, file, expected, found.lines)
-            if report is None or (self._file(live) == file and not file.is_changing):
+            if report is None or (self.files.find(live) == file and not file.is_changing):
                 break
             time.sleep(_AGAIN)
         self.report.files += [report] if report else []
 
     def _differing(
-        self, live: str, file: _File, expected: _Sum, received: int
+        self, live: str, file: ReceivedFile, expected: _Sum, received: int
     ) -> ComparedFile | None:
         """Return how a file differs from the stream; None where it does not, but for older segments that are gone."""
         lines = (found[2] for found in self._lines(expected.host, file.until) if found[0] == live)
         take, pruned = _taker(lines), 0
         absent = max(0, expected.length - sum(part.length for part in file.parts))
         if absent and not file.is_pruned:
-            difference = f"{[*file.parts, _Part(live, 0)][0].path} at byte 0"
+            difference = f"{[*file.parts, Part(live, 0)][0].path} at byte 0"
         else:
-            pieces = range(0, absent, _READ)
-            pruned = sum(take(min(_READ, absent - begin)).count(b"\n") for begin in pieces)
+            pieces = range(0, absent, READ)
+            pruned = sum(take(min(READ, absent - begin)).count(b"\n") for begin in pieces)
             difference = self._difference(take, file, expected.length)
         if not difference:
             return None
         about = (self.partition, expected.host, live)
         return ComparedFile(*about, expected.lines - pruned, received, difference)
 
-    def _difference(self, take: Callable[[int], bytes], file: _File, size: int) -> str:
+    def _difference(self, take: Callable[[int], bytes], file: ReceivedFile, size: int) -> str:
         """Return where the newest bytes of a file are first not those that are to be taken, empty for nowhere."""
         for part, at in file.newest(size):
-            for theirs in _content(self.settings.output.absolute(), part, at):
+            for theirs in self.files.content(part, at):
                 mine = take(min(len(theirs), part.length - at))
                 if mine != theirs:
                     pairs = enumerate(zip(mine, theirs, strict=False))
@@ -389,33 +318,6 @@ class _Received:
             if at < part.length:
                 return f"{part.path} at byte {at}"
         return ""
-
-    def _file(self, live: str) -> _File:
-        """Return what the store has of a live file; raises OSError, `Damaged`."""
-        with self.store.unchanged():
-            batch = self.store.batch()
-            rows = self.store.files("path = ?", live)
-            segments = self.store.segments("live = ?", live)
-            last_day = str(self.store.rows("SELECT coalesce(max(day), '') FROM files")[0][0])
-        assert batch is not None, "something was received"
-        following = rows[0].number if rows else 1
-        closed = [one for one in segments if one.batch <= batch.number]
-        # a segment that has its own name still is the newest of them
-        numbers = {one.path: one.number if one.path != live else following for one in closed}
-        closed.sort(key=lambda one: numbers[one.path])
-        parts = [_Part(one.path, self._length(one)) for one in closed]
-        if rows and live not in numbers:
-            parts.append(_Part(live, rows[0].length, is_live=True))
-        oldest = min((n for path, n in numbers.items() if path != live), default=following)
-        is_pruned = oldest > 1 or (
-            not parts and "" < Layout(self.settings.path_template).parse(live).day < last_day
-        )
-        return _File(batch.until, tuple(parts), is_pruned, len(closed) < len(segments))
-
-    def _length(self, segment: SegmentRow) -> int:
-        if segment.length is not None:
-            return segment.length
-        return sum(map(len, _content(self.settings.output.absolute(), _Part(segment.path, 0))))
 
 
 def _taker(pieces: Iterator[bytes]) -> Callable[[int], bytes]:

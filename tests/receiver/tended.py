@@ -25,7 +25,8 @@ from receiver.consume.assignment import (
     SessionLimits,
     Superseded,
 )
-from receiver.consume.claim import Claim, StreamMismatch
+from receiver.consume.claim import Claim
+from receiver.consume.stream_state import StreamMismatch
 from receiver.offsets_cli import carry_out, propose
 from receiver.storage.layout import Layout
 from receiver.storage.site import Site, adopt

@@ -6,14 +6,8 @@ import pytest
 
 from broker.wire.descent import Ancestor
 from broker.wire.offset import Offset
-from receiver.consume.claim import (
-    StreamMismatch,
-    StreamState,
-    carried_over,
-    claimed,
-    moved,
-    start,
-)
+from receiver.consume.claim import carried_over, claimed, moved
+from receiver.consume.stream_state import StreamMismatch, StreamState, start
 from receiver.storage.site import first_undone
 from receiver.storage.store import StoredBatch
 

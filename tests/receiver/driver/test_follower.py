@@ -20,7 +20,8 @@ from broker.topology import Topology
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.consume import task
 from receiver.consume.assignment import LARGEST_PULL, Assignment, Report, SessionLimits
-from receiver.consume.claim import Claim, moved, stream_state
+from receiver.consume.claim import Claim, moved
+from receiver.consume.stream_state import stream_state
 from receiver.driver.follower import Pace, PartitionFollower, Shared
 from receiver.meter import Meter
 from receiver.storage.disk import exclusive_lock

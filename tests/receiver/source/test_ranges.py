@@ -2,7 +2,7 @@
 
 import pytest
 
-from receiver.consume.claim import StreamState
+from receiver.consume.stream_state import StreamState
 from receiver.source.datasource import cut
 from receiver.source.options import SourceOptions
 

@@ -1,0 +1,117 @@
+"""The files of a partition as its store knows them, and the lines in them, compressed or not. Reads only."""
+
+import gzip
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+import zstandard
+
+from broker.app.files import Folder
+from receiver.storage.folders import within
+from receiver.storage.layout import Layout
+from receiver.storage.retention import compressed_form
+from receiver.storage.store import SegmentRow, Store
+
+READ = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A live file, or a segment that it was closed as, of `length` bytes of lines."""
+
+    path: str
+    length: int
+    is_live: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedFile:
+    """A live file with its closed segments, oldest first, by a store that has all messages before `until`.
+
+    Where it `is_pruned`, older segments are no longer kept. While it `is_changing`, a batch that is not stored yet closes it.
+    """
+
+    until: int
+    parts: tuple[Part, ...]
+    is_pruned: bool
+    is_changing: bool
+
+    def newest(self, size: int) -> Iterator[tuple[Part, int]]:
+        """Yield the parts that hold the newest `size` bytes, with how many bytes of each are older."""
+        skipped = max(0, sum(part.length for part in self.parts) - size)
+        for part in self.parts:
+            if skipped < part.length:
+                yield part, skipped
+            skipped = max(0, skipped - part.length)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The files of one partition: what `store` has of them, and what is in `output`."""
+
+    store: Store
+    output: Path
+    layout: Layout
+
+    def find(self, live: str) -> ReceivedFile:
+        """Return what the store has of a live file; raises OSError, `Damaged`."""
+        with self.store.unchanged():
+            batch = self.store.batch()
+            rows = self.store.files("path = ?", live)
+            segments = self.store.segments("live = ?", live)
+            last_day = str(self.store.rows("SELECT coalesce(max(day), '') FROM files")[0][0])
+        assert batch is not None, "something was received"
+        following = rows[0].number if rows else 1
+        closed = [one for one in segments if one.batch <= batch.number]
+        # a segment that has its own name still is the newest of them
+        numbers = {one.path: one.number if one.path != live else following for one in closed}
+        closed.sort(key=lambda one: numbers[one.path])
+        parts = [Part(one.path, self._length(one)) for one in closed]
+        if rows and live not in numbers:
+            parts.append(Part(live, rows[0].length, is_live=True))
+        oldest = min((n for path, n in numbers.items() if path != live), default=following)
+        is_pruned = oldest > 1 or (not parts and "" < self.layout.parse(live).day < last_day)
+        return ReceivedFile(batch.until, tuple(parts), is_pruned, len(closed) < len(segments))
+
+    def _length(self, segment: SegmentRow) -> int:
+        if segment.length is not None:
+            return segment.length
+        return sum(map(len, self.content(Part(segment.path, 0))))
+
+    def content(self, part: Part, skip: int = 0) -> Iterator[bytes]:
+        """Yield the lines of a part but the first `skip` bytes, decompressed; of a live file what the store has.
+
+        Of a file that is gone it yields nothing.
+        """
+        left = part.length if part.is_live else None
+        with suppress(FileNotFoundError), within(self.output, part.path) as at, _open(*at) as file:
+            while piece := file.read(READ if left is None else min(READ, left)):
+                left = None if left is None else left - len(piece)
+                kept = piece[skip:]
+                skip -= len(piece) - len(kept)
+                if kept:
+                    yield kept
+
+
+@contextmanager
+def _open(folder: Folder, name: str) -> Iterator[IO[bytes]]:
+    """Open a file, or the compressed form that has taken its place; raises OSError."""
+    suffix = ""
+    try:
+        descriptor = folder.open(name, os.O_RDONLY)
+    except FileNotFoundError:
+        if (suffix := compressed_form(folder, name)) == "":
+            raise
+        descriptor = folder.open(name + suffix, os.O_RDONLY)
+    with os.fdopen(descriptor, "rb") as raw:
+        if not suffix:
+            yield raw
+        elif suffix == ".gz":
+            yield cast("IO[bytes]", gzip.GzipFile(fileobj=raw))
+        else:
+            unpacker = zstandard.ZstdDecompressor()
+            yield unpacker.stream_reader(raw, read_across_frames=True, closefd=False)
