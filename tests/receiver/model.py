@@ -3,7 +3,6 @@
 Follows the offset: what it passes over is expected on disk, once and in order. What other hands take away is no longer.
 """
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from receiver.storage import rotation
-from receiver.storage.tables import GAP_REPORTS
+from tests.receiver.partition import Partition
 from tests.support.received import read_segment
 
 
@@ -33,17 +32,18 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Folder:
-    """What one pair of output and state folder must hold, by live file."""
+class Model:
+    """The stream as it was published, where each partition stands, and what the folders must hold, by live file."""
 
     path: Path
+    sent: dict[int, tuple[Sent, ...]] = field(default_factory=dict)
+    next: dict[int, int] = field(default_factory=lambda: {0: 1, 1: 1})
     files: defaultdict[str, bytearray] = field(default_factory=lambda: defaultdict(bytearray))
     cuts: dict[str, set[int]] = field(default_factory=dict)
     reached: dict[tuple[str, str], int] = field(default_factory=dict)
     gaps: Counter[tuple[str, str, int, int]] = field(default_factory=Counter)
     torn: dict[str, tuple[str, str]] = field(default_factory=dict)
     bad: set[int] = field(default_factory=set)
-    committed: dict[int, int] = field(default_factory=dict)
 
     @property
     def output(self) -> Path:
@@ -101,15 +101,6 @@ class Folder:
             if expected and not expected.endswith(b"\n"):
                 self.cuts[live].add(begin)
 
-    def adopted(self, live: str) -> None:
-        """Note that a person has taken a file as it is."""
-        self.files[live] = bytearray(self.content(live))
-        self.cuts[live] = set()
-        self.torn.pop(live, None)
-        path = self.output / live
-        if path.exists() and path.read_bytes()[-1:] not in {b"", b"\n"}:
-            self.cuts[live].add(len(self.files[live]))
-
     def removed(self, live: str, before: dict[int, bytes]) -> None:
         """Note which of the closed segments that there were are gone; none may be that is not committed."""
         left = self.segments(live)
@@ -133,42 +124,19 @@ class Folder:
 
     def told(self) -> Counter[tuple[str, str, int, int]]:
         """Return the gaps that were told."""
-        reports = sorted(self.output.glob(GAP_REPORTS))
-        lines = [line for report in reports for line in report.read_bytes().splitlines()]
-        gaps = map(json.loads, lines)
+        gaps = [gap for number in self.next for gap in Partition("", self.path, number).told()]
         return Counter((gap["host"], gap["file"], gap["start"], gap["end"]) for gap in gaps)
 
     def quarantined(self) -> set[int]:
         """Return the sequences that were set aside."""
-        found = set()
-        for path in (self.output / ".quarantine").glob("*.msg"):
-            data, begin = path.read_bytes(), 0
-            while begin < len(data):
-                payload = data.index(b"\n", begin) + 1
-                about = json.loads(data[begin:payload])
-                begin = payload + about["bytes"] + 1
-                found.add(about["sequence"])
-        return found
+        return {about["sequence"] for about, _ in Partition("", self.path).set_aside()}
 
-
-class Model:
-    """The stream as it was published, and where each partition stands."""
-
-    def __init__(self) -> None:
-        """Begin with nothing."""
-        self.sent: dict[int, tuple[Sent, ...]] = {}
-        self.next = {0: 1, 1: 1}
-
-    def commit(
-        self, partition: int, until: int, folder: Folder, live: Callable[[Sent], str]
-    ) -> None:
+    def commit(self, partition: int, until: int, live: Callable[[Sent], str]) -> None:
         """Take in what the offset has passed over."""
-        if until > self.next[partition]:
-            folder.committed[partition] = until
         for sequence in range(self.next[partition], until):
             for sent in self.sent.get(sequence, ()):
                 if sent.partition == partition:
-                    folder.take(sent, live(sent))
+                    self.take(sent, live(sent))
         self.next[partition] = max(until, self.next[partition])
 
     def purge(self, first: int) -> None:

@@ -33,16 +33,14 @@ class Broker:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.runner = asyncio.Runner()
-        self.asking = threading.Lock()
+        self.loop = asyncio.new_event_loop()  # not that of the tasks, on which the caller may stand
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
         self.connection = Connection([server.url], "model")
         self.flaky = Flaky([server.url], "logreceiver worker")
         background._connections[os.getpid(), (server.url,), Access()] = self.flaky
 
     def ask(self, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
-        """Ask, again and again while the broker is away; from a thread of its own, as the caller may stand on a loop."""
-        answers: list[Answer] = []
-        errors: list[Exception] = []
+        """Ask, again and again while the broker is away."""
 
         async def patiently() -> Answer:
             while True:
@@ -51,19 +49,7 @@ class Broker:
                 except ConnectionLost:
                     await self.connection.client()
 
-        def run() -> None:
-            try:
-                answers.append(self.runner.run(patiently()))
-            except Exception as error:  # noqa: BLE001 - raised where it is waited for
-                errors.append(error)
-
-        thread = threading.Thread(target=run)
-        with self.asking:  # a task that is a zombie by now may ask at the same moment
-            thread.start()
-            thread.join()
-        for error in errors:
-            raise error
-        return answers[0]
+        return asyncio.run_coroutine_threadsafe(patiently(), self.loop).result()
 
     def make_anew(self) -> None:
         """Begin with empty streams."""
@@ -78,8 +64,8 @@ class Broker:
 
     def close(self) -> None:
         background.wait(self.flaky.close(), 10)
-        self.runner.run(self.connection.close())
-        self.runner.close()
+        self.ask(lambda connection: connection.close())
+        self.loop.call_soon_threadsafe(self.loop.stop)
 
 
 class Source(NamedTuple):

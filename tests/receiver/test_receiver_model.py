@@ -10,7 +10,8 @@ import random
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,17 +19,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.app.faults import VARIABLE
+from broker.client import bucket
 from broker.client.connection import Connection
-from broker.topology import Topology
+from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
-from receiver.consume.assignment import ForcedRotation
+from receiver.consume import task
+from receiver.consume.assignment import (
+    LARGEST_PULL,
+    Assignment,
+    Blocked,
+    Cause,
+    Destination,
+    ForcedRotation,
+    Report,
+    SessionLimits,
+    Superseded,
+)
+from receiver.consume.claim import Claim
+from receiver.offsets_cli import carry_out, propose
 from receiver.storage import folders
+from receiver.storage.layout import Layout
 from receiver.storage.retention import Limits, Order, Retention
+from receiver.storage.site import Site
 from tests.conftest import start_server
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
+from tests.receiver.model import Model, Sent
 from tests.receiver.points import IN_BATCH, IN_TURN, IN_UNDO
-from tests.receiver.senders import HOSTS, Broker
-from tests.receiver.tended import Tended
+from tests.receiver.senders import HOSTS, Broker, Senders
 from tests.shipper.programs import Step, as_many_as, programs
 from tests.support.processes import Processes
 
@@ -45,20 +62,134 @@ RECEIVING = {
     "start_anew": 3,
     "tidy": 3,
     "meddle": 4,
-    "move_folders": 1,
     "set_offset": 2,
-    "lose_offset": 1,
     "purge": 1,
-    "make_stream_anew": 1,
     "restart_broker": 1,
 }
 POINTS_IN_TASK = (*IN_BATCH, *IN_UNDO)
 POINTS_IN_TURN = ("closed", "rotated", *IN_TURN)
 MOST_ATTEMPTS = 12
+NOW = datetime(2030, 1, 1, tzinfo=UTC)  # later than any line: where to go on is given by sequence
 
 
-class Program(Tended):
-    """Steps that happen to it."""
+class Program:
+    """A receiver of two partitions, what a driver does around its tasks, and steps that happen to it; `log` is what has happened."""
+
+    def __init__(self, broker: Broker, folder: Path, chance: random.Random) -> None:
+        self.broker = broker
+        self.chance = chance
+        self.model = Model(folder)
+        self.output, self.state = self.model.output, folder / "state"
+        self.senders = Senders(broker, self.model, chance)
+        self.rotate_size = chance.choice([0, 150, 400, 2000])
+        self.layout = Layout(chance.choice(["{host}.log", "{host}.log", "{host}/{file}"]))
+        self.epochs = {0: 0, 1: 0}
+        self.first = {0: 1, 1: 1}
+        self.clean = {0: True, 1: True}
+        self.log: list[str] = []
+
+    def claim(self, partition: int) -> None:
+        """Have a new owner claim the partition."""
+        site = Site(self.output, self.state, partition, str(self.layout.template))
+
+        async def claim(connection: Connection) -> Offset:
+            offset = await Claim(connection, partition, "model:1", "LOGS", site).claim(NOW)
+            assert offset is not None
+            return offset
+
+        self.sync(partition)
+        offset = self.broker.ask(claim)
+        self.note(f"p{partition} claimed at {offset.next} epoch {offset.epoch}")
+        self.model.next[partition] = self.first[partition] = offset.next
+        self.epochs[partition] = offset.epoch
+
+    def session(
+        self,
+        partition: int,
+        disk: FaultyDisk | None = None,
+        *,
+        long: bool = False,
+        rotation: ForcedRotation = ForcedRotation.NONE,
+    ) -> bool:
+        """Have a task run a session at the partition; return whether it found nothing more."""
+        epoch = self.epochs[partition]
+        assignment = Assignment(
+            *(
+                partition,
+                self.first[partition],
+                epoch,
+                self.chance.choice([1, 300, 10**6]),
+                rotation,
+                self.chance.choice([1, 1000, LARGEST_PULL]),
+            ),
+            session=SessionLimits(60.0) if long else SessionLimits(),
+        )
+        self.clean[partition] = False
+        try:
+            with disk.plugged_in() if disk else nullcontext():
+                report = task.run(assignment, self.destination)
+        except Died:
+            self.note("died")
+            self.sync(partition)
+            return False
+        self.note(f"p{partition} {report}")
+        self.sync(partition)
+        return self.heard(partition, epoch, report)
+
+    def heard(self, partition: int, epoch: int, report: Report) -> bool:
+        if self.epochs[partition] == epoch:  # else that was another driver
+            self.first[partition] = max(self.first[partition], report.done.until)
+        match report.ended:
+            case Superseded() if self.epochs[partition] == epoch:
+                self.claim(partition)
+            case Blocked(Cause.STATE) if self.epochs[partition] == epoch:
+                self.claim(partition)
+            case Superseded() | Blocked():
+                pass
+            case _:
+                self.clean[partition] = self.epochs[partition] == epoch
+                return report.batches == 0
+        return False
+
+    @property
+    def destination(self) -> Destination:
+        return Destination(
+            self.output,
+            self.state,
+            self.rotate_size,
+            (self.broker.server.url,),
+            path_template=str(self.layout.template),
+        )
+
+    # what is known
+
+    def sync(self, partition: int) -> None:
+        """Take in how far the offset has moved."""
+        entry = self.broker.ask(
+            lambda connection: bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
+        )
+        if entry and entry.value:
+            self.commit(partition, Offset.decode(entry.value).next)
+
+    def sync_all(self) -> None:
+        for partition in HOSTS:
+            self.sync(partition)
+
+    def commit(self, partition: int, until: int) -> None:
+        self.model.commit(partition, until, self.live)
+
+    def live(self, sent: Sent) -> str:
+        return self.layout.path(sent.host, sent.file or None)
+
+    def note(self, words: str) -> None:
+        self.log.append(f"    {words}")
+
+    def check(self) -> None:
+        for live, expected in self.model.files.items():
+            content = self.model.content(live)
+            is_clean = all(self.clean.values())
+            assert content == expected if is_clean else content.startswith(expected), live
+            self.model.check_cuts(live)
 
     def run(self, steps: list[Step]) -> None:
         self.broker.make_anew()
@@ -76,38 +207,18 @@ class Program(Tended):
 
     def set_offset(self, amount: int) -> None:
         partition = amount % 2
-        self.doubtful.add(partition)
-        first, until = self.broker.ask(_reach)
         self.sync(partition)
-        to = self.chance.randint(max(first, 1), max(until, 1))
-        self.put_offset(partition, str(to))
+
+        async def put(connection: Connection) -> int:
+            first, until = await _reach(connection)
+            to = self.chance.randint(max(first, 1), max(until, 1))
+            await carry_out(connection, await propose(connection, STREAM, partition, str(to), NOW))
+            return to
+
+        to = self.broker.ask(put)
         self.note(f"p{partition} set to {to}")
         self.model.next[partition] = to
         if amount > 1:
-            self.claim(partition)
-
-    def lose_offset(self, amount: int) -> None:
-        if self.is_renewed or self.folder is not self.folders[0]:
-            return  # what other folders or streams have to do with it nobody knows then; a person has to choose
-        partition = amount % 2
-        self.doubtful.add(partition)
-        self.sync(partition)
-
-        async def delete(connection: Connection) -> None:
-            key = f"$KV.{OFFSETS_BUCKET}.{offset_key(partition)}"
-            await connection.ask(key, b"", {"KV-Operation": "DEL"})
-
-        self.broker.ask(delete)
-        self.claim(partition)
-
-    def move_folders(self, amount: int) -> None:
-        """Go on in other folders, which know nothing, or what they knew when they were left."""
-        self.sync_all()
-        self.doubtful.update(HOSTS)
-        self.folder = self.folders[amount % 2]
-        self.is_renewed = self.is_renewed or amount % 2 == 1
-        for partition in HOSTS:
-            self.clean[partition] = False
             self.claim(partition)
 
     # what happens to the stream
@@ -119,23 +230,6 @@ class Program(Tended):
         self.broker.ask(lambda connection: connection.api(f"STREAM.PURGE.{STREAM}", body))
         self.model.purge(sequence)
 
-    def make_stream_anew(self, amount: int) -> None:
-        if amount:
-            return
-        self.sync_all()
-        stream = Topology(partitions=2).streams()[0]
-
-        async def make(connection: Connection) -> None:
-            await connection.api(f"STREAM.DELETE.{STREAM}")
-            await connection.api(f"STREAM.CREATE.{STREAM}", stream)
-
-        self.broker.ask(make)
-        self.model.sent.clear()
-        self.is_renewed = True
-        self.doubtful.update(HOSTS)
-        for partition in HOSTS:
-            self.claim(partition)
-
     def restart_broker(self, amount: int) -> None:
         if amount == 0:
             self.broker.server.kill_and_restart()
@@ -145,31 +239,33 @@ class Program(Tended):
     def meddle(self, amount: int) -> None:
         """Remove, move or cut a live file by hand."""
         self.sync_all()
-        lives = [live for live in self.folder.files if (self.folder.output / live).exists()]
+        lives = [live for live in self.model.files if (self.output / live).exists()]
         if not lives:
             return
         live = self.chance.choice(sorted(lives))
-        path, begin = self.folder.output / live, self.folder.closed_size(live)
+        path, begin = self.output / live, self.model.closed_size(live)
         if amount < 2:
-            self.move_away(live)
+            self.model.cut(live, begin)
+            path.unlink()
+            self.note(f"{live} removed")
         else:
             length = self.chance.randint(0, path.stat().st_size)
             os.truncate(path, length)
-            self.folder.cut(live, begin + length)
+            self.model.cut(live, begin + length)
             self.note(f"{live} cut to {length}")
 
     def tidy(self, amount: int) -> None:
         self.sync_all()
         order = Order(
-            self.folder.output,
-            self.folder.path / "state",
+            self.output,
+            self.state,
             ("none", "zstd", "gzip")[amount % 3],
             Limits(number=amount),
         )
-        before = {live: self.folder.segments(live) for live in self.folder.files}
+        before = {live: self.model.segments(live) for live in self.model.files}
         Retention(order, lambda: 0).tidy(lambda: False)
         for live, segments in before.items():
-            self.folder.removed(live, segments)
+            self.model.removed(live, segments)
 
     # receiving
 
@@ -191,7 +287,7 @@ class Program(Tended):
             disk._at = 0
             raise Died
 
-        with at(point, self.folder.path, self.chance.randint(0, 3), die):
+        with at(point, self.model.path, self.chance.randint(0, 3), die):
             self.session(amount % 2, disk, long=amount > 1, rotation=rotation)
         self.wake_up(amount % 2)
 
@@ -241,7 +337,7 @@ class Program(Tended):
             thread.start()
             thread.join()
 
-        with at(point, self.folder.path, self.chance.randint(0, 3), happen):
+        with at(point, self.model.path, self.chance.randint(0, 3), happen):
             self.session(partition, long=amount > 1)
         for zombie in zombies:
             zombie.join()
@@ -249,16 +345,14 @@ class Program(Tended):
 
     def drain(self) -> None:
         self.log.append("drain")
-        for number in range(len(self.folders)):
-            self.move_folders(number)
-            for partition in HOSTS:
-                attempts = 0
-                while not (self.session(partition, long=True) and self.clean[partition]):
-                    attempts += 1
-                    assert attempts < MOST_ATTEMPTS, "it never comes to its end"
-            self.check()
-            assert self.folder.told() == self.folder.gaps
-            assert self.folder.quarantined() >= self.folder.bad
+        for partition in HOSTS:
+            attempts = 0
+            while not (self.session(partition, long=True) and self.clean[partition]):
+                attempts += 1
+                assert attempts < MOST_ATTEMPTS, "it never comes to its end"
+        self.check()
+        assert self.model.told() == self.model.gaps
+        assert self.model.quarantined() >= self.model.bad
 
 
 async def _reach(connection: Connection) -> tuple[int, int]:
