@@ -1,23 +1,31 @@
 """One Spark for all tests of this folder (it takes seconds to start, and a process holds one at a time), a partition, a scene."""
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from broker.client.connection import Connection
 from broker.topology import Topology
+from receiver.spark.session import spark_context
 from tests.conftest import Server, apply_topology
 from tests.receiver.partition import Partition
 from tests.receiver.scene import Scene
-from tests.receiver.sql import spark_session
 from tests.support.processes import Processes
 
-Store = Callable[..., list[int]]
-Call = Callable[..., dict[str, Any]]
+
+@contextmanager
+def spark_session(master: str) -> Iterator[SparkSession]:
+    """Start Spark with a session on it, and end both."""
+    with spark_context(master) as context:
+        session = SparkSession(context)
+        try:
+            yield session
+        finally:
+            with suppress(OSError, Py4JError):  # a JVM that has died has nothing to stop
+                session.stop()
 
 
 @pytest.fixture(scope="session")
@@ -38,38 +46,3 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
 def scene(own_server: Server, processes: Processes, tmp_path: Path) -> Scene:
     apply_topology(own_server.url, Topology(partitions=2))
     return Scene(own_server, processes, tmp_path)
-
-
-@pytest.fixture
-def store() -> Store:
-    """Return a function that publishes messages one by one, acknowledged, and returns their sequences."""
-
-    def publish_all(url: str, *messages: tuple[str, bytes, dict[str, str] | None]) -> list[int]:
-        async def publish() -> list[int]:
-            connection = Connection([url], "tests")
-            try:
-                answers = [await connection.ask(*message) for message in messages]
-            finally:
-                await connection.close()
-            return [int(answer["seq"]) for answer in answers]
-
-        return asyncio.run(publish())
-
-    return publish_all
-
-
-@pytest.fixture
-def call() -> Call:
-    """Return a function that calls the JetStream API of a server and returns its answer."""
-
-    def call_api(url: str, name: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        async def ask() -> dict[str, Any]:
-            connection = Connection([url], "tests")
-            try:
-                return await connection.api(name, body)
-            finally:
-                await connection.close()
-
-        return asyncio.run(ask())
-
-    return call_api

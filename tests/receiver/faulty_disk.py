@@ -209,12 +209,11 @@ class FaultyDisk:
         return error
 
     def _io_open(self, file: Any, mode: str = "r", *words: Any, **named: Any) -> Any:
-        if "b" not in mode or mode == "rb":
+        if mode != "wb":
             return self._real_open(file, mode, *words, **named)
         if not isinstance(file, int) and self._strikes("open"):
             raise self._error()
-        raw = _Raw(file, mode)
-        return io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
+        return io.BufferedWriter(_Raw(file, mode))
 
 
 class _Raw(io.FileIO):
@@ -222,8 +221,3 @@ class _Raw(io.FileIO):
 
     def write(self, data: Any) -> int:
         return os.write(self.fileno(), bytes(data))
-
-    def truncate(self, size: int | None = None) -> int:
-        assert size is not None
-        os.ftruncate(self.fileno(), size)
-        return size

@@ -9,10 +9,10 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -39,15 +39,19 @@ from receiver.consume.assignment import (
     SessionLimits,
     Superseded,
 )
+from receiver.consume.claim import Claim
 from receiver.storage.layout import Permissions
+from receiver.storage.site import Site
 from receiver.storage.tables import gap_report
 from tests.support.received import read_received
 
 Answer = TypeVar("Answer")
+Message = tuple[str, bytes, dict[str, str] | None]
+"""Subject, payload, headers."""
 
 LIMIT = 64_000_000
-_PATIENCE = 60.0  # seconds for hundreds of messages, each of which is synced
 ONE_BATCH = SessionLimits()
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 _RUN = """
 import pickle, sys
 from receiver.consume import fetch, task
@@ -92,36 +96,26 @@ class Partition:
     def ask(self, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
         return ask(self.url, question)
 
-    def publish(self, *messages: tuple[str, bytes, dict[str, str] | None]) -> int:
-        """Store messages one by one (subject, payload, headers); return the last sequence."""
-
-        async def store(connection: Connection) -> int:
-            sequence = 0
-            for subject, payload, headers in messages:
-                sequence = int((await connection.ask(subject, payload, headers))["seq"])
-            return sequence
-
-        return self.ask(store)
-
-    def publish_in_any_order(
-        self, messages: Iterable[tuple[str, bytes, dict[str, str] | None]]
-    ) -> None:
-        """Store many messages, hundreds at a time."""
-
-        async def store(connection: Connection) -> None:
-            waiting = list(messages)
-            for begin in range(0, len(waiting), 500):
-                part = waiting[begin : begin + 500]
-                stored = (connection.ask(*message, patience=_PATIENCE) for message in part)
-                await asyncio.gather(*stored)
-
-        self.ask(store)
+    def publish(self, *messages: Message) -> int:
+        """Store messages one by one; return the last sequence."""
+        return publish(self.url, *messages)
 
     def lines(self, host: str, *payloads: bytes) -> int:
         return self.publish(*((f"logs.p{self.number}.{host}", data, None) for data in payloads))
 
     def claim(self, first: int = 1, epoch: int = 1) -> None:
         self.move(first, epoch)
+
+    def take_over(self, owner: str = "host:1") -> Offset:
+        """Claim as the driver of a receiver does that starts."""
+        site = Site(self.output, self.state, self.number)
+
+        async def claim(connection: Connection) -> Offset | None:
+            return await Claim(connection, self.number, owner, STREAM, site).claim(NOW)
+
+        offset = self.ask(claim)
+        assert offset
+        return offset
 
     def move(self, first: int, epoch: int = 1, owner: str = "test:1", last_time: str = "") -> None:
         """Write the offset, whatever it was; what is committed is what the store knows, at its end where in doubt."""
@@ -174,9 +168,12 @@ class Partition:
             permissions=self.permissions,
         )
 
-    def run(self, first: int = 1, epoch: int = 1) -> Done | Blocked | Superseded:
+    def run(
+        self, first: int = 1, epoch: int = 1, rotation: ForcedRotation = ForcedRotation.NONE
+    ) -> Done | Blocked | Superseded:
         """Have one batch received; return what was committed, or why nothing was."""
-        report = task.run(self.assignment(first, epoch), self.destination)
+        assignment = replace(self.assignment(first, epoch), rotation=rotation)
+        report = task.run(assignment, self.destination)
         return report.done if isinstance(report.ended, Ending) else report.ended
 
     def session(self, session: SessionLimits, first: int = 1, epoch: int = 1) -> Report:
@@ -186,8 +183,7 @@ class Partition:
         self, first: int, rotation: ForcedRotation = ForcedRotation.ALL
     ) -> Done | Blocked | Superseded:
         """Have live files turned by a task."""
-        report = task.run(replace(self.assignment(first), rotation=rotation), self.destination)
-        return report.done if isinstance(report.ended, Ending) else report.ended
+        return self.run(first, rotation=rotation)
 
     def receive(self, first: int = 1, epoch: int = 1) -> Done:
         """Run batches until nothing is left; return them as one."""
@@ -295,6 +291,23 @@ def ask(url: str, question: Callable[[Connection], Awaitable[Answer]]) -> Answer
             await connection.close()
 
     return asyncio.run(connected())
+
+
+def api(url: str, name: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Call the JetStream API of a server and return its answer."""
+    return ask(url, lambda connection: connection.api(name, body))
+
+
+def publish(url: str, *messages: Message) -> int:
+    """Store messages one by one, acknowledged; return the last sequence."""
+
+    async def store(connection: Connection) -> int:
+        sequence = 0
+        for message in messages:
+            sequence = int((await connection.ask(*message))["seq"])
+        return sequence
+
+    return ask(url, store)
 
 
 def lines_of(

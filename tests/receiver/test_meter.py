@@ -149,23 +149,6 @@ def test_the_status_line_says_how_far_behind_it_is_how_fast_and_for_whom_it_stan
     )
 
 
-def test_a_partition_that_was_lost_is_behind_by_nothing_and_is_named(meter: Meter) -> None:
-    for partition in (0, 3):
-        meter.partitions[partition].claimed(Offset(1, 1, "", ""))
-    meter.partitions[3].done(a_session(3, batches=1, pending=5))
-    meter.partitions[3].stuck(Blocked(Cause.DISK, "p: No space left on device"))
-    meter.partitions[3].released(successor="central2:77")
-
-    told = samples(meter)
-
-    assert (told["logreceiver_lost|0"], told["logreceiver_lost|3"]) == (0, 1)
-    assert told["logreceiver_lag_messages|3"] == told["logreceiver_lag_seconds|3"] == 0
-    assert told["logreceiver_blocked|disk|3"] == 0
-    page = meter.health()
-    assert (page.status, page.body) == (200, b"ok; partition 3 was taken over by central2:77\n")
-    assert meter.status() == ("1 partition, 0 messages behind, 0 B/s; taken over by others: 3")
-
-
 def test_findings_that_are_too_many_for_the_log_are_counted(
     meter: Meter, caplog: pytest.LogCaptureFixture
 ) -> None:

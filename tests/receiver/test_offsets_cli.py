@@ -13,12 +13,10 @@ from click.testing import CliRunner, Result
 
 from broker.app.exits import Exit, OperatorError
 from broker.client.connection import Connection
-from broker.wire.offset import Offset
 from receiver.cli import logreceiver
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim
 from receiver.driver.presence import Presence
-from receiver.storage.site import Site
 from tests.hostile import GARBAGE, GOOD, acts_on_a_terminal
 from tests.receiver.partition import Partition, ours
 
@@ -36,20 +34,8 @@ def offsets(partition: Partition, *arguments: str) -> Result:
     return CliRunner().invoke(logreceiver, ["offsets", *arguments, "--server", partition.url])
 
 
-def claim(partition: Partition) -> Offset:
-    """Claim as a receiver's driver does when it starts."""
-
-    async def claimed(connection: Connection) -> Offset | None:
-        site = Site(partition.output, partition.state, 0)
-        return await Claim(connection, 0, "host:1", "LOGS", site).claim(NOW)
-
-    offset = partition.ask(claimed)
-    assert offset
-    return offset
-
-
 def receive(partition: Partition) -> Done:
-    offset = claim(partition)
+    offset = partition.take_over()
     done = partition.run(offset.next, offset.epoch)
     assert isinstance(done, Done), done
     return done
@@ -105,7 +91,7 @@ def test_a_move_is_asked_for_first_and_changes_nothing_without_a_yes(partition: 
     assert "from sequence 3 to 1, 2 messages wait from there" in result.output
     assert result.exit_code == Exit.USAGE
     assert "nothing was changed" in result.output
-    assert claim(partition).next == 3
+    assert partition.take_over().next == 3
 
 
 @pytest.mark.parametrize(
@@ -117,7 +103,7 @@ def test_a_batch_that_was_never_committed_is_undone_before_the_offset_counts(
     partition.publish(span(0, b"a\n"))
     first = receive(partition)
     partition.publish(span(2, b"b\n"), span(4, b"c\n"))
-    offset = claim(partition)
+    offset = partition.take_over()
     killed = partition.run_apart(first.until, offset.epoch, fault="stored")  # nobody commits it
     assert killed == -9
 
@@ -132,10 +118,10 @@ def test_a_time_is_a_place_too(partition: Partition) -> None:
     partition.lines("web01", b"2")
 
     offsets(partition, "set", "--partition", "0", "--to", "2020-01-01T00:00+01:00", "--yes")
-    assert claim(partition).next == 1
+    assert partition.take_over().next == 1
     now = datetime.now(UTC).isoformat()  # noqa: TID251 - a place behind all that was stored
     offsets(partition, "set", "--partition", "0", "--to", now, "--yes")
-    assert claim(partition).next == 3
+    assert partition.take_over().next == 3
 
 
 @pytest.mark.parametrize("to", ["4", "-1", "soon", "2999-01-01"])
@@ -158,7 +144,7 @@ def test_where_a_receiver_is_running_it_takes_force(partition: Partition) -> Non
     assert shown["running"] is True
     assert "is running" in str(refused.exception)
     assert forced.exit_code == 0, forced.output
-    assert claim(partition).next == 2
+    assert partition.take_over().next == 2
 
 
 @pytest.mark.parametrize("value", GARBAGE.values(), ids=GARBAGE)
@@ -187,7 +173,7 @@ def test_garbage_in_one_offset_is_shown_as_such_the_others_as_usual_and_is_mende
 
     mended = offsets(partition, "set", "--partition", "0", "--to", "latest", "--yes")
     assert mended.exit_code == 0, mended.output
-    assert claim(partition).next == 1
+    assert partition.take_over().next == 1
 
 
 @pytest.mark.parametrize(

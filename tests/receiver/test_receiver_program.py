@@ -15,13 +15,11 @@ from pathlib import Path
 import pytest
 
 from broker.app.exits import Exit
-from broker.client import bucket
 from broker.client.connection import Connection
-from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET, StreamLayout, subjects_in
+from broker.wire.streams import StreamLayout, subjects_in
 from broker.wire.subjects import partition_of
 from tests.manager import Manager
-from tests.receiver.partition import ask
+from tests.receiver.partition import Partition, ask
 from tests.receiver.scene import Scene
 from tests.support.processes import Process, wait_until
 
@@ -220,19 +218,19 @@ def test_a_receiver_of_all_takes_up_new_partitions_and_goes_on_with_those_that_h
     scene.wait_for_all(receiver)
 
     set_partitions(scene, 4, taken=4)
-    publish(scene, 3, b"in the new one\n")
+    partition(scene, 3).lines("web3", b"in the new one\n")
 
     has_come = lambda: b"in the new one\n" in written(scene)  # noqa: E731
     wait_until("the new partition is received", has_come, 90, [receiver])
     assert "receiving partitions 0, 1, 2, 3 into" in receiver.said()
-    assert not offset(scene, 3).released
+    assert not partition(scene, 3).offset().released
 
     set_partitions(scene, 2, taken=4)
-    publish(scene, 3, b"late\n")
+    partition(scene, 3).lines("web3", b"late\n")
 
     wait_until("the late line is received", lambda: b"late\n" in written(scene), 90, [receiver])
     assert receiver.stop(12) == 0
-    publish(scene, 2, b"while it was down\n")
+    partition(scene, 2).lines("web2", b"while it was down\n")
     receiver.start()
     has_come = lambda: b"while it was down\n" in written(scene)  # noqa: E731
     wait_until("what hosts have left is received", has_come, 150, [receiver])
@@ -254,16 +252,8 @@ def set_partitions(scene: Scene, count: int, taken: int) -> None:
     ask(scene.server.url, change)
 
 
-def offset(scene: Scene, partition: int) -> Offset:
-    entry = ask(
-        scene.server.url, lambda broker: bucket.read(broker, OFFSETS_BUCKET, f"p{partition}")
-    )
-    assert entry
-    return Offset.decode(entry.value)
-
-
-def publish(scene: Scene, partition: int, line: bytes) -> None:
-    ask(scene.server.url, lambda broker: broker.ask(f"logs.p{partition}.web{partition}", line))
+def partition(scene: Scene, number: int) -> Partition:
+    return Partition(scene.server.url, scene.folder, number)
 
 
 def written(scene: Scene) -> bytes:

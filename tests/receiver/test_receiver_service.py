@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.manager import Manager
-from tests.receiver.partition import ask
+from tests.receiver.partition import Partition
 from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
@@ -22,14 +22,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.nats]
 def get(url: str) -> str:
     with urllib.request.urlopen(url, timeout=10) as answer:
         return str(answer.read().decode())
-
-
-def publish(url: str, *lines: bytes) -> None:
-    async def store(connection: object) -> None:
-        for line in lines:
-            await connection.ask("logs.p0.web01", line)  # type: ignore[attr-defined]
-
-    ask(url, store)
 
 
 def status(url: str, output: Path) -> dict[str, object]:
@@ -46,7 +38,8 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     manager, output = Manager(tmp_path), tmp_path / "out"
     config = tmp_path / "receiver.toml"
     config.write_text('keep = 3\nlog_level = "info"\n')
-    publish(logs_url, b"one\n", b"two\n")
+    partition = Partition(logs_url, tmp_path)
+    partition.lines("web01", b"one\n", b"two\n")
     receiver: Process = processes.start(
         "receiver",
         [
@@ -71,7 +64,7 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     wait_until(
         "has counted", lambda: 'lines_total{partition="0"} 2.0' in get(f"{found[1]}/metrics"), 90
     )
-    publish(logs_url, b"three\n")
+    partition.lines("web01", b"three\n")
     wait_until("tells of itself", lambda: manager.has_heard("STATUS=1 partition, "), 90)
     shown = status(logs_url, output)["partitions"][0]  # type: ignore[index]
     config.write_text('keep = 4\nrotate_every = "1h"\n')

@@ -8,27 +8,13 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from receiver.consume.assignment import Cause, Done, Ending, SessionLimits
+from receiver.consume.assignment import Cause, Ending, SessionLimits
 from receiver.storage.retention import Order, Retention
 from tests.descriptors import held_here
-from tests.receiver.partition import Partition, blocked, ours
+from tests.receiver.partition import Partition, blocked
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
-
-
-def test_lines_of_every_host_are_written_whole_and_in_order(partition: Partition) -> None:
-    partition.lines("web01", b"one\ntwo\n", b"three")
-    partition.publish(ours("db.example.net", "a", 0, b"first\n"), ours("web01", "a", 7, b"four\n"))
-
-    done = partition.run()
-
-    assert isinstance(done, Done)
-    assert (done.until, done.messages, done.lines) == (5, 4, 5)
-    assert partition.files() == {
-        "web01.log": b"one\ntwo\nthree\nfour\n",
-        "db.example.net.log": b"first\n",
-    }
 
 
 def test_an_offset_of_an_earlier_epoch_blocks_as_it_may_only_be_a_late_replica(

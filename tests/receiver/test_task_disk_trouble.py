@@ -12,7 +12,7 @@ import pytest
 
 from receiver.consume import task
 from receiver.consume.assignment import Blocked, Cause, Ending, SessionLimits
-from receiver.consume.marked_folders import held, marked_folder
+from receiver.consume.marked_folders import Elsewhere, held, look, marked_folder
 from receiver.storage.disk import can_sync_all
 from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
 from tests.receiver.mounts import mounted
@@ -244,3 +244,8 @@ def test_nothing_is_written_beneath_a_disk_that_is_not_mounted_any_more(
         away.rename(partition.output)
         assert task.run(partition.assignment(2), destination).done.lines == 1
     assert partition.files() == {"web01.log": b"one\ntwo\n"}
+
+
+def test_where_the_drivers_lock_is_not_felt_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(Elsewhere, match=r"locks on .* do not reach"):
+        look(marked_folder(tmp_path))

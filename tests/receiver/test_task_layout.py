@@ -17,25 +17,6 @@ def partition(partition: Partition) -> Partition:
     return replace(partition, template="{host}/{file}")
 
 
-def test_every_file_of_a_host_has_one_of_its_own_below(partition: Partition) -> None:
-    partition.publish(
-        ours("web01", "a", 0, b"1\n"),
-        ours("web01", "nginx/a.log", 0, b"2\n"),
-        ours("web02", "a", 0, b"3\n"),
-        ("logs.p0.web01", b"4", None),
-        ours("web01", "a", 2, b"5\n"),
-    )
-
-    partition.receive()
-
-    assert partition.files() == {
-        "web01/%unnamed": b"4\n",
-        "web01/var/log/a": b"1\n5\n",
-        "web01/var/log/nginx/a.log": b"2\n",
-        "web02/var/log/a": b"3\n",
-    }
-
-
 def test_a_path_may_be_a_file_first_and_a_folder_later_and_the_other_way_round(
     partition: Partition,
 ) -> None:
@@ -44,6 +25,7 @@ def test_a_path_may_be_a_file_first_and_a_folder_later_and_the_other_way_round(
         ours("web01", "a/x", 0, b"2\n"),
         ours("web01", "b/x", 0, b"3\n"),
         ours("web01", "b", 0, b"4\n"),
+        ("logs.p0.web02", b"nobody says of what file", None),
     )
     first = partition.receive()
     partition.publish(ours("web01", "b", 2, b"5\n"), ours("web01", "a/x", 2, b"6\n"))
@@ -55,6 +37,7 @@ def test_a_path_may_be_a_file_first_and_a_folder_later_and_the_other_way_round(
         "web01/var/log/a..%%d/x": b"2\n6\n",
         "web01/var/log/b..%%f": b"4\n5\n",
         "web01/var/log/b/x": b"3\n",
+        "web02/%unnamed": b"nobody says of what file\n",
     }
 
 

@@ -14,24 +14,12 @@ from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Cause, Done, SessionLimits
-from receiver.consume.claim import Claim
-from receiver.storage.site import Site
 from tests.receiver.partition import Partition, blocked
 
 pytestmark = pytest.mark.nats
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 POINTS = ["fetched", "announced", "appended", "synced", "stored"]
-
-
-def claim(partition: Partition, owner: str) -> Offset:
-    async def claimed(connection: Connection) -> Offset | None:
-        site = Site(partition.output, partition.state, partition.number)
-        return await Claim(connection, partition.number, owner, "LOGS", site).claim(NOW)
-
-    offset = partition.ask(claimed)
-    assert offset
-    return offset
 
 
 def goes_on(zombie: "subprocess.Popen[str]") -> str:
@@ -42,11 +30,11 @@ def goes_on(zombie: "subprocess.Popen[str]") -> str:
 
 @pytest.mark.parametrize("point", POINTS)
 def test_beside_its_successor_on_one_machine(partition: Partition, point: str) -> None:
-    first = claim(partition, "a:1")
+    first = partition.take_over("a:1")
     partition.lines("web01", b"1", b"2")
 
     with partition.stopped_at(point, first.next, first.epoch) as zombie:
-        second = claim(partition, "b:2")
+        second = partition.take_over("b:2")
         partition.lines("web01", b"3")
         kept_out = partition.session(SessionLimits(lock=0.1), second.next, second.epoch)
         blocked(kept_out.ended, Cause.LOCKED, "p0.lock")
@@ -63,18 +51,18 @@ def test_of_another_machine_which_has_other_files_and_is_refused_later(
     partition: Partition, tmp_path: Path, point: str
 ) -> None:
     there = partition.with_folder(tmp_path / "there")
-    first = claim(partition, "a:1")
+    first = partition.take_over("a:1")
     partition.lines("web01", b"1", b"2")
 
     with partition.stopped_at(point, first.next, first.epoch) as zombie:
-        second = claim(there, "b:2")
+        second = there.take_over("b:2")
         assert isinstance(there.run(second.next, second.epoch), Done)
         report = goes_on(zombie)
 
     assert "Superseded" in report
     before = partition.files()
     with pytest.raises(ConfigurationError, match=r"is 3 in epoch 4.*offsets adopt --partition 0"):
-        claim(partition, "a:4")
+        partition.take_over("a:4")
     assert partition.files() == before
     assert (there.read("web01"), partition.offset().owner) == (b"1\n2\n", "b:2")
 

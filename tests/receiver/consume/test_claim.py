@@ -1,4 +1,7 @@
-"""A partition's entry in KV: claimed once, whatever happens to the connection; lost to a later epoch only."""
+"""A partition's entry in KV: claimed once, whatever happens to the connection; lost to a later epoch only.
+
+A replica of the broker that lags answers with what was: that costs a receiver a question more, and never its partition.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,6 +19,7 @@ from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, EntryTaken, OffsetEntry
 from receiver.offsets_cli import carry_out, propose
+from tests.lagging import Lagging
 from tests.receiver.flaky import Flaky
 
 pytestmark = pytest.mark.nats
@@ -25,9 +29,16 @@ FIRST = Done(0, 1, 5, lines=3, size=30, stored_at=10**18)
 SECOND = Done(0, 5, 9, lines=4, size=40, stored_at=10**18)
 
 
+ENTRY = f"KV_{OFFSETS_BUCKET}.$KV.{OFFSETS_BUCKET}.p0"
+
+
+class Replica(Lagging, Flaky):
+    """One that lags, on a line that breaks."""
+
+
 @pytest.fixture
-async def connection(logs_url: str) -> AsyncIterator[Flaky]:
-    made = Flaky([logs_url], "tests")
+async def connection(logs_url: str) -> AsyncIterator[Replica]:
+    made = Replica([logs_url], "tests")
     yield made
     await made.close()
 
@@ -38,7 +49,7 @@ async def stored(connection: Connection) -> Offset | None:
 
 
 async def test_of_claims_at_once_every_one_has_an_epoch_and_one_is_the_owner(
-    connection: Flaky,
+    connection: Replica,
 ) -> None:
     receivers = [Claim(connection, 0, f"r:{n}", "LOGS") for n in range(8)]
 
@@ -57,7 +68,7 @@ async def test_of_claims_at_once_every_one_has_an_epoch_and_one_is_the_owner(
 
 
 @pytest.mark.parametrize("when", ["stored", "not stored"])
-async def test_a_claim_in_doubt_is_claimed_again(connection: Flaky, when: str) -> None:
+async def test_a_claim_in_doubt_is_claimed_again(connection: Replica, when: str) -> None:
     receiver = Claim(connection, 0, "a:1", "LOGS")
     connection.breaks = when
 
@@ -71,7 +82,7 @@ async def test_a_claim_in_doubt_is_claimed_again(connection: Flaky, when: str) -
 
 @pytest.mark.parametrize("entry", [b"junk", b'{"version":1}', b'{"version":1,"next":"1"}', b"null"])
 async def test_an_unreadable_entry_is_said_so_and_left_alone(
-    connection: Flaky, entry: bytes
+    connection: Replica, entry: bytes
 ) -> None:
     await connection.ask("$KV.LOGS_OFFSETS.p0", entry)
 
@@ -85,7 +96,7 @@ async def test_an_unreadable_entry_is_said_so_and_left_alone(
 
 
 async def test_what_retention_took_while_nobody_received_is_said(
-    connection: Flaky, caplog: pytest.LogCaptureFixture
+    connection: Replica, caplog: pytest.LogCaptureFixture
 ) -> None:
     await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
     await connection.ask("logs.p0.web01", b"x")
@@ -99,7 +110,9 @@ async def test_what_retention_took_while_nobody_received_is_said(
     assert "begins at sequence 2" in caplog.text
 
 
-async def test_an_offset_is_carried_over_to_the_stream_that_was_restored(connection: Flaky) -> None:
+async def test_an_offset_is_carried_over_to_the_stream_that_was_restored(
+    connection: Replica,
+) -> None:
     before = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
     info = await connection.api("STREAM.INFO.LOGS")
     config = restoring(info["config"], Ancestor(info["created"], 1))
@@ -127,7 +140,7 @@ async def claimed(connection: Connection, owner: str = "a:1") -> OffsetEntry:
 
 
 @pytest.mark.parametrize("when", ["stored", "not stored"])
-async def test_a_move_in_doubt_is_seen_by_the_next_session(connection: Flaky, when: str) -> None:
+async def test_a_move_in_doubt_is_seen_by_the_next_session(connection: Replica, when: str) -> None:
     entry = await claimed(connection)
     await entry.move(FIRST)
 
@@ -147,7 +160,7 @@ async def test_a_move_in_doubt_is_seen_by_the_next_session(connection: Flaky, wh
     assert offset.last_time == "2001-09-09T01:46:40.000Z"
 
 
-async def test_a_later_owner_is_found_and_its_entry_stays(connection: Flaky) -> None:
+async def test_a_later_owner_is_found_and_its_entry_stays(connection: Replica) -> None:
     entry = await claimed(connection)
     await entry.move(FIRST)
     later = await Claim(connection, 0, "b:2", "LOGS").claim(NOW)
@@ -160,7 +173,7 @@ async def test_a_later_owner_is_found_and_its_entry_stays(connection: Flaky) -> 
 
 @pytest.mark.parametrize("by_hand", [True, False])
 async def test_an_entry_that_was_deleted_is_made_again_in_an_epoch_that_no_owner_has(
-    connection: Flaky, by_hand: bool
+    connection: Replica, by_hand: bool
 ) -> None:
     owner = Claim(connection, 0, "a:1", "LOGS")
     await owner.claim(NOW)
@@ -180,3 +193,71 @@ async def test_an_entry_that_was_deleted_is_made_again_in_an_epoch_that_no_owner
     assert taken.value.found.is_moved == by_hand
     with pytest.raises(FencedError):
         await owner.confirm()
+
+
+@pytest.mark.parametrize("before", ["nothing", "an older epoch", "an older batch"])
+async def test_a_replica_that_lags_is_not_believed(connection: Replica, before: str) -> None:
+    if before == "an older epoch":
+        await claimed(connection, "before:0")
+    if before == "an older batch":
+        entry = await claimed(connection)
+        await connection.remember(ENTRY)
+        await entry.move(FIRST)
+    else:
+        await connection.remember(ENTRY)
+        entry = await claimed(connection)
+    offset = entry.offset
+    assert offset
+    entry = OffsetEntry(connection, 0, lambda: NOW)
+
+    connection.lags = 1
+    with pytest.raises(bucket.Behind):  # and so is asked again
+        await entry.read(offset.epoch, offset.next)
+
+    assert await entry.read(offset.epoch, offset.next) == offset
+
+
+async def test_an_entry_that_went_back_indeed_ends_a_move(connection: Replica) -> None:
+    """Somebody has removed the bucket and made it anew: its revisions begin again."""
+    entry = await claimed(connection)
+    await entry.move(FIRST)
+    await connection.api(
+        f"STREAM.PURGE.KV_{OFFSETS_BUCKET}", {"filter": f"$KV.{OFFSETS_BUCKET}.p0"}
+    )
+
+    with pytest.raises(EntryTaken):
+        await entry.move(SECOND)
+
+
+async def test_a_claim_is_not_refused_for_what_an_entry_was(connection: Replica) -> None:
+    revision = await bucket.write(connection, OFFSETS_BUCKET, "p0", b"damaged", 0)
+    await connection.remember(ENTRY)
+    made = str((await connection.api("STREAM.INFO.LOGS"))["created"])
+    await bucket.write(
+        connection, OFFSETS_BUCKET, "p0", Offset(3, 7, made, "b:2").encode(), revision
+    )
+
+    connection.lags = 1
+    with pytest.raises(bucket.Behind):  # and so is made again
+        await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
+
+    offset = (await claimed(connection)).offset
+    assert offset
+    assert offset.epoch == 8
+
+
+async def test_an_owner_does_not_end_since_a_replica_has_not_seen_it_yet(
+    connection: Replica,
+) -> None:
+    await connection.remember(ENTRY)
+    ledger = Claim(connection, 0, "a:1", "LOGS")
+    await ledger.claim(NOW)
+
+    connection.lags = 1
+    with pytest.raises(bucket.Behind):
+        await ledger.confirm()
+
+    await ledger.confirm()
+    await connection.ask(f"$KV.{OFFSETS_BUCKET}.p0", b"", {"KV-Operation": "DEL"})
+    with pytest.raises(FencedError):
+        await ledger.confirm()

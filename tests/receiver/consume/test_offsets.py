@@ -1,15 +1,11 @@
 """Where a partition goes on from, for every state that offset and stream can be in."""
 
-from dataclasses import replace
-
 import pytest
 
 from broker.wire.descent import Ancestor
 from broker.wire.offset import Offset
-from receiver.consume.claim import carried_over, claimed, moved
+from receiver.consume.claim import carried_over
 from receiver.consume.stream_state import StreamMismatch, StreamState, start
-from receiver.storage.site import first_undone
-from receiver.storage.store import StoredBatch
 
 CREATED = "2026-11-20T00:00:00Z"
 
@@ -34,29 +30,6 @@ def test_a_stream_that_is_another_one_is_refused_in_one_line(
 
     assert "offsets set --partition 4 --to earliest" in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_an_offset_moved_by_hand_is_an_epoch_of_its_own_and_keeps_the_last_commit() -> None:
-    stream = StreamState(CREATED, 1, 10)
-    mine = claimed(replace(offset(5), commit="before"), stream, 0, "me", "")
-    unfinished = StoredBatch(9, 4, 5, 8, "this", "before", created=CREATED)
-
-    hand = moved(moved(mine, stream, 2, "root", ""), stream, 3, "root", "")
-    next_owner = claimed(hand, stream, 0, "me", "", unfinished)
-
-    assert (hand.next, hand.epoch, hand.is_moved, next_owner.is_moved) == (3, 6, True, False)
-    assert next_owner.moved_in == 6
-    assert first_undone(unfinished, next_owner, 0) == 9
-
-
-def test_an_offset_that_is_written_where_none_was_goes_on_behind_the_files() -> None:
-    stream, first_batch = StreamState(CREATED, 1, 10), StoredBatch(1, 16, 5, 8, "this", "")
-
-    hand = moved(None, stream, 8, "root", "", revision=16)
-    next_owner = claimed(hand, stream, 0, "me", "", first_batch)
-
-    assert (next_owner.next, next_owner.epoch) == (8, 18)
-    assert first_undone(first_batch, next_owner, 0) == 2
 
 
 RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(CREATED, 8)))

@@ -221,16 +221,6 @@ async def test_a_stream_made_anew_is_told_once_nothing_written_and_ends_by_a_res
             await loop.ends()
 
 
-async def test_a_successor_is_noticed_while_nothing_comes(partition: Partition) -> None:
-    async with Loop(partition, often=True) as first:
-        async with asyncio.timeout(20):
-            while not first.connection.away and not first.meter.partitions[0].epoch:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-        async with Loop(partition, "b:2"):
-            with pytest.raises(FencedError, match="b:2"):
-                await first.ends()
-
-
 async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
     partition: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:

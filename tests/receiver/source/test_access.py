@@ -9,6 +9,7 @@ import pytest
 from broker.app.exits import OperatorError
 from broker.topology import Topology
 from tests.conftest import apply_topology
+from tests.receiver.partition import publish
 from tests.receiver.source.test_datasource import rows_of
 from tests.support.processes import Processes, wait_until
 
@@ -23,9 +24,7 @@ RIGHTS = (
 
 
 @pytest.fixture
-def guarded(
-    processes: Processes, free_port: Callable[[], int], store: Callable[..., object], tmp_path: Path
-) -> dict[str, str]:
+def guarded(processes: Processes, free_port: Callable[[], int], tmp_path: Path) -> dict[str, str]:
     where, conf = f"127.0.0.1:{free_port()}", tmp_path / "server.conf"
     allowed = ", ".join(f'"{right}"' for right in RIGHTS)
     conf.write_text(
@@ -38,7 +37,7 @@ def guarded(
     wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server])
     url = f"nats://central:c@{where}"
     apply_topology(url, Topology(partitions=2))
-    store(url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
+    publish(url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
     return {"servers": f"nats://{where}", "user": "analyst", "password": _SECRET}
 
 

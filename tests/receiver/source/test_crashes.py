@@ -15,7 +15,7 @@ from tests.support.processes import Process, Processes, wait_until
 
 PROGRAM = """
 import sys
-from tests.receiver.sql import spark_session
+from tests.receiver.conftest import spark_session
 
 url, folder = sys.argv[1:]
 with spark_session("local[2,4]") as spark:  # a task is tried again
@@ -50,8 +50,8 @@ def test_every_line_is_in_the_table_once_whoever_is_killed(
 ) -> None:
     partition = Partition(logs_url, tmp_path)
     blocks = [b"".join(b"%d-%d\n" % (n, m) for m in range(20)) for n in range(90)]
-    partition.publish_in_any_order(
-        (f"logs.p{n % 2}.web{n % 5}.example", block, None) for n, block in enumerate(blocks)
+    partition.publish(
+        *((f"logs.p{n % 2}.web{n % 5}.example", block, None) for n, block in enumerate(blocks))
     )
     commits = tmp_path / "checkpoint/commits"
 

@@ -11,7 +11,7 @@ from broker.wire.message import Origin, encode_origin
 from receiver.consume import background
 from receiver.source.datasource import JetStreamSource
 from receiver.source.stream import LostSequences, Range, read
-from tests.receiver.partition import lines_of, message
+from tests.receiver.partition import api, lines_of, message, publish
 
 pytestmark = pytest.mark.nats
 
@@ -31,11 +31,11 @@ def sequences(url: str, **options: str) -> list[int]:
     return [row["sequence"] for row in rows_of(url, **options)]
 
 
-def test_the_files_of_a_message_are_rows_in_their_order(logs_url: str, store: Any) -> None:
+def test_the_files_of_a_message_are_rows_in_their_order(logs_url: str) -> None:
     parts = [lines_of(f"f{n}", 0, b"%d\na\n" % n) for n in range(3)]
     subject, payload, headers = message("web1", *parts, compressed=True)
     claim = encode_origin(Origin("1-aa", 99))
-    store(
+    publish(
         logs_url,
         ("logs.p0.web1", b"", claim),
         (subject, payload, headers),
@@ -57,8 +57,8 @@ def test_the_files_of_a_message_are_rows_in_their_order(logs_url: str, store: An
     ]
 
 
-def test_a_batch_reads_from_and_to_where_it_is_told(logs_url: str, store: Any) -> None:
-    store(logs_url, *(("logs.p0.web", b"x\n", None) for _ in range(10)))
+def test_a_batch_reads_from_and_to_where_it_is_told(logs_url: str) -> None:
+    publish(logs_url, *(("logs.p0.web", b"x\n", None) for _ in range(10)))
     moments = {row["sequence"]: row["time"].isoformat() for row in rows_of(logs_url)}
 
     found = sequences(logs_url, startingTimestamp=moments[5], endingTimestamp=moments[8])
@@ -73,11 +73,9 @@ def test_a_batch_reads_from_and_to_where_it_is_told(logs_url: str, store: Any) -
     assert sequences(logs_url, minPartitions="4") == list(range(1, 11))
 
 
-def test_what_retention_removed_is_an_error_by_name_or_skipped(
-    logs_url: str, store: Any, call: Any
-) -> None:
-    store(logs_url, *(("logs.p0.web", b"x\n", None) for _ in range(6)))
-    call(logs_url, "STREAM.PURGE.LOGS", {"seq": 4})
+def test_what_retention_removed_is_an_error_by_name_or_skipped(logs_url: str) -> None:
+    publish(logs_url, *(("logs.p0.web", b"x\n", None) for _ in range(6)))
+    api(logs_url, "STREAM.PURGE.LOGS", {"seq": 4})
 
     with pytest.raises(LostSequences, match="sequences 1 to 3 were removed"):
         sequences(logs_url, startingOffsets="1")
@@ -87,18 +85,18 @@ def test_what_retention_removed_is_an_error_by_name_or_skipped(
 
 
 def test_a_broker_that_restarts_in_the_middle_leaves_no_hole_and_what_it_lost_is_named(
-    own_server: Any, store: Any, call: Any
+    own_server: Any,
 ) -> None:
     largest = bytes(8_000_000 - 1) + b"\n"
-    call(own_server.url, "STREAM.CREATE.LOGS", Topology().streams()[0])
-    store(own_server.url, *(("logs.p0.web", largest, None) for _ in range(5)))
+    api(own_server.url, "STREAM.CREATE.LOGS", Topology().streams()[0])
+    publish(own_server.url, *(("logs.p0.web", largest, None) for _ in range(5)))
     connection = Connection([own_server.url], "tests")
     runs = read(connection, Range("logs.p0.>", 1, 6))
 
     read_so_far = [(m.sequence, len(m.payload)) for m in next(runs)]
     own_server.kill_and_restart()
     read_so_far += [(m.sequence, len(m.payload)) for run in runs for m in run]
-    call(own_server.url, "STREAM.PURGE.LOGS", {"seq": 5})
+    api(own_server.url, "STREAM.PURGE.LOGS", {"seq": 5})
 
     assert read_so_far == [(n, 8_000_000) for n in range(1, 6)]
     with pytest.raises(LostSequences, match="sequences 1 to 4 were removed"):

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from receiver.source.options import KNOWN
+from tests.receiver.partition import publish
 
 PAGE = (Path(__file__).parents[3] / "docs/spark.md").read_text("utf-8")
 
@@ -26,11 +27,10 @@ def example(number: int, spark: SparkSession, url: str, folder: Path) -> dict[st
 def test_the_sql_example_counts_the_lines_of_every_host(
     spark: SparkSession,
     logs_url: str,
-    store: Any,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    store(logs_url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
+    publish(logs_url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
 
     example(0, spark, logs_url, tmp_path)
 
@@ -40,14 +40,14 @@ def test_the_sql_example_counts_the_lines_of_every_host(
 
 @pytest.mark.long
 def test_the_streaming_example_counts_errors_per_host_and_minute(
-    spark: SparkSession, logs_url: str, store: Any, tmp_path: Path
+    spark: SparkSession, logs_url: str, tmp_path: Path
 ) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     query = example(1, spark, logs_url, tmp_path)["errors"]
     try:
         query.processAllAvailable()
-        store(logs_url, ("logs.p0.web01", b"ERROR one\nfine\nan ERROR\n", None))
-        store(logs_url, ("logs.p1.web02", b"ERROR two\n", None))
+        publish(logs_url, ("logs.p0.web01", b"ERROR one\nfine\nan ERROR\n", None))
+        publish(logs_url, ("logs.p1.web02", b"ERROR two\n", None))
         query.processAllAvailable()
         rows = spark.sql("SELECT host, max(count) FROM errors GROUP BY host").collect()
         minutes = spark.sql("SELECT window.start, window.end FROM errors").collect()
@@ -60,11 +60,11 @@ def test_the_streaming_example_counts_errors_per_host_and_minute(
 
 
 def test_the_table_example_has_every_line_once_however_often_it_is_run(
-    spark: SparkSession, logs_url: str, store: Any, tmp_path: Path
+    spark: SparkSession, logs_url: str, tmp_path: Path
 ) -> None:
-    store(logs_url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
+    publish(logs_url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
     example(2, spark, logs_url, tmp_path)
-    store(logs_url, ("logs.p0.web01", b"four\n", None))
+    publish(logs_url, ("logs.p0.web01", b"four\n", None))
     example(2, spark, logs_url, tmp_path)
     example(2, spark, logs_url, tmp_path)
 

@@ -1,7 +1,5 @@
 """How far a micro-batch goes, without Spark: limits, and a stream that becomes another."""
 
-from typing import Any
-
 import pytest
 from pyspark.sql.streaming.datasource import ReadLimit
 
@@ -9,6 +7,7 @@ from broker.topology import Topology
 from receiver.source.datasource import MicroBatchReader
 from receiver.source.options import SourceOptions
 from receiver.source.stream import LostSequences
+from tests.receiver.partition import api, publish
 
 pytestmark = pytest.mark.nats
 
@@ -43,8 +42,8 @@ class Query:
         return batches
 
 
-def fill(store: Any, url: str, count: int, size: int = 2) -> None:
-    store(url, *((f"logs.p{n % 2}.web", b"x" * (size - 1) + b"\n", None) for n in range(count)))
+def fill(url: str, count: int, size: int = 2) -> None:
+    publish(url, *((f"logs.p{n % 2}.web", b"x" * (size - 1) + b"\n", None) for n in range(count)))
 
 
 @pytest.mark.parametrize(
@@ -63,9 +62,9 @@ def fill(store: Any, url: str, count: int, size: int = 2) -> None:
     ],
 )
 def test_what_is_available_now_is_read_within_all_limits(
-    options: dict[str, str], sizes: list[int], logs_url: str, store: Any
+    options: dict[str, str], sizes: list[int], logs_url: str
 ) -> None:
-    fill(store, logs_url, 12, size=12_000)
+    fill(logs_url, 12, size=12_000)
 
     batches = Query(logs_url, **options).available_now()
 
@@ -74,14 +73,14 @@ def test_what_is_available_now_is_read_within_all_limits(
 
 
 def test_what_comes_after_the_beginning_is_read_though_the_program_dies_in_its_first_batch(
-    logs_url: str, store: Any
+    logs_url: str,
 ) -> None:
-    fill(store, logs_url, 3)
+    fill(logs_url, 3)
     died = Query(logs_url, startingOffsets="latest")
     start = dict(died.reader.initialOffset())
-    fill(store, logs_url, 2)
+    fill(logs_url, 2)
     end = died.latest(start)
-    fill(store, logs_url, 2)
+    fill(logs_url, 2)
 
     again = Query(logs_url, startingOffsets="latest")
     first = again.batch(
@@ -93,12 +92,12 @@ def test_what_comes_after_the_beginning_is_read_though_the_program_dies_in_its_f
     assert first + second == [4, 5, 6, 7]
 
 
-def test_a_batch_read_again_is_the_same_and_tasks_get_pieces(logs_url: str, store: Any) -> None:
-    fill(store, logs_url, 20)
+def test_a_batch_read_again_is_the_same_and_tasks_get_pieces(logs_url: str) -> None:
+    fill(logs_url, 20)
     query = Query(logs_url, minPartitions="4")
     start = dict(query.reader.initialOffset())
     end = query.latest(start)
-    fill(store, logs_url, 5)
+    fill(logs_url, 5)
 
     assert query.batch(start, end) == query.batch(start, end) == list(range(1, 21))
     assert Query(logs_url).batch(start, end) == list(range(1, 21))
@@ -115,12 +114,12 @@ def test_a_batch_read_again_is_the_same_and_tasks_get_pieces(logs_url: str, stor
     ids=str,
 )
 def test_what_is_read_may_be_chosen(
-    chosen: dict[str, str], sequences: list[int], logs_url: str, store: Any
+    chosen: dict[str, str], sequences: list[int], logs_url: str
 ) -> None:
     query = Query(logs_url, **chosen)
     start = dict(query.reader.initialOffset())
-    fill(store, logs_url, 2)
-    store(logs_url, ("logs.p1.db", b"x\n", None), ("logs.p1.other", b"x\n", None))
+    fill(logs_url, 2)
+    publish(logs_url, ("logs.p1.db", b"x\n", None), ("logs.p1.other", b"x\n", None))
 
     end = query.latest(start)
 
@@ -130,14 +129,14 @@ def test_what_is_read_may_be_chosen(
 
 @pytest.mark.parametrize("is_anew", [True, False], ids=["made anew", "went back"])
 def test_a_stream_that_is_another_stops_a_query_or_is_read_from_where_it_is_new(
-    logs_url: str, store: Any, call: Any, *, is_anew: bool
+    logs_url: str, *, is_anew: bool
 ) -> None:
-    fill(store, logs_url, 5)
+    fill(logs_url, 5)
     start = Query(logs_url).latest(dict(Query(logs_url).reader.initialOffset()))
     if is_anew:
-        call(logs_url, "STREAM.DELETE.LOGS")
-        call(logs_url, "STREAM.CREATE.LOGS", Topology().streams()[0])
-        fill(store, logs_url, 8)  # more than were read: by the sequences alone nobody would know
+        api(logs_url, "STREAM.DELETE.LOGS")
+        api(logs_url, "STREAM.CREATE.LOGS", Topology().streams()[0])
+        fill(logs_url, 8)  # more than were read: by the sequences alone nobody would know
     else:
         start["LOGS"]["sequence"] = 30
 
@@ -147,7 +146,7 @@ def test_a_stream_that_is_another_stops_a_query_or_is_read_from_where_it_is_new(
     query = Query(logs_url, failOnDataLoss="false")
     moved = query.latest(start)
     if not is_anew:
-        fill(store, logs_url, 2)
+        fill(logs_url, 2)
     end = query.latest(moved)
     assert query.batch(start, moved) == []
     assert query.batch(moved, end) == (list(range(1, 9)) if is_anew else [6, 7])

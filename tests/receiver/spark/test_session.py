@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,6 @@ from broker.app.exits import ConfigurationError
 from receiver.spark.java import scratch_folder
 from receiver.spark.session import spark_context
 from tests.descriptors import held_by
-from tests.receiver.apart import apart
 from tests.support.processes import Processes, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -116,10 +117,15 @@ def started_with(conf: dict[str, str]) -> None:
 
 
 def test_a_wrong_setting_is_told_in_a_line_that_says_whose_it_is() -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"^Spark does not start on local.*abc; look at --spark"
-    ) as told:
-        apart(started_with, {"spark.executor.memory": "abc"})
+    with (
+        ProcessPoolExecutor(
+            1, get_context("spawn")
+        ) as process,  # ours may have the Spark of others
+        pytest.raises(
+            ConfigurationError, match=r"^Spark does not start on local.*abc; look at --spark"
+        ) as told,
+    ):
+        process.submit(started_with, {"spark.executor.memory": "abc"}).result()
 
     assert "\n" not in str(told.value)
 

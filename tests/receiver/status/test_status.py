@@ -1,4 +1,4 @@
-"""How a status reads, and what it says of the stores of a state folder."""
+"""What a status says of the stores of a state folder."""
 
 import os
 import tempfile
@@ -6,35 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from receiver.meter import Blockade
-from receiver.status.status import HostFile, ReceivedPartition, Status
+from receiver.status.status import HostFile, Status
 from tests.receiver.stored import add, begun
 
 NOON = 1_800_000_000_000_000_000
-OWNED = ReceivedPartition(
-    partition=0,
-    next=120,
-    epoch=3,
-    owner="central1:7",
-    running=True,
-    lines=1_234_567,
-    size=99_000_000,
-    committed_at="2026-11-21T10:00:01Z",
-    behind=40,
-    behind_seconds=3725.4,
-    lines_per_second=5000.0,
-    blocked=Blockade(
-        cause="disk",
-        detail="web01.log: No space left on device",
-        since="2026-11-21T10:00:02Z",
-    ),
-)
-WEB01 = HostFile(path="web01.log", last_line="2026-11-21T10:00:00Z", size=3 * 1024**2, segments=4)
-STATUS = Status(
-    partitions=[OWNED, ReceivedPartition(partition=1)],
-    state_dir=Path("/out"),
-    files=[WEB01],
-)
 
 
 def test_a_host_has_its_live_file_and_its_closed_ones_and_a_damaged_store_says_nothing(
@@ -76,20 +51,3 @@ def test_whoever_may_only_read_the_stores_has_the_files(is_running: bool) -> Non
                 os.seteuid(0)
 
     assert [file.path for file in found] == ["web01.log"]
-
-
-def test_people_see_a_table_and_what_is_blocked_since_when_and_why() -> None:
-    lines = STATUS.as_text(with_hosts=True).splitlines()
-
-    assert lines[1].split() == [
-        *("0", "120", "40", "1h2m5s", "1,234,567", "99,000,000", "5,000"),
-        *("3", "yes", "central1:7", "2026-11-21T10:00:01Z"),
-    ]
-    assert lines[2].split() == ["1", "0", "0", "0s", "0", "0", "0", "no", "nobody", "yet", "never"]
-    assert (
-        "partition 0 is blocked since 2026-11-21T10:00:02Z, disk: web01.log: No space left on device"
-        in lines
-    )
-    assert "stores in /out: 1 live files, 4 closed, 3.0 MiB" in lines
-    assert "web01.log  2026-11-21T10:00:00Z" in STATUS.as_text(with_hosts=True)
-    assert "2026-11-21T10:00:00Z" not in STATUS.as_text()

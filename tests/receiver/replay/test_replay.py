@@ -1,11 +1,15 @@
 """A replay of what a real broker holds: its files are what a receiver makes of the same lines."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from broker.app.exits import Exit
 from broker.wire.message import MAX_LINES_BYTES
 from receiver.consume import task
 from receiver.consume.judging import Piece
@@ -150,3 +154,87 @@ def test_lines_pass_in_order_and_never_before_they_are_due() -> None:
     passed = [(clock[0], [one.sequence for one in run.pieces]) for run in runs]
 
     assert [entry for entry in passed if entry[1]] == [(0, [0, 1]), (2, [2]), (6, [3])]
+
+
+PROGRAM = str(Path(sys.executable).with_name("logreceiver"))
+
+
+def program(filled: Partition, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        [PROGRAM, "replay", "--server", filled.url, *arguments],
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture
+def filled(logs_url: str, tmp_path: Path) -> Partition:
+    filled = Partition(logs_url, tmp_path)
+    filled.publish(*((f"logs.p{n % 2}.web{n % 4}", b"line %d\n" % n, None) for n in range(40)))
+    return filled
+
+
+def test_an_hour_is_replayed_into_files_of_its_own(filled: Partition) -> None:
+    output = filled.folder / "again"
+
+    ended = program(filled, "--since", "1h", "--host", "web[01]", "--output", str(output))
+
+    assert (ended.returncode, ended.stdout) == (0, b""), ended.stderr
+    assert b"replayed 20 lines" in ended.stderr
+    assert sorted(path.name for path in output.iterdir()) == ["web0.log", "web1.log"]
+    assert (output / "web1.log").read_bytes() == b"".join(b"line %d\n" % n for n in range(1, 40, 4))
+    again = program(filled, "--since", "1h", "--output", str(output))
+    assert (again.returncode, again.stdout) == (Exit.CONFIGURATION, b"")
+    assert b"is not empty" in again.stderr
+
+
+def test_a_reader_who_has_had_enough_ends_a_replay_quietly(filled: Partition) -> None:
+    words = [PROGRAM, "replay", "--server", filled.url, "--since", "seq:3", "--output", "-"]
+    reading, writing = os.pipe()
+    with subprocess.Popen(words, stdout=writing, stderr=subprocess.PIPE) as program:
+        os.close(writing)
+        with os.fdopen(reading, "rb", buffering=0) as lines:
+            first = lines.read(7)
+        said = program.communicate(timeout=100)[1]
+
+    assert (first, program.returncode, said) == (b"line 2\n", 0, b"")
+
+
+@pytest.mark.parametrize("chosen", [(0, 1), (1,)])
+def test_partitions_come_as_one_stream_in_the_order_of_storage(
+    chosen: tuple[int, ...], filled: Partition
+) -> None:
+    filled.publish(
+        message("web1", lines_of("a", 0, b"piece, "), lines_of("b", 0, b"other\n")),
+        message("web2", lines_of("a", 0, b"1\n")),
+        message("web1", lines_of("a", 7, b"more, ")),
+        message("web1", lines_of("a", 13, b"rest\n")),
+    )
+    words = [f"--partition={number}" for number in chosen]
+
+    ended = program(filled, "--since", "earliest", "--output", "-", *words)
+
+    lines = b"".join(b"line %d\n" % n for n in range(40) if n % 2 in chosen)
+    torn = b"piece, \nother\n1\nmore, rest\n" if 0 in chosen else b""
+    assert ended.stdout == lines + torn, ended.stderr
+
+
+def test_what_the_stream_no_longer_holds_is_said(filled: Partition) -> None:
+    filled.ask(lambda connection: connection.api("STREAM.PURGE.LOGS", {"seq": 30}))
+
+    ended = program(filled, "--since", "seq:5", "--output", "-")
+
+    assert (ended.returncode, ended.stdout) == (
+        0,
+        b"".join(b"line %d\n" % n for n in range(29, 40)),
+    )
+    assert b"sequences 5 to 29: no longer in the stream" in ended.stderr
+
+
+def test_a_time_that_is_none_is_told_in_a_line(filled: Partition) -> None:
+    ended = program(filled, "--since", "soon", "--output", "-")
+
+    said = ended.stderr.decode()
+    assert (ended.returncode, ended.stdout, len(said.splitlines())) == (Exit.USAGE, b"", 1), said
+    assert "2h" in said

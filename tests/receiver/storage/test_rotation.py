@@ -1,13 +1,16 @@
-"""Periods of rotation by the clock of a time zone."""
+"""Rotation by time: periods by the clock of a time zone, and by when lines reached the broker, not by when they are received."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from receiver.consume.assignment import Destination
 from receiver.storage.rotation import Calendar
+from tests.receiver.stored import opened
 
 BERLIN = ZoneInfo("Europe/Berlin")
 ZONES = ["UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/Sao_Paulo", "Pacific/Apia"]
@@ -62,3 +65,45 @@ def test_every_moment_lies_in_one_period_and_they_neither_overlap_nor_leave_a_ho
         assert Calendar(every, ZoneInfo(zone)).period(edge) == found
     assert calendar.period(found.end).begin == found.end
     assert calendar.period(found.begin - 1).end == found.begin
+
+
+_HOUR = 3_600_000_000_000
+
+
+def write(root: Path, *pieces: tuple[int, bytes]) -> None:
+    """Append pieces as batches of one piece each, as separate tasks would."""
+    destination = Destination(root, root / ".state", 0, (), HOUR)
+    for moment, piece in pieces:
+        with opened(destination) as partition, partition.writing() as output:
+            live = partition.names.live_name("web01", None, moment)
+            output.hold(live, piece, moment)
+            output.flush()
+            output.sync()
+            with partition.store.transaction():
+                output.put(partition.next_batch(1, 1), {})
+
+
+def content(root: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in root.iterdir() if path.is_file()}
+
+
+def test_lines_of_another_hour_begin_another_file(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        (5 * _HOUR, b"a\n"),
+        (6 * _HOUR - 1, b"b\n"),
+        (6 * _HOUR, b"c\n"),
+        (9 * _HOUR, b"d\n"),
+    )
+
+    assert content(tmp_path) == {
+        "web01.log.000001": b"a\nb\n",
+        "web01.log.000002": b"c\n",
+        "web01.log": b"d\n",
+    }
+
+
+def test_a_clock_that_goes_back_rotates_nothing(tmp_path: Path) -> None:
+    write(tmp_path, (6 * _HOUR, b"a\n"), (5 * _HOUR, b"b\n"), (6 * _HOUR + 1, b"c\n"))
+
+    assert content(tmp_path) == {"web01.log": b"a\nb\nc\n"}

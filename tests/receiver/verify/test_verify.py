@@ -1,6 +1,9 @@
 """Files that a receiver's tasks wrote, damaged by hand: each damage is found, and counted, with the place of the first."""
 
 import gzip
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,13 +13,15 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from broker.app.exits import Exit
+from broker.topology import Topology
 from receiver.consume import task
 from receiver.settings import StreamSettings
 from receiver.storage.layout import DEFAULT
 from receiver.storage.retention import Order, Retention
 from receiver.verify.verify import ComparedFile, VerifyReport, verify
 from tests.receiver.partition import Partition, lines_of, message, ours
-from tests.receiver.replay.test_replaying_files import publish_odd_messages
+from tests.receiver.replay.test_replay import publish_odd_messages
 
 pytestmark = pytest.mark.nats
 
@@ -228,3 +233,56 @@ def test_files_are_well_that_are_rotated_and_compressed_while_they_are_looked_at
     assert looks > 3
     assert list(partition.output.glob("web01.log.*.zst"))
     assert examined(partition).files == []
+
+
+def program(partition: Partition, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [
+            str(Path(sys.executable).with_name("logreceiver")),
+            "verify",
+            "--server",
+            partition.url,
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_received_files_are_well_until_somebody_damages_them_or_the_stream_is_another(
+    logs_url: str, tmp_path: Path
+) -> None:
+    partition = Partition(logs_url, tmp_path)
+    partition.publish(
+        *(ours(f"web{n % 3}", "app.log", 10 * (n // 3), b"line %04d\n" % n) for n in range(60))
+    )
+    partition.claim()
+    partition.receive()
+    output = ("--output", str(partition.output), "--state-dir", str(partition.state))
+
+    well = program(partition, *output)
+    path = partition.output / "web1.log"
+    path.write_bytes(path.read_bytes().replace(b"line 0013\n", b"", 1))
+    damaged = program(partition, *output, "--json")
+
+    assert (well.returncode, well.stdout) == (
+        0,
+        "all well: 3 hosts, 600 B compared\nnot compared, as nothing was received here yet: partitions 1\n",
+    ), well.stderr
+    assert damaged.returncode == Exit.FAILED
+    told = json.loads(damaged.stdout)
+    assert (told["well"], told["hosts"], told["unclaimed"]) == (False, 3, [1])
+    assert told["files"] == [
+        {
+            **{"partition": 0, "host": "web1", "live": "web1.log"},
+            **{"expected": 20, "received": 19, "difference": "web1.log at byte 48"},
+        }
+    ]
+    made = Topology(partitions=2).streams()[0]
+    partition.ask(lambda connection: connection.api("STREAM.DELETE.LOGS"))
+    partition.ask(lambda connection: connection.api("STREAM.CREATE.LOGS", made))
+    of_another = program(partition, *output)
+    assert (of_another.returncode, of_another.stdout) == (Exit.CONFIGURATION, "")
+    assert "nothing to compare" in of_another.stderr

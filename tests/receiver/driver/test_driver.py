@@ -1,0 +1,164 @@
+"""What a driver does beside its partitions' loops: waits for a broker that is set up, runs jobs, closes files by the clock, looks after closed ones."""
+
+import asyncio
+import errno
+import os
+import threading
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+from pyspark import SparkContext
+
+from broker.app.exits import OperatorError
+from broker.client.connection import Connection
+from receiver.consume.assignment import (
+    Assignment,
+    Blocked,
+    Cause,
+    Destination,
+    ForcedRotation,
+    Report,
+)
+from receiver.driver.driver import retain
+from receiver.driver.follower import RotationTimer
+from receiver.driver.jobs import run_job, watch
+from receiver.driver.partitions import wait_for_partitions
+from receiver.storage.retention import Order, Retention
+from receiver.storage.rotation import Calendar
+from tests.receiver.stored import add
+
+
+@pytest.fixture
+async def connection(logs_url: str) -> AsyncIterator[Connection]:
+    connection = Connection([logs_url], "tests")
+    yield connection
+    await connection.close()
+
+
+@pytest.mark.nats
+async def test_a_broker_that_is_set_up_later_is_waited_for(
+    connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    await connection.ask("$KV.LOGS_CONFIG.partitions", b"", {"KV-Operation": "DEL"})
+    waiting = asyncio.create_task(wait_for_partitions(connection, asyncio.Event(), None))
+    async with asyncio.timeout(20):
+        while "waiting" not in caplog.text:  # noqa: ASYNC110 - what is said is waited for
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(1.5)  # it asks once more, and says nothing
+    assert not waiting.done()
+
+    await connection.ask("$KV.LOGS_CONFIG.partitions", b"7")
+
+    found = await asyncio.wait_for(waiting, 20)
+    assert found is not None
+    assert found[0].partitions == 7
+    assert caplog.text.count("run `logbroker apply`; waiting") == 1
+
+
+class Context(SparkContext):
+    """A context whose every job needs a file that cannot be had."""
+
+    def __init__(self, error: OSError) -> None:
+        self._error = error
+
+    def parallelize(self, *_: Any, **__: Any) -> Any:
+        raise self._error
+
+
+def report_after(error: int) -> Report:
+    context = Context(OSError(error, os.strerror(error), "scratch/tmp1"))
+    return run_job(context, Destination(Path("out"), Path("state"), 0, ()), Assignment(3, 7, 1, 1))
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO])
+def test_a_disk_that_refuses_a_jobs_scratch_file_blocks_its_partition_and_ends_nothing(
+    number: int,
+) -> None:
+    report = report_after(number)
+
+    assert report.ended == Blocked(Cause.DISK, f"Spark's scratch folder: {os.strerror(number)}")
+    assert (report.done.first, report.done.until) == (7, 7)
+
+
+def test_a_jvm_that_has_died_ends_the_receiver() -> None:
+    with pytest.raises(OperatorError, match="Java process has died"):
+        report_after(errno.ECONNREFUSED)
+
+
+def test_a_cluster_without_executors_for_long_ends_the_receiver() -> None:
+    spark = MagicMock(master="spark://central:7077")
+    spark._gateway.proc.poll.return_value = None
+    spark.getConf().get.return_value = "false"
+    spark._jsc.sc().getExecutorMemoryStatus().size.return_value = 1  # the driver
+
+    with pytest.raises(OperatorError, match=r"has had no executor for us for 0\.3 s; start again"):
+        asyncio.run(watch(spark, 0.3, 0.3))
+
+
+HOUR, SECOND = 3_600_000_000_000, 1_000_000_000
+NONE, DUE, ALL = ForcedRotation
+
+
+def test_a_silent_partition_is_closed_once_a_period_by_hand_at_once_and_again_where_it_failed() -> (
+    None
+):
+    now = [100 * HOUR + HOUR // 2]
+    timer = RotationTimer(Calendar(timedelta(hours=1)), lambda: now[0])
+
+    def taken(after: float = 0.0, *, is_silent: bool = True) -> ForcedRotation:
+        now[0] += round(after * SECOND)
+        return timer.take(is_silent=is_silent)
+
+    assert [taken(is_silent=False), taken(), taken()] == [NONE, DUE, NONE]
+    now[0] = 101 * HOUR
+    assert [taken(), taken(1.0), taken(1.0), taken(1.0)] == [NONE, NONE, DUE, NONE]
+    timer.again(DUE)
+    assert [taken(59.0), taken(1.0, is_silent=False), taken(), taken()] == [NONE, NONE, DUE, NONE]
+
+    timer.asked.set()
+    assert [taken(is_silent=False), taken(is_silent=False)] == [ALL, NONE]
+    timer.again(ALL)
+    assert [taken(59.0), taken(1.0, is_silent=False), taken()] == [NONE, ALL, NONE]
+
+
+class Watched(Retention):
+    """A retention that tells who tidies, and how that is ranked."""
+
+    niceness = -1
+
+    def tidy(self, stopped: Callable[[], bool]) -> None:
+        super().tidy(stopped)
+        self.niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+
+def make(folder: Path, *names: str) -> Watched:
+    for name in names:
+        (folder / name).write_bytes(b"line\n" * 1000)
+    (folder / "state").mkdir()
+    add(folder / "state", folder, *names)
+    return Watched(Order(folder, folder / "state", "zstd"), lambda: 0)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.is_file())
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_what_was_closed_is_compressed_before_the_end_in_low_priority_unless_told_to_stop(
+    tmp_path: Path, *, is_stopped: bool
+) -> None:
+    names = [f"web01.log.{number:06d}" for number in range(1, 4)]
+    retention = make(tmp_path, *names)
+    done, stop = asyncio.Event(), asyncio.Event()
+    done.set()
+    if is_stopped:
+        stop.set()
+
+    await retain(retention, asyncio.Event(), done, stop)
+
+    assert names_in(tmp_path) == [name if is_stopped else f"{name}.zst" for name in names]
+    assert retention.niceness > os.getpriority(os.PRIO_PROCESS, 0)

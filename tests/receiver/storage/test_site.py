@@ -1,0 +1,151 @@
+"""A partition's store and its files: what a start takes back, what is refused, and how files are adopted."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.wire.offset import Offset
+from receiver.storage import folders
+from receiver.storage.site import Site, adopt, first_undone
+from receiver.storage.store import Damaged, FileRow, Store, StoredBatch
+from receiver.storage.tables import Spans
+
+MADE = "2026-11-20T00:00:00Z"
+BATCH = StoredBatch(7, 3, 10, 20, "this", "before", "LOGS", MADE)
+
+
+def offset(next_: int, commit: str, moved_in: int = 0, made: str = MADE) -> Offset:
+    return Offset(next_, 5, made, "a:1", commit=commit, moved_in=moved_in)
+
+
+@pytest.mark.parametrize(
+    ("where", "since"),
+    [
+        pytest.param(offset(20, "this"), 8, id="committed"),
+        pytest.param(offset(10, "before"), 7, id="stored and not committed"),
+        pytest.param(offset(5, "this", 4), 8, id="committed, then set back"),
+        pytest.param(offset(10, "this", 4), 8, id="committed, then set back to its first"),
+        pytest.param(offset(5, "before", 4), 7, id="not committed, then set back"),
+        pytest.param(offset(20, "before", 4), 7, id="not committed, then set to its end"),
+        pytest.param(offset(20, "later", 4), 8, id="set back to where older files end"),
+        pytest.param(offset(20, "not known", 4), 8, id="lost, then set to where the files end"),
+        pytest.param(offset(5, "this", 4, "later"), 8, id="committed, then another stream"),
+        pytest.param(offset(10, "before", 4, "later"), 8, id="stored, then another stream"),
+        pytest.param(offset(5, "older", 4, "later"), 8, id="stream and KV restored"),
+    ],
+)
+def test_the_batch_that_was_committed_last_tells(where: Offset, since: int) -> None:
+    assert first_undone(BATCH, where, 0) == since
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        pytest.param(offset(20, "later"), id="committed by another up to the same sequence"),
+        pytest.param(offset(30, "later"), id="behind"),
+        pytest.param(offset(5, "older"), id="before"),
+        pytest.param(offset(10, ""), id="nothing was ever committed"),
+        pytest.param(offset(15, "this"), id="committed, then changed by other hands"),
+        pytest.param(offset(20, "before"), id="not committed, then changed by other hands"),
+        pytest.param(offset(15, "later", 4), id="moved elsewhere"),
+    ],
+)
+def test_any_other_offset_stops_and_names_both_and_the_way_out(where: Offset) -> None:
+    with pytest.raises(Damaged) as raised:
+        first_undone(BATCH, where, 3)
+
+    words = str(raised.value)
+    assert "up to sequence 20" in words
+    assert f"but the offset is {where.next}" in words
+    assert "`logreceiver offsets adopt --partition 3`" in words
+
+
+_WRITES_ON = """
+import os, signal, sys
+from pathlib import Path
+from receiver.storage.store import Store, StoredBatch
+store = Store(Path(sys.argv[1]))
+for number, files in [(4, 2000), (5, 1)]:
+    with store.transaction():
+        store.put_files(row._replace(length=number) for row in store.files("TRUE")[:files])
+        store.put_batch(StoredBatch(number, 1, number, number + 1))
+    if files > 1:
+        store.rows("PRAGMA wal_checkpoint")  # as SQLite does now and then
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_an_older_store_under_the_log_of_a_newer_one_is_refused(tmp_path: Path) -> None:
+    site = Site(tmp_path / "out", tmp_path / "state", 0)
+    assert site.last_batch(0) is None
+    with Store(site.path, make=True) as store, store.transaction():
+        store.put_batch(StoredBatch(3, 1, 5, 9))
+        store.put_files(
+            FileRow(f"h{n}.log", f"h{n}", "", "", 3, 3, 1, 1, 0, 0, None, None, 3)
+            for n in range(2000)
+        )
+    older = site.path.read_bytes()
+    subprocess.run([sys.executable, "-c", _WRITES_ON, str(site.path)], check=False)
+    newer = Site(site.output, tmp_path / "copy", 0)
+    shutil.copytree(site.state, newer.state)
+    site.path.write_bytes(older)
+
+    with pytest.raises(Damaged, match=r"p0\.db-wal beside it.*offsets adopt"):
+        site.last_batch(1)
+    assert newer.last_batch(1) == StoredBatch(5, 1, 5, 6)
+
+
+PAGE = 4096
+FILES = 200
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    site = Site(tmp_path / "out", tmp_path / "state", 0)
+    for folder in (site.output, site.state):
+        folder.mkdir()
+    for number in range(FILES):
+        (site.output / f"web{number}.log").write_bytes(b"x\n")
+    with Store(site.path, make=True) as store:
+        with store.transaction():
+            store.put_batch(StoredBatch(1, 1, 10, 20, "this"))
+        with store.transaction():
+            store.put_files(map(row, range(FILES)))
+            spans = Spans(store)
+            for number in range(FILES):
+                spans[f"web{number}", f"{number:032}"] = 2, 0
+            spans.put(1)
+    return site
+
+
+def row(number: int) -> FileRow:
+    what = (f"web{number}.log", f"web{number}", "", "", 1, 1, 0, 1, 0, 0)
+    return FileRow(*what, unfinished=None, unfinished_before=None, batch=1)
+
+
+def test_files_are_adopted_whichever_page_of_the_store_is_damaged(site: Site) -> None:
+    whole = site.path.read_bytes()
+    for begin in range(0, len(whole), PAGE):
+        site.path.write_bytes(whole[:begin] + bytes(PAGE) + whole[begin + PAGE :])
+
+        assert adopt(site, Offset(20, 2, "", "a:1")) == FILES
+
+        with Store(site.path) as store:
+            store.check()
+            assert {row.length for row in store.files("TRUE")} == {2}
+
+
+def test_no_walk_leads_through_a_link_or_deeper_than_any_of_ours(tmp_path: Path) -> None:
+    deep = tmp_path / "out" / "/".join("d" * 100)
+    deep.mkdir(parents=True)
+    (deep / "a.log").touch()
+    (tmp_path / "out" / "b.log").touch()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "c.log").touch()
+    (tmp_path / "out" / "folder").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "out" / "file").symlink_to(tmp_path / "elsewhere" / "c.log")
+
+    assert list(folders.walk(tmp_path / "out")) == ["b.log"]
