@@ -7,25 +7,24 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple, TypeVar
-
-import zstandard
 
 from broker.client.access import Access
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
 from broker.topology import Topology
-from broker.wire.message import Identity, Origin, Section, Span, encode_origin
 from broker.wire.streams import STREAM
 from receiver.consume import background
 from tests.conftest import Server, apply_topology
 from tests.receiver.flaky import Flaky
 from tests.receiver.model import Model, Sent
+from tests.receiver.partition import Message, lines_of, message
 
 Answer = TypeVar("Answer")
 
 HOSTS = {0: ("web01", "web02.example.net"), 1: ("db",)}
-FILES = ("/app.log", "/sys.log")
+FILES = ("/var/log/app.log", "/var/log/sys.log")
 
 
 class Broker:
@@ -110,8 +109,7 @@ class Senders:
         source = self._any()
         headers = {"Content-Encoding": ("zstd", "br")[amount % 2]}
         if amount == 2:
-            origin = Origin("1-00000001", 1_000, (_section(source.file, 10**6, b"12345678"),))
-            headers = encode_origin(origin)
+            headers = _message(_Run(source, 10**6, b"12345678"))[2]
         sequence = self._send(f"logs.p{source.partition}.{source.host}", b"no zstd", headers)
         self.model.sent[sequence] = (Sent(sequence, *source[:2], b"", is_bad=True),)
 
@@ -157,12 +155,9 @@ class Senders:
             self.shipped.setdefault(source, []).append((start, payload))
             self.positions[source] = max(start + len(payload), self.positions.get(source, 0))
         is_packed = self.chance.random() < 0.3
-        sections = (_section(run.source.file, run.start, run.payload) for run in runs)
-        origin = Origin("1-00000001", 1_000, tuple(sections), is_packed)
-        lines = b"".join(run.payload for run in runs)
-        data = zstandard.compress(lines) if is_packed else lines
         partition, host, _ = runs[0].source
-        sequence = self._send(f"logs.p{partition}.{host}", data, encode_origin(origin))
+        _, data, headers = _message(*runs, compressed=is_packed)
+        sequence = self._send(f"logs.p{partition}.{host}", data, headers)
         self.model.sent[sequence] = tuple(
             Sent(sequence, *source[:2], payload, source.file, start, start + len(payload))
             for source, start, payload in runs
@@ -193,6 +188,6 @@ class Senders:
         return Source(partition, self.chance.choice(HOSTS[partition]), self.chance.choice(FILES))
 
 
-def _section(file: str, start: int, payload: bytes) -> Section:
-    span = Span(f"id{file}", start, start + len(payload))
-    return Section(file, span, len(payload), payload.count(b"\n"), Identity(1, 0, "", 0, ""))
+def _message(*runs: _Run, compressed: bool = False) -> Message:
+    parts = (lines_of(Path(one.source.file).name, one.start, one.payload) for one in runs)
+    return message(runs[0].source.host, *parts, compressed=compressed)

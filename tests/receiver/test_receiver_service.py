@@ -1,5 +1,6 @@
 """The receiver under a service manager, watched over and told to change, as a program with a real Spark."""
 
+import gzip
 import json
 import os
 import re
@@ -45,6 +46,7 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
         [
             *(sys.executable, "-m", "receiver", "--config", str(config), "--partition", "0"),
             *("--server", logs_url, "--output", str(output), "--listen", "127.0.0.1:0"),
+            *("--compress", "gzip"),
         ],
         {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "1000000"},
     )
@@ -75,8 +77,13 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     config.write_text("keep = -1\n")
     os.kill(receiver.pid, signal.SIGHUP)
     wait_until("keeps the old ones", lambda: "keeping current settings" in words(), 60, [receiver])
+    for pid in receiver.tree():  # as `killall` does: none of them ends by it
+        os.kill(pid, signal.SIGUSR1)
+    closed = output / "web01.log.000001.gz"
+    wait_until("closes and compresses its files", closed.exists, 60, [receiver])
 
     assert get(f"{found[1]}/healthz") == "ok\n"
+    assert gzip.decompress(closed.read_bytes()) == b"one\ntwo\nthree\n"
     assert shown["running"] is True
     assert shown["blocked"] is None
     assert shown["lines_per_second"] >= 0

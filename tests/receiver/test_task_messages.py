@@ -4,39 +4,12 @@ import json
 import socket
 
 import pytest
-import zstandard
 
 from receiver.consume.assignment import Done
 from receiver.storage.findings import FindingKind
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats
-
-
-def test_claims_are_skipped_and_what_nobody_can_write_is_set_aside(partition: Partition) -> None:
-    broken = ours("web01", "a", 0, b"one\n")[2]
-    partition.publish(
-        ("logs.p0.web01", b"", {"Log-Agent": "1-1", "Log-Read-At": "1"}),
-        ("logs.p0.a/b", b"evil\n", None),
-        ("logs.p0.web01", b"no span", {**broken, "Log-Spans": "x"}),
-        ("logs.p0.web01", b"not zstd", {"Content-Encoding": "zstd"}),
-        ("logs.p0.web01", zstandard.compress(b"a\n") + b"more", {"Content-Encoding": "zstd"}),
-        ("logs.p0.web01", b"x", {"Content-Encoding": "br"}),
-        ("logs.p0.web01", b"", None),
-        ("logs.p0.web01", b"plain", None),
-    )
-
-    done = partition.run()
-
-    assert isinstance(done, Done)
-    assert (done.messages, done.quarantined, done.lines) == (8, 5, 1)
-    assert partition.files() == {"web01.log": b"plain\n"}
-    kept = partition.set_aside()
-    assert [about["sequence"] for about, _ in kept] == [2, 3, 4, 5, 6]
-    about, payload = kept[0]
-    assert (about["subject"], payload) == ("logs.p0.a/b", b"evil\n")
-    assert kept[2][1] == b"not zstd"
-    assert "'/'" in about["reason"]
 
 
 def test_a_subject_that_is_not_utf8_is_set_aside_and_stops_nobody(partition: Partition) -> None:

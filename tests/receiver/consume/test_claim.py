@@ -11,9 +11,8 @@ import pytest
 
 from broker.app.exits import ConfigurationError, FencedError
 from broker.client import bucket
-from broker.client.answer import ConnectionLost, Rejected
+from broker.client.answer import ConnectionLost
 from broker.client.connection import Connection
-from broker.wire.descent import Ancestor, opened, restoring
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Done
@@ -93,41 +92,6 @@ async def test_an_unreadable_entry_is_said_so_and_left_alone(
     found = await bucket.read(connection, OFFSETS_BUCKET, "p0")
     assert found
     assert found.value == entry
-
-
-async def test_what_retention_took_while_nobody_received_is_said(
-    connection: Replica, caplog: pytest.LogCaptureFixture
-) -> None:
-    await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
-    await connection.ask("logs.p0.web01", b"x")
-    await connection.ask("logs.p0.web01", b"x")
-    await connection.api("STREAM.PURGE.LOGS", {"seq": 2})
-
-    offset = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
-
-    assert offset is not None
-    assert offset.next == 1
-    assert "begins at sequence 2" in caplog.text
-
-
-async def test_an_offset_is_carried_over_to_the_stream_that_was_restored(
-    connection: Replica,
-) -> None:
-    before = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
-    info = await connection.api("STREAM.INFO.LOGS")
-    config = restoring(info["config"], Ancestor(info["created"], 1))
-    await connection.api("STREAM.DELETE.LOGS")
-    await connection.api("STREAM.CREATE.LOGS", config)
-    with pytest.raises(Rejected, match="being restored"):
-        await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
-    await connection.api("STREAM.UPDATE.LOGS", opened(config, info["config"]))
-
-    after = await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
-
-    assert before is not None
-    assert after is not None
-    assert (after.next, after.stream_created != before.stream_created) == (before.next, True)
-    assert after.epoch > before.epoch
 
 
 async def claimed(connection: Connection, owner: str = "a:1") -> OffsetEntry:

@@ -2,13 +2,12 @@
 
 import asyncio
 import json
-from dataclasses import replace
 
 import pytest
 
 from broker.client.answer import ConnectionLost
 from broker.client.connection import Connection
-from broker.wire.streams import MAX_PAYLOAD, PAYLOAD_HEADROOM, consumer_config
+from broker.wire.streams import consumer_config
 from receiver.consume import background
 from receiver.consume.assignment import Blocked
 from receiver.consume.fetch import PartitionReader
@@ -115,13 +114,3 @@ def test_a_message_that_says_it_is_without_its_payload_stops_nobody(partition: P
     partition.lines("web01", b"1\n")
 
     assert sequences(partition) == [1, 2]
-
-
-def test_the_largest_message_comes_through_among_small_ones(partition: Partition) -> None:
-    largest = b"x" * (MAX_PAYLOAD - PAYLOAD_HEADROOM - 1) + b"\n"
-    partition.lines("web01", b"before\n", largest, largest, b"after\n")
-
-    done = replace(partition, limit=1_000_000).receive()
-
-    assert done.until == 5
-    assert partition.read("web01") == b"before\n" + largest * 2 + b"after\n"
