@@ -33,7 +33,8 @@ class Broker:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.loop = asyncio.new_event_loop()  # not that of the tasks, on which the caller may stand
-        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.thread.start()
         self.connection = Connection([server.url], "model")
         self.flaky = Flaky([server.url], "logreceiver worker")
         background._connections[os.getpid(), (server.url,), Access()] = self.flaky
@@ -65,6 +66,8 @@ class Broker:
         background.wait(self.flaky.close(), 10)
         self.ask(lambda connection: connection.close())
         self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
 
 
 class Source(NamedTuple):
