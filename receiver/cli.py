@@ -72,7 +72,10 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
     partitions = ask(settings, "logreceiver status", lambda c: gather(c, now), ELECTION)
     found = Status.with_stores(partitions, settings.state)
-    click.echo(found.model_dump_json(indent=2) if as_json else found.as_text(with_hosts=hosts))
+    if as_json:
+        click.echo(found.model_dump_json(indent=2))
+    else:
+        found.show(with_hosts=hosts)
 
 
 @logreceiver.command()

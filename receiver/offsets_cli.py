@@ -54,8 +54,10 @@ def show(as_json: bool, **options: Any) -> None:
     found = Status(
         partitions=ask_broker(settings, _PROGRAM, lambda c: gather(c, _now(), wanted), ELECTION)
     )
-    shown = found.model_dump_json(indent=2, include={"partitions"})
-    click.echo(shown if as_json else found.as_text())
+    if as_json:
+        click.echo(found.model_dump_json(indent=2, include={"partitions"}))
+    else:
+        found.show()
 
 
 @offsets.command("set")

@@ -4,7 +4,6 @@ What others wrote is shown as it is, never read as markup, with an escape for wh
 only where something is shown: rich takes 80 ms, and 0.8 ms a row, so that a table has no more than 500 rows.
 """
 
-import io
 import sys
 from collections.abc import Collection, Sequence
 
@@ -35,16 +34,6 @@ def table(
         made.add_row(*map(plain, row))
     more = [plain(f"and {len(rows) - most:,} more; --json has all")] if len(rows) > most else []
     return Group(made, *more)
-
-
-def aligned(
-    head: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int] = (0,)
-) -> str:
-    """Return the same table as plain text, to stand between other lines."""
-    console = Console(width=_WIDE, file=io.StringIO(), no_color=True)
-    with console.capture() as captured:
-        console.print(table(head, rows, left))
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 def plain(text: str, style: str = "") -> Text:

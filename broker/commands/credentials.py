@@ -11,7 +11,7 @@ import click
 from broker.app.command_line import YES, SectionedGroup, ask
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import make_folder
-from broker.app.table import aligned
+from broker.app.table import show, table
 from broker.app.units import format_duration
 from broker.app.untrusted import printable
 from broker.auth.certificates import Pki
@@ -230,7 +230,7 @@ def list_all(settings: BrokerSettings, as_json: bool) -> None:
     if as_json:
         print_json({"secured": found.secured, "credentials": found.credentials})
         return
-    click.echo(aligned(HEAD, cells(found.credentials), left=range(len(HEAD))))
+    show(table(HEAD, cells(found.credentials), left=range(len(HEAD))))
     if not found.secured:
         click.echo(_OPEN)
 

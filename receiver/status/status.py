@@ -12,9 +12,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from broker.app.table import aligned
+from broker.app.table import show, table
 from broker.app.units import format_duration, format_size
-from broker.app.untrusted import printable
 from broker.client import bucket
 from broker.client.config import require_layout
 from broker.client.connection import Connection
@@ -114,31 +113,28 @@ class Status(BaseModel):
             files=sorted(files, key=lambda file: file.path),
         )
 
-    def as_text(self, *, with_hosts: bool = False) -> str:
-        """Write it for people."""
-        parts = [_table(_HEAD, (one.row() for one in self.partitions))]
+    def show(self, *, with_hosts: bool = False) -> None:
+        """Write it to standard output, for people."""
+        _show_table(_HEAD, [one.row() for one in self.partitions])
         for one in self.partitions:
             if why := one.blocked:
-                parts.append(
-                    f"partition {one.partition} is blocked since {why.since}, {why.cause}: {why.detail}"
-                )
+                words = f"is blocked since {why.since}, {why.cause}: {why.detail}"
+                show("", f"partition {one.partition} {words}")
             if one.error:
-                parts.append(f"partition {one.partition} cannot be received: {one.error}")
-        parts[1:] = map(printable, parts[1:])
+                show("", f"partition {one.partition} cannot be received: {one.error}")
         if files := self.files:
             size = format_size(sum(file.size for file in files))
             closed = sum(file.segments for file in files)
-            parts.append(
-                f"stores in {self.state_dir}: {len(files):,} live files, {closed:,} closed, {size}"
-            )
+            live = f"{len(files):,} live files, {closed:,} closed, {size}"
+            show("", f"stores in {self.state_dir}: {live}")
         if with_hosts and files:
-            rows = ((f.path, f.last_line or "none", f"{f.size:,}", str(f.segments)) for f in files)
-            parts.append(_table(("file", "last line", "bytes", "closed"), rows))
-        return "\n\n".join(parts)
+            rows = [(f.path, f.last_line or "none", f"{f.size:,}", str(f.segments)) for f in files]
+            show("")
+            _show_table(("file", "last line", "bytes", "closed"), rows)
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return aligned(head, [*rows], left=range(len(head)))
+def _show_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    show(table(head, rows, left=range(len(head))))
 
 
 async def gather(
