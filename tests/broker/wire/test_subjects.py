@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from broker.wire.subjects import (
     Subject,
     may_publish,
     partition_of,
+    registry_consumer,
     validate_host,
 )
 
@@ -62,6 +64,15 @@ def test_the_partition_is_fnv_1a_of_the_name(host: str, digest: int) -> None:
 def test_a_subject_that_we_would_not_send_is_refused(subject: str) -> None:
     with pytest.raises((InvalidSubject, InvalidHost)):
         Subject.parse(subject)
+
+
+def test_hosts_that_no_consumer_may_be_called_after_go_by_a_hash_of_their_own() -> None:
+    hosts = ["web.example.net", "web_example.net", "a\\b", "é", "x" * 253]
+
+    names = {registry_consumer(host) for host in hosts}
+
+    assert len(names) == len(hosts)
+    assert all(re.fullmatch("shipper-=[0-9a-f]{32}", name) for name in names)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,9 @@
 """Ranges of the stream read back through the durable consumer: all of it, in order, whoever disturbs."""
 
-import asyncio
-import json
-
 import pytest
 
 from broker.client.answer import ConnectionLost
-from broker.client.connection import Connection
+from broker.client.pulling import pull
 from broker.wire.streams import consumer_config
 from receiver.consume import background
 from receiver.consume.assignment import Blocked
@@ -23,22 +20,7 @@ def sequences(partition: Partition, first: int = 1) -> list[int]:
 
 
 def pull_as_a_stranger(partition: Partition, batch: int) -> None:
-    async def pull(connection: Connection) -> None:
-        inbox, heard = connection.new_inbox(), asyncio.Event()
-
-        async def hear(message: object) -> None:
-            if not message.reply:  # type: ignore[attr-defined]
-                heard.set()
-
-        await connection.subscribe(inbox, hear)
-        await connection.publish(
-            f"$JS.API.CONSUMER.MSG.NEXT.LOGS.receiver-p{partition.number}",
-            json.dumps({"batch": batch, "no_wait": True, "max_bytes": 10_000_000}).encode(),
-            reply=inbox,
-        )
-        await asyncio.wait_for(heard.wait(), 20)
-
-    partition.ask(pull)
+    partition.ask(lambda c: pull(c, f"LOGS.receiver-p{partition.number}", batch, 10_000_000))
 
 
 def reset(partition: Partition, first: int) -> None:
