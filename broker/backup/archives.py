@@ -18,12 +18,11 @@ import shutil
 import stat
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
 
-import nats.errors
 from pydantic import BaseModel, Field, ValidationError
 
 from broker.app.exits import OperatorError
@@ -169,10 +168,8 @@ async def _take(
     """Have the archive of a stream as it is now written, at the slower end's pace; return the answer with its `config` and `state`."""
     await connection.once()
     arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
-    inbox = connection.new_inbox()
-    subscription = await connection.tap(inbox, arrived.put_nowait)
-    body = {"deliver_subject": inbox, "chunk_size": CHUNK, "window_size": WINDOW}
-    try:
+    async with connection.hearing(arrived.put_nowait) as inbox:
+        body = {"deliver_subject": inbox, "chunk_size": CHUNK, "window_size": WINDOW}
         answer = await connection.api(f"STREAM.SNAPSHOT.{stream}", body, patience=PATIENCE)
         while (chunk := await connection.guard(arrived.get(), PATIENCE)).data:
             await asyncio.to_thread(write, chunk.data)
@@ -184,9 +181,6 @@ async def _take(
         if headers.get("Status", "204") != "204":
             raise ConnectionLost(headers.get("Description") or f"status {headers['Status']}")
         await asyncio.to_thread(write, b"")
-    finally:
-        with suppress(nats.errors.Error):  # gone with its client
-            await subscription.unsubscribe()
     return answer
 
 

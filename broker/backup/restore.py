@@ -14,13 +14,11 @@ import asyncio
 import logging
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import aiofiles
-import nats.errors
 
 from broker.app.exits import OperatorError
 from broker.app.progress import progress
@@ -181,9 +179,8 @@ async def _read_in(
     body = {"config": config, "state": archive.state}
     begun = await connection.api(f"STREAM.RESTORE.{archive.stream}", body, patience=PATIENCE)
     chunk, subject = min(CHUNK, client.max_payload), begun["deliver_subject"]
-    inbox, under_way = connection.new_inbox(), 0
-    subscription = await connection.tap(inbox, answers.put_nowait)
-    try:
+    under_way = 0
+    async with connection.hearing(answers.put_nowait) as inbox:
         with progress(f"restoring {archive.stream}", archive.size) as advance:
             async with aiofiles.open(path, "rb") as file:
                 while (data := await file.read(chunk)) or under_way:
@@ -196,9 +193,6 @@ async def _read_in(
                         under_way -= 1
         await connection.publish(subject, b"", reply=inbox)
         return answer_of((await connection.guard(answers.get(), _ACTIVATION)).data)
-    finally:
-        with suppress(nats.errors.Error):  # gone with its client
-            await subscription.unsubscribe()
 
 
 def _acknowledged(answer: RawMessage) -> None:

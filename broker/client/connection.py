@@ -13,8 +13,16 @@ import logging
 import random
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, TypeVar
 
 import nats.errors
@@ -36,6 +44,7 @@ ELECTION = 20.0
 _ANYBODY, _API = "_INBOX", "$JS.API"  # prefixes of whoever has none of its own
 _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
 _PATIENCE = 5.0  # seconds for an answer: a server that gives none is left for another one
+_UNSUBSCRIBE = 2.0  # seconds
 _MOST_SILENCE = 4.5  # seconds without an answer; until then a server may not know that another died
 _MOST_REFUSALS = 12.0  # seconds without a leader; elections take four to nine
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
@@ -316,6 +325,18 @@ class Connection:
         client = await self.client()
         with _translated():
             return await client.tap(subject, tap)
+
+    @asynccontextmanager
+    async def hearing(self, tap: Tap) -> AsyncIterator[str]:
+        """Give a new inbox, all of whose messages `tap` is told of until the end of the block."""
+        await self.client()
+        inbox = self.new_inbox()
+        subscription = await self.tap(inbox, tap)
+        try:
+            yield inbox
+        finally:
+            with suppress(ConnectionLost):  # gone with its client
+                await self.guard(subscription.unsubscribe(), _UNSUBSCRIBE)
 
     def new_inbox(self) -> str:
         """Return a subject of our own for answers; raises `ConnectionLost` before the first call."""

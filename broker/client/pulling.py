@@ -9,7 +9,6 @@ it as the last answer. What it had to deliver behind it never arrives.
 
 import asyncio
 import json
-from contextlib import suppress
 from typing import NamedTuple
 
 from broker.client.answer import ConnectionLost
@@ -19,7 +18,6 @@ from broker.wire.delivery import Delivery, RawMessage, parse
 _BEAT = 2  # seconds between the signs of life of a pull that waits; the broker takes none longer than half of the time
 _PATIENCE = 10.0  # seconds without a message of one that does not: those are there already, or it ends at once
 _LONGEST = 600.0  # seconds for a pull to end, however slow the line is
-_UNSUBSCRIBE = 2.0  # seconds
 _NANOSECONDS = 1_000_000_000
 _ALIVE, _FULL, _CUT = "100", "full", "cut"  # the broker's own word, and ours
 _TOO_LARGE = "409 Message Size Exceeds MaxBytes"
@@ -61,14 +59,11 @@ async def pull(
     if wait >= 2 * _BEAT:
         request["idle_heartbeat"], silence = _BEAT * _NANOSECONDS, 2 * _BEAT
     subject = connection.api_subject(f"CONSUMER.MSG.NEXT.{consumer}")
-    under_way = _Pull(connection.new_inbox(), most, is_outside=bool(connection.own))
-    subscription = await connection.tap(under_way.inbox, under_way.take)
-    try:
-        await connection.publish(subject, json.dumps(request).encode(), reply=under_way.inbox)
+    under_way = _Pull(most, is_outside=bool(connection.own))
+    async with connection.hearing(under_way.take) as inbox:
+        under_way.inbox = inbox
+        await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
         status = await connection.guard(under_way.end(silence), _LONGEST, subject)
-    finally:
-        with suppress(ConnectionLost):  # gone with its client
-            await connection.guard(subscription.unsubscribe(), _UNSUBSCRIBE)
     if not status.startswith(_ENDS):
         raise ConnectionLost(f"the broker ended a pull with {status}")
     return Pulled(under_way.found, status)
@@ -77,8 +72,8 @@ async def pull(
 class _Pull:
     """What has come of a pull so far."""
 
-    def __init__(self, inbox: str, most: int, *, is_outside: bool) -> None:
-        self.inbox, self._most, self._is_outside = inbox, most, is_outside
+    def __init__(self, most: int, *, is_outside: bool) -> None:
+        self.inbox, self._most, self._is_outside = "", most, is_outside
         self.found: list[tuple[Delivery, RawMessage]] = []
         self._beats = 0
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()

@@ -272,23 +272,17 @@ async def _answers(
     """Return what all who listen answer: `expected` of them, or where that is 0 until no more comes; raises `ConnectionLost`."""
     found: list[Found] = []
     arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
-    await connection.client()
-    inbox = connection.new_inbox()
-    subscription = await connection.tap(inbox, arrived.put_nowait)
-    try:
-        await connection.publish(subject, payload, reply=inbox)
-        while not expected or len(found) < expected:
-            async with asyncio.timeout(_NEXT_REPORT if found and not expected else patience):
-                message = await arrived.get()
-            if (message.headers or {}).get("Status") == _NOBODY:
-                break
-            with suppress(ValidationError, zlib.error):  # what anybody else answered
-                found.append(read(message.data))
-    except TimeoutError:
-        pass  # a logbroker that has not answered by now is not there, or is stuck; checks of the server tell which
-    finally:
-        with suppress(ConnectionLost):  # which would take the place of a cancellation
-            await connection.guard(subscription.unsubscribe(), _FIRST_REPORT)
+    # a logbroker that has not answered by now is not there, or is stuck; checks of the server tell which
+    async with connection.hearing(arrived.put_nowait) as inbox:
+        with suppress(TimeoutError):
+            await connection.publish(subject, payload, reply=inbox)
+            while not expected or len(found) < expected:
+                async with asyncio.timeout(_NEXT_REPORT if found and not expected else patience):
+                    message = await arrived.get()
+                if (message.headers or {}).get("Status") == _NOBODY:
+                    break
+                with suppress(ValidationError, zlib.error):  # what anybody else answered
+                    found.append(read(message.data))
     return found
 
 

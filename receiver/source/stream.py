@@ -7,13 +7,12 @@ that a lost connection costs one of them and nothing else.
 import asyncio
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from broker.app.exits import ConfigurationError, OperatorError
-from broker.client.answer import ConnectionLost, Rejected
+from broker.client.answer import Rejected
 from broker.client.connection import Connection, until_answered
 from broker.wire.delivery import RawMessage
 from broker.wire.streams import STREAM
@@ -188,14 +187,10 @@ async def _request_batch(
         return await status
 
     await connection.once()
-    subject, inbox = connection.api_subject(f"DIRECT.GET.{stream}"), connection.new_inbox()
-    subscription = await connection.tap(inbox, take)
-    try:
+    subject = connection.api_subject(f"DIRECT.GET.{stream}")
+    async with connection.hearing(take) as inbox:
         await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
         code = await connection.guard(answer(), _ANSWER, subject)
-    finally:
-        with suppress(ConnectionLost):  # which would take the place of what there was before
-            await connection.guard(subscription.unsubscribe(), 1)
     if code not in {"204", "404"}:
         raise Rejected(int(code or 0), 0, _HOW_TO_ALLOW.format(stream))
     return found
