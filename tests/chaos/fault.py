@@ -6,12 +6,13 @@ one strikes at once, so that recovery itself is hit.
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.chaos.program import Program, held
 
 if TYPE_CHECKING:
-    from tests.chaos.program import Program
     from tests.chaos.world import World
 
 Chance = random.Random
@@ -113,10 +114,6 @@ class Stroke:
     settles: bool
     pause: float
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it as a JSON object."""
-        return asdict(self)
-
 
 def draw(seed: int, faults: Sequence[Fault]) -> Iterator[Stroke]:
     """Draw strokes without end; the same seed and faults give the same ones. Strokes of one fault take all in turn."""
@@ -142,24 +139,13 @@ def draw(seed: int, faults: Sequence[Fault]) -> Iterator[Stroke]:
 
 
 @contextmanager
-def held(programs: "Iterable[Program]", *, kill: bool = False) -> "Iterator[None]":
-    """Leave programs dead that die, or kill them."""
-    with ExitStack() as stack:
-        for program in programs:
-            stack.enter_context(program.held())
-            if kill:
-                program.process.kill()
-        yield
-
-
-@contextmanager
 def dead(world: "World") -> Iterator[None]:
     """Have all receivers dead by -9, with their tasks."""
     with held(world.receivers, kill=True), world.locked():
         yield
 
 
-def one_that_runs(programs: "Iterable[Program]", chance: Chance) -> "Program":
+def one_that_runs(programs: Iterable[Program], chance: Chance) -> Program:
     """Return one of the programs that run."""
     running = [program for program in programs if program.is_running()]
     if not running:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from tests.chaos.commands import CommandFailed, insist
-from tests.chaos.program import Program
+from tests.chaos.program import Program, held
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
@@ -155,17 +155,12 @@ class Operator:
     def _heed_stopped(self, words: str) -> None:
         """Do what a line says while no receiver runs, and have them started again."""
         receivers = self.central.receivers
-        for receiver in receivers:
-            receiver.hold()
-        try:
+        with held(receivers):
             for receiver in receivers:
                 receiver.process.terminate()
             for receiver in receivers:
                 receiver.process.wait(30)
             self._heed(words)
-        finally:
-            for receiver in receivers:
-                receiver.release()
 
     def _heed(self, words: str) -> None:
         if consumer := _CONSUMER.search(words):

@@ -4,8 +4,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,19 +51,15 @@ class Program:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Whatever becomes of it meanwhile, it is not started again; afterwards it is, if it does not run."""
-        self.hold()
+        self._held += 1
         try:
             yield
         finally:
-            self.release()
+            self._held -= 1
 
     def hold(self) -> None:
-        """Leave it dead if it dies, until `release`."""
+        """Leave it dead for good if it dies."""
         self._held += 1
-
-    def release(self) -> None:
-        """Look after it again."""
-        self._held -= 1
 
     def kill_tree(self) -> None:
         """Kill it with all that it has started, also what one of them is starting just now; to be called while it is held."""
@@ -91,6 +87,17 @@ class Program:
         if not self._held and not self.refused and now - self._ended_at >= _AGAIN_AFTER:
             self._ended_at = None
             self.process.start()
+
+
+@contextmanager
+def held(programs: Iterable[Program], *, kill: bool = False) -> Iterator[None]:
+    """Leave programs dead that die, or kill them."""
+    with ExitStack() as stack:
+        for program in programs:
+            stack.enter_context(program.held())
+            if kill:
+                program.process.kill()
+        yield
 
 
 class Supervisor:

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -158,7 +158,7 @@ def _under_fire(
     for number, stroke in enumerate(strokes):
         if time.monotonic() > began + 60 * minutes:
             break
-        result.tell("stroke", number=number, **stroke.as_json())
+        result.tell("stroke", number=number, **asdict(stroke))
         told = f"{number:4}  {' + '.join(one.fault for one in stroke.strikes)}"
         _strike(world, stroke, result)
         if stroke.settles:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from tests.chaos.disks import Disk
-from tests.chaos.fault import Chance, add, held
-from tests.chaos.program import Program
+from tests.chaos.fault import Chance, add
+from tests.chaos.program import Program, held
 from tests.chaos.world import World
 
 Trouble = Callable[[World, Disk, Chance], Iterator[None]]

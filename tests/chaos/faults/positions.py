@@ -21,8 +21,9 @@ from broker.wire.streams import (
 )
 from broker.wire.subjects import consumer_name
 from tests.chaos.commands import insist
-from tests.chaos.fault import CannotStrike, Chance, add, dead, fault, held
+from tests.chaos.fault import CannotStrike, Chance, add, dead, fault
 from tests.chaos.operating import HarmedEntry
+from tests.chaos.program import held
 from tests.chaos.revisions import history
 from tests.chaos.world import World
 
