@@ -1,22 +1,8 @@
-"""Which lines a person's globs take."""
+"""Which files a person's globs take; which hosts, the tests of tail and purge show."""
 
 import pytest
 
 from broker.app.selection import LineSelection
-
-
-@pytest.mark.parametrize(
-    ("globs", "host", "wanted"),
-    [
-        ((), "web01", True),
-        (("web*",), "web01.example.net", True),
-        (("web*",), "db01", False),
-        (("db?1", "web01"), "web01", True),
-        (("WEB01",), "web01", False),
-    ],
-)
-def test_hosts_are_chosen_by_glob(globs: tuple[str, ...], host: str, wanted: bool) -> None:
-    assert LineSelection(hosts=globs).wants_host(host) is wanted
 
 
 @pytest.mark.parametrize(
