@@ -26,6 +26,7 @@ from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice
 from shipper.tail.paths import Selection
 from shipper.tail.reader import Block
+from tests.shipper.host import SECOND, Host
 
 PACE = Pace(scan_after=0.01, scan_every=0.01)
 
@@ -221,3 +222,30 @@ async def test_gone_files_are_forgotten_but_the_last_64_and_not_before_the_first
 
     assert before.files == known
     assert sorted(loop.positions.files) == sorted(known)[-64:]
+
+
+async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(tmp_path: Path) -> None:
+    host, broker = Host(tmp_path, hold=3600.0), Taking()
+    broker.answers.clear()
+    host.write("app.log", b"1\n")
+    shipping = loop_of(host.follower, broker)
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            await shipping.run(group)
+
+    running = asyncio.create_task(run())
+    async with asyncio.timeout(30):
+        while not shipping.is_in_flight:  # noqa: ASYNC110 - nothing else tells
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.3)  # until it has found that there is no more to read
+        host.write("app.log", b"2\n")
+        (tmp_path / "app.log").unlink()
+        while host.follower.open_files or not shipping.meter.lost["deleted"]:
+            host.later += 600 * SECOND
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await host.follower.close()
+
+    assert shipping.meter.lost["deleted"] == 2

@@ -7,13 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from broker.client.connection import Connection
-from broker.wire.positions import Positions
-from shipper.publish.rounds import Round
-from shipper.publish.session import Sessions
-from shipper.settings import ShipperSettings
-from shipper.shipping import Pace, Shipping
-from shipper.status.report import AgentMeter
 from shipper.tail.notices import NoticeKind
 from tests.descriptors import held_by
 from tests.shipper.host import SECOND, Host
@@ -22,14 +15,6 @@ from tests.shipper.tail.conftest import MakeHost
 
 def held(path: Path) -> bool:
     return any(str(path) in one for one in held_by(os.getpid()))
-
-
-async def taken_up(path: Path) -> None:
-    for _ in range(900):
-        if held(path):
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"{path} is not held")
 
 
 async def test_a_deleted_file_is_read_to_its_end_and_then_closed(
@@ -72,49 +57,6 @@ async def test_a_deleted_file_that_cannot_be_read_is_let_go_in_time_and_its_loss
     assert (notice.path, notice.lost) == (str(tmp_path / "app.log"), 3000)
     assert "bytes 2 to 3002 were not read" in notice.text
     assert await host.gather() == b""
-
-
-class Away(Sessions):
-    """A broker that takes the positions, and never acknowledges a round."""
-
-    asked: asyncio.Event
-
-    async def save(self, positions: Positions) -> None:
-        pass
-
-    async def publish(self, round_: Round) -> int:
-        self.asked.set()
-        await asyncio.Event().wait()
-        return 0
-
-
-async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(
-    tmp_path: Path, make_host: MakeHost
-) -> None:
-    host = make_host(hold=3600.0)
-    host.write("app.log", b"1\n")
-    meter = AgentMeter(host.clock)
-    broker = Away(Connection([], "test"), "web01", host.clock)
-    broker.max_payload, broker.asked = 8 << 20, asyncio.Event()
-    shipping = Shipping(host.follower, broker, ShipperSettings(), meter, Pace(scan_every=0.02))
-
-    async def run() -> None:
-        async with asyncio.TaskGroup() as group:
-            await shipping.run(group)
-
-    running = asyncio.create_task(run())
-    async with asyncio.timeout(30):
-        await broker.asked.wait()
-        await taken_up(tmp_path / "app.log")
-        host.write("app.log", b"2\n")
-        (tmp_path / "app.log").unlink()
-        while held(tmp_path / "app.log") or not meter.lost["deleted"]:
-            host.later += 600 * SECOND
-            await asyncio.sleep(0.01)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-
-    assert meter.lost["deleted"] == 2
 
 
 async def test_a_file_of_another_agent_cannot_be_gone_back_to(host: Host) -> None:
