@@ -15,14 +15,8 @@ from broker.client.connection import Connection
 from broker.wire.delivery import RawMessage
 from broker.wire.subjects import Subject
 from tests.shipper.conftest import apply_logs, arrives
-from tests.shipper.logs import Ship, says
-from tests.shipper.publish.agents import (
-    Make,
-    Stored,
-    config_of,
-    round_of,
-    start,
-)
+from tests.shipper.logs import Ship, append, says
+from tests.shipper.publish.agents import Make, Stored, config_of, round_of, start
 
 pytestmark = pytest.mark.nats
 
@@ -59,13 +53,11 @@ def test_a_payload_limit_that_falls_divides_rounds_and_cuts_long_lines_smaller(
     process = ship(own_broker.url, "--compression", "none", "--max-line", "2MiB")
     arrives(own_broker.url, b"one\n")
     own_broker.stop()
-    configuration = tmp_path / "own-server/nats-server.conf"
-    configuration.write_text(configuration.read_text().replace("8MB", "256KB"))
+    take_at_a_time("256KB", tmp_path)
     lines = (
         b"".join(b"%07d %s\n" % (n, b"x" * 1000) for n in range(2000)) + b"y" * 1_500_000 + b"\n"
     )
-    with log.open("ab") as file:
-        file.write(lines)
+    append(log, lines)
     # one round was gathered by the old limit by now
     says(process, "broker away")
     own_broker.start()
@@ -74,25 +66,23 @@ def test_a_payload_limit_that_falls_divides_rounds_and_cuts_long_lines_smaller(
     assert process.stop(10) == 0
 
 
-@pytest.fixture
-def small(own_server: Any, tmp_path: Path) -> str:
-    """Return the address of a broker that takes messages of 64 KB at most."""
-    own_server.stop()
-    configuration = tmp_path / "own-server/nats-server.conf"
-    configuration.write_text(configuration.read_text().replace("8MB", "64KB"))
-    own_server.start()
-    apply_logs(own_server.url)
-    return str(own_server.url)
+def take_at_a_time(most: str, folder: Path) -> None:
+    """Have the test's own server take smaller messages from its next start on."""
+    configuration = folder / "own-server/nats-server.conf"
+    configuration.write_text(configuration.read_text().replace("8MB", most))
 
 
 def test_a_snapshot_that_the_broker_does_not_take_is_named(
-    small: str, ship: Ship, tmp_path: Path
+    own_broker: Any, ship: Ship, tmp_path: Path
 ) -> None:
+    own_broker.stop()
+    take_at_a_time("64KB", tmp_path)
+    own_broker.start()
     for number in range(2000):
         name = random.Random(number).randbytes(60).hex()  # no compression makes it shorter
         (tmp_path / f"{name}.log").write_bytes(b"%d\n" % number)
 
-    process = ship(small, "--file", str(tmp_path / "*.log"))
+    process = ship(own_broker.url, "--file", str(tmp_path / "*.log"))
 
     says(process, "larger than the broker takes")
     assert process.stop(10) == 0
