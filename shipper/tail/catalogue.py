@@ -44,7 +44,7 @@ class Catalogue:
         self._new_id = new_id
         self._remembered = {cursor.file: cursor for cursor in known}
         self._left: dict[FileKey, Sample] = {}
-        # the other groups that a followed file was seen in under another name, by id
+        # the groups that a followed file was seen in under several names, by id
         self._links: defaultdict[str, set[str]] = defaultdict(set)
         self._files: dict[FileKey, FileEntry] = {}
         self._scanned: int | None = None
@@ -59,7 +59,8 @@ class Catalogue:
         for shown in sorted(entries, key=lambda one: (not one.is_live, not one.wanted, one.path)):
             self._files.setdefault(shown.key, shown)
             if (tailer := self.tailers.get(shown.key)) and tailer.entry.group != shown.group:
-                self._links[tailer.file].add(shown.group)
+                # a link of it, or another file that got its inode: then its own group may show a copy
+                self._links[tailer.file] |= {shown.group, tailer.entry.group}
         self.lives |= {entry.path for entry in self._files.values() if entry.wanted}
         for tailer in self._seen():
             entry, before = self._files[tailer.entry.key], tailer.entry.path

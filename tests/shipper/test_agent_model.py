@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.client.answer import ConnectionLost
@@ -238,7 +238,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         broker.close()
 
 
+COMPRESSED = [("write", 3), ("settle", 4), ("copy_truncate", 2), ("settle", 1), ("compress", 0)]
+"""The file of a probe gets the inode of the one that was compressed."""
+
+
 @as_many_as(80, together=TOGETHER)
+@example(hosts=(COMPRESSED,) * 4)
 @given(hosts=st.tuples(*[programs(ACTIONS)] * TOGETHER))
 def test_what_was_written_is_in_the_stream_once_and_in_order_whatever_happens(
     broker: Broker, hosts: tuple[list[Step], ...]

@@ -7,7 +7,8 @@ import pytest
 
 from shipper.tail.notices import NoticeKind
 from shipper.tail.paths import Packing
-from tests.shipper.host import SECOND, Host
+from tests.shipper.host import SECOND, Host, packed
+from tests.shipper.tail.conftest import MakeHost
 
 forms = pytest.mark.parametrize("packing", Packing, ids=lambda packing: packing.name.lower())
 LONG = b"".join(b"a line with the number %d\n" % n for n in range(60_000))
@@ -47,6 +48,28 @@ async def test_the_rest_of_a_file_compressed_while_the_agent_was_down_comes_befo
     assert spans(host) == [f"id0:0-{length}", f"id0:{length}-{length + 2}", "id1:0-2"]
     assert host.blocks[1].section.identity is not None
     assert host.blocks[1].section.identity.inode == path.stat().st_ino
+
+
+@forms
+async def test_a_file_compressed_when_another_group_gets_its_inode_is_not_shipped_again(
+    make_host: MakeHost, packing: Packing
+) -> None:
+    host = make_host("app.log", "other.log")
+    lines = b"a line of a usual length\n" * 50
+    host.write("app.log", lines)
+    await host.ship()
+    host.write("app.log.1", lines)
+    (host.folder / "app.log").write_bytes(b"")
+    await host.ship()
+    host.later += 60 * SECOND
+    await host.ship()
+    copy = host.folder / "app.log.1"
+    (host.folder / f"app.log.1{packing.value}").write_bytes(packed(copy.read_bytes(), packing))
+    host.move("app.log.1", "other.log")  # as good as a file that was made with its inode
+    (host.folder / "other.log").write_bytes(b"another file\n")
+    await ship_out(host)
+
+    assert host.shipped == lines + b"another file\n"
 
 
 async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_once(
