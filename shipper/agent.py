@@ -27,7 +27,7 @@ from shipper.publish.rounds import NEARBY_SIZE
 from shipper.publish.session import SessionLost, Sessions
 from shipper.publish.waiting import connection_for
 from shipper.settings import ShipperSettings, reload
-from shipper.shipping import Pace, Shipping
+from shipper.shipping import Intervals, Shipping
 from shipper.spool import Spool
 from shipper.status.live import require_alone, status_socket
 from shipper.status.report import AgentMeter, AgentView
@@ -40,7 +40,7 @@ _READING = 1.0  # and for what is under way when none is, or the broker is known
 _CLOSING = 2.0
 _SNAPSHOT_EVERY = 60.0  # seconds, of which a random quarter is left out: not all hosts at once
 # a spool has few files, one after another, and each waits for the one before to be acknowledged
-_INPUT_PACE = Pace(scan_after=0.02, cover_every=0.2)
+_INPUT_INTERVALS = Intervals(scan_after=0.02, cover_every=0.2)
 logger = logging.getLogger(__name__)
 
 
@@ -65,7 +65,7 @@ class Agent:
         settings: ShipperSettings,
         host: str,
         clock: Callable[[], int],
-        pace: Pace | None = None,
+        intervals: Intervals | None = None,
     ) -> None:
         """Remember what to do; `clock` is nanoseconds since the epoch."""
         self._settings = settings
@@ -75,9 +75,9 @@ class Agent:
         self._sessions = Sessions(connection, host, clock, settings.credential_host)
         if settings.once:
             self._sessions.patience = settings.patience.total_seconds()
-        pace = pace or (_INPUT_PACE if settings.is_input else Pace())
+        intervals = intervals or (_INPUT_INTERVALS if settings.is_input else Intervals())
         follower = self._follower(Selection(()), Positions())
-        self._shipping = Shipping(follower, self._sessions, settings, AgentMeter(clock), pace)
+        self._shipping = Shipping(follower, self._sessions, settings, AgentMeter(clock), intervals)
         self._view = AgentView(host, self._shipping, clock)
         code = Exit.FAILED if settings.once else Exit.DONE
         self._service = Service(self._view, self._change, self._end, code)

@@ -36,7 +36,7 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Intervals:
     """How often the loop does what; times in seconds.
 
     Directories are scanned every `scan_every` seconds (less often where a scan takes long), and `scan_after` seconds
@@ -72,7 +72,7 @@ class Shipping:
         sessions: Sessions,
         settings: ShipperSettings,
         meter: AgentMeter,
-        pace: Pace = Pace(),
+        intervals: Intervals = Intervals(),
     ) -> None:
         """Take what the run is made of; `positions` and `follower` may be others before each `run`."""
         self.positions = Positions()
@@ -84,7 +84,7 @@ class Shipping:
         self.reading_since: float | None = None
         self.goals = Goals()
         self._settings = settings
-        self._pace = pace
+        self._intervals = intervals
         self._once = settings.once and not settings.is_input  # its end is that of the input
         self._scanned_at = -math.inf
         self._scan_took = 0.0
@@ -97,7 +97,7 @@ class Shipping:
         self._pending: deque[Round] = deque()  # gathered and not acknowledged
         self._in_flight: asyncio.Task[None] | None = None
         self._ahead: asyncio.Task[list[Block]] | None = None
-        self._interval, self._size = self._pace.interval, NEARBY_SIZE
+        self._interval, self._size = self._intervals.interval, NEARBY_SIZE
         self._sent_at = self._covered_at = -math.inf
         self._has_found = self._is_behind = self._is_trickle = False
 
@@ -202,10 +202,10 @@ class Shipping:
 
     def _until_scan(self) -> float:
         """Return the seconds until the next scan: scans take a hundredth of the time, where files come and go a tenth."""
-        pace, took = self._pace, self._scan_took
-        after = max(pace.scan_every, 100 * took)
+        intervals, took = self._intervals, self._scan_took
+        after = max(intervals.scan_every, 100 * took)
         if self.follower.look_due:
-            after = max(pace.scan_after, 10 * took)
+            after = max(intervals.scan_after, 10 * took)
         return self._scanned_at + after - asyncio.get_running_loop().time()
 
     async def _scan_again(self) -> bool:
@@ -253,7 +253,7 @@ class Shipping:
         return blocks
 
     def _until_cover(self) -> float:
-        return self._covered_at + self._pace.cover_every - asyncio.get_running_loop().time()
+        return self._covered_at + self._intervals.cover_every - asyncio.get_running_loop().time()
 
     async def _save_found(self, group: asyncio.TaskGroup) -> None:
         """Return once the broker knows of every file that was found; scans go on while it is away."""
@@ -306,7 +306,7 @@ class Shipping:
         self._is_trickle = len(round_.payload) < _SMALL and not self._is_behind
         before, self._sent_at = self._sent_at, asyncio.get_running_loop().time()
         lines = round_.origin.lines
-        self._interval = self._pace.interval_after(lines, self._sent_at - before)
+        self._interval = self._intervals.interval_after(lines, self._sent_at - before)
         self._in_flight = group.create_task(self._publish_round(round_))
 
     async def _publish_round(self, round_: Round) -> None:
@@ -349,7 +349,7 @@ class Shipping:
 
     async def _done(self, task: "asyncio.Task[None]") -> None:
         """Return when a task has ended; files come and go, and deleted ones must be closed in time, although the broker is away."""
-        while not (await asyncio.wait({task}, timeout=self._pace.scan_every))[0]:
+        while not (await asyncio.wait({task}, timeout=self._intervals.scan_every))[0]:
             await self._scan_when_due()
         await task
 
@@ -373,7 +373,7 @@ class Shipping:
         if self._filter.has_left_out:
             most = min(most, max(0.0, self._until_cover()))
         if self.follower.is_waiting:
-            most = min(most, self._pace.interval)
+            most = min(most, self._intervals.interval)
         await self.follower.wait(min(most, self.follower.patience))
 
     def _is_done(self, rounds: list[Round]) -> bool:

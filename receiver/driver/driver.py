@@ -27,7 +27,7 @@ from receiver.consume.assignment import (
     SessionLimits,
 )
 from receiver.consume.claim import Claim, TakenOver
-from receiver.driver.follower import Pace, PartitionFollower, Shared
+from receiver.driver.follower import PartitionFollower, Shared, TaskLimits
 from receiver.driver.partitions import find_partitions
 from receiver.driver.presence import Presence, unless
 from receiver.meter import Meter
@@ -67,9 +67,12 @@ class Followers:
 
     def __post_init__(self) -> None:
         threads = ThreadPoolExecutor(self.slots, "job")
-        calendar, pace = calendar_of(self.settings), pace_of(self.settings, self.slots, self.slots)
+        calendar, limits = (
+            calendar_of(self.settings),
+            limits_of(self.settings, self.slots, self.slots),
+        )
         self._shared = Shared(
-            *(self.connection, self._run, threads, self.meter.clock, calendar, pace)
+            *(self.connection, self._run, threads, self.meter.clock, calendar, limits)
         )
         self._presence = Presence(self.connection, self.meter.report)
         self._retention = Retention(order_of(self.settings), self.meter.clock)
@@ -79,9 +82,9 @@ class Followers:
         layout: StreamLayout,
         existing: int,
         stop: asyncio.Event,
-        *beside: Coroutine[None, None, None],
+        *background: Coroutine[None, None, None],
     ) -> None:
-        """Follow the partitions that are wanted, of those `existing`, until none is left, or told to stop; `beside` runs as long.
+        """Follow the partitions that are wanted, of those `existing`, until none is left, or told to stop; `background` runs as long.
 
         What only a person can mend ends all of them. Raises `FencedError` when a partition was lost and none is left.
         """
@@ -89,15 +92,15 @@ class Followers:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(retain(self._retention, closed, done, stop))
-                background = [group.create_task(one) for one in beside]
+                tasks = [group.create_task(one) for one in background]
                 await unless(stop, self._presence.begin())
                 self._follow(layout, existing, group)
                 more = self._presence.last(), self._follow_changes(group)
-                background += [group.create_task(one) for one in more]
+                tasks += [group.create_task(one) for one in more]
                 await self._until_ended(stop)
                 done.set()
                 closed.set()
-                for task in background:
+                for task in tasks:
                     task.cancel()
         except BaseExceptionGroup as errors:
             raise leading(errors) from None
@@ -135,7 +138,7 @@ class Followers:
         """Go by other settings from the next tasks on."""
         self.settings = settings
         self._retention.order = order_of(settings)
-        self._shared.pace = pace_of(settings, len(self._running()), self.slots)
+        self._shared.limits = limits_of(settings, len(self._running()), self.slots)
 
     def close_files(self) -> None:
         """Have the live files of every partition closed."""
@@ -239,7 +242,7 @@ def destination_of(
     )
 
 
-def pace_of(settings: ReceiverSettings, partitions: int, slots: int) -> Pace:
+def limits_of(settings: ReceiverSettings, partitions: int, slots: int) -> TaskLimits:
     """Return how long tasks are to run, of so many partitions of which so many have a slot at once."""
     at_once = max(min(partitions, slots), 1)
     pull = max(min(LARGEST_PULL, _IN_HAND // (2 * at_once)), _LEAST_PULL)
@@ -248,7 +251,7 @@ def pace_of(settings: ReceiverSettings, partitions: int, slots: int) -> Pace:
     if settings.once:
         session = SessionLimits(_TELLING)
     standby = settings.takeover_after.total_seconds() if settings.standby else None
-    return Pace(int(settings.max_batch), pull, session, settings.once, standby)
+    return TaskLimits(int(settings.max_batch), pull, session, settings.once, standby)
 
 
 def order_of(settings: ReceiverSettings) -> Order:

@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class TaskLimits:
     """How large batches are, `limit` and `pull` in bytes, and how long tasks run.
 
     With `once` a follower ends when nothing is left. A `standby` takes over from an owner that has not answered for so many
@@ -74,7 +74,7 @@ class Pace:
 
 @dataclass(slots=True)
 class Shared:
-    """What all partitions of a receiver share; their next tasks go by its `pace`.
+    """What all partitions of a receiver share; their next tasks go by its `limits`.
 
     `run_task` is called in one of the `threads`, of which there are as many as tasks that may run at once. `clock` is
     nanoseconds since the epoch; `closed` is set when a committed batch has closed segments.
@@ -85,7 +85,7 @@ class Shared:
     threads: ThreadPoolExecutor
     clock: Callable[[], int]
     calendar: Calendar
-    pace: Pace
+    limits: TaskLimits
     closed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -131,7 +131,7 @@ class RotationTimer:
 
 
 class PartitionFollower:
-    """Follows one partition until `stop` is set, or, at a pace of once, until nothing is left."""
+    """Follows one partition until `stop` is set, or, with `once`, until nothing is left."""
 
     def __init__(self, shared: Shared, claim: Claim, standing: Standing) -> None:
         """Claim nothing yet; `claim` and `standing` are of one partition."""
@@ -166,11 +166,11 @@ class PartitionFollower:
                 refusals += 1
                 self._refused(error, refusals)
             except FencedError as error:
-                if self._shared.pace.standby is None:
+                if self._shared.limits.standby is None:
                     raise
                 logger.warning("%s; it stands by again", error)
                 self.claim.offset = None
-            await unless(self.stop, asyncio.sleep(self._shared.pace.pause))
+            await unless(self.stop, asyncio.sleep(self._shared.limits.pause))
         # so that a standby need not wait for our silence; a broker that is away is no error
         with suppress(ConnectionLost, Rejected, ConfigurationError, TimeoutError):
             async with asyncio.timeout(_RELEASE_PATIENCE):
@@ -182,14 +182,14 @@ class PartitionFollower:
 
     def _refused(self, error: Rejected, count: int) -> None:
         words = f"partition {self._partition}: the broker refuses: {error}; run `logbroker apply`"
-        if self._shared.pace.once and count >= _REFUSALS:
+        if self._shared.limits.once and count >= _REFUSALS:
             raise OperatorError(words) from None
         if count == 1:
             logger.warning("%s; waiting", words)
 
     async def _claim(self) -> None:
         """Claim the partition, as a standby once it is free."""
-        silence, revision, offset = self._shared.pace.standby, None, None
+        silence, revision, offset = self._shared.limits.standby, None, None
         while offset is None:
             if silence is not None:
                 revision = await until_free(self.claim, self._standing, silence)
@@ -217,7 +217,7 @@ class PartitionFollower:
                 logger.warning("%s; going on behind the lines that the files have", error)
                 self.claim.offset = None
             except StreamMismatch as error:
-                if self._shared.pace.once:
+                if self._shared.limits.once:
                     raise
                 self._checked = -inf
                 await self._blocked(Cause.STATE, str(error))
@@ -225,7 +225,7 @@ class PartitionFollower:
     async def _look(self) -> bool:
         await self._check()
         if not self._goes_on:
-            if self._shared.pace.once:
+            if self._shared.limits.once:
                 return not await self._wake.is_none_left(self._offset.next)
             await self._until_woken()
         return True
@@ -233,7 +233,7 @@ class PartitionFollower:
     async def _check(self) -> None:
         """Look now and then whether the stream still is the one that the offset belongs to."""
         now = asyncio.get_running_loop().time()
-        if now - self._checked >= self._shared.pace.check:
+        if now - self._checked >= self._shared.limits.check:
             await self.claim.check()
             self._checked = now
 
@@ -247,7 +247,7 @@ class PartitionFollower:
         waiting = asyncio.ensure_future(unless(timer.asked, self._wake.wait(self._offset.next)))
         try:
             while not waiting.done():
-                seconds = min(timer.left(), self._shared.pace.look_around)
+                seconds = min(timer.left(), self._shared.limits.look_around)
                 self._is_silent = not (await asyncio.wait({waiting}, timeout=seconds))[0]
                 if self._is_silent:
                     await self._check()
@@ -288,21 +288,21 @@ class PartitionFollower:
 
     async def _report(self, rotation: ForcedRotation) -> Report:
         """Run a task, in the next slot that is free, and return its report."""
-        shared, pace, loop = self._shared, self._shared.pace, asyncio.get_running_loop()
-        session, subject = pace.session, f"{_LEAVE}.{shared.connection.private()}"
+        shared, limits, loop = self._shared, self._shared.limits, asyncio.get_running_loop()
+        session, subject = limits.session, f"{_LEAVE}.{shared.connection.private()}"
         if self._attempts:
             # one batch: that the partition goes on is told soon
             session = replace(session, longest=0.0)
-        elif loop.time() - self._fell_silent < session.longest and not pace.once:
+        elif loop.time() - self._fell_silent < session.longest and not limits.once:
             session = replace(session, silence=session.longest)  # lines come again and again: go on
         assignment = Assignment(
-            *(self._partition, self._offset.next, self._offset.epoch, pace.limit, rotation),
-            *(pace.pull, session, subject),
+            *(self._partition, self._offset.next, self._offset.epoch, limits.limit, rotation),
+            *(limits.pull, session, subject),
         )
         task = loop.run_in_executor(shared.threads, shared.run_task, assignment)
         asking = asyncio.ensure_future(self._ask_to_leave(subject))
         try:
-            overdue = pace.session.longest + pace.patience
+            overdue = limits.session.longest + limits.patience
             while not (await asyncio.wait({task}, timeout=overdue))[0]:
                 words = f"no report of its task for {overdue:.0f} s: Spark has no executor for it, or a disk hangs"
                 self._standing.stuck(Blocked(Cause.SPARK, words))
@@ -328,7 +328,7 @@ class PartitionFollower:
         """Wait before what is blocked is tried again; raises `OperatorError` where that is not wanted."""
         self._attempts += 1
         most = 1 if cause is Cause.STATE else _PASSING.get(cause, 3)
-        if self._shared.pace.once and self._attempts >= most:
+        if self._shared.limits.once and self._attempts >= most:
             raise OperatorError(f"partition {self._partition} is blocked, {cause.value}: {detail}")
         if cause is not Cause.BROKER:
             # whoever has taken it over may hold its lock nearly all the time, or have mended by hand what blocks us
@@ -337,5 +337,5 @@ class PartitionFollower:
             await unless(self.stop, self._count())
         self._standing.stuck(Blocked(cause, detail))
         longest = _BRISK_PAUSE if cause in _PASSING else _LONGEST_PAUSE
-        seconds = min(self._shared.pace.pause * 2 ** min(self._attempts - 1, 10), longest)
+        seconds = min(self._shared.limits.pause * 2 ** min(self._attempts - 1, 10), longest)
         await unless(self.stop, asyncio.sleep(seconds))

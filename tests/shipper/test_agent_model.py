@@ -25,7 +25,7 @@ from broker.topology import Topology
 from broker.wire.subjects import Subject
 from shipper.agent import Agent
 from shipper.settings import ShipperSettings
-from shipper.shipping import Pace
+from shipper.shipping import Intervals
 from shipper.tail.reader import Block
 from tests.conftest import Server, apply_topology, start_server
 from tests.shipper.conftest import Read, read_stream
@@ -58,7 +58,7 @@ PATIENCE = 60.0
 PROBES = "probe-*.log"
 
 
-PACE = Pace(scan_after=0.005, scan_every=1.0, interval=0.001)
+INTERVALS = Intervals(scan_after=0.005, scan_every=1.0, interval=0.001)
 
 
 class Broker:
@@ -207,7 +207,7 @@ class Program:
             round_size=64 * 1024,
             grace="2s",
         )
-        agent = Agent(settings, self.host, self.clock, PACE)
+        agent = Agent(settings, self.host, self.clock, INTERVALS)
         await agent.work()
 
     async def _shipped(self, path: str, size: int) -> None:

@@ -20,7 +20,7 @@ from broker.wire.positions import Cursor, Positions
 from shipper.publish.rounds import Round
 from shipper.publish.session import Sessions
 from shipper.settings import ShipperSettings
-from shipper.shipping import Pace, Shipping
+from shipper.shipping import Intervals, Shipping
 from shipper.status.report import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.notices import Notice
@@ -28,7 +28,7 @@ from shipper.tail.paths import Selection
 from shipper.tail.reader import Block
 from tests.shipper.host import SECOND, Host
 
-PACE = Pace(scan_after=0.01, scan_every=0.01)
+INTERVALS = Intervals(scan_after=0.01, scan_every=0.01)
 
 
 class Taking(Sessions):
@@ -56,7 +56,7 @@ class Taking(Sessions):
 
 def loop_of(follower: Follower, broker: Taking, **settings: Any) -> Shipping:
     chosen = ShipperSettings(round_size=1 << 20, **settings)
-    return Shipping(follower, broker, chosen, AgentMeter(time.time_ns), PACE)
+    return Shipping(follower, broker, chosen, AgentMeter(time.time_ns), INTERVALS)
 
 
 Kind = TypeVar("Kind", bound=Follower)
@@ -196,12 +196,12 @@ async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
 
 
 def test_rounds_of_a_busy_log_leave_sooner_than_those_of_a_trickle() -> None:
-    pace = Pace()
+    intervals = Intervals()
 
-    assert pace.interval_after(1, 0.1) == pace.interval
-    assert pace.interval_after(500, 0.1) == pytest.approx(0.034)
-    assert pace.interval_after(1_000_000, 0.1) == pace.least_interval
-    assert pace.interval_after(1000, float("inf")) == pace.interval
+    assert intervals.interval_after(1, 0.1) == intervals.interval
+    assert intervals.interval_after(500, 0.1) == pytest.approx(0.034)
+    assert intervals.interval_after(1_000_000, 0.1) == intervals.least_interval
+    assert intervals.interval_after(1000, float("inf")) == intervals.interval
 
 
 async def test_gone_files_are_forgotten_but_the_last_64_and_not_before_the_first_look(

@@ -22,7 +22,7 @@ from receiver.consume import task
 from receiver.consume.assignment import LARGEST_PULL, Assignment, Report, SessionLimits
 from receiver.consume.claim import Claim, moved
 from receiver.consume.stream_state import stream_state
-from receiver.driver.follower import Pace, PartitionFollower, Shared
+from receiver.driver.follower import PartitionFollower, Shared, TaskLimits
 from receiver.meter import Meter
 from receiver.storage.disk import exclusive_lock
 from receiver.storage.rotation import Calendar
@@ -54,13 +54,13 @@ class Loop:
         self.reports: list[Report] = []
         self.connection = Connection([partition.url], owner, partition.access)
         self.meter = Meter(lambda: 0)
-        pace = Pace(
+        limits = TaskLimits(
             *(partition.limit, LARGEST_PULL, SessionLimits(60.0) if once else session, once),
             **(OFTEN if often else {}),
         )
         calendar = Calendar(timedelta(hours=1))
         self.shared = Shared(
-            self.connection, self._run, ThreadPoolExecutor(1), time.time_ns, calendar, pace
+            self.connection, self._run, ThreadPoolExecutor(1), time.time_ns, calendar, limits
         )
         self.follower = PartitionFollower(
             self.shared,
@@ -226,7 +226,7 @@ async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
 ) -> None:
     caplog.set_level(logging.INFO)
     loop = Loop(partition, session=SessionLimits(0.1, 0.1))
-    loop.shared.pace = replace(loop.shared.pace, patience=0.1)
+    loop.shared.limits = replace(loop.shared.limits, patience=0.1)
     loop.may_run.clear()
 
     async with loop:
