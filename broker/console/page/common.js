@@ -26,7 +26,8 @@ export function size(bytes) {
   return `${bytes.toFixed(1)} TB`;
 }
 
-export const count = (number) => Math.round(number).toLocaleString("en");
+// With commas; `toLocaleString` takes 20 ms the first time.
+export const count = (number) => String(Math.round(number)).replace(/\B(?=(\d{3})+$)/g, ",");
 
 export function duration(seconds) {
   if (seconds < 1) return "0 s";
