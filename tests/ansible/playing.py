@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,17 @@ def done(played: "subprocess.CompletedProcess[str]") -> str:
     """Return what a play that must have succeeded has said."""
     assert played.returncode == 0, played.stdout[-4000:] + played.stderr
     return played.stdout
+
+
+def rendering(template: Path, **given: Any) -> dict[str, Any]:
+    """Return the task that says what a template comes to; it needs no process on any machine."""
+    told = f"{{{{ lookup('ansible.builtin.template', '{template}') | b64encode }}}}"
+    return {"ansible.builtin.debug": {"msg": told}, "vars": {**given, "ansible_managed": "us"}}
+
+
+def rendered(played: "subprocess.CompletedProcess[str]") -> list[str]:
+    """Return what templates came to, in order."""
+    return [b64decode(one).decode() for one in re.findall(r'"msg": "(\S+)"', done(played))]
 
 
 _SHELL = """#!/bin/sh

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from broker.app.configuration import load, name_of
 from tests.ansible.argument_specs import ROLES, SETTINGS, described, is_secret, renewed, spec_path
-from tests.ansible.playing import INTERPRETER, play, play_here
+from tests.ansible.playing import INTERPRETER, play, play_here, rendered, rendering
 from tests.test_settings import written
 
 BY_LINE = ("include_lines", "exclude_lines", "spark_conf")
@@ -57,45 +57,38 @@ def test_a_spec_has_all_settings_and_a_role_takes_nothing_that_is_not_described(
     assert set(defaults) == set(options(role))
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("role", SETTINGS)
-def test_settings_come_out_as_the_program_reads_them(role: str, tmp_path: Path) -> None:
-    model = SETTINGS[role]
+def templated(role: str) -> list[dict[str, Any]]:
+    """Return the tasks that check all settings of a role against its spec, and say what the role makes of them."""
     settings = {
         name_of(name): typed(role, name)
-        for name, field in model.model_fields.items()
+        for name, field in SETTINGS[role].model_fields.items()
         if not is_secret(field)
     }
-    given = {f"{role}_settings": settings, f"{role}_all_settings": settings}
-    template = ROLES / role / "templates/settings.toml.j2"
-
     checked = {
         "argument_spec": {f"{role}_settings": options(role)[f"{role}_settings"]},
         "provided_arguments": {f"{role}_settings": settings},
     }
-    written_out = {"src": str(template), "dest": str(tmp_path / "all.toml")}
+    given = {f"{role}_settings": settings, f"{role}_all_settings": settings}
+    return [
+        {"ansible.builtin.validate_argument_spec": checked},
+        rendering(ROLES / role / "templates/settings.toml.j2", **given),
+    ]
 
-    done = play_here(
-        tmp_path,
-        [
-            {"ansible.builtin.validate_argument_spec": checked},
-            {
-                "ansible.builtin.template": written_out,
-                "vars": {**given, "ansible_managed": "by Ansible"},
-            },
-        ],
-    )
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = (tmp_path / "all.toml").read_text("utf-8").splitlines()
-    for name in model.model_fields:
-        if name_of(name) not in settings:
-            continue
-        (line,) = (line for line in lines if line.startswith(f"{name_of(name)} = "))
-        own = tmp_path / "one.toml"
-        own.write_text(f"{line}\n", "utf-8")
-        by_option = load(model, {name: text_of(name, model.model_fields[name])}, None)
-        assert getattr(load(model, {}, own), name) == getattr(by_option, name)
+@pytest.mark.timeout(900)
+def test_settings_come_out_as_the_program_reads_them(tmp_path: Path) -> None:
+    played = play_here(tmp_path, [task for role in SETTINGS for task in templated(role)])
+
+    own = tmp_path / "one.toml"
+    for model, text in zip(SETTINGS.values(), rendered(played), strict=True):
+        for name, field in model.model_fields.items():
+            if is_secret(field):
+                continue
+            lines = text.splitlines()
+            (line,) = (line for line in lines if line.startswith(f"{name_of(name)} = "))
+            own.write_text(f"{line}\n", "utf-8")
+            by_option = load(model, {name: text_of(name, field)}, None)
+            assert getattr(load(model, {}, own), name) == getattr(by_option, name)
 
 
 @pytest.mark.timeout(900)
@@ -113,34 +106,31 @@ def test_a_misspelt_setting_is_refused_before_anything_is_touched(tmp_path: Path
 @pytest.mark.timeout(900)
 def test_what_a_role_finds_for_a_cluster_is_what_its_program_takes(tmp_path: Path) -> None:
     """The broker's routes, the addresses of hosts and receivers, as the example inventory has them."""
-    role, plays = tmp_path / "tasks.yml", []
-    for program in ("broker", "receiver", "shipper"):
-        folder = ROLES / f"logship_{program}"
-        settings = {
-            "src": str(folder / "templates/settings.toml.j2"),
-            "dest": str(tmp_path / f"{program}.toml"),
-        }
-        play_of_one = {"hosts": f"logship_{program}s[0]", "connection": "local"}
-        play_of_one |= {
+    path, inventory = tmp_path / "tasks.yml", tmp_path / "hosts.yml"
+    programs = ("broker", "receiver", "shipper")
+    plays = [
+        {
+            "hosts": f"logship_{program}s[0]",
+            "connection": "local",
             "gather_facts": False,
-            "vars_files": [str(folder / part) for part in ("defaults/main.yml", "vars/main.yml")],
-            "tasks": [{"ansible.builtin.template": settings}],
+            "vars_files": [f"{folder}/defaults/main.yml", f"{folder}/vars/main.yml"],
+            "tasks": [rendering(folder / "templates/settings.toml.j2")],
         }
-        plays.append(play_of_one)
-    role.write_text(yaml.safe_dump(plays), "utf-8")
-    inventory = tmp_path / "hosts.yml"
+        for program in programs
+        for folder in [ROLES / f"logship_{program}"]
+    ]
+    path.write_text(yaml.safe_dump(plays), "utf-8")
     inventory.write_bytes((ROLES.parent / "inventories/cluster/hosts.yml").read_bytes())
     (tmp_path / "group_vars").symlink_to(ROLES.parent / "group_vars")
 
-    done = play(
-        ["--inventory", inventory, role, "--extra-vars", f"{INTERPRETER} ansible_managed=A"]
-    )
+    played = play(["--inventory", inventory, path, "--extra-vars", INTERPRETER])
 
-    assert done.returncode == 0, done.stdout + done.stderr
-    broker = load(SETTINGS["logship_broker"], {}, tmp_path / "broker.toml").model_dump()
+    found = {}
+    for program, text in zip(programs, rendered(played), strict=True):
+        (tmp_path / program).write_text(text, "utf-8")
+        found[program] = load(SETTINGS[f"logship_{program}"], {}, tmp_path / program).model_dump()
     names = [f"broker{number}.example.net" for number in (1, 2, 3)]
-    assert broker["route"] == tuple(f"{name}:6222" for name in names)
-    assert broker["server_name"] == "broker1-example-net"
+    assert found["broker"]["route"] == tuple(f"{name}:6222" for name in names)
+    assert found["broker"]["server_name"] == "broker1-example-net"
     for program in ("receiver", "shipper"):
-        found = load(SETTINGS[f"logship_{program}"], {}, tmp_path / f"{program}.toml").model_dump()
-        assert found["server"] == tuple(f"nats://{name}:4222" for name in names)
+        assert found[program]["server"] == tuple(f"nats://{name}:4222" for name in names)
