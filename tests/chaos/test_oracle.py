@@ -131,6 +131,12 @@ def test_a_line_that_two_files_share_is_judged_by_its_count() -> None:
     assert judge(written, b"a1\nb1\n\n\n\nb2\na2\n").repeated == 1
 
 
+def test_a_torn_line_is_judged_where_blank_lines_were_written() -> None:
+    verdict = judge([b"a line\n\nanother\n"], b"a line\n\nanothe#\n")
+
+    assert counts(verdict) == {"missing": 1, "foreign": 1}
+
+
 def test_received_is_read_from_closed_segments_in_the_order_of_their_numbers(
     tmp_path: Path,
 ) -> None:

@@ -195,7 +195,8 @@ def _is_made_of(line: bytes, heads: Sequence[bytes], tails: Sequence[bytes]) -> 
     rest = line
     while rest:
         head = _longest(heads, rest)
-        if head < len(rest) and rest[:head] in heads[bisect_left(heads, rest[:head]) :][:1]:
+        # a blank line, of no bytes, would be taken without end
+        if 0 < head < len(rest) and heads[bisect_left(heads, rest[:head])] == rest[:head]:
             rest = rest[head:]
         else:
             return head + _longest(tails, rest[::-1]) >= len(rest)
