@@ -18,7 +18,7 @@ import click
 import tests.chaos.faults  # noqa: F401 - adds all faults
 from tests.chaos.fault import FAULTS, chosen, draw
 from tests.chaos.run import Result, run
-from tests.chaos.world import Shape, machine_features, missing_here
+from tests.chaos.shape import Shape, machine_features, missing_here
 
 _MARK = "LOGSHIP_CHAOS_APART"
 _APART = ("--net", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child")

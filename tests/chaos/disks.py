@@ -15,12 +15,11 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.chaos.fault import CannotStrike
+from tests.chaos.fault import CannotStrike, alone
 
 _INODES = 8192
 _MIB = 1 << 20
@@ -57,15 +56,9 @@ class Disk:
         disk._mount()
         return disk
 
-    @contextmanager
-    def trouble(self) -> Iterator[None]:
+    def trouble(self) -> AbstractContextManager[None]:
         """Keep other faults of this disk away meanwhile; raises `CannotStrike` where one is under way."""
-        if not self._trouble.acquire(blocking=False):
-            raise CannotStrike(f"{self.name} has trouble already")
-        try:
-            yield
-        finally:
-            self._trouble.release()
+        return alone(self._trouble, f"{self.name} has trouble already")
 
     def fill(self, left: int = 0) -> None:
         """Leave so many bytes free, or a little less."""

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from tests.chaos.program import Program, held
@@ -24,6 +25,10 @@ _ALONE = 0.45
 _SETTLES = 0.75
 _LATEST = 4.0  # seconds into the stroke
 _PAUSE = 1.5  # seconds
+
+
+MEMORY = Lock()
+"""Held by a fault that changes what the stream stores or receivers remember: by then another one knows exactly what is lost, or puts it back."""
 
 
 class CannotStrike(Exception):
@@ -136,6 +141,17 @@ def draw(seed: int, faults: Sequence[Fault]) -> Iterator[Stroke]:
         ]
         settles = chance.random() < _SETTLES
         yield Stroke(tuple(strikes), settles, round(chance.uniform(0, _PAUSE), 2))
+
+
+@contextmanager
+def alone(lock: Lock, otherwise: str) -> Iterator[None]:
+    """Hold what only one fault may hold at a time; raises `CannotStrike` where another one does."""
+    if not lock.acquire(blocking=False):
+        raise CannotStrike(otherwise)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager

@@ -53,11 +53,7 @@ def judged(world: "World") -> Judgement:
         if not verdict.is_perfect:
             found.findings.append(f"{host.name}: {verdict}")
     found.findings += [*found.audit.findings, *_losses_of_nothing(world)]
-    found.findings += [
-        f"{store.path.name} was harmed, and nobody has said so"
-        for store in world.operator.stores.values()
-    ]
-    if not world.destroyed and not world.operator.on_duty.is_set():
+    if not world.destroyed and not world.adopted:
         found.findings += repeats(world.folder / "logs")
     return found
 
@@ -65,16 +61,15 @@ def judged(world: "World") -> Judgement:
 def _audited(world: "World", received: dict[str, bytes]) -> Audit:
     """Hold all reported gaps against all that was destroyed."""
     reached = {key: _reached(world, key) for key in {one.key for one in world.destroyed}}
-    # what receivers know of a host's gaps was harmed so many times: a person may have had to remove it
-    harmed = Counter(path.name for path in world.harmed)
-    partitions = {h.name: partition_of(h.name, world.shape.partitions) for h in world.hosts}
-    forgotten = {host: harmed[f"p{n}.db"] for host, n in partitions.items()}
+    # with its store, what a receiver knew of a host's gaps was lost so many times
+    adopted = Counter(world.adopted)
+    forgotten = {h.name: adopted[partition_of(h.name, world.shape.partitions)] for h in world.hosts}
     return audit(world.destroyed, _told(world, "gap"), reached, received, forgotten)
 
 
 def _losses_of_nothing(world: "World") -> list[str]:
     """Return a finding for each loss that is told of a host of which nothing was destroyed."""
-    if world.destroyed or world.harmed:
+    if world.destroyed or world.adopted:
         return []  # a block that was destroyed may have stood beside claims, which nobody lists
     return [f"a loss is told, and nothing was destroyed: {one}" for one in _told(world, "loss")]
 

@@ -18,7 +18,8 @@ from tests.chaos.judging import judged
 from tests.chaos.leaks import Leaks
 from tests.chaos.program import Supervisor
 from tests.chaos.received import awaited
-from tests.chaos.world import Shape, World
+from tests.chaos.shape import Shape
+from tests.chaos.world import World
 from tests.support.oracle import Verdict
 from tests.support.processes import Processes
 
@@ -111,11 +112,9 @@ def run(
         except TimeoutError as error:
             result.find(f"nothing was thrown yet: {error}")
         else:
-            world.operator.tell = result.tell
-            with world.operator:
-                strike = partial(_under_fire, minutes=minutes, strokes=strokes, leaks=leaks)
-                _try(partial(strike, say=say), world, result)
-                _try(_run_dry, world, result)
+            strike = partial(_under_fire, minutes=minutes, strokes=strokes, leaks=leaks)
+            _try(partial(strike, say=say), world, result)
+            _try(_run_dry, world, result)
             _conclude(world, leaks, result)
     (folder / "result.json").write_text(json.dumps(result.as_json()), "utf-8")
     return result
@@ -216,7 +215,7 @@ def _judge(world: World, result: Result) -> None:
     result.destroyed, result.reported = found.audit.size, found.audit.told
     if world.destroyed:
         result.tell("losses", unknowable=found.audit.unknowable)
-    for finding in [*found.findings, *world.operator.failures]:
+    for finding in found.findings:
         result.find(finding)
 
 

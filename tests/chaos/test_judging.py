@@ -10,7 +10,8 @@ from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.tables import gap_report
 from tests.chaos.judging import judged, repeats
 from tests.chaos.program import Program, Supervisor
-from tests.chaos.world import Host, Shape, World
+from tests.chaos.shape import Shape
+from tests.chaos.world import Host, World
 from tests.support.processes import Process, Processes
 
 HOSTS = ("web01", "db.example.net")

@@ -12,8 +12,6 @@ folder/images                       what brokers' and receivers' disks are on, w
 """
 
 import asyncio
-import functools
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -27,20 +25,20 @@ from broker.client import bucket
 from broker.client.access import Access
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import BrokerAway, Connection
+from broker.wire.message import EXPECTED_SEQUENCE
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from broker.wire.subjects import partition_of
 from receiver.storage.disk import exclusive_lock
-from tests.chaos.disks import Disk, have_blocks
+from tests.chaos.disks import Disk
 from tests.chaos.losses import Destroyed
-from tests.chaos.networks import Machine, can_shape, machines
-from tests.chaos.operating import Operator
+from tests.chaos.networks import Machine, machines
 from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
-from tests.chaos.revisions import history
 from tests.chaos.rotations import drawn_style, plain_style
 from tests.chaos.secured import Keys
-from tests.chaos.shim import Control, Shim, have_compiler
+from tests.chaos.shape import Shape, host_name, machine_features
+from tests.chaos.shim import Control, Shim
 from tests.chaos.writers import applications, plain_applications
 from tests.chaos.writing import Writing
 from tests.receiver.cluster import Cluster as SparkCluster
@@ -54,69 +52,6 @@ _SPARK = "spark"
 _SECRET = "between these three"
 _DISKS = {"host": 256, "broker": 768, "central": 768}  # megabytes
 _HOST_CONNECTIONS = 30  # more than all hosts have
-_WEIRD_NAMES = (
-    "web01",
-    "db.example.net",
-    "Ünï-çode",
-    "web02",
-    "kafka-3.dc1.example.net",
-    "mail",
-    "x",
-)
-
-
-_FEATURES: dict[str, tuple[Callable[[], bool], str]] = {
-    "blocks": (
-        have_blocks,
-        "no ext4 on loop devices: no disk turns read-only or loses its power",
-    ),
-    "shaping": (can_shape, "no tc with tbf, clsact and bpf: no line is silent, lossy or slow"),
-    "shim": (have_compiler, "no C compiler: no call of our programs is refused, no clock stepped"),
-    "strace": (
-        lambda: shutil.which("strace") is not None,
-        "no strace: nats-server is refused nothing",
-    ),
-}
-
-
-@functools.cache
-def machine_features() -> frozenset[str]:
-    """Return the features of this machine that some faults need; only within namespaces of the caller's own."""
-    return frozenset(name for name, (is_there, _) in _FEATURES.items() if is_there())
-
-
-def missing_here() -> list[str]:
-    """Return a sentence for each feature that is not there."""
-    return [why for name, (_, why) in _FEATURES.items() if name not in machine_features()]
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """The world of one run.
-
-    `topology` is "single" or "cluster" (three brokers); `receivers` is "alone", "standby" (two of them compete for all
-    partitions), or "spark" (a standalone cluster of a master and two workers). `secured` gives each program credentials
-    of its own. `rate` is in lines per second and host, on average. `plain` has hosts write but lines of text, none of them
-    twice, and rotate by renaming only: every suite can follow that, and a line that is destroyed is known by itself.
-    """
-
-    seed: int = 1
-    topology: str = "single"
-    receivers: str = "alone"
-    hosts: int = 5
-    partitions: int = 3
-    rate: int = 200
-    secured: bool = False
-    plain: bool = False
-
-    @property
-    def features(self) -> frozenset[str]:
-        """What a fault may need of it: "cluster" or "single", "alone", "standby" or "spark", "secured"."""
-        return frozenset({self.topology, self.receivers, *(["secured"] if self.secured else [])})
-
-    def __str__(self) -> str:
-        secured = ", secured" if self.secured else ""
-        return f"{self.topology}, receivers {self.receivers}{secured}, {self.hosts} hosts"
 
 
 @dataclass(slots=True)
@@ -170,7 +105,8 @@ class World:
     keys: Keys | None = None
     shim: Shim | None = None
     destroyed: list[Destroyed] = field(default_factory=list)
-    harmed: list[Path] = field(default_factory=list)
+    adopted: list[int] = field(default_factory=list)
+    """Partitions whose files were adopted, as their store was lost."""
 
     @classmethod
     def built(
@@ -233,11 +169,9 @@ class World:
         return [broker.program for broker in self.brokers]
 
     received: Received = field(init=False)
-    operator: Operator = field(init=False)
 
     def __post_init__(self) -> None:
         self.received = Received(self.output)
-        self.operator = Operator(self)
 
     @property
     def partitions_in_use(self) -> list[int]:
@@ -245,17 +179,44 @@ class World:
         return sorted({partition_of(host.name, self.shape.partitions) for host in self.hosts})
 
     def offset(self, partition: int) -> Offset | None:
-        """Return the newest offset of a partition that can be read; None where there is none."""
-        revisions = self.ask(lambda c: history(c, OFFSETS_BUCKET, offset_key(partition)))
-        for revision in reversed(revisions):
-            with suppress(UnreadableOffset):
-                return Offset.decode(revision.value)
-        return None
+        """Return the offset of a partition; None where there is none that can be read."""
+        try:
+            return Offset.decode(self.read_entry(OFFSETS_BUCKET, offset_key(partition)))
+        except UnreadableOffset:
+            return None
 
     def read_entry(self, name: str, key: str) -> bytes:
         """Return the value of an entry; empty where there is none."""
         entry = self.ask(lambda c: bucket.read(c, name, key))
         return entry.value if entry else b""
+
+    def write_entry(self, name: str, key: str, value: bytes) -> None:
+        """Write an entry as anybody with the rights may, without a look at what it was."""
+        self.ask(lambda c: c.ask(f"$KV.{name}.{key}", value))
+
+    def change_entry(self, name: str, key: str, change: Callable[[bytes], bytes | None]) -> bytes:
+        """Change an entry under whoever writes it, None deletes it; return what it was at that moment, empty for none."""
+        tried: list[tuple[bytes, bytes | None]] = []
+
+        async def compare_and_set(connection: Connection) -> bytes:
+            while entry := await bucket.read(connection, name, key):
+                if tried and entry.value == tried[-1][1]:  # it was written, and the answer was lost
+                    break
+                tried.append((entry.value, change(entry.value)))
+                left = tried[-1][1]
+                headers = {EXPECTED_SEQUENCE: str(entry.revision)}
+                if left is None:
+                    headers["KV-Operation"] = "DEL"
+                try:
+                    await connection.ask(f"$KV.{name}.{key}", left or b"", headers)
+                except Rejected as refused:
+                    if not refused.is_wrong_sequence:
+                        raise
+                else:
+                    break
+            return tried[-1][0] if tried else b""
+
+        return self.ask(compare_and_set)
 
     def delete_consumer(self, name: str) -> None:
         """Delete a consumer of the stream, if it is there."""
@@ -265,11 +226,6 @@ class World:
                 await connection.api(f"CONSUMER.DELETE.{STREAM}.{name}")
 
         self.ask(delete)
-
-    def write_entry(self, name: str, key: str, value: bytes | None) -> None:
-        """Write an entry as anybody with the rights may, without a look at what it was; None deletes it."""
-        headers = {"KV-Operation": "DEL"} if value is None else {}
-        self.ask(lambda c: c.ask(f"$KV.{name}.{key}", value or b"", headers))
 
     @contextmanager
     def locked(self, seconds: float = 60) -> Iterator[None]:
@@ -354,7 +310,7 @@ class World:
             self.keys = Keys.made(
                 self.folder / "credentials",
                 [(self.machines[name], stores[name]) for name in names],
-                hosts=[_host_name(number) for number in range(self.shape.hosts)],
+                hosts=[host_name(number) for number in range(self.shape.hosts)],
                 receivers=self._receiver_names,
             )
         limits = self.folder / "limits.toml"
@@ -429,7 +385,7 @@ class World:
         return words
 
     def _add_host(self, number: int) -> None:
-        name = _host_name(number)
+        name = host_name(number)
         machine = self.machines[_HOST_MACHINES[number % len(_HOST_MACHINES)]]
         folder = self.folder / "hosts" / name
         self._mount(f"host-{name}", folder, "host")
@@ -439,10 +395,6 @@ class World:
         shipper = self.start_program("logshipper", f"shipper-{name}", machine, words, "shipper")
         writing = self.writing(name, number, logs)
         self.hosts.append(Host(name, machine.name, logs, writing, shipper))
-
-
-def _host_name(number: int) -> str:
-    return f"{_WEIRD_NAMES[number % len(_WEIRD_NAMES)]}{number // len(_WEIRD_NAMES) or ''}"
 
 
 async def _insist(

@@ -7,9 +7,8 @@ from tests.chaos.faults import (  # noqa: F401 - each adds its own
     disks,
     innocents,
     lines,
-    positions,
+    memory,
     processes,
     rivals,
-    stores,
     stream,
 )

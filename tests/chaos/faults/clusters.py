@@ -15,7 +15,7 @@ from typing import Any
 
 from broker.topology import Topology
 from broker.wire.streams import STREAM
-from tests.chaos.fault import CannotStrike, Chance, fault
+from tests.chaos.fault import CannotStrike, Chance, alone, fault
 from tests.chaos.faults.processes import send, server_of, stop
 from tests.chaos.world import Broker, World
 
@@ -96,9 +96,7 @@ def cut_all_routes(world: World, _: Chance) -> Iterator[None]:
 @fault((0.0, 12.0), "cluster")
 def wipe_broker(world: World, chance: Chance) -> Iterator[None]:
     """Kill any broker, lose its disk, and start it again with an empty one."""
-    if not _a_disk_is_lost.acquire(blocking=False):
-        raise CannotStrike("another disk was lost just now")
-    try:
+    with alone(_a_disk_is_lost, "another disk was lost just now"):
         broker = chance.choice(world.brokers)
         with broker.program.held():
             _wait_until_whole(world, 2, _HEALTHY)
@@ -108,8 +106,6 @@ def wipe_broker(world: World, chance: Chance) -> Iterator[None]:
             yield
         with suppress(CannotStrike):
             _wait_until_whole(world, 2, _FILLED)
-    finally:
-        _a_disk_is_lost.release()
 
 
 def _lose_disk(store: Path) -> None:

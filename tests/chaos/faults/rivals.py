@@ -13,12 +13,8 @@ from tests.chaos.world import World
 _SECONDS = 90.0  # one of two has found out by then, whatever else happens
 _SECONDS_ON_SPARK = 240.0  # where a second one has to be given executors first
 _KEPT_OUT = "on this machine; stop it, or use --take-over"
-_FENCED = (
-    "ships for the same host since then",
-    _KEPT_OUT,
-    "has taken it over",
-    "; this receiver stops",
-)
+TAKEN_OVER = (_KEPT_OUT, "ships for the same host since then", "has taken it over")
+_FENCED = (*TAKEN_OVER, "; this receiver stops")
 _LOST = "; this one goes on with its others"
 _STANDBY = "--standby"
 

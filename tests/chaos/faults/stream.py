@@ -3,7 +3,6 @@
 Receivers stand still meanwhile, and what is destroyed is read first, so that it is known exactly.
 """
 
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,11 +13,10 @@ from broker.inspect.ask import get_message
 from broker.inspect.message import StoredMessage
 from broker.wire.streams import STREAM
 from tests.chaos.commands import insist
-from tests.chaos.fault import CannotStrike, Chance, dead, fault
+from tests.chaos.fault import MEMORY, CannotStrike, Chance, alone, dead, fault
 from tests.chaos.losses import Destroyed
 from tests.chaos.world import World
 
-_TURNS = threading.Lock()
 _BACKLOG = (1.5, 5.0)  # seconds that receivers are away before anything goes
 _SHORT = (5.0, 15.0)  # seconds
 
@@ -26,7 +24,7 @@ _SHORT = (5.0, 15.0)  # seconds
 @contextmanager
 def _away(world: World, chance: Chance) -> Iterator[list[StoredMessage]]:
     """Have all receivers dead for a while, so that lines gather which nobody has, and yield these; one fault at a time."""
-    with _TURNS, dead(world):
+    with alone(MEMORY, "it is not known what was received"), dead(world):
         time.sleep(chance.uniform(*_BACKLOG))
         if not (waiting := _unreceived(world)):
             raise CannotStrike("everything has been received")
@@ -84,7 +82,7 @@ def purge(world: World, chance: Chance) -> None:
 @fault()
 def short_of_space(world: World, chance: Chance) -> None:
     """Give the stream so little space for a while that retention purges all the time and hosts wait; nothing is lost by it."""
-    with _TURNS:
+    with alone(MEMORY, "the stream is changed just now"):
         _hold(world, chance.randint(20, 200))
         time.sleep(chance.uniform(*_SHORT))
         _hold(world, -1)

@@ -1,0 +1,305 @@
+"""Faults of what programs remember: entries in the broker and stores of receivers are deleted, garbled, moved or older.
+
+A shipper mends its positions by itself. A receiver promises a clear error that names its partition, and changes neither files
+nor offset until somebody has decided. So a fault ends when the receiver has said so and nothing has changed: then an operator
+brings back what was there, or adopts the files, where they hold no more than what is committed.
+"""
+
+import os
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from broker.wire.offset import Offset, UnreadableOffset
+from broker.wire.streams import (
+    OFFSETS_BUCKET,
+    POSITIONS_BUCKET,
+    STREAM,
+    offset_key,
+    positions_key,
+)
+from broker.wire.subjects import consumer_name
+from receiver.storage.store import Damaged, Store, StoredBatch, path_of
+from tests.chaos.commands import insist
+from tests.chaos.fault import MEMORY, CannotStrike, Chance, add, alone, dead, fault
+from tests.chaos.faults.rivals import TAKEN_OVER
+from tests.chaos.program import held
+from tests.chaos.world import World
+
+_LASTS = (0.5, 8.0)
+_MEANWHILE = (1.0, 8.0)  # seconds in which things go on before an older copy is put back
+_TOLD, _TOLD_ON_SPARK = 90.0, 240.0  # seconds within which a receiver tells of the harm
+_SECONDS = 10.0
+_HARMED = "what is stored or remembered is changed by another fault"
+
+Harm = Callable[[bytes, Chance], bytes | None]
+"""What becomes of a content, None for no content."""
+
+
+def _deleted(_: bytes, __: Chance) -> None:
+    return None
+
+
+def _garbled(content: bytes, chance: Chance) -> bytes:
+    return chance.choice((content[: chance.randrange(len(content))], chance.randbytes(100)))
+
+
+def _moved(content: bytes, chance: Chance) -> bytes:
+    offset = Offset.decode(content)
+    by = chance.choice([-1, 1]) * chance.choice([1, 8, 100])
+    return replace(offset, next=max(0, offset.next + by)).encode()
+
+
+def _positions(world: World, chance: Chance, harm: Harm | None) -> None:
+    """Harm the snapshot of a host's positions, or set it back, while its shipper runs or is dead; start the shipper again."""
+    host = chance.choice(world.hosts)
+    key = positions_key(host.name)
+    older = world.read_entry(POSITIONS_BUCKET, key)
+    if harm is None:
+        time.sleep(chance.uniform(*_MEANWHILE))
+    with held([host.shipper], kill=chance.random() < 0.5):
+        change = lambda now: harm(now, chance) if harm else older  # noqa: E731
+        if not world.change_entry(POSITIONS_BUCKET, key, change):
+            raise CannotStrike("there is no entry")
+        host.shipper.process.kill()
+
+
+for _what, _harm in {"deleted": _deleted, "garbled": _garbled, "older": None}.items():
+    add(f"positions-{_what}", partial(_positions, harm=_harm))
+
+
+@dataclass(slots=True)
+class _Partition:
+    """A partition whose memory is harmed: the offset and the live files, by how long they are, must stay as they are."""
+
+    world: World
+    number: int
+    entry: bytes
+    lives: Mapping[Path, int] = field(default_factory=dict)
+    _logs: dict[Path, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._logs = {one.log: one.log.stat().st_size for one in self.world.receivers}
+
+    def mend(self, bring_back: Callable[[], object]) -> None:
+        """Bring back what was harmed as soon as a receiver has told of it, and start the receivers again."""
+        seconds = _TOLD_ON_SPARK if self.world.spark else _TOLD
+        what = f"a receiver tells of the harm to partition {self.number}"
+        self.world.supervisor.wait(what, self._is_told, seconds)
+        with stopped(self.world):
+            now = self.world.read_entry(OFFSETS_BUCKET, offset_key(self.number))
+            if _unowned(now) != _unowned(self.entry):
+                raise RuntimeError(f"partition {self.number}: {self.entry!r} became {now!r}")
+            for live, size in self.lives.items():
+                found = live.stat().st_size if live.exists() else None
+                if found != size:
+                    raise RuntimeError(f"{live.name}: {size} bytes when harmed, {found} now")
+            bring_back()
+            os.sync()  # a power cut may come next
+
+    def _is_told(self) -> bool:
+        words = rb"(partition |key p)%d\b.*(`logreceiver offsets|start it again)" % self.number
+        return any(re.search(words, log.read_bytes()[begin:]) for log, begin in self._logs.items())
+
+
+def _unowned(entry: bytes) -> Offset | bytes:
+    """Return an entry but for who has it, which is taken out when a receiver ends."""
+    try:
+        return replace(Offset.decode(entry), presence="", released=False)
+    except UnreadableOffset:
+        return entry
+
+
+@contextmanager
+def stopped(world: World) -> Iterator[None]:
+    """Have all receivers dead, and started again behind it, those too that refused to go on by what was harmed."""
+    with held(world.receivers, kill=True):
+        with world.locked():
+            pass  # their tasks have ended, and commands may take the lock
+        yield
+        for receiver in world.receivers:
+            if receiver.refused and not any(w in receiver.refused.words for w in TAKEN_OVER):
+                receiver.go_on()
+
+
+def _received(world: World, number: int) -> Offset:
+    """Return the offset of a partition of which something was received."""
+    offset = world.offset(number)
+    if offset is None or not offset.lines or offset.moved_in:
+        raise CannotStrike("nothing was received yet")
+    return offset
+
+
+def _offset(world: World, chance: Chance, harm: Harm) -> Iterator[None]:
+    """Harm the offset of a partition, while its receiver runs or is dead."""
+    number = chance.choice(world.partitions_in_use)
+    key = offset_key(number)
+    with alone(MEMORY, _HARMED):
+        _received(world, number)
+        with dead(world) if chance.random() < 0.5 else nullcontext():
+            partition = _Partition(world, number, b"")
+            was = world.change_entry(OFFSETS_BUCKET, key, lambda now: harm(now, chance))
+            partition.entry = world.read_entry(OFFSETS_BUCKET, key)
+        yield
+        partition.mend(lambda: world.write_entry(OFFSETS_BUCKET, key, was))
+
+
+for _what, _change in {"deleted": _deleted, "garbled": _garbled, "moved": _moved}.items():
+    add(f"offset-{_what}", partial(_offset, harm=_change), _LASTS)
+
+
+def _store(world: World, chance: Chance, harm: Harm | None) -> Iterator[None]:
+    """Harm the store of a partition, or put back an older copy of it, between two starts."""
+    number = chance.choice(world.partitions_in_use)
+    path = path_of(world.receiver_state, number)
+    with (
+        alone(MEMORY, _HARMED),
+        world.disks["central"].trouble(),
+    ):
+        if harm is None:
+            with dead(world):
+                older, was = _copy(path), _batch(path)
+            time.sleep(chance.uniform(*_MEANWHILE))
+        with dead(world):
+            offset, batch, copy = _received(world, number), _batch(path), _copy(path)
+            if offset.commit != batch.commit_id or offset.next != batch.until:
+                raise CannotStrike("what is stored is not committed")
+            if harm is None and batch.commit_id == was.commit_id:
+                raise CannotStrike("nothing was committed since")
+            partition = _Partition(
+                world,
+                number,
+                world.read_entry(OFFSETS_BUCKET, offset_key(number)),
+                _lives(world, path),
+            )
+            # by an older store's spans, what the files have since would be told as lost
+            may_be_lost = harm is not None and _is_settled(world, path)
+            _put(path, harm(path.read_bytes(), chance) if harm else older)
+        yield
+        if may_be_lost and chance.random() < 0.5:
+            partition.mend(lambda: _adopt(world, number))
+        else:
+            partition.mend(lambda: _bring_back(path, copy))
+
+
+for _what, _harm in {"deleted": _deleted, "garbled": _garbled, "older": None}.items():
+    add(f"store-{_what}", partial(_store, harm=_harm), _LASTS)
+
+
+def _adopt(world: World, number: int) -> None:
+    folders = ("--output", world.output, "--state-dir", world.receiver_state)
+    words = ("offsets", "adopt", "--partition", str(number), *folders, "--yes")
+    insist("logreceiver", *words, *world.admin_words)
+    world.adopted.append(number)
+
+
+def _bring_back(path: Path, copy: bytes) -> None:
+    for end in ("-wal", "-shm", "-journal"):
+        path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
+    _put(path, copy)
+
+
+def _put(path: Path, content: bytes | None) -> None:
+    """Write a file whole, in place of what is there; None removes it."""
+    if content is None:
+        path.unlink()
+        return
+    fresh = path.with_name(f"{path.name}.copied")
+    fresh.write_bytes(content)
+    fresh.replace(path)
+
+
+def _opened(path: Path) -> Store:
+    try:
+        return Store(path)
+    except (Damaged, FileNotFoundError):
+        raise CannotStrike("there is no store that can be read") from None
+
+
+def _batch(path: Path) -> StoredBatch:
+    with _opened(path) as store:
+        if batch := store.batch():
+            return batch
+    raise CannotStrike("the store was never begun")
+
+
+def _copy(path: Path) -> bytes:
+    with _opened(path), closing(sqlite3.connect(path)) as opened:
+        return opened.serialize()
+
+
+def _lives(world: World, path: Path) -> dict[Path, int]:
+    """Return the live files that a partition has, by how long they are."""
+    with _opened(path) as store:
+        paths = [world.output / row.path for row in store.files("TRUE")]
+    return {one: one.stat().st_size for one in paths if one.exists()}
+
+
+def _is_settled(world: World, path: Path) -> bool:
+    """Whether the files are as the store says, so that they can be adopted and no line comes twice."""
+    with _opened(path) as store:
+        batch = store.batch()
+        closed = store.segments("batch > ?", batch.number if batch else 0)
+        lengths = {world.output / row.path: row.length for row in store.files("length > 0")}
+    return not closed and lengths == {
+        one: size for one, size in _lives(world, path).items() if size
+    }
+
+
+@fault(_LASTS)
+def consumer_changed(world: World, chance: Chance) -> Iterator[None]:
+    """Delete the consumer of a partition, or change or pause it, with other hands; deleted, it is made again."""
+    name = consumer_name(chance.choice(world.partitions_in_use))
+    change: dict[str, object] = chance.choice(
+        [
+            {},
+            {"pause_until": "2100-01-01T00:00:00Z"},
+            {"ack_wait": 5 * 10**9},
+            {"headers_only": True},
+        ]
+    )
+
+    def call(what: str, body: dict[str, object] | None = None) -> dict[str, Any]:
+        return world.ask(lambda c: c.api(f"CONSUMER.{what}.{STREAM}.{name}", body), _SECONDS)
+
+    try:
+        if "pause_until" in change:
+            call("PAUSE", change)
+        elif change:
+            config = call("INFO")["config"] | change
+            call("CREATE", {"stream_name": STREAM, "config": config, "action": "update"})
+    except TimeoutError:  # the broker refuses, and goes on refusing
+        raise CannotStrike("there is no such consumer") from None
+    if change:
+        yield
+    world.delete_consumer(name)
+
+
+@fault((1.0, 12.0))
+def positions_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
+    """Take away the bucket of positions; an operator has `logbroker apply` make it again."""
+    world.ask(lambda c: c.api(f"STREAM.DELETE.KV_{POSITIONS_BUCKET}"))
+    yield
+    insist("logbroker", "apply", "--yes", *world.admin_words)
+
+
+@fault((1.0, 12.0))
+def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
+    """Take away the bucket of offsets; an operator makes it again, and writes back what it held."""
+    with alone(MEMORY, _HARMED):
+        keys = [offset_key(number) for number in range(world.shape.partitions)]
+        with dead(world):
+            held_entries = {key: world.read_entry(OFFSETS_BUCKET, key) for key in keys}
+            world.ask(lambda c: c.api(f"STREAM.DELETE.KV_{OFFSETS_BUCKET}"))
+        yield
+        with stopped(world):
+            insist("logbroker", "apply", "--yes", *world.admin_words)
+            for key, value in held_entries.items():
+                if value:
+                    world.write_entry(OFFSETS_BUCKET, key, value)

@@ -1,0 +1,79 @@
+"""What the world of a run is drawn up as, and what this machine lets it have."""
+
+import functools
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.chaos.disks import have_blocks
+from tests.chaos.networks import can_shape
+from tests.chaos.shim import have_compiler
+
+_WEIRD_NAMES = (
+    "web01",
+    "db.example.net",
+    "Ünï-çode",
+    "web02",
+    "kafka-3.dc1.example.net",
+    "mail",
+    "x",
+)
+
+
+_FEATURES: dict[str, tuple[Callable[[], bool], str]] = {
+    "blocks": (
+        have_blocks,
+        "no ext4 on loop devices: no disk turns read-only or loses its power",
+    ),
+    "shaping": (can_shape, "no tc with tbf, clsact and bpf: no line is silent, lossy or slow"),
+    "shim": (have_compiler, "no C compiler: no call of our programs is refused, no clock stepped"),
+    "strace": (
+        lambda: shutil.which("strace") is not None,
+        "no strace: nats-server is refused nothing",
+    ),
+}
+
+
+@functools.cache
+def machine_features() -> frozenset[str]:
+    """Return the features of this machine that some faults need; only within namespaces of the caller's own."""
+    return frozenset(name for name, (is_there, _) in _FEATURES.items() if is_there())
+
+
+def missing_here() -> list[str]:
+    """Return a sentence for each feature that is not there."""
+    return [why for name, (_, why) in _FEATURES.items() if name not in machine_features()]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The world of one run.
+
+    `topology` is "single" or "cluster" (three brokers); `receivers` is "alone", "standby" (two of them compete for all
+    partitions), or "spark" (a standalone cluster of a master and two workers). `secured` gives each program credentials
+    of its own. `rate` is in lines per second and host, on average. `plain` has hosts write but lines of text, none of them
+    twice, and rotate by renaming only: every suite can follow that, and a line that is destroyed is known by itself.
+    """
+
+    seed: int = 1
+    topology: str = "single"
+    receivers: str = "alone"
+    hosts: int = 5
+    partitions: int = 3
+    rate: int = 200
+    secured: bool = False
+    plain: bool = False
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What a fault may need of it: "cluster" or "single", "alone", "standby" or "spark", "secured"."""
+        return frozenset({self.topology, self.receivers, *(["secured"] if self.secured else [])})
+
+    def __str__(self) -> str:
+        secured = ", secured" if self.secured else ""
+        return f"{self.topology}, receivers {self.receivers}{secured}, {self.hosts} hosts"
+
+
+def host_name(number: int) -> str:
+    """Return the name of the host of this number: of every kind that a host may have."""
+    return f"{_WEIRD_NAMES[number % len(_WEIRD_NAMES)]}{number // len(_WEIRD_NAMES) or ''}"
