@@ -10,7 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from broker.app.address import Address, Listen, OptionalListen, parse_address
 from broker.app.configuration import ProgramSettings, Table, option, split_texts
 from broker.app.units import Duration, format_duration
-from broker.client.access_settings import ACCESS, AccessSettings, Servers
+from broker.client.access_settings import ACCESS, AccessSettings
 from broker.topology import Topology
 from broker.wire.streams import MAX_PARTITIONS, MAX_STREAMS
 
@@ -184,9 +184,6 @@ class BrokerSettings(
     metrics: OptionalListen = option(
         None, "HOST:PORT", "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9463."
     )
-    server: Servers = option(
-        ("nats://127.0.0.1:4222",), "URL", "Address of a running broker; several times."
-    )
     max_store: Size | None = option(
         None, "SIZE", "The most that all data may take; default: what is free now, less --reserve."
     )
@@ -229,8 +226,7 @@ class BrokerSettings(
 
 _LOG = {"log_level", "log_format"}
 _STREAMS = set(StreamsSettings.model_fields)  # those of the log among them
-_CLIENT = ACCESS | {"server"}
-RUN_FIELDS = frozenset(BrokerSettings.model_fields) - _CLIENT
-APPLY_FIELDS = frozenset(_STREAMS | {"site", "mirror", "source"} | _CLIENT)
-STATUS_FIELDS = frozenset(_LOG | _CLIENT)
+RUN_FIELDS = frozenset(BrokerSettings.model_fields) - ACCESS
+APPLY_FIELDS = frozenset(_STREAMS | {"site", "mirror", "source"} | ACCESS)
+STATUS_FIELDS = frozenset(_LOG | ACCESS)
 STORE_FIELDS = frozenset(_LOG | {"store_dir"})

@@ -16,10 +16,10 @@ from broker.app.address import OptionalListen
 from broker.app.configuration import Many, option
 from broker.app.exits import ConfigurationError
 from broker.app.units import Duration
-from broker.client.access_settings import ACCESS, AccessSettings, Servers
+from broker.client.access_settings import ACCESS, AccessSettings
 from receiver.storage.layout import DEFAULT, Layout, Permissions
 
-ASKING = ACCESS | {"server", "log_level", "log_format"}
+ASKING = ACCESS | {"log_level", "log_format"}
 """The names of the settings of commands that ask the broker."""
 
 REPLAY_FIELDS = ASKING | {
@@ -129,15 +129,11 @@ class ReceiverSettings(AccessSettings):
             *("rotate_size", "rotate_every", "time_zone", "keep", "keep_age", "keep_bytes"),
             "compress",
         ),
-        "Connection": ("server",),
         "Spark": ("master", "executor_python", "spark_conf"),
     }
 
     partition: Partitions = option(
         (), "N", "Partition to receive, or `all`; may be given several times, or as 0,3,5."
-    )
-    server: Servers = option(
-        ("nats://127.0.0.1:4222",), "URL", "Address of the broker; may be given several times."
     )
     output: Path = option(
         Path("/var/log/logship"), "DIR", "Folder of the received files, one per host."

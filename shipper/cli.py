@@ -23,7 +23,7 @@ from broker.client.access_settings import ACCESS
 from broker.wire.subjects import InvalidHost, validate_host
 from shipper.settings import ShipperSettings
 
-_CHECKED = {"file", "exclude", "ignore_older", "server", "host"}
+_CHECKED = {"file", "exclude", "ignore_older", "host"}
 
 
 @click.group(
@@ -63,7 +63,7 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
 
 
 @logshipper.command("status")
-@settings_options(ShipperSettings, only={"server", "host", *ACCESS})
+@settings_options(ShipperSettings, only={"host", *ACCESS})
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:

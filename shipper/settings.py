@@ -14,7 +14,7 @@ from broker.app.address import OptionalListen
 from broker.app.configuration import Many, option
 from broker.app.service import differences
 from broker.app.units import Duration
-from broker.client.access_settings import AccessSettings, Servers
+from broker.client.access_settings import AccessSettings
 from broker.wire.subjects import validate_host
 from shipper.tail.paths import Selection
 
@@ -67,7 +67,6 @@ class ShipperSettings(AccessSettings):
         "Lines": ("include_lines", "exclude_lines", "max_line", "grace"),
         "Publishing": ("host", "ack", "compression", "round_size", "take_over"),
         "Running": ("once", "patience", "listen"),
-        "Connection": ("server",),
     }
 
     file: Annotated[Many, AfterValidator(_alone)] = option(
@@ -98,9 +97,6 @@ class ShipperSettings(AccessSettings):
         timedelta(seconds=1),
         "TEXT",
         "How often to look at every file and folder, besides inotify; more rarely when that takes long.",
-    )
-    server: Servers = option(
-        ("nats://127.0.0.1:4222",), "URL", "Address of the broker; may be given several times."
     )
     host: Annotated[str, AfterValidator(_host)] = option(
         "", "NAME", "Name that the lines are shipped under; by default the name of this machine."

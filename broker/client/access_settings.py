@@ -1,7 +1,6 @@
 """The settings that say where the broker is and how to get in there, the same for every program that connects to one."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -10,24 +9,20 @@ from pydantic import AfterValidator, Field, SecretStr
 from broker.app.configuration import Many, ProgramSettings, option
 from broker.client.access import Access, check_prefix, check_servers
 
-Servers = Annotated[Many, AfterValidator(check_servers)]
-"""A setting of one or more addresses of the broker."""
-
-ACCESS = frozenset(field.name for field in fields(Access)) - {"tls_name"}
-"""The names of the settings below, for commands that take some settings and not others."""
-
-
 _SEEN = "all processes see an option, so give it in the environment or the --config file"
 
 
 class AccessSettings(ProgramSettings):
-    """The settings of `Access`, and those of every program."""
+    """Where the broker is, the settings of `Access`, and those of every program."""
 
     section: ClassVar[str] = "Connection"
     sections: ClassVar[Mapping[str, Collection[str]]] = {
         "TLS": ("tls_ca", "tls_cert", "tls_key", "tls_ca_pem", "tls_first")
     }
 
+    server: Annotated[Many, AfterValidator(check_servers)] = option(
+        ("nats://127.0.0.1:4222",), "URL", "Address of the broker; may be given several times."
+    )
     creds: Path | None = option(None, "FILE", "Credentials file of a NATS user: JWT and seed.")
     nkey: Path | None = option(
         None,
@@ -68,9 +63,13 @@ class AccessSettings(ProgramSettings):
     @property
     def access(self) -> Access:
         """Return the settings as the value that a connection takes."""
-        given = {name: getattr(self, name) for name in ACCESS}
+        given = {name: getattr(self, name) for name in ACCESS - {"server"}}
         return Access(**{name: _plain(one) for name, one in given.items() if one is not None})
 
 
 def _plain(value: Any) -> Any:
     return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+
+ACCESS = frozenset(AccessSettings.model_fields) - frozenset(ProgramSettings.model_fields)
+"""The names of the settings above, for commands that take some settings and not others."""

@@ -1,11 +1,11 @@
 """A command's question to the broker: connect, ask, disconnect, and say in one line what kept it from an answer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from broker.app.exits import OperatorError
-from broker.client.access import Access
+from broker.client.access_settings import AccessSettings
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection, until_answered
 
@@ -14,20 +14,8 @@ Found = TypeVar("Found")
 _STREAM_NOT_FOUND = 10059
 
 
-class Reached(Protocol):
-    """Settings that say where the broker is, and how to get in."""
-
-    @property
-    def server(self) -> Sequence[str]:
-        """The addresses."""
-
-    @property
-    def access(self) -> Access:
-        """The means of getting in."""
-
-
 def ask(
-    settings: Reached,
+    settings: AccessSettings,
     program: str,
     question: Callable[[Connection], Awaitable[Found]],
     patience: float = 0.0,

@@ -18,7 +18,6 @@ from broker.wire.streams import (
     StreamLayout,
     existing_in,
     partitions_in,
-    stream_names,
     streams_in,
 )
 
@@ -75,32 +74,29 @@ def _number(read: Callable[[bytes], int | None], entry: bucket.Entry) -> int:
     return number
 
 
-async def current_partitions(connection: Connection) -> int:
-    """Return how many partitions hosts are spread over, 0 where nobody says; raises `Rejected` or `ConnectionLost`."""
+async def known_layout(connection: Connection) -> StreamLayout:
+    """Return what `read_layout` does; 0 partitions in one stream where the broker has no bucket, as one of somebody else.
+
+    Raises what `read_layout` raises, while the leader of the bucket is being elected as well.
+    """
     try:
-        entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
+        return await read_layout(connection) or StreamLayout(0)
     except Rejected as refused:
-        if not refused.is_nobody:
-            return 0
-        try:
-            await connection.api(f"STREAM.INFO.KV_{CONFIG_BUCKET}")
-        except Rejected as error:
-            if error.is_leaderless:
-                raise
-            return 0  # a stream without its buckets: of somebody else, or half made
-        raise  # its leader is being elected
-    return partitions_in(entry.value if entry else None) or 0
+        if refused.is_nobody:  # neither the bucket, nor its leader
+            try:
+                await connection.api(f"STREAM.INFO.KV_{CONFIG_BUCKET}")
+            except Rejected as error:
+                refused = error
+        if refused.is_leaderless:
+            raise
+        return StreamLayout(0)
 
 
-async def existing_partitions(connection: Connection) -> int:
+async def existing_partitions(connection: Connection, layout: StreamLayout) -> int:
     """Return the number below which all partitions are that hosts are spread over, or that have a consumer.
 
-    Raises what `read_layout` raises.
+    Raises `Rejected`, `ConnectionLost`.
     """
-    current = await current_partitions(connection)
-    streams = await read_streams(connection) if current else 1
     # names alone: the server need not ask each consumer, as it does for their state
-    calls = (
-        connection.pages(f"CONSUMER.NAMES.{one}", "consumers") for one in stream_names(streams)
-    )
-    return max(current, *map(existing_in, await asyncio.gather(*calls)))
+    calls = (connection.pages(f"CONSUMER.NAMES.{one}", "consumers") for one in layout.names)
+    return max(layout.partitions, *map(existing_in, await asyncio.gather(*calls)))

@@ -253,9 +253,8 @@ def promote(settings: BrokerSettings, yes: bool) -> None:
 
 async def _promote(connection: Connection, *, yes: bool) -> None:
     # shippers say that they have left a subject on that subject: all partitions that exist are needed
-    layout = replace(
-        await require_layout(connection), partitions=await existing_partitions(connection)
-    )
+    layout = await require_layout(connection)
+    layout = replace(layout, partitions=await existing_partitions(connection, layout))
     names = (*layout.names, *COPIED_BUCKETS)
     infos = {name: await connection.api(f"STREAM.INFO.{name}") for name in names}
     configs = {name: info["config"] for name, info in infos.items()}

@@ -17,31 +17,24 @@ from broker.backup.archives import BUCKETS, Archive, Backup, back_up, lines_in
 from broker.backup.restore import adapted, content_of, present, preview
 from broker.backup.restore import restore as put_back
 from broker.client.connection import Connection
-from broker.commands.shared import (
-    DRY_RUN,
-    JSON,
-    LENGTH,
-    asking,
-    now,
-    option,
-    print_json,
-    with_settings,
-)
+from broker.commands import shared
 from broker.settings import BrokerSettings
 from broker.wire.streams import POSITIONS_BUCKET
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-_STREAM = option("--stream", "NAME", "Only this stream or bucket.", several="streams")
+_STREAM = shared.option("--stream", "NAME", "Only this stream or bucket.", several="streams")
 _POSITIONS = f"KV_{POSITIONS_BUCKET}"  # they are of use whatever the number of streams
 
 
 @click.command(cls=SectionedCommand)
 @_FOLDER
 @_STREAM
-@option("--keep", "N", "Then remove all backups in DIR but the newest N.", type=click.IntRange(1))
+@shared.option(
+    "--keep", "N", "Then remove all backups in DIR but the newest N.", type=click.IntRange(1)
+)
 @click.option("--verify", is_flag=True, help="Check the newest backup in DIR, and take none.")
-@JSON
-@with_settings()
+@shared.JSON
+@shared.with_settings()
 def backup(
     settings: BrokerSettings,
     folder: Path,
@@ -59,12 +52,12 @@ def backup(
             archives.check(found, archive)
         click.echo(f"{found} is whole", err=as_json)
         if as_json:
-            print_json({"backup": str(found), "whole": True})
+            shared.print_json({"backup": str(found), "whole": True})
         return
-    began = now()
+    began = shared.now()
     with archives.new_backup(folder, began) as part:
         names = [_stream_of(name) for name in dict.fromkeys(streams)]
-        taken = asking(
+        taken = shared.asking(
             settings, "backup", lambda connection: back_up(connection, names, part, began)
         )
     name, size = archives.name_of(folder, began), sum(one.size for one in taken.archives)
@@ -78,7 +71,7 @@ def backup(
         click.echo(f"removed {path}, as --keep is {keep}", err=as_json)
     if as_json:
         done = {"archives": _as_json(taken.archives), "removed": list(map(str, gone))}
-        print_json({"backup": str(name), **done})
+        shared.print_json({"backup": str(name), **done})
 
 
 def _stream_of(name: str) -> str:
@@ -102,12 +95,14 @@ def _line(archive: Archive) -> str:
 @_FOLDER
 @_STREAM
 @click.option("--replace", is_flag=True, help="Delete what streams of a broker hold already.")
-@option("--replicas", "N", "How many servers hold each line.", type=click.IntRange(1, 5))
-@option("--max-age", "TIME", "How long lines are kept, where the backup is older.", type=LENGTH)
-@DRY_RUN
-@JSON
+@shared.option("--replicas", "N", "How many servers hold each line.", type=click.IntRange(1, 5))
+@shared.option(
+    "--max-age", "TIME", "How long lines are kept, where the backup is older.", type=shared.LENGTH
+)
+@shared.DRY_RUN
+@shared.JSON
 @YES
-@with_settings()
+@shared.with_settings()
 def restore(
     settings: BrokerSettings,
     folder: Path,
@@ -124,7 +119,9 @@ def restore(
     found = archives.find(folder)
     kept = archives.load(found)
     chosen = [adapted(one, replicas, max_age) for one in _chosen(kept, streams)]
-    deletes = asking(settings, "restore", lambda connection: _preview(connection, kept, chosen))
+    deletes = shared.asking(
+        settings, "restore", lambda connection: _preview(connection, kept, chosen)
+    )
     lines = [f"deletes {stream}: {words}" for stream, words in deletes.items()]
     head = f"from {found}, of {kept.server}, taken at {kept.began}:"
     _print(head, *map(_line, chosen), *lines, err=as_json)
@@ -141,7 +138,7 @@ def restore(
         click.echo(_after(chosen), err=as_json)
     if as_json:
         done = {"archives": _as_json(chosen), "deletes": deletes, "restored": not dry_run}
-        print_json({"backup": str(found), **done})
+        shared.print_json({"backup": str(found), **done})
 
 
 def _restore(
@@ -160,7 +157,7 @@ def _restore(
             )
         await put_back(connection, found, chosen)
 
-    asking(settings, "restore", restored)
+    shared.asking(settings, "restore", restored)
 
 
 def _after(chosen: Sequence[Archive]) -> str:
@@ -192,4 +189,4 @@ async def _preview(
             "restore to a broker that was started with the same --streams; nothing was changed"
         )
     there = await present(connection, {*BUCKETS, *lines, *(one.stream for one in archives)})
-    return preview(archives, there, now())
+    return preview(archives, there, shared.now())

@@ -23,21 +23,7 @@ from broker.app.untrusted import printable
 from broker.client.answer import Rejected
 from broker.client.bucket import Conflict, read, write
 from broker.client.connection import Connection
-from broker.commands.shared import (
-    DRY_RUN,
-    HOSTS,
-    JSON,
-    LENGTH,
-    PARTITIONS,
-    STREAM,
-    asking,
-    looking,
-    moment,
-    now,
-    option,
-    print_json,
-    with_settings,
-)
+from broker.commands import shared
 from broker.inspect.ask import get_message, stream_named, streams_of
 from broker.inspect.message import StoredMessage, message_document, message_text
 from broker.provision.apply import consumers_of
@@ -62,10 +48,10 @@ Pauses = tuple[Pause, ...]
 
 @click.command(cls=SectionedCommand)
 @_GLOBS
-@click.option("--for", "length", metavar="TIME", type=LENGTH, help="End it by itself then.")
-@option("--reason", "TEXT", "Why; shown wherever the pause is.", default="")
-@JSON
-@with_settings()
+@click.option("--for", "length", metavar="TIME", type=shared.LENGTH, help="End it by itself then.")
+@shared.option("--reason", "TEXT", "Why; shown wherever the pause is.", default="")
+@shared.JSON
+@shared.with_settings()
 def pause(
     settings: BrokerSettings,
     globs: tuple[str, ...],
@@ -80,7 +66,7 @@ def pause(
     user = os.environ.get("USER") or f"uid {os.getuid()}"
     by = f"{user}@{socket.gethostname()}"[:200]
     try:
-        seconds = now().replace(microsecond=0) + timedelta(seconds=1)  # rounded up
+        seconds = shared.now().replace(microsecond=0) + timedelta(seconds=1)  # rounded up
         until = seconds + length if length is not None else None
         names = dict.fromkeys(globs or (ALL_HOSTS,))
         made = [Pause(hosts=glob, until=until, reason=reason, by=by) for glob in names]
@@ -100,8 +86,8 @@ def pause(
 
 @click.command(cls=SectionedCommand)
 @_GLOBS
-@JSON
-@with_settings()
+@shared.JSON
+@shared.with_settings()
 def resume(settings: BrokerSettings, globs: tuple[str, ...], as_json: bool) -> None:
     """End all pauses, or those whose hosts match: shippers go on where they were."""
 
@@ -118,7 +104,7 @@ def resume(settings: BrokerSettings, globs: tuple[str, ...], as_json: bool) -> N
 
 def _in_force(value: bytes) -> Pauses:
     try:
-        return tuple(one for one in decode_pauses(value) if not one.is_over(now()))
+        return tuple(one for one in decode_pauses(value) if not one.is_over(shared.now()))
     except UnreadablePauses as error:
         raise OperatorError(
             f"the pauses at the broker cannot be read: {error}; `logbroker resume` without a glob removes them"
@@ -151,24 +137,24 @@ def _change(
                 "LOGS_CONFIG takes no entry: run `logbroker apply`, or this at the site that it copies"
             ) from None
 
-    pauses = asking(settings, command, changed)
+    pauses = shared.asking(settings, command, changed)
     if as_json:
-        print_json([one.model_dump(mode="json") for one in pauses])
+        shared.print_json([one.model_dump(mode="json") for one in pauses])
     else:
         shown = [printable(f"{one.hosts}: {one}") for one in pauses] or ["nothing is paused"]
         click.echo("\n".join(shown))
 
 
 @click.command(cls=SectionedCommand)
-@HOSTS
-@PARTITIONS
-@moment("--before", "Only what was stored before")
+@shared.HOSTS
+@shared.PARTITIONS
+@shared.moment("--before", "Only what was stored before")
 @click.option("--received", is_flag=True, help="Only what all receivers have.")
 @click.option("--everything", is_flag=True, help="All, unless another option says less.")
-@DRY_RUN
-@JSON
+@shared.DRY_RUN
+@shared.JSON
 @YES
-@with_settings()
+@shared.with_settings()
 def purge(
     settings: BrokerSettings,
     hosts: tuple[str, ...],
@@ -186,17 +172,17 @@ def purge(
             "say what is to go: --host, --partition, --before, --received, or --everything"
         )
     choice = Choice(hosts, only, before, received)
-    chosen = looking(settings, "purge", lambda connection: choose(connection, choice))
+    chosen = shared.looking(settings, "purge", lambda connection: choose(connection, choice))
     if not as_json:
         _show_chosen(chosen)
     gone = None
     if chosen and not dry_run:
         if not yes:
             ask(f"Remove {sum(one.messages for one in chosen)} messages?")
-        gone = asking(settings, "purge", lambda connection: take_out(connection, chosen))
+        gone = shared.asking(settings, "purge", lambda connection: take_out(connection, chosen))
         logger.info("removed %d messages on request", gone)
     if as_json:
-        print_json({"matching": list(map(asdict, chosen)), "removed": gone})
+        shared.print_json({"matching": list(map(asdict, chosen)), "removed": gone})
     elif gone is not None:
         click.echo(f"removed {gone} messages")
 
@@ -212,12 +198,14 @@ def _show_chosen(chosen: Sequence[Purge]) -> None:
 
 
 @click.command(cls=SectionedCommand)
-@option("--seq", "SEQ", "The message's sequence.", type=click.IntRange(1, 2**63), required=True)
-@STREAM
-@DRY_RUN
-@JSON
+@shared.option(
+    "--seq", "SEQ", "The message's sequence.", type=click.IntRange(1, 2**63), required=True
+)
+@shared.STREAM
+@shared.DRY_RUN
+@shared.JSON
 @YES
-@with_settings()
+@shared.with_settings()
 def rm(
     settings: BrokerSettings, seq: int, stream: str | None, dry_run: bool, as_json: bool, yes: bool
 ) -> None:
@@ -227,7 +215,7 @@ def rm(
         name = await stream_named(connection, stream)
         return name, await get_message(connection, name, seq)
 
-    name, message = looking(settings, "rm", look_at)
+    name, message = shared.looking(settings, "rm", look_at)
     if not as_json:
         sys.stdout.buffer.write(message_text(message) + b"\n")
         sys.stdout.flush()
@@ -235,17 +223,18 @@ def rm(
         if not yes:
             ask(f"Remove message {seq} for good?")
         body = {"seq": seq, "no_erase": False}  # overwritten in the store as well
-        asking(settings, "rm", lambda c: c.api(f"STREAM.MSG.DELETE.{name}", body, patience=60))
+        shared.asking(
+            settings, "rm", lambda c: c.api(f"STREAM.MSG.DELETE.{name}", body, patience=60)
+        )
         click.echo(printable(f"removed message {seq} of {message.host}"), err=as_json)
         logger.info("removed message %d of %s, on request", seq, message.name)
     if as_json:
-        print_json({"message": message_document(message), "removed": not dry_run})
+        shared.print_json({"message": message_document(message), "removed": not dry_run})
 
 
 _BUCKETS = f"{CONFIG_BUCKET}|{OFFSETS_BUCKET}|{POSITIONS_BUCKET}"
 _OWN = re.compile(rf"({LOGS}(_[0-9]+)?|KV_({_BUCKETS}))(\.receiver-p[0-9]+)?")
 Info = Mapping[str, Any]
-Names = str | tuple[str, ...]
 
 
 def _row(info: Info) -> Sequence[str]:
@@ -269,67 +258,72 @@ def _group(kind: str, metavar: str, head: Sequence[str], left: int) -> click.Gro
     """Return the group of commands of a kind, streams or consumers, and the columns of its list, so many of them texts."""
     own = "logbroker's own" if kind == "stream" else "of receivers"
     group = SectionedGroup(kind, help=f"Show {kind}s, and remove those that are not {own}.")
-    metavars, api = metavar.split(), kind.upper()
-    names_of = click.argument("names", nargs=len(metavars), metavar=metavar)
+    api, given = kind.upper(), click.argument("path", metavar=metavar, nargs=-1, callback=_path)
 
     @group.command(name="ls", help=f"List {kind}s; those of the streams named, by default of all.")
-    @click.argument("streams", metavar="[STREAM]...", nargs=-1)
-    @JSON
-    @with_settings()
+    @click.argument("streams", metavar="[STREAM]...", nargs=-1, callback=_names)
+    @shared.JSON
+    @shared.with_settings()
     def ls(settings: BrokerSettings, streams: tuple[str, ...], as_json: bool) -> None:
         async def listed(connection: Connection) -> list[Info]:
             if kind == "stream":
                 return await connection.pages("STREAM.LIST", "streams")
-            names = map(_path, streams) if streams else await streams_of(connection)
+            names = streams or await streams_of(connection)
             return [info for name in names for info in await consumers_of(connection, name)]
 
-        found = looking(settings, f"{kind} ls", listed)
-        print_json(found) if as_json else show(table(head, list(map(_row, found)), range(left)))
+        found = shared.looking(settings, f"{kind} ls", listed)
+        shared.print_json(found) if as_json else show(
+            table(head, list(map(_row, found)), range(left))
+        )
 
     @group.command(name="info", help=f"Show the configuration and the state of a {kind}.")
-    @names_of
-    @JSON
-    @with_settings()
-    def info(settings: BrokerSettings, names: Names, as_json: bool) -> None:
-        found = looking(settings, f"{kind} info", lambda c: c.api(f"{api}.INFO.{_path(names)}"))
-        print_json(found) if as_json else show(
+    @given
+    @shared.JSON
+    @shared.with_settings()
+    def info(settings: BrokerSettings, path: str, as_json: bool) -> None:
+        found = shared.looking(settings, f"{kind} info", lambda c: c.api(f"{api}.INFO.{path}"))
+        shared.print_json(found) if as_json else show(
             table(("FIELD", "VALUE"), list(_flat(found)), (0, 1))
         )
 
     @group.command(name="rm", help=f"Remove a {kind} for good; not one of logbroker's own.")
-    @names_of
-    @JSON
+    @given
+    @shared.JSON
     @YES
-    @with_settings()
-    def remove(settings: BrokerSettings, names: Names, as_json: bool, yes: bool) -> None:
-        path = _foreign(names)
-        found = looking(settings, f"{kind} rm", lambda c: c.api(f"{api}.INFO.{path}"))
+    @shared.with_settings()
+    def remove(settings: BrokerSettings, path: str, as_json: bool, yes: bool) -> None:
+        _refuse_own(path)
+        found = shared.looking(settings, f"{kind} rm", lambda c: c.api(f"{api}.INFO.{path}"))
         held = f" with {found['state']['messages']:,} messages" if "state" in found else ""
         if not yes:
             ask(f"Remove {kind} {path}{held} for good?")
-        asking(settings, f"{kind} rm", lambda c: c.api(f"{api}.DELETE.{path}"))
+        shared.asking(settings, f"{kind} rm", lambda c: c.api(f"{api}.DELETE.{path}"))
         click.echo(f"removed {kind} {path}{held}", err=as_json)
         if as_json:
-            print_json({"removed": path})
+            shared.print_json({"removed": path})
 
     return group
 
 
-def _foreign(names: Names) -> str:
-    """Return the path of what is not logbroker's own; raises `OperatorError`."""
-    if _OWN.fullmatch(path := _path(names)):
+def _refuse_own(path: str) -> None:
+    if _OWN.fullmatch(path):
         raise OperatorError(
             f"{path} is logbroker's own and stays; `logbroker purge` removes messages of a stream"
         )
-    return path
 
 
-def _path(names: Names) -> str:
+def _names(_: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+    for one in names:
+        if not one or not one.isprintable() or set(one) & set(" .*>/\\"):
+            raise click.BadParameter(f"{one!r} cannot be the name of a stream or a consumer")
+    return names
+
+
+def _path(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> str:
     """Return the names of a stream, and perhaps a consumer, as the API takes them."""
-    for name in (every := (names,) if isinstance(names, str) else names):
-        if not name or not name.isprintable() or set(name) & set(" .*>/\\"):
-            raise click.UsageError(f"{name!r} cannot be the name of a stream or a consumer")
-    return ".".join(every)
+    if len(names) != len(str(parameter.metavar).split()):
+        raise click.BadParameter(f"give {parameter.metavar}")
+    return ".".join(_names(context, parameter, names))
 
 
 def _flat(values: Info, before: str = "") -> Iterator[tuple[str, str]]:

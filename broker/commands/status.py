@@ -20,21 +20,7 @@ from broker.app.selection import LineSelection
 from broker.app.units import Moment, rfc3339
 from broker.app.untrusted import printable
 from broker.client.connection import Connection
-from broker.commands.shared import (
-    HOSTS,
-    JSON,
-    LENGTH,
-    PARTITIONS,
-    PATTERN,
-    STREAM,
-    asking,
-    looking,
-    moment,
-    now,
-    option,
-    print_json,
-    with_settings,
-)
+from broker.commands import shared
 from broker.inspect import ask, checks
 from broker.inspect.events import NOISE, Event, listen
 from broker.inspect.message import StoredMessage, message_document, message_text
@@ -48,20 +34,20 @@ _SHORTEST = timedelta(seconds=0.2)
 
 
 @click.command(cls=SectionedCommand)
-@JSON
-@with_settings()
+@shared.JSON
+@shared.with_settings()
 def status(settings: BrokerSettings, as_json: bool) -> None:
     """Show what the streams hold and how far behind the receiver of each partition is."""
-    found = looking(settings, "status", ask.full_status)
+    found = shared.looking(settings, "status", ask.full_status)
     if as_json:
-        print_json(found.document())
+        shared.print_json(found.document())
         return
     from broker.app.table import plain, show, table
 
     show(*(f"{name:<8}{text}" for name, text in facts(found)), "")
     left = (0, len(PARTITION_HEAD) - 1)
     show(table(PARTITION_HEAD, list(map(partition_row, found.partitions)), left))
-    seen = checks.Observed(found.server, now(), 0.0, found)
+    seen = checks.Observed(found.server, shared.now(), 0.0, found)
     for one in checks.judge(checks.CHECKS, seen):
         if one.grade is not checks.Grade.OK:
             show(plain(f"{one.grade.name}: {one.text}", "yellow"))
@@ -69,8 +55,8 @@ def status(settings: BrokerSettings, as_json: bool) -> None:
 
 @click.command(cls=SectionedCommand)
 @click.argument("names", nargs=-1, type=click.Choice(checks.CHECKS), metavar="[CHECK]...")
-@JSON
-@with_settings()
+@shared.JSON
+@shared.with_settings()
 def check(settings: BrokerSettings, names: tuple[str, ...], as_json: bool) -> int:
     """Check the broker for a monitoring system: exit code 0 for OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
 
@@ -81,7 +67,7 @@ def check(settings: BrokerSettings, names: tuple[str, ...], as_json: bool) -> in
     async def observed() -> checks.Observed:
         connection = Connection(settings.server, "logbroker check", access=settings.access)
         try:
-            return await ask.observe(connection, wanted, now())
+            return await ask.observe(connection, wanted, shared.now())
         finally:
             await connection.close()
 
@@ -91,26 +77,26 @@ def check(settings: BrokerSettings, names: tuple[str, ...], as_json: bool) -> in
         findings = [checks.CheckResult(wanted[0], checks.Grade.UNKNOWN, str(error))]
     if as_json:
         found = [{"check": c.check, "status": c.grade.name, "text": c.text} for c in findings]
-        print_json({"status": checks.overall(findings).name, "findings": found})
+        shared.print_json({"status": checks.overall(findings).name, "findings": found})
     else:
         click.echo(checks.to_nagios(findings))
     return checks.overall(findings)
 
 
 @click.command(cls=SectionedCommand)
-@HOSTS
-@option("--silent", "TIME", "Only hosts without a message for so long.", type=LENGTH)
-@JSON
-@with_settings()
+@shared.HOSTS
+@shared.option("--silent", "TIME", "Only hosts without a message for so long.", type=shared.LENGTH)
+@shared.JSON
+@shared.with_settings()
 def hosts(
     settings: BrokerSettings, hosts: tuple[str, ...], silent: timedelta | None, as_json: bool
 ) -> None:
     """Show the hosts that ship: how many messages the streams hold of each, and when the last one came."""
-    found = looking(settings, "hosts", partial(ask.ask_hosts, saved=SavedPositions()))
+    found = shared.looking(settings, "hosts", partial(ask.ask_hosts, saved=SavedPositions()))
     least, wanted = silent.total_seconds() if silent else 0.0, LineSelection(hosts=hosts)
     chosen = [one for one in found if wanted.wants_host(one.host) and one.silent_seconds >= least]
     if as_json:
-        print_json([one.document() for one in chosen])
+        shared.print_json([one.document() for one in chosen])
         return
     from broker.app.table import show, table
 
@@ -121,10 +107,12 @@ def hosts(
 
 
 @click.command(cls=SectionedCommand)
-@option("--interval", "TIME", "How often it is drawn.  [default: 2s]", default="2s", type=LENGTH)
-@option("--count", "N", "End after so many views.", type=click.IntRange(min=1))
-@JSON
-@with_settings()
+@shared.option(
+    "--interval", "TIME", "How often it is drawn.  [default: 2s]", default="2s", type=shared.LENGTH
+)
+@shared.option("--count", "N", "End after so many views.", type=click.IntRange(min=1))
+@shared.JSON
+@shared.with_settings()
 def top(settings: BrokerSettings, interval: timedelta, count: int | None, as_json: bool) -> None:
     """Watch what moves: rates in and out, what is behind, how the streams fill, and which hosts send most."""
     if interval < _SHORTEST:
@@ -152,10 +140,10 @@ def top(settings: BrokerSettings, interval: timedelta, count: int | None, as_jso
 
 @click.command(cls=SectionedCommand)
 @click.argument("sequence", metavar="[SEQUENCE]", required=False, type=click.IntRange(1, 2**63))
-@option("--host", "HOST", "The last message of this host.")
-@STREAM
-@JSON
-@with_settings()
+@shared.option("--host", "HOST", "The last message of this host.")
+@shared.STREAM
+@shared.JSON
+@shared.with_settings()
 def get(
     settings: BrokerSettings,
     sequence: int | None,
@@ -174,9 +162,9 @@ def get(
         name = await ask.stream_named(connection, stream)
         return await ask.get_message(connection, name, sequence)
 
-    found = looking(settings, "get", one)
+    found = shared.looking(settings, "get", one)
     if as_json:
-        print_json(message_document(found))
+        shared.print_json(message_document(found))
     else:
         sys.stdout.buffer.write(message_text(found))
 
@@ -185,17 +173,21 @@ _COUNT = click.IntRange(min=0)
 
 
 @click.command("tail", cls=SectionedCommand)
-@HOSTS
-@PARTITIONS
-@option("--file", "GLOB", "Only source files that match, by path or by name.", several="files")
-@moment("--since", "Begin there instead of with the last lines")
+@shared.HOSTS
+@shared.PARTITIONS
+@shared.option(
+    "--file", "GLOB", "Only source files that match, by path or by name.", several="files"
+)
+@shared.moment("--since", "Begin there instead of with the last lines")
 @click.option(
     "--lines", "-n", type=_COUNT, default=10, show_default=True, help="Begin with the last N."
 )
-@option("--match", "REGEX", "Only lines in which this is found.", default="", type=PATTERN)
+@shared.option(
+    "--match", "REGEX", "Only lines in which this is found.", default="", type=shared.PATTERN
+)
 @click.option("--follow/--no-follow", "-f", default=True, help="Go on with lines as they come.")
-@JSON
-@with_settings()
+@shared.JSON
+@shared.with_settings()
 def tail_(
     settings: BrokerSettings,
     hosts: tuple[str, ...],
@@ -228,10 +220,12 @@ def _objects(piece: TailPiece) -> bytes:
 
 
 @click.command(cls=SectionedCommand)
-@JSON
-@option("--kind", "GLOB", "Only kinds that match, as 'client_*'; several times.", several="kinds")
-@option("--count", "N", "End after so many.", type=click.IntRange(min=1))
-@with_settings()
+@shared.JSON
+@shared.option(
+    "--kind", "GLOB", "Only kinds that match, as 'client_*'; several times.", several="kinds"
+)
+@shared.option("--count", "N", "End after so many.", type=click.IntRange(min=1))
+@shared.with_settings()
 def events(
     settings: BrokerSettings, as_json: bool, kinds: tuple[str, ...], count: int | None
 ) -> None:
@@ -269,7 +263,7 @@ def _show_each(
                 if not (left := left - 1):
                     return
 
-    asking(settings, command, shown)
+    shared.asking(settings, command, shown)
 
 
 async def _write(data: bytes) -> None:

@@ -8,7 +8,7 @@ import sys
 import zlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -17,14 +17,10 @@ from pydantic import ValidationError
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected
-from broker.client.config import (
-    current_partitions,
-    existing_partitions,
-    read_streams,
-)
+from broker.client.config import existing_partitions, known_layout
 from broker.client.connection import Connection, until_answered
 from broker.inspect.checks import Observed
-from broker.inspect.message import StoredMessage, nanoseconds, read_message, subject_of
+from broker.inspect.message import StoredMessage, nanoseconds, subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader
 from broker.inspect.snapshots import SavedPositions
 from broker.inspect.status import BrokerStatus, HostStatus, PartitionStatus, StreamStatus
@@ -33,7 +29,7 @@ from broker.topology import mirrored_site
 from broker.wire.delivery import RawMessage
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.pause import PAUSE_KEY, Pause, UnreadablePauses, decode_pauses, longest
-from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, offset_key, stream_names, stream_of
+from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, offset_key
 from broker.wire.subjects import consumer_name, host_filter, partition_filter
 
 Found = TypeVar("Found")
@@ -49,9 +45,7 @@ _ASK_AGAIN = 7.0  # in which a question is asked again; the last one ends within
 
 async def streams_of(connection: Connection) -> tuple[str, ...]:
     """Return the names of the streams that hold the lines; raises `Rejected`, `ConnectionLost` or `ConfigurationError`."""
-    # a stream without our buckets is somebody else's, or half made
-    is_ours = await current_partitions(connection) > 0
-    return stream_names(await read_streams(connection) if is_ours else 1)
+    return (await known_layout(connection)).names
 
 
 async def stream_named(connection: Connection, name: str | None) -> str:
@@ -78,11 +72,13 @@ async def current_pauses(connection: Connection) -> tuple[Pause, ...]:
 
 async def full_status(connection: Connection) -> BrokerStatus:
     """Return all that the broker and its servers report; raises `Rejected` or `ConnectionLost`."""
-    streams = await streams_of(connection)
+    found = await brief_status(connection)
     # the number of servers of a cluster is not known here
     expected = 0 if (await connection.client()).is_clustered else 1
-    found, subjects, pauses = await asyncio.gather(
-        brief_status(connection), subjects_in(connection, streams), current_pauses(connection)
+    subjects, nodes, pauses = await asyncio.gather(
+        subjects_in(connection, [one.name for one in found.streams]),
+        node_reports(connection, expected),
+        current_pauses(connection),
     )
     known, count = {name: subject_of(name) for name in sorted(subjects)}, len(found.partitions)
     unread = {
@@ -90,34 +86,29 @@ async def full_status(connection: Connection) -> BrokerStatus:
         for name, subject in known.items()
         if subject is None or subject.partition >= count
     }
-    learnt = {
-        "hosts": len({subject.host for subject in known.values() if subject}),
-        "unread": unread if count else None,
-        "nodes": await node_reports(connection, expected),
-        "pauses": pauses,
-    }
-    return found.model_copy(update=learnt)
+    hosts = len({subject.host for subject in known.values() if subject})
+    learnt = {"hosts": hosts, "nodes": nodes, "pauses": pauses}
+    return found.model_copy(update={**learnt, "unread": unread if count else None})
 
 
 async def brief_status(connection: Connection) -> BrokerStatus:
     """Return what is cheap to ask: neither subjects nor the reports of the servers."""
     version = (await connection.client()).connected_server_version
-    names = await streams_of(connection)
-    infos, account, current, count = await asyncio.gather(
-        asyncio.gather(*(connection.api(f"STREAM.INFO.{name}") for name in names)),
+    layout = await known_layout(connection)
+    infos, account, count = await asyncio.gather(
+        asyncio.gather(*(connection.api(f"STREAM.INFO.{name}") for name in layout.names)),
         connection.api("INFO"),
-        current_partitions(connection),
-        existing_partitions(connection),
+        existing_partitions(connection, layout),
     )
     now = infos[0]["ts"]
-    partitions = (_partition(connection, n, stream_of(n, len(names)), now) for n in range(count))
+    partitions = (_partition(connection, n, layout.stream_of(n), now) for n in range(count))
     return BrokerStatus(
         server=connection.servers,
         version=f"{version.major}.{version.minor}.{version.patch}",
         now=now,
         store_used=account.get("storage", 0),
         store_limit=account.get("limits", {}).get("max_storage", -1),
-        current_partitions=current,
+        current_partitions=layout.partitions,
         streams=tuple(map(_stream, infos)),
         partitions=tuple(await asyncio.gather(*partitions)),
     )
@@ -140,9 +131,7 @@ async def _partition(connection: Connection, number: int, stream: str, now: str)
     try:
         if entry := await bucket.read(connection, OFFSETS_BUCKET, offset_key(number)):
             offset = Offset.decode(entry.value)
-            known |= {name: getattr(offset, name) for name in ("next", "epoch", "owner", "lines")}
-            known |= {"bytes": offset.size, "committed_at": offset.committed_at or None}
-            first = offset.next
+            known, first = asdict(offset) | known, offset.next
     except UnreadableOffset as error:  # of one partition: the others are shown as usual
         known["error"] = str(error)
     if known.get("behind") == 0:
@@ -153,7 +142,7 @@ async def _partition(connection: Connection, number: int, stream: str, now: str)
             if oldest := await find_message(connection, stream, asked):
                 age = (nanoseconds(now) - oldest.stored_at) / _SECOND
                 known["behind_seconds"] = max(0.0, age)
-    return PartitionStatus(**known)
+    return PartitionStatus.model_validate(known)
 
 
 async def subjects_in(connection: Connection, streams: Sequence[str]) -> dict[str, int]:
@@ -182,9 +171,10 @@ async def ask_hosts(
     Raises `Rejected`, `ConnectionLost`.
     For 100,000 hosts the subjects are 3.5 MB, and the headers are 100,000 small messages.
     """
-    streams = await streams_of(connection)
-    status, subjects, pauses = await asyncio.gather(
-        brief_status(connection), subjects_in(connection, streams), current_pauses(connection)
+    status = await brief_status(connection)
+    streams = [one.name for one in status.streams]
+    subjects, pauses = await asyncio.gather(
+        subjects_in(connection, streams), current_pauses(connection)
     )
     partitions = {one.partition: one for one in status.partitions}
     found: dict[str, HostStatus] = {}
@@ -358,5 +348,5 @@ async def find_message(
         raise
     head, payload = (base64.b64decode(message.get(part, "")) for part in ("hdrs", "data"))
     headers = RawMessage("", "", head, b"").headers or {}
-    stored = nanoseconds(message["time"])
-    return read_message(message["subject"], message["seq"], stored, headers, payload)
+    name, sequence, stored = message["subject"], message["seq"], nanoseconds(message["time"])
+    return StoredMessage(name, sequence, stored, headers, payload, len(payload))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import zstandard
@@ -51,13 +51,11 @@ def subject_of(name: str) -> Subject | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StoredMessage:
     """A message that a stream holds; `stored_at` is in nanoseconds since the epoch.
 
-    `subject` is None where `name` is no subject of a host, `origin` where the headers are not ours. `trouble` says why a
-    receiver would quarantine the message, as far as subject and headers tell; it is empty for a good one. `payload` is as
-    stored, and of `size` bytes; it is empty where only headers were asked for.
+    `payload` is as stored, and of `size` bytes; it is empty where only headers were asked for.
     """
 
     name: str
@@ -66,14 +64,40 @@ class StoredMessage:
     headers: Mapping[str, str]
     payload: bytes
     size: int
-    subject: Subject | None
-    origin: Origin | None
-    trouble: str
+
+    @property
+    def subject(self) -> Subject | None:
+        """The subject; None where `name` is none of a host."""
+        return subject_of(self.name)
 
     @property
     def host(self) -> str:
         """The host, or the whole subject where it names none."""
         return self.subject.host if self.subject else self.name
+
+    @cached_property
+    def _decoded(self) -> tuple[Origin | None, str]:
+        try:
+            return decode_origin(self.headers), ""
+        except MalformedMessage as error:
+            return None, str(error)
+
+    @property
+    def origin(self) -> Origin | None:
+        """What the headers say; None where they are not ours, or are damaged."""
+        return self._decoded[0]
+
+    @property
+    def trouble(self) -> str:
+        """Why a receiver would quarantine it, as far as subject and headers tell; empty for a good one."""
+        origin, trouble = self._decoded
+        if self.subject is None:
+            return f"{self.name!r} is no subject of a host's lines"
+        if origin and not origin.compressed and origin.size != self.size:
+            return f"sections of {origin.size} bytes, lines of {self.size}"
+        encoding = self.headers.get("Content-Encoding", "")
+        is_known = origin or encoding in _ENCODINGS
+        return trouble or ("" if is_known else f"unknown encoding {encoding!r}")
 
     @property
     def agent(self) -> str:
@@ -101,32 +125,6 @@ class StoredMessage:
         if self.origin is not None:
             return [(section.path, lines) for section, lines in split(self.origin, found)]
         return [("", found if not found or found.endswith(b"\n") else found + b"\n")]
-
-
-def read_message(
-    name: str,
-    sequence: int,
-    stored_at: int,
-    headers: Mapping[str, str],
-    payload: bytes,
-    size: int | None = None,
-) -> StoredMessage:
-    """Read a message; whatever is wrong with it is its `trouble`. `size` is that of a payload that was not asked for."""
-    subject, origin, trouble = subject_of(name), None, ""
-    size = len(payload) if size is None else size
-    try:
-        origin = decode_origin(headers)
-    except MalformedMessage as error:
-        trouble = str(error)
-    if subject is None:
-        trouble = f"{name!r} is no subject of a host's lines"
-    elif origin and not origin.compressed and origin.size != size:
-        trouble = f"sections of {origin.size} bytes, lines of {size}"
-    elif not origin and (encoding := headers.get("Content-Encoding", "")) not in _ENCODINGS:
-        trouble = trouble or f"unknown encoding {encoding!r}"
-    return StoredMessage(
-        name, sequence, stored_at, headers, payload, size, subject, origin, trouble
-    )
 
 
 def message_document(message: StoredMessage) -> dict[str, Any]:

@@ -6,7 +6,6 @@ nats-server hangs. `/healthz` is 503 while nats-server does not answer, or refus
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -26,7 +25,6 @@ from broker.inspect.status import BrokerStatus, HostStatus
 
 _STATUS_EVERY, _HOSTS_EVERY = 10.0, 60.0  # seconds
 _SILENT = 3600.0  # seconds
-_BUSIEST = 5  # hosts that have a series of their own
 _STREAM = (
     *("messages", "bytes", "max_bytes", "max_age_seconds"),
     *("lost_messages", "current_replicas", "wanted_replicas"),
@@ -51,8 +49,7 @@ class _Metrics:
         self._connection = connection
         self._seen = Observed(connection.servers, _now(), trouble="starting")
         self._hosts: list[HostStatus] = []
-        self._hosts_at = 0.0
-        self._busiest: list[_Row] = []
+        self._hosts_at = float("-inf")
 
     async def look(self) -> None:
         """Ask for the status, and for the hosts where they are due."""
@@ -64,16 +61,9 @@ class _Metrics:
         is_due = not self._hosts or now - self._hosts_at >= _HOSTS_EVERY
         if self._seen.status is not None and is_due:
             with suppress(Rejected, ConnectionLost, TimeoutError, ConfigurationError):
-                await self._count_hosts(now)
-
-    async def _count_hosts(self, now: float) -> None:
-        async with asyncio.timeout(_HOSTS_EVERY):
-            hosts = await ask_hosts(self._connection)
-        held = {host.host: host.messages for host in self._hosts}
-        more = Counter({one.host: one.messages - held.get(one.host, one.messages) for one in hosts})
-        seconds = now - self._hosts_at
-        self._busiest = [([host], max(0, n) / seconds) for host, n in more.most_common(_BUSIEST)]
-        self._hosts, self._hosts_at = hosts, now
+                async with asyncio.timeout(_HOSTS_EVERY):
+                    self._hosts = await ask_hosts(self._connection)
+                self._hosts_at = now
 
     def health(self) -> Page:
         """Return the page of `/healthz`."""
@@ -89,13 +79,11 @@ class _Metrics:
         yield _number("answer_seconds", "How long an answer takes.", self._seen.connect_seconds)
         if self._seen.status is not None:
             yield from _of_status(self._seen.status)
-        if self._hosts_at:
+        if self._hosts_at > 0:
             silences = [host.silent_seconds for host in self._hosts]
             silent, longest = sum(s >= _SILENT for s in silences), max(silences, default=0.0)
             yield _number("silent_hosts", "Without a message for an hour.", silent)
             yield _number("longest_silence_seconds", "Of all hosts that have messages.", longest)
-            text = "Messages a second of the busiest hosts."
-            yield _gauge("host_messages_per_second", text, ["host"], self._busiest)
 
 
 def _now() -> datetime:

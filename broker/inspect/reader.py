@@ -18,7 +18,7 @@ from broker.client.answer import ConnectionLost, Rejected
 from broker.client.client import BrokerClient
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.client.pulling import pull
-from broker.inspect.message import StoredMessage, read_message
+from broker.inspect.message import StoredMessage
 from broker.wire.delivery import Delivery, RawMessage
 from broker.wire.subjects import reader_names
 
@@ -143,11 +143,10 @@ class MessageReader:
         if delivery.number != self._number or delivery.sequence < self._next:
             raise ConnectionLost(f"delivery {delivery.number} came, {self._number} was due")
         self._number = delivery.number + 1
-        size = message.size if self._config.get("headers_only") else None
-        headers, stored_at = message.headers or {}, delivery.stored_at
-        return read_message(
-            message.subject, delivery.sequence, stored_at, headers, message.data, size
-        )
+        name, sequence, stored_at = message.subject, delivery.sequence, delivery.stored_at
+        size = message.size if self._config.get("headers_only") else len(message.data)
+        headers = message.headers or {}
+        return StoredMessage(name, sequence, stored_at, headers, message.data, size)
 
     async def _open(self) -> None:
         client = await self._connection.client()

@@ -84,9 +84,9 @@ class PartitionStatus(BaseModel, frozen=True):
     next: int | None = None
     epoch: int | None = None
     owner: str | None = None
-    committed_at: str | None = None
+    committed_at: Annotated[str | None, BeforeValidator(lambda told: told or None)] = None
     lines: int | None = None
-    bytes: int | None = None
+    bytes: int | None = _info("size", default=None)
     error: str | None = None
 
 

@@ -193,7 +193,7 @@ class Purge:
 async def choose(connection: Connection, choice: Choice) -> list[Purge]:
     """Return what would go; what comes from now on is not among it. Raises `Rejected`, `ConnectionLost`."""
     layout = await require_layout(connection)
-    existing = await existing_partitions(connection)
+    existing = await existing_partitions(connection, layout)
     found: list[Purge] = []
     for stream in layout.names:
         partitions = [n for n in range(existing) if stream_of(n, layout.streams) == stream]

@@ -16,7 +16,7 @@ from typing import Any
 
 from broker.app.exits import OperatorError
 from broker.client.answer import ConnectionLost, Rejected
-from broker.client.config import existing_partitions
+from broker.client.config import existing_partitions, known_layout
 from broker.report import SpaceReport
 from broker.retention.purging import Purge, needed, purge
 from broker.server.conf import own_name
@@ -107,7 +107,8 @@ class StreamRetention:
         state, stream = info["state"], self._stream
         first, end = int(state["first_seq"]), int(state["last_seq"]) + 1
         count = len(self._context.conf.topology.names)
-        existing = range(await existing_partitions(self._connection))
+        layout = await known_layout(self._connection)
+        existing = range(await existing_partitions(self._connection, layout))
         partitions = [n for n in existing if stream_of(n, count) == stream]
         wants = await needed(self._connection, info, partitions)
         until = min([first + math.ceil(share * (end - first)), *wants.values()])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.client import bucket
-from broker.client.config import current_partitions, existing_partitions
+from broker.client.config import existing_partitions, known_layout
 from broker.client.connection import Connection
 from broker.provision.apply import apply, carry_out, look_at_partitions
 from broker.provision.plan import plan_partitions
@@ -31,7 +31,8 @@ async def filled(connection: Connection, partitions: int = 2) -> None:
 
 
 async def numbers(connection: Connection) -> tuple[int, int]:
-    return await current_partitions(connection), await existing_partitions(connection)
+    layout = await known_layout(connection)
+    return layout.partitions, await existing_partitions(connection, layout)
 
 
 async def subjects_taken(connection: Connection) -> list[str]:
@@ -70,7 +71,7 @@ def test_a_change_that_was_broken_off_is_finished_by_the_same_command(
         made = plan_partitions(after, await look_at_partitions(connection))
         for steps in range(len(made)):
             await carry_out(connection, made[:steps])
-            assert await current_partitions(connection) == 3
+            assert (await known_layout(connection)).partitions == 3
 
     ask(fresh_url, broken_off)
 
@@ -109,5 +110,5 @@ async def test_two_who_change_it_at_once_do_not_overwrite_each_other(fresh_url: 
     with pytest.raises(Exception, match="was changed by somebody else meanwhile"):
         await carry_out(connection, other)
 
-    assert await current_partitions(connection) == 4
+    assert (await known_layout(connection)).partitions == 4
     await connection.close()

@@ -9,7 +9,7 @@ import pytest
 from broker.auth.permissions import API
 from broker.client import bucket
 from broker.client.answer import Rejected
-from broker.client.config import current_partitions, existing_partitions
+from broker.client.config import existing_partitions, known_layout
 from broker.client.connection import Connection
 from broker.wire.streams import MAX_PAYLOAD, OFFSETS_BUCKET, POSITIONS_BUCKET, positions_key
 from tests.broker.auth.forbidden import HOSTS
@@ -134,7 +134,8 @@ def test_every_receiver_reads_every_offset_and_one_of_all_learns_how_many_partit
     for name in ("r0", "everything"):
         entry = by(server, name, lambda c: bucket.read(c, OFFSETS_BUCKET, "p1"))
         assert b'"partition": 1' in entry.value
-        assert by(server, name, current_partitions) == 2
-    assert by(server, "everything", existing_partitions) == 2
+        layout = by(server, name, known_layout)
+        assert layout.partitions == 2
+    assert by(server, "everything", lambda c: existing_partitions(c, layout)) == 2
     with pytest.raises(Rejected, match="ermission"):
-        by(server, "r0", existing_partitions)
+        by(server, "r0", lambda c: existing_partitions(c, layout))

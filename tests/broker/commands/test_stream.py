@@ -120,6 +120,7 @@ def test_jetstream_takes_as_many_streams_and_consumers_as_the_settings_say(
         (("stream", "info", "NONE"), "stream not found"),
         (("consumer", "info", "LOGS", "none"), "consumer not found"),
         (("stream", "info", "a.b"), "cannot be the name"),
+        (("consumer", "info", "LOGS"), "give STREAM CONSUMER"),
     ],
 )
 def test_what_is_logbrokers_own_stays_and_what_is_not_there_is_said(

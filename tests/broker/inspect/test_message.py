@@ -11,7 +11,6 @@ from broker.inspect.message import (
     StoredMessage,
     message_document,
     message_text,
-    read_message,
     safe,
 )
 from broker.inspect.tail import as_shown
@@ -24,7 +23,8 @@ DB = Section("/db.log", Span("2", 50, 100), 20, 2, filtered=True)
 
 
 def _read(headers: dict[str, str], payload: bytes = b"", size: int | None = None) -> StoredMessage:
-    return read_message("logs.p0.web01", 1, 0, headers, payload, size)
+    size = len(payload) if size is None else size
+    return StoredMessage("logs.p0.web01", 1, 0, headers, payload, size)
 
 
 def _sized(size: int, *sections: Section, compressed: bool = False) -> StoredMessage:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from broker.client.connection import Connection
-from broker.inspect.message import StoredMessage, read_message
+from broker.inspect.message import StoredMessage
 from broker.inspect.top import TopView, watch
 from broker.topology import Topology
 from broker.wire.message import Origin, Section, Span, encode_origin
@@ -37,7 +37,7 @@ async def test_a_broker_that_goes_away_is_waited_for(own_server: Server) -> None
 def _message(subject: str, lines: int, size: int, told: int = 0) -> StoredMessage:
     section = Section("/var/log/app.log", Span("1", 0, size), size, lines)
     headers = encode_origin(Origin("1-a", 1, (section,)))
-    return read_message(subject, 1, 1, headers, b"", told or size)
+    return StoredMessage(subject, 1, 1, headers, b"", told or size)
 
 
 def _view() -> TopView:
