@@ -8,6 +8,7 @@ import ctypes
 import errno
 import os
 import struct
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
@@ -51,20 +52,20 @@ class ChangeDetection:
     @property
     def patience(self) -> float:
         """After how many seconds to ask again though nothing was heard."""
-        return max(0.0, self._next_poll - _now())
+        return max(0.0, self._next_poll - time.monotonic())
 
-    async def follow(
+    def follow(
         self, folders: Sequence[str], entries: Iterable[FileEntry], took: float
     ) -> list[Notice]:
         """Follow these folders and files and no others, which a scan of `took` seconds found; return what there is to say."""
         before, watched, shortage = set(self._files.values()), set(self._watched), self._shortage
         self._files = {entry.real: entry.key for entry in entries}
-        if self._listens:
-            self._open()
-            await asyncio.to_thread(self._watch, folders)
+        self._watch(folders)
         # a write to a new file, or in a new folder, before this was not heard
         is_new = not (before.issuperset(self._files.values()) and watched.issuperset(self._watched))
-        self._next_poll = _now() + (0 if is_new else max(self._poll_every, _POLL_SHARE * took))
+        self._next_poll = time.monotonic() + (
+            0 if is_new else max(self._poll_every, _POLL_SHARE * took)
+        )
         if shortage or not self._shortage:
             return []
         text = f"not all of it can be watched, the rest is polled: {self._shortage}"
@@ -72,12 +73,13 @@ class ChangeDetection:
 
     def hear(self) -> tuple[list[FileKey], bool]:
         """Return the files that were written to since the last call, and whether a scan is due: by an event, or to poll."""
+        self._open()
         events = b""
         with suppress(OSError):  # nothing has happened, or nothing is watched
             events = os.read(self._inotify, _EVENTS)
         paths, is_due = self._parse(events)
-        if _now() >= self._next_poll:
-            self._next_poll, is_due = _now() + self._poll_every, True
+        if time.monotonic() >= self._next_poll:
+            self._next_poll, is_due = time.monotonic() + self._poll_every, True
         return [self._files[path] for path in paths if path in self._files], is_due
 
     def close(self) -> None:
@@ -89,7 +91,7 @@ class ChangeDetection:
         self._inotify = -1
 
     def _open(self) -> None:
-        if self._inotify >= 0:
+        if self._inotify >= 0 or not self._listens:
             return
         self._inotify = inotify_c.inotify_init()
         if self._inotify < 0:
@@ -141,7 +143,3 @@ class ChangeDetection:
         return {
             f"{home}/{name}" for name, n in found for home in self._watched.get(n, ())
         }, has_moved
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

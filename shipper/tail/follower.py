@@ -8,6 +8,7 @@ A look decides what every file is; a gathering only reads, and what it finds dou
 
 import asyncio
 import sys
+import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
 
@@ -25,7 +26,7 @@ from shipper.tail.tailer import Tailer, Turns
 
 _SECOND = 1_000_000_000
 _LEAST_SHARE = 256 * 1024  # bytes that each of many files is given at a time
-_MOST_FILES = 32  # that are read in one visit to a thread
+_MOST_FILES = 32  # that share what is gathered at a time
 _CLOSING = 1.0  # seconds
 _ENOUGH = 200  # blocks: about what a round's headers have room for
 
@@ -74,7 +75,7 @@ class Follower:
 
     async def look(self) -> list[Notice]:
         """Look at the folders now; return what changed since the last look."""
-        # one that is cancelled goes on to its end, since its threads work on the open files; `rewind` waits for that
+        # one that is cancelled goes on to its end, since its thread works on the open files; `rewind` waits for that
         return await asyncio.shield(self._look())
 
     async def gather(self, budget: int) -> list[Block]:
@@ -158,13 +159,13 @@ class Follower:
         """Stop watching and close all files, but those that a thread hangs in."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING), self._lock:
-                await self._reader.close()
+                await asyncio.to_thread(self._reader.close)
         self._changes.close()
 
     async def _start_over(self) -> None:
         self.is_oriented = False
         self._turns.resume(self._catalogue.tailers.values())
-        await self._reader.trim()
+        await asyncio.to_thread(self._reader.trim)
         self.look_due = True
         self.wake.set()
 
@@ -173,37 +174,40 @@ class Follower:
     async def _look(self) -> list[Notice]:
         async with self._lock:
             self._hear()
-            self.look_due = False
-            try:
-                await self._look_at(self._clock(), asyncio.get_running_loop().time())
-            except OSError as error:  # nothing was seen, so nothing is known to be gone
-                self.look_due = True
-                text = f"cannot be listed now: {error.strerror}"
-                self._tell_new([Notice(NoticeKind.UNREADABLE, str(error.filename), text)])
-            notices, self._catalogue.notices = self._catalogue.notices, []
-            return notices
+            return await asyncio.to_thread(self._look_now)
 
-    async def _look_at(self, now: int, began: float) -> None:
+    def _look_now(self) -> list[Notice]:
+        self.look_due = False
+        try:
+            self._look_at(self._clock(), time.monotonic())
+        except OSError as error:  # nothing was seen, so nothing is known to be gone
+            self.look_due = True
+            text = f"cannot be listed now: {error.strerror}"
+            self._tell_new([Notice(NoticeKind.UNREADABLE, str(error.filename), text)])
+        notices, self._catalogue.notices = self._catalogue.notices, []
+        return notices
+
+    def _look_at(self, now: int, began: float) -> None:
         catalogue = self._catalogue
-        shown = await asyncio.to_thread(scan, self._selection, tuple(catalogue.lives))
+        shown = scan(self._selection, tuple(catalogue.lives))
         catalogue.scanned(shown.entries, now)
         asked = catalogue.to_sample()
-        found = await asyncio.to_thread(sample, asked, from_end=catalogue.from_end)
-        held = await self._moved_groups(shown, asked, found)
+        found = sample(asked, from_end=catalogue.from_end)
+        held = self._moved_groups(shown, asked, found)
         self.is_oriented = not held
         self.look_due |= bool(held)
         refused = [seen for seen in found.values() if isinstance(seen, Notice)]
         self._tell_new([*shown.troubles, *refused])
         for tailer in catalogue.unseen(held):
-            await self._let_go(tailer, now)
+            self._let_go(tailer, now)
         samples = [seen for seen in found.values() if isinstance(seen, Sample)]
         catalogue.settle(samples, held, now, self.stored)
-        await self._reader.trim()
-        await self._reader.open_early(self.stored)
+        self._reader.trim()
+        self._reader.open_early(self.stored)
         self._turns.join(catalogue.chains)
         seen = (t.entry for t in catalogue.tailers.values() if t.unseen_since is None)
-        took = asyncio.get_running_loop().time() - began
-        catalogue.notices += await self._changes.follow(shown.folders, seen, took)
+        took = time.monotonic() - began
+        catalogue.notices += self._changes.follow(shown.folders, seen, took)
         self._turns.resume(catalogue.tailers.values())
 
     def _tell_new(self, troubles: Iterable[Notice]) -> None:
@@ -212,7 +216,7 @@ class Follower:
         self._troubles = sorted(set(troubles), key=lambda notice: (notice.path, notice.text))
         self._catalogue.notices += [notice for notice in self._troubles if notice not in before]
 
-    async def _moved_groups(
+    def _moved_groups(
         self, shown: Scan, asked: Collection[FileEntry], found: Container[FileKey]
     ) -> set[str]:
         """Return the groups whose files moved on during the look, so that nothing can be decided about them."""
@@ -221,11 +225,11 @@ class Follower:
         concerned |= {tailer.entry.group for tailer in self._catalogue.unseen()}
         if not concerned:
             return set()
-        again = await asyncio.to_thread(scan, self._selection, tuple(self._catalogue.lives))
+        again = scan(self._selection, tuple(self._catalogue.lives))
         seen = {entry.key.inode for entry in shown.entries}
         return unsure | {e.group for e in again.entries if e.key.inode not in seen} & concerned
 
-    async def _let_go(self, tailer: Tailer, now: int) -> None:
+    def _let_go(self, tailer: Tailer, now: int) -> None:
         """Stop following a deleted file that is done with.
 
         It goes once it is settled, and read and stored to its end, holds other content than was read, or was held too long.
@@ -234,7 +238,7 @@ class Follower:
         size, modified = tailer.size, tailer.entry.modified
         tailer.suspect = False  # a compressed file is not truncated
         if is_open and tailer.entry.packing is None:
-            (reading,) = await self._reader.read([tailer], 0, 1)
+            reading = self._reader.read(tailer, 0)
             size, modified = reading.size, reading.modified
             # truncated and then deleted: its rest may be in a copy
             tailer.suspect = not reading.intact
@@ -259,17 +263,21 @@ class Follower:
     async def _gather(self, budget: int) -> list[Block]:
         async with self._lock:
             self._hear()
-            blocks: list[Block] = []
-            while budget > 0 and len(blocks) < _ENOUGH and (turn := await self._turn()):
-                share = max(self._least_share, budget // len(turn))
-                readings = await self._reader.read(turn, share, budget)
-                budget -= sum(len(reading.run) + len(reading.rest) for reading in readings)
-                # a reading ends with its budget
-                for tailer, reading in zip(turn, readings, strict=False):
-                    blocks += self._accept(tailer, reading)
-                    if tailer.is_in_line:
-                        break  # what the others gave is read again after the line
-            return blocks
+            if self._next():
+                return await asyncio.to_thread(self._read_turns, budget)
+            return []
+
+    def _read_turns(self, budget: int) -> list[Block]:
+        blocks: list[Block] = []
+        while budget > 0 and len(blocks) < _ENOUGH and (turn := self._turn()):
+            share = max(self._least_share, budget // len(turn))
+            for tailer in turn:
+                reading = self._reader.read(tailer, share)
+                budget -= len(reading.run) + len(reading.rest)
+                blocks += self._accept(tailer, reading)
+                if budget <= 0 or tailer.is_in_line:
+                    break
+        return blocks
 
     def _hear(self) -> None:
         """Take note of what happened since the last time."""
@@ -283,11 +291,15 @@ class Follower:
             else:
                 self.look_due = True  # a look decides whether to decompress it again
 
-    async def _turn(self) -> list[Tailer]:
-        """Return the files to read next; one that cannot be opened is left to the next look, with its group."""
+    def _next(self) -> list[Tailer]:
+        """Return the files whose turn it is."""
         now, most = self._clock(), self._most_files
-        tailers = self._turns.next(self._catalogue.chains, now, self._grace, most)
-        await self._reader.open(tailers)
+        return self._turns.next(self._catalogue.chains, now, self._grace, most)
+
+    def _turn(self) -> list[Tailer]:
+        """Open the files to read next; one that cannot be opened is left to the next look, with its group."""
+        tailers = self._next()
+        self._reader.open(tailers)
         for tailer in tailers:
             if not tailer.is_open:
                 self._turns.leave(tailer.entry.group)

@@ -1,9 +1,8 @@
 """Reads whole lines from files that it holds open, and checks at the same time that each is still the file that was being read.
 
-Reading blocks, so it is done in a thread.
+Blocks, so it runs in a thread.
 """
 
-import asyncio
 import errno
 import os
 import resource
@@ -98,17 +97,18 @@ class Reader:
     def __len__(self) -> int:
         return len(self._open)
 
-    async def open(self, tailers: Sequence["Tailer"]) -> None:
+    def open(self, tailers: Sequence["Tailer"]) -> None:
         """Open files, the most recently read from now on; the note of a tailer says why its file is not open after this."""
-        for tailer in self._open.keys() & set(tailers):
-            self._open[tailer] = self._open.pop(tailer)
-        closed = [tailer for tailer in tailers if not tailer.is_open]
-        if closed and not await asyncio.to_thread(self._open_all, closed):
-            await self.trim(limit=len(self._open) // 2)  # others need some as well
-        elif len(self._open) > self._limit:
-            await self.trim(tailers)
+        for tailer in tailers:
+            if tailer.is_open:
+                self._open[tailer] = self._open.pop(tailer)
+            elif not self._open_one(tailer):
+                self.trim(limit=len(self._open) // 2)  # others need some as well
+                return
+        if len(self._open) > self._limit:
+            self.trim(tailers)
 
-    async def open_early(self, stored: Callable[[str], int]) -> None:
+    def open_early(self, stored: Callable[[str], int]) -> None:
         """Open what has something to read, is written to, or is not stored as far as it was read, while there is room."""
         wanted = [
             tailer
@@ -117,9 +117,9 @@ class Reader:
             and (tailer.dirty or tailer.entry.is_live or tailer.offset > stored(tailer.file))
         ]
         wanted.sort(key=lambda tailer: not tailer.dirty)
-        await self.open(wanted[: max(0, self._limit - len(self._open))])
+        self.open(wanted[: max(0, self._limit - len(self._open))])
 
-    async def trim(self, wanted: Collection["Tailer"] = (), limit: int | None = None) -> None:
+    def trim(self, wanted: Collection["Tailer"] = (), limit: int | None = None) -> None:
         """Close what is followed no longer and, above the limit, what is not wanted."""
         gone = {one for one in self._open if self._followed.get(one.entry.key) is not one}
         # never a deleted one: it could not be opened again
@@ -129,64 +129,48 @@ class Reader:
             if tailer.unseen_since is None and tailer not in gone and tailer not in wanted
         ]
         most = self._limit if limit is None else limit
-        await self._close([*gone, *named[: max(0, len(self._open) - len(gone) - most)]])
+        for tailer in [*gone, *named[: max(0, len(self._open) - len(gone) - most)]]:
+            self._close(tailer)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Close all files."""
-        await self._close(list(self._open))
+        for tailer in list(self._open):
+            self._close(tailer)
 
-    async def _close(self, tailers: Collection["Tailer"]) -> None:
-        if self._decompressor is not None and self._decompressor[0] in tailers:
+    def _close(self, tailer: "Tailer") -> None:
+        if self._decompressor is not None and self._decompressor[0] is tailer:
             self._decompressor = None
-        descriptors = [tailer.descriptor for tailer in tailers]
-        for tailer in tailers:
-            del self._open[tailer]
-            tailer.descriptor = -1
-        if descriptors:
-            await asyncio.to_thread(close, *descriptors)
+        del self._open[tailer]
+        close(tailer.descriptor)
+        tailer.descriptor = -1
 
-    def _open_all(self, tailers: Sequence["Tailer"]) -> bool:
-        """Open files in order; return False where descriptors ran out."""
-        for tailer in tailers:
-            try:
-                descriptor = open_read_only(tailer.entry.path)
-            except OSError as error:
-                tailer.note = f"cannot be opened: {error.strerror}"
-                if error.errno in {errno.EMFILE, errno.ENFILE}:
-                    return False
-                continue
-            if FileKey.of(os.fstat(descriptor)) == tailer.entry.key:
-                tailer.descriptor = descriptor
-                self._open[tailer] = None
-            else:
-                tailer.note = "was moved since the last look"
-                close(descriptor)
+    def _open_one(self, tailer: "Tailer") -> bool:
+        """Open a file, or note why that cannot be done; return False where descriptors ran out."""
+        try:
+            descriptor = open_read_only(tailer.entry.path)
+        except OSError as error:
+            tailer.note = f"cannot be opened: {error.strerror}"
+            return error.errno not in {errno.EMFILE, errno.ENFILE}
+        if FileKey.of(os.fstat(descriptor)) == tailer.entry.key:
+            tailer.descriptor = descriptor
+            self._open[tailer] = None
+        else:
+            tailer.note = "was moved since the last look"
+            close(descriptor)
         return True
 
-    async def read(self, tailers: Sequence["Tailer"], limit: int, budget: int) -> list[Reading]:
-        """Return about `limit` bytes of each of these open files, in order, which ends once `budget` bytes were read.
+    def read(self, tailer: "Tailer", limit: int) -> Reading:
+        """Return about `limit` bytes of an open file.
 
-        Without a limit only what a file begins with is read, to know whether what was read before is still there.
+        Without a limit only what the file begins with is read, to know whether what was read before is still there.
         """
-        return await asyncio.to_thread(self._read_all, tailers, limit, budget)
-
-    def _read_all(self, tailers: Sequence["Tailer"], limit: int, budget: int) -> list[Reading]:
-        readings: list[Reading] = []
-        for tailer in tailers:
-            if budget <= 0:
-                break
-            try:
-                if tailer.entry.packing is None:
-                    reading = self._read(tailer, limit)
-                else:
-                    reading = self._decompress(tailer, tailer.entry.packing, limit)
-            except OSError as error:
-                reading = Reading(
-                    True, tailer.offset, 0, error=f"cannot be read: {error.strerror or error}"
-                )
-            readings.append(reading)
-            budget -= len(reading.run) + len(reading.rest)
-        return readings
+        try:
+            if tailer.entry.packing is None:
+                return self._read(tailer, limit)
+            return self._decompress(tailer, tailer.entry.packing, limit)
+        except OSError as error:
+            text = f"cannot be read: {error.strerror or error}"
+            return Reading(True, tailer.offset, 0, error=text)
 
     def _read(self, tailer: "Tailer", limit: int) -> Reading:
         descriptor = tailer.descriptor

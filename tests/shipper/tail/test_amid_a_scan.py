@@ -68,3 +68,29 @@ async def test_a_file_that_appears_amid_the_look_is_not_known_by_its_link(tmp_pa
         await ship_out(host)
 
         assert host.shipped == b"1\n2\n3\n"
+
+
+@pytest.mark.parametrize("way", ["rename", "copy"])
+async def test_a_file_rotated_amid_a_look_is_read_before_its_successor(
+    tmp_path: Path, way: str
+) -> None:
+    for seam in range(SEAMS):
+        host = Host(tmp_path / str(seam))
+        host.folder.mkdir()
+        host.write("app.log", b"")
+        await host.ship()
+        host.write("app.log", b"1\n")
+
+        def rotate(host: Host = host) -> None:
+            if way == "rename":
+                host.move("app.log", "app.log.1")
+            else:
+                host.write("app.log.1", (host.folder / "app.log").read_bytes())
+                os.truncate(host.folder / "app.log", 0)
+            host.write("app.log", b"2\n")
+
+        with amid([(seam, rotate)]):
+            await host.look()
+        await ship_out(host)
+
+        assert host.shipped == b"1\n2\n"
