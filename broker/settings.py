@@ -150,9 +150,6 @@ class SecuritySettings(ProgramSettings):
     client_ca: Path | None = option(
         None, "FILE", "Authorities of others' certificates; default: DIR/tls/authority.pem."
     )
-    require_certificates: bool = Field(
-        False, description="Let nobody in without a certificate, whatever else they show."
-    )
     host_connections: Count = option(
         50_000, "N", "Most connections of all hosts, of nats-server's 65536.", file_only=True
     )

@@ -119,8 +119,6 @@ class Pki:
         """The authority's key; may be kept elsewhere, and is needed only to sign."""
         self.broker = self.folder / "broker.pem"
         """Certificate and key that the server shows."""
-        self.own = self.folder / "logbroker.pem"
-        """Certificate and key that an operator puts here for logbroker itself, where clients need one of another authority."""
 
     def found(self, name: str, now: datetime) -> Authority:
         """Make a new authority here and return it; raises `OperatorError`, also when there is one already."""
@@ -133,15 +131,8 @@ class Pki:
         key = ec.generate_private_key(ec.SECP256R1())
         authority = Authority(_certificate([name], key, now, None), key)
         self._write(self.authority_key, _pem_of(key), _SECRET)
-        self.adopt(authority)
+        self._write(self.authority, authority.certificate.public_bytes(_PEM), _OPEN)
         return authority
-
-    def adopt(self, authority: Authority) -> None:
-        """Take on an authority's certificate, without its key; raises `OperatorError`."""
-        certificate = authority.certificate.public_bytes(_PEM)
-        if self.authority.exists() and self.read_certificate() != certificate:
-            raise OperatorError(f"{self.authority} is another authority already")
-        self._write(self.authority, certificate, _OPEN)
 
     def sign(self, authority: Authority, names: Sequence[str], now: datetime) -> None:
         """Write the certificate of a broker that is reached by `names`, new or anew: then TLS is on. Raises `OperatorError`."""
@@ -165,10 +156,9 @@ class Pki:
         """Return the authority's certificate, in PEM; raises `ConfigurationError`."""
         return self._read(self.authority)
 
-    def read_authority(self, key: Path | None = None, certificate: Path | None = None) -> Authority:
-        """Return the authority, of which an operator may name either file; raises `ConfigurationError` when it cannot be used."""
-        certificate, key = certificate or self.authority, key or self.authority_key
-        pem, secret_pem = self._read(certificate), self._read(key)
+    def read_authority(self) -> Authority:
+        """Return the authority; raises `ConfigurationError` when it cannot be used."""
+        pem, secret_pem = self._read(self.authority), self._read(self.authority_key)
         try:
             parsed = x509.load_pem_x509_certificate(pem)
             secret = serialization.load_pem_private_key(secret_pem, None)
@@ -180,7 +170,8 @@ class Pki:
         ):
             return Authority(parsed, secret)
         raise ConfigurationError(
-            f"{certificate} and {key} are not an authority of `logbroker tls init`: no certificate with its unlocked key"
+            f"{self.authority} and {self.authority_key} are not an authority of `logbroker tls init`: no certificate with its "
+            "unlocked key"
         )
 
     def _write(self, path: Path, content: bytes, mode: int) -> None:
@@ -194,8 +185,6 @@ class Pki:
 
     def _read(self, path: Path) -> bytes:
         try:
-            if path.parent != self.folder:
-                return read_file(path)
             # the store belongs to the broker's user, who could put a link in the place of this folder
             with open_folder(self.folder.parent) as store, store.enter(self.folder.name) as folder:
                 return folder.read(path.name)

@@ -108,12 +108,16 @@ def summary_of(holders: Sequence[Holder]) -> str:
 
 
 class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
-    """All credentials; `revision` counts the changes, `secured` says whether a credential is needed to get in."""
+    """All credentials; `revision` counts the changes."""
 
     version: Literal[1]
     revision: NonNegativeInt
-    secured: bool
     credentials: tuple[Credential, ...]
+
+    @property
+    def secured(self) -> bool:
+        """Whether a credential is needed to get in: from the first one on, also when the last is revoked."""
+        return self.revision > 0
 
     @model_validator(mode="after")
     def _check(self) -> "CredentialStore":
@@ -181,42 +185,19 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
         gone = self.found(holders)
         return self._with(one for one in self.credentials if one not in gone)
 
-    def opened(self) -> "CredentialStore":
-        """Return the store of a broker that lets in everybody; raises `InvalidStore` while somebody has a credential."""
-        if self.credentials:
-            raise InvalidStore(
-                f"other credentials are left ({len(self.credentials)}); revoke them all to open the broker again"
-            )
-        return EMPTY.model_copy(update={"revision": self.revision + 1})
-
-    def succeeded_by(self, other: "CredentialStore", *, force: bool) -> "CredentialStore":
-        """Return the newer store of another broker, or this one where they are alike; raises `InvalidStore`, without `force` also for an older one."""
-        if other == self:
-            return self
-        if self.secured and not other.secured:
-            raise InvalidStore(
-                "it would open this broker; `logbroker credentials revoke --open-again` does"
-            )
-        if not force and other.revision <= self.revision:
-            raise InvalidStore(
-                f"it is not newer than the store of this broker (revision {other.revision}, not above {self.revision}); "
-                "import in the other direction, or use --force"
-            )
-        return other.model_copy(update={"revision": max(other.revision, self.revision + 1)})
-
     def as_json(self) -> str:
         """Return the text of the file."""
         return self.model_dump_json(indent=2) + "\n"
 
     def _with(self, credentials: Iterable[Credential | dict[str, Any]]) -> "CredentialStore":
-        values = {"version": 1, "revision": self.revision + 1, "secured": True}
+        values = {"version": 1, "revision": self.revision + 1}
         try:
             return CredentialStore.model_validate({**values, "credentials": tuple(credentials)})
         except ValidationError as error:
             raise InvalidStore(_reason(error)) from None
 
 
-EMPTY = CredentialStore(version=1, revision=0, secured=False, credentials=())
+EMPTY = CredentialStore(version=1, revision=0, credentials=())
 """The store of a broker that never had a credential: everybody on its machine gets in."""
 
 

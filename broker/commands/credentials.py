@@ -4,12 +4,12 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
-from broker.app.command_line import YES, SectionedGroup, ask
-from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.command_line import SectionedGroup
+from broker.app.exits import OperatorError
 from broker.app.files import make_folder
 from broker.app.table import show, table
 from broker.app.units import format_duration
@@ -27,7 +27,6 @@ from broker.auth.store import (
     CredentialStore,
     Holder,
     InvalidStore,
-    parse_store,
     summary_of,
 )
 from broker.client.nkey import new_seed, user_key
@@ -142,62 +141,20 @@ def rotate(
 @credentials.command()
 @_KIND
 @_NAMES
-@click.option("--open-again", is_flag=True, help="With the last one: let in everybody again.")
-@YES
 @with_settings(STORE_FIELDS | STATUS_FIELDS)
-def revoke(
-    settings: BrokerSettings, kind: str, names: Sequence[str], open_again: bool, yes: bool
-) -> None:
+def revoke(settings: BrokerSettings, kind: str, names: Sequence[str]) -> None:
     """Revoke credentials; whoever uses one is disconnected at once, and nobody else.
 
     In --store-dir on the broker's machine; without it at all servers of the broker that --server names, as an admin.
     """
     holders = _holders(kind, names)
     if settings.store_dir is None:
-        if open_again:
-            raise click.UsageError("--open-again takes --store-dir, on the broker's machine")
         _revoke_at_server(settings, holders)
         return
-    if open_again and not yes:
-        ask("Let in everybody on this machine without a credential?")
-
-    def revoked(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
-        left = store.revoked(holders)
-        return (left.opened() if open_again else left), {}
-
-    _, after = _change(settings, revoked)
+    _, after = _change(settings, lambda store: (store.revoked(holders), {}))
     click.echo(f"{summary_of(holders)} revoked; {len(after.credentials)} left")
     if not after.credentials:
-        nobody = "nobody gets in now; add a credential (or revoke with --open-again)"
-        click.echo(_OPEN if open_again else nobody)
-
-
-@credentials.command(name="import")
-@click.argument("file", type=click.File("r", encoding="utf-8"))
-@click.option("--force", is_flag=True, help="Import it although it is not newer.")
-@YES
-@with_settings(STORE_FIELDS)
-def import_store(settings: BrokerSettings, file: TextIO, force: bool, yes: bool) -> None:
-    """Take over the credentials of another broker of a cluster: its credentials.json, or - for standard input.
-
-    Each broker of a cluster has a credential store of its own; change one of them, and import that into the others.
-    """
-    try:
-        theirs = parse_store(file.read())
-    except ValueError as error:  # InvalidStore, and what is not UTF-8
-        raise ConfigurationError(f"{file.name} {error}") from None
-
-    def taken(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
-        new = store.succeeded_by(theirs, force=force)
-        kept = {one.holder for one in new.credentials}
-        gone = [one.holder for one in store.credentials if one.holder not in kept]
-        known = ", as before" if new.credentials == store.credentials else ""
-        click.echo(f"{len(kept)} credentials{known}, {len(gone)} of this broker revoked")
-        if gone and not yes:
-            ask(f"Revoke {summary_of(gone)}?")
-        return new, {}
-
-    _change(settings, taken)
+        click.echo("nobody gets in now; add a credential")
 
 
 def _revoke_at_server(settings: BrokerSettings, holders: Sequence[Holder]) -> None:
@@ -248,7 +205,10 @@ def _merged(reports: Sequence[CredentialsReport]) -> CredentialsReport:
     keys = [{row["nkey"] for row in report.credentials} for report in reports]
     if any(one != keys[0] for one in keys):
         names = ", ".join(report.name for report in reports)
-        click.echo(f"note: credentials differ among {names}; see `credentials import`", err=True)
+        click.echo(
+            f"note: credentials differ among {names}; copy credentials.json of one to the others",
+            err=True,
+        )
     secured = all(report.secured for report in reports)
     return CredentialsReport(name="", secured=secured, credentials=list(found.values()))
 

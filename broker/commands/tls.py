@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 from ipaddress import ip_address
-from pathlib import Path
 
 import click
 
@@ -16,13 +15,15 @@ from broker.auth.certificates import Pki, ends_of
 from broker.commands.shared import LENGTH, now, option, store_of, with_settings
 from broker.settings import STORE_FIELDS, BrokerSettings
 
-_FILE = click.Path(path_type=Path)
 _NAMES = option(
-    "--name", "NAME", "By what clients reach the broker; several times.", several="names"
+    *(
+        "--name",
+        "NAME",
+        "By what clients reach the broker; several times; default: this machine's.",
+    ),
+    several="names",
 )
-_KEY = option("--authority-key", "FILE", "Key of the authority, which is not kept.", type=_FILE)
-_ELSEWHERE = click.option("--elsewhere", is_flag=True, help="Leave out this machine's names.")
-_HERE = ("localhost", "127.0.0.1", "::1")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @click.group(cls=SectionedGroup)
@@ -36,31 +37,18 @@ def tls() -> None:
 
 @tls.command()
 @_NAMES
-@option("--authority", "FILE", "Authority of another broker of the cluster.", type=_FILE)
-@_KEY
-@_ELSEWHERE
 @with_settings(STORE_FIELDS)
-def init(
-    settings: BrokerSettings,
-    names: Sequence[str],
-    authority: Path | None,
-    authority_key: Path | None,
-    elsewhere: bool,
-) -> None:
-    """Make an authority (or take --authority), and a certificate for this broker."""
+def init(settings: BrokerSettings, names: Sequence[str]) -> None:
+    """Make a certificate for this broker, and the authority that signs it.
+
+    For another broker of a cluster copy authority.pem and authority.key of the first into its DIR/tls before.
+    """
     pki = _pki(settings)
     if pki.broker.exists():
         raise OperatorError(f"{pki.broker} is there already; `logbroker tls renew` makes a new one")
-    if elsewhere and not names:
-        raise click.UsageError("--elsewhere goes with --name: how clients reach that broker")
-    wanted = _all_names(names, elsewhere=elsewhere)
-    if authority and authority_key:
-        signer = pki.read_authority(authority_key, authority)
-        pki.adopt(signer)
-    elif authority or authority_key:
-        raise click.UsageError("--authority and --authority-key come together")
-    elif pki.authority.exists() and pki.authority_key.exists():
-        signer = pki.read_authority()  # made by an init that came no further
+    wanted = _all_names(names)
+    if pki.authority.exists() and pki.authority_key.exists():
+        signer = pki.read_authority()
     else:
         signer = pki.found(f"logship authority of {socket.gethostname()}", now())
     pki.sign(signer, wanted, now())
@@ -70,25 +58,17 @@ def init(
 
 @tls.command()
 @_NAMES
-@_KEY
-@_ELSEWHERE
 @option("--within", "TIME", "Only if it ends within that, or lacks a --name.", type=LENGTH)
 @with_settings(STORE_FIELDS)
-def renew(
-    settings: BrokerSettings,
-    names: Sequence[str],
-    authority_key: Path | None,
-    elsewhere: bool,
-    within: timedelta | None,
-) -> None:
+def renew(settings: BrokerSettings, names: Sequence[str], within: timedelta | None) -> None:
     """Sign this broker's certificate anew; one that runs takes it over by itself. New names replace those before."""
     pki = _pki(settings)
     present = pki.names()
-    wanted = _all_names(names, elsewhere=elsewhere) if names else present
+    wanted = _all_names(names) if names else present
     (end,) = ends_of([pki.broker])
     is_due = within is None or end.not_after - now() < within
     if is_new := is_due or not set(names) <= set(present):
-        pki.sign(pki.read_authority(authority_key), wanted, now())
+        pki.sign(pki.read_authority(), wanted, now())
         (end,) = ends_of([pki.broker])
     done = "signed anew" if is_new else "not renewed"
     click.echo(f"{done}: {end.path} is for {', '.join(pki.names())} until {end.not_after:%Y-%m-%d}")
@@ -101,10 +81,10 @@ def _pki(settings: BrokerSettings) -> Pki:
     return pki
 
 
-def _all_names(names: Sequence[str], *, elsewhere: bool) -> tuple[str, ...]:
-    """Return the names of a certificate, with this machine's own unless it is for another; raises click.UsageError."""
-    own = () if elsewhere else (socket.getfqdn(), socket.gethostname())
-    found = tuple(dict.fromkeys((*names, *own, *_HERE)))
+def _all_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of a certificate, this machine's own where none is given; raises click.UsageError."""
+    own = names or (socket.getfqdn(), socket.gethostname())
+    found = tuple(dict.fromkeys((*own, *_LOOPBACK)))
     for name in found:
         if not name or not name.isascii() or any(sign.isspace() or sign in "/:" for sign in name):
             try:

@@ -47,13 +47,12 @@ class TlsConf:
     certificate: Path
     key: Path
     authorities: Path | None
-    requires_certificates: bool
     access: Access
 
     @property
     def files(self) -> tuple[Path, ...]:
         """Files whose change is a reason to read them again."""
-        named = (self.certificate, self.key, self.authorities, self.access.tls_cert)
+        named = (self.certificate, self.key, self.authorities)
         return tuple(dict.fromkeys(filter(None, named)))
 
 
@@ -80,9 +79,8 @@ class ServerConf:
 
     def takes_restart_after(self, before: "ServerConf") -> bool:
         """Whether a nats-server that is `before` must be restarted to be this: some things count at its start only."""
-        is_opened = before.credentials.secured and not self.credentials.secured
         path_changed = bool(self.settings.http) and self.http_path != before.http_path
-        return is_opened or path_changed or self.own != before.own
+        return path_changed or self.own != before.own
 
 
 def own_name(settings: BrokerSettings) -> str:
@@ -142,7 +140,7 @@ def _decided(conf: ServerConf) -> dict[str, Any]:
                 "default_max_consumers": -1,  # one per partition, and one per shipper that starts
             },
         },
-        "tls": _tls(conf.tls, verify=conf.tls.requires_certificates) if conf.tls else None,
+        "tls": _tls(conf.tls, verify=False) if conf.tls else None,
         "cluster": _cluster(conf) if settings.cluster else None,
         "leafnodes": _sites(conf),
         **conf.accounts,

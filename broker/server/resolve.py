@@ -47,11 +47,11 @@ class ServerAccess:
         self._was_secured = False
 
     def credentials(self) -> CredentialStore:
-        """Return the credential store; raises `ConfigurationError`, also for one that is gone: only `revoke` opens a broker."""
+        """Return the credential store; raises `ConfigurationError`, also for one that is gone: no running broker is opened."""
         store = load_credentials(self.folder)
-        if self._was_secured and store.revision == 0:
+        if self._was_secured and not store.secured:
             raise ConfigurationError(
-                f"{self.folder / CREDENTIALS} is gone; put back a copy of it, or add the credentials again"
+                f"{self.folder / CREDENTIALS} is gone or empty; put back a copy of it, or stop the broker to open it"
             )
         self._was_secured = store.secured
         return store
@@ -216,35 +216,22 @@ def tls_of(settings: SecuritySettings, folder: Path) -> TlsConf | None:
     pki = Pki(folder)
     certificate = settings.server_cert or (pki.broker if pki.broker.exists() else None)
     if certificate is None:
-        if settings.server_key or settings.client_ca or settings.require_certificates:
+        if settings.server_key or settings.client_ca:
             raise ConfigurationError(
-                "--server-key, --client-ca and --require-certificates take a broker with a certificate; make one with "
-                "`logbroker tls init`, or give --server-cert"
+                "--server-key and --client-ca take a broker with a certificate; make one with `logbroker tls init`, or give "
+                "--server-cert"
             )
         return None
     certificate = certificate.absolute()
     key = (settings.server_key or certificate).absolute()
     authorities = settings.client_ca or (pki.authority if pki.authority.exists() else None)
-    own = pki.own if pki.own.exists() else None
-    is_known = own or settings.server_cert or not settings.client_ca
-    if settings.require_certificates and not (authorities and is_known):
-        raise ConfigurationError(
-            "--require-certificates takes --client-ca, and for logbroker itself a certificate, with its key, that "
-            f"--client-ca has signed, in {pki.own}"
-        )
     try:
         name = next(iter(names_in(certificate.read_bytes())), "")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ConfigurationError(f"cannot use certificate {certificate}: {reason}") from None
-    access = Access(
-        tls_ca=certificate,
-        tls_cert=own or certificate,
-        tls_key=None if own or key == certificate else key,
-        tls_name=name,
-    )
     known = authorities and authorities.absolute()
-    return TlsConf(certificate, key, known, settings.require_certificates, access)
+    return TlsConf(certificate, key, known, Access(tls_ca=certificate, tls_name=name))
 
 
 def renew_certificate(folder: Path, now: datetime) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import ssl
-from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -79,28 +78,4 @@ def test_a_broker_with_certificates_talks_to_nobody_in_the_clear_and_takes_new_o
 
     asyncio.run(through_it_all())
     assert asyncio.run(gets_in(ready["server"], trusting)) == STREAM
-    assert broker.end() == 0
-
-
-@pytest.mark.long
-def test_clients_show_certificates_of_an_authority_of_the_operators_own(
-    start_broker: StartBroker, tmp_path: Path, tls: Path
-) -> None:
-    store, carried = tmp_path / "store", tmp_path / "admin.toml"
-    secured(store)
-    pair = "".join((tls / f"client.{ending}").read_text() for ending in ("pem", "key"))
-    (store / "tls" / "logbroker.pem").write_text(pair)
-    added = call_logbroker("credentials", "add", "admin", "--store-dir", store, "--output", carried)
-    assert added.returncode == 0, added.stderr
-    broker = start_broker(
-        "--require-certificates", "--client-ca", tls / "authority.pem", store=store
-    )
-    access = Access(nkey=carried, tls_ca=store / "tls" / "authority.pem")
-    certified = replace(access, tls_cert=tls / "client.pem", tls_key=tls / "client.key")
-    server = broker.wait_ready()["server"]
-
-    assert asyncio.run(gets_in(server, certified)) == STREAM
-    assert "certificate" in asyncio.run(gets_in(server, access))
-    nobody = replace(certified, nkey=None)
-    assert "Authorization Violation" in asyncio.run(gets_in(server, nobody))
     assert broker.end() == 0

@@ -4,12 +4,17 @@ folder/host-<name>.toml, receiver-<name>.toml, admin-chaos.toml      what is car
 folder/authority.pem                                                 what the brokers' certificates are checked against
 """
 
+import shutil
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.app.exits import OperatorError
+from broker.app.files import write_atomic
+from broker.auth.store import parse_store
 from broker.client.access import Access
+from broker.server.store import await_credentials
 from tests.chaos.commands import CommandFailed, run_command
 from tests.chaos.networks import Machine
 
@@ -40,12 +45,11 @@ class Keys:
         keys = cls(folder, stores, tuple(f"nats://{machine.client}" for machine, _ in brokers))
         for machine, store in brokers:
             names = ("--name", machine.client.host, "--name", machine.route.host)
-            authority = (
-                *("--authority", stores[0] / "tls" / "authority.pem"),
-                *("--authority-key", stores[0] / "tls" / "authority.key"),
-            )
-            shared = authority if store != stores[0] else ()
-            run_command("logbroker", "tls", "init", "--store-dir", store, *names, *shared)
+            if store != stores[0]:  # of the first one's authority
+                (store / "tls").mkdir(parents=True)
+                for file in ("authority.pem", "authority.key"):
+                    shutil.copy(stores[0] / "tls" / file, store / "tls")
+            run_command("logbroker", "tls", "init", "--store-dir", store, *names)
         keys.authority.write_bytes((stores[0] / "tls" / "authority.pem").read_bytes())
         keys.add("admin", _ADMIN)
         keys.add("host", *hosts)
@@ -82,7 +86,7 @@ class Keys:
     def revoke(self, kind: str, *names: str) -> None:
         """Take credentials away; the files stay."""
         with self.changing:
-            run_command("logbroker", *_in(self.stores[0], "revoke", kind, *names, "--yes"))
+            run_command("logbroker", *_in(self.stores[0], "revoke", kind, *names))
             self._copy()
 
     def give(self, kind: str, name: str) -> None:
@@ -100,9 +104,13 @@ class Keys:
             self._copy()
 
     def _copy(self) -> None:
-        stored = self.stores[0] / "credentials.json"
+        text = (self.stores[0] / "credentials.json").read_bytes()
         for store in self.stores[1:]:
-            run_command("logbroker", *_in(store, "import", str(stored), "--force", "--yes"))
+            try:
+                write_atomic(store / "credentials.json", text)
+                await_credentials(store, parse_store(text.decode()).revision)
+            except OperatorError as error:
+                raise CommandFailed(str(error)) from None
 
 
 def _in(store: Path, *words: str) -> list[str]:

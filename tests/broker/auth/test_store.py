@@ -133,7 +133,7 @@ def with_first(**fields: Any) -> str:
         pytest.param(ROTATED.as_json()[:-40], "Invalid JSON", id="cut"),
         pytest.param("[" * 100_000, "recursion", id="deep"),
         pytest.param(changed(version=2), "version", id="newer"),
-        pytest.param(changed(secured=False), "asks for none", id="open"),
+        pytest.param(changed(revision=0), "asks for none", id="open"),
         pytest.param(with_first(since="2026-11-21T16:00:00"), "timezone", id="zone"),
     ],
 )

@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 
 from broker.app.exits import Exit, OperatorError
 from broker.auth.files import load_credentials
-from broker.auth.store import EMPTY
 from broker.cli import group
 
 Call = Callable[..., Result]
@@ -22,9 +21,10 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
     monkeypatch.chdir(tmp_path)
     handlers, level, hook = list(logging.root.handlers), logging.root.level, sys.excepthook
 
-    def called(command: str, *arguments: str, given: str = "") -> Result:
-        words = ["credentials", command, *arguments, "--store-dir", "store"]
-        return CliRunner().invoke(group, words, input=given)
+    def called(command: str, *arguments: str) -> Result:
+        return CliRunner().invoke(
+            group, ["credentials", command, *arguments, "--store-dir", "store"]
+        )
 
     yield called
     logging.root.handlers[:] = handlers  # a command sends its log where its own output went
@@ -124,25 +124,3 @@ def test_a_receiver_is_given_other_partitions_with_its_new_secret_in_one_change(
     assert load_credentials(Path("store")).credentials[0].partitions == (1,)
     done(call("add", "host", "a"))
     assert "a host has none" in refused(call("rotate", "host", "a", "--partition", "1"))
-
-
-def test_the_store_of_another_broker_is_taken_over_by_force_where_it_is_older_and_never_opens_one(
-    call: Call,
-) -> None:
-    done(call("add", "host", "a"))
-    older = Path("store/credentials.json").read_text()
-    done(call("add", "host", "b"))
-    newer = Path("store").rename("theirs") / "credentials.json"
-    opened = EMPTY.model_copy(update={"revision": 9}).as_json()
-
-    assert "2 credentials, 0 of this broker" in done(call("import", str(newer)))
-    assert Path("store/credentials.json").read_bytes() == newer.read_bytes()
-    assert "it is not newer" in refused(call("import", "-", given=older))
-    assert "no terminal" in refused(call("import", "-", "--force", given=older))
-    for force in ((), ("--force", "--yes")):
-        assert "is damaged" in refused(call("import", "-", *force, given="{"))
-        assert "it would open this broker" in refused(call("import", "-", *force, given=opened))
-    assert names() == ["host a", "host b"]
-    assert "1 of this broker" in done(call("import", "-", "--force", "--yes", given=older))
-    assert names() == ["host a"]
-    assert load_credentials(Path("store")).revision == 3
