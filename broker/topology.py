@@ -27,8 +27,8 @@ class Topology:
 
     None leaves what is there (of `replicas`, 1 at first); limits are those of all streams together, of which each has an equal part. `mirror` is another site whose lines,
     positions and number of partitions are copied, and nothing else taken; '' ends that. Lines of `sources` come in beside
-    one's own. `room` is the limit in bytes that was computed from the store, and counts instead of `max_bytes`. Numbers that
-    nobody told (`_told`) follow what is stored. `existing` is how many partitions there were, which are received all the same.
+    one's own. Without `may_grow` a limit in bytes that is there is only lowered. Numbers that nobody told (`_told`) follow what
+    is stored. `existing` is how many partitions there were, which are received all the same.
     """
 
     partitions: int = 10
@@ -38,7 +38,7 @@ class Topology:
     replicas: int | None = None
     mirror: str | None = None
     sources: tuple[str, ...] | None = None
-    room: int | None = None
+    may_grow: bool = True
     partitions_told: bool = True
     existing: int = 0
     stream_count: int = 1
@@ -64,11 +64,6 @@ class Topology:
     def names(self) -> tuple[str, ...]:
         """The names of the streams that partitions live in."""
         return stream_names(self.stream_count)
-
-    @property
-    def bound(self) -> int | None:
-        """The limit in bytes that the streams get together."""
-        return self.max_bytes if self.room is None else self.room
 
     def streams(self) -> tuple[dict[str, Any], ...]:
         """Return the configurations of the streams and of the buckets, as the JetStream API takes them."""
@@ -101,7 +96,7 @@ class Topology:
             "sealed": False,
             "storage": "file",
             **_asked_for(
-                max_bytes=self._part(self.bound),
+                max_bytes=self._part(self.max_bytes),
                 sources=sources,
                 num_replicas=self.replicas,
             ),

@@ -173,7 +173,7 @@ MUTANTS = (
     Mutant(
         "the number of partitions is written last",
         "broker/provision/plan.py",
-        "*_consumers(StreamLayout(desired.all_partitions, desired.stream_count), actual),",
+        "*_consumers(desired.all_partitions, desired.stream_count, actual),",
         "",
         "tests/broker/provision",
     ),

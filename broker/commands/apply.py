@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from broker.app.command_line import SectionedCommand
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import make_folder, write_atomic
 from broker.app.untrusted import printable
-from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, JSON, asking, print_json, with_settings
 from broker.provision.apply import (
@@ -23,24 +21,21 @@ from broker.provision.apply import (
     consumers_of,
     look,
     look_at_partitions,
-    refuse_half,
-    with_deletions,
 )
 from broker.provision.plan import (
-    COPIED_BUCKETS,
     Step,
     compare,
     describe,
     plan,
     plan_partitions,
     plan_promotion,
+    refuse_half,
 )
 from broker.provision.plan import as_json as steps_as_json
 from broker.settings import APPLY_FIELDS, BrokerSettings
-from broker.topology import mirrored_site
+from broker.topology import Topology
 from broker.wire.streams import MAX_PARTITIONS, existing_in
 
-_STDIN = Path("-")
 _NOT_OURS = ("_nats.", "logship.")  # metadata that tells of a server, or of a stream's own past
 _OF_CONSUMERS = frozenset({"ack_policy", "deliver_policy", "durable_name", "filter_subject"})
 _NO_NAME = frozenset(" .*>/\\\t\r\n")
@@ -71,7 +66,6 @@ async def _propose(
     question: str = "",
 ) -> bool:
     """Show a plan and carry it out; return whether that was done. Asks `question`, if any, or where something is deleted."""
-    made = await with_deletions(connection, made)
     if in_json:
         print_json(steps_as_json(made))
     else:
@@ -132,7 +126,7 @@ async def exported(connection: Connection) -> dict[str, str]:
     streams = await _streams(connection)
     files: dict[str, Mapping[str, Any]] = {}
     for stream in sorted(streams):
-        files[stream] = streams[stream]
+        files[stream] = streams[stream]["config"]
         for info in await consumers_of(connection, stream):
             if durable := info["config"].get("durable_name"):
                 files[f"{stream}.{durable}"] = info["config"]
@@ -161,7 +155,7 @@ def _cleaned(config: Mapping[str, Any]) -> dict[str, Any]:
 def import_(
     settings: BrokerSettings, paths: tuple[Path, ...], dry_run: bool, as_json: bool, yes: bool
 ) -> None:
-    """Give the broker the configurations in PATHS: files and folders of `logbroker export` or of the nats CLI, - for stdin."""
+    """Give the broker the configurations in PATHS: files and folders of `logbroker export`, or what `nats stream add --config` takes."""
     of_each = (sorted(path.glob("*.json")) if path.is_dir() else [path] for path in paths)
     wanted = [_read(file) for files in of_each for file in files]
     if not wanted:
@@ -176,17 +170,16 @@ def import_(
 
 def _read(path: Path) -> Step:
     try:
-        content = sys.stdin.read() if path == _STDIN else path.read_text("utf-8")
+        content = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read {path}: {error}") from None
     return parse(path.name, content)
 
 
 def parse(name: str, text: str) -> Step:
-    """Read a file by its name and text: of `export`, or what `nats stream info --json` or `nats consumer info --json` show."""
+    """Read a file by its name, which is STREAM.CONSUMER.json for a consumer, and its text."""
     try:
-        found = json.loads(text)
-        config = found["config"] if isinstance(found.get("config"), dict) else found
+        config = json.loads(text)
         is_fit = isinstance(config.get("metadata") or {}, dict)
         is_fit &= isinstance(config.get("subjects") or [], list)
     except (ValueError, RecursionError, AttributeError):
@@ -196,7 +189,7 @@ def parse(name: str, text: str) -> Step:
     if not _OF_CONSUMERS & config.keys():
         return Step("stream", _named(name, config.get("name")), _cleaned(config))
     consumer = _named(name, config.get("durable_name") or config.get("name"))
-    stream = found.get("stream_name") or name.removesuffix(".json").removesuffix(f".{consumer}")
+    stream = name.removesuffix(".json").removesuffix(f".{consumer}")
     return Step("consumer", consumer, _cleaned(config), _named(name, stream))
 
 
@@ -214,10 +207,10 @@ async def plan_import(connection: Connection, wanted: Iterable[Step]) -> tuple[S
     names = sorted({one.stream for one in everything} & streams.keys())
     of_each = await asyncio.gather(*(consumers_of(connection, name) for name in names))
     there = {
-        (name, info["name"]): info["config"]
+        (name, info["name"]): info
         for name, infos in zip(names, of_each, strict=True)
         for info in infos
-    } | {("", name): config for name, config in streams.items()}
+    } | {("", name): info for name, info in streams.items()}
     steps: list[Step] = []
     for one in everything:
         found = there.get((one.stream, one.name))
@@ -227,12 +220,12 @@ async def plan_import(connection: Connection, wanted: Iterable[Step]) -> tuple[S
 
 async def _streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
     infos = await connection.pages("STREAM.LIST", "streams")
-    return {info["config"]["name"]: info["config"] for info in infos}
+    return {info["config"]["name"]: info for info in infos}
 
 
-def _with_partitions(wanted: Step, found: Mapping[str, Any] | None) -> Step:
+def _with_partitions(wanted: Step, info: Mapping[str, Any] | None) -> Step:
     """Return a stream that keeps the subjects of the partitions that exist: those that hosts have left as well."""
-    asked, there = wanted.config.get("subjects"), (found or {}).get("subjects")
+    asked, there = wanted.config.get("subjects"), info and info["config"].get("subjects")
     if not asked or not there:
         return wanted
     kept = [one for one in there if existing_in([one]) and one not in asked]
@@ -252,20 +245,16 @@ def promote(settings: BrokerSettings, yes: bool) -> None:
 
 
 async def _promote(connection: Connection, *, yes: bool) -> None:
-    # shippers say that they have left a subject on that subject: all partitions that exist are needed
-    layout = await require_layout(connection)
-    layout = replace(layout, partitions=await existing_partitions(connection, layout))
-    names = (*layout.names, *COPIED_BUCKETS)
-    infos = {name: await connection.api(f"STREAM.INFO.{name}") for name in names}
-    configs = {name: info["config"] for name, info in infos.items()}
-    refuse_half(configs)
-    made = plan_promotion(configs, layout)
-    for name in layout.names:
-        site = mirrored_site(configs[name])
-        if site is None:
-            raise OperatorError(f"{name} at {connection.servers} is no copy of another site's")
-        state, lag = infos[name]["state"], (infos[name].get("mirror") or {}).get("lag", 0)
+    actual = await look(connection, Topology())
+    made = plan_promotion(actual)
+    if actual.mirror is None:
+        raise OperatorError(
+            f"{actual.names[0]} at {connection.servers} is no copy of another site's"
+        )
+    for info in actual.infos:
+        state, lag = info["state"], (info.get("mirror") or {}).get("lag", 0)
         end = f"sequence {state['last_seq']} of {state['last_ts']}, {lag} messages behind"
+        name, site = info["config"]["name"], actual.mirror
         click.echo(printable(f"{name} is a copy of site {site}'s up to {end} when last heard"))
     await _propose(connection, made, False, False, yes, "The copy ends here for good. Do it?")
     click.echo(

@@ -3,6 +3,7 @@
 Compares and decides, and never talks to a server. Only fields that we declare are compared; a server adds defaults of its own.
 What nats-server (2.15.1) deletes when a limit is lowered was tried: what is too old and what a host has too much in any case,
 messages and bytes beyond a limit only where the stream discards old ones. What it cannot change in place it refuses itself.
+What is there are its own answers (STREAM.INFO, CONSUMER.LIST), by name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,7 @@ from broker.topology import Topology, mirrored_site
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import (
     CONFIG_BUCKET,
+    OFFSETS_BUCKET,
     PARTITIONS_KEY,
     POSITIONS_BUCKET,
     STREAMS_KEY,
@@ -26,12 +28,12 @@ from broker.wire.streams import (
     existing_in,
     partitions_in,
     stream_names,
+    stream_of,
+    streams_in,
     subjects_in,
 )
 from broker.wire.subjects import consumer_name
 
-COPIED_BUCKETS = {f"KV_{name}": f"$KV.{name}.>" for name in (CONFIG_BUCKET, POSITIONS_BUCKET)}
-"""The buckets that a site copies from another one besides the streams, each with its subject."""
 _UNBOUNDED = frozenset(
     {"max_age", "max_bytes", "max_msgs", "max_msg_size", "max_msgs_per_subject", "max_consumers"}
     | {"max_deliver", "max_ack_pending"}
@@ -41,8 +43,8 @@ _SIZES = frozenset({"max_bytes", "max_msg_size"})
 _SHOWN = 10  # of a list, such as the subjects of all partitions
 
 
-ResourceKind = Literal["stream", "consumer", "entry"]
-"""What a step is about."""
+class BeingRestored(ConfigurationError):
+    """A part of a backup is there, closed to everybody: to give a stream its subjects would open it with a part of its lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +60,17 @@ class Change:
 class Step:
     """One thing to create, or, where `changes` say how, to update; `config` is whole, as the server takes it.
 
-    `stream` is the one that a consumer belongs to; `deletes` says for a person which messages the step would delete.
+    `stream` is the one that a consumer belongs to, `revision` that of an entry when the plan was made; `deletes` says for a
+    person which messages the step would delete now.
     """
 
-    kind: ResourceKind
+    kind: Literal["stream", "consumer", "entry"]
     name: str
     config: Mapping[str, Any]
     stream: str = ""
     changes: tuple[Change, ...] = ()
     deletes: str = ""
+    revision: int = 0
 
     @property
     def action(self) -> str:
@@ -74,11 +78,11 @@ class Step:
         return "update" if self.changes else "create"
 
 
-def compare(wanted: Step, found: Mapping[str, Any] | None) -> tuple[Step, ...]:
-    """Return what makes `found` as wanted; only fields that are wanted are compared, all others stay."""
-    if found is None:
+def compare(wanted: Step, info: Mapping[str, Any] | None) -> tuple[Step, ...]:
+    """Return what makes a stream or a consumer as wanted; only fields that are wanted are compared, all others stay."""
+    if info is None:
         return (wanted,)
-    changes = []
+    found, changes = info["config"], []
     for field, value in wanted.config.items():
         before = found.get(field)
         # of metadata, which several may write to, only the names that are given are ours
@@ -89,7 +93,8 @@ def compare(wanted: Step, found: Mapping[str, Any] | None) -> tuple[Step, ...]:
         return ()
     config = {**found, **{change.field: change.after for change in changes}}
     kept = {field: value for field, value in config.items() if value not in (None, {})}
-    return (replace(wanted, config=kept, changes=tuple(changes)),)
+    step = replace(wanted, config=kept, changes=tuple(changes))
+    return (replace(step, deletes=_deleted_by(step, info)) if step.kind == "stream" else step,)
 
 
 def _normal(field: str, value: Any) -> Any:
@@ -99,8 +104,8 @@ def _normal(field: str, value: Any) -> Any:
     return None if is_default or is_unbounded else value or None
 
 
-def deleted_by(step: Step, info: Mapping[str, Any]) -> str:
-    """Return which messages the update of a stream would delete now, empty for none; `info` is the answer to STREAM.INFO."""
+def _deleted_by(step: Step, info: Mapping[str, Any]) -> str:
+    """Return which messages the update of a stream would delete now, empty for none."""
     state, changed = info["state"], {change.field for change in step.changes}
     if not state["messages"]:
         return ""
@@ -156,19 +161,16 @@ def shown(field: str, value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Actual:
-    """What is there: configurations by name, the entries of the numbers of partitions and streams, and what would be harmed.
-
-    `consumers` are those of all streams, `messages` is how many these hold, `offsets` how many partitions have a
-    committed offset. `stream_count` is how many streams there are, None where there is none and no entry.
-    """
+    """What is there: streams, the consumers of all of them, and the bucket's entries with their revisions."""
 
     streams: Mapping[str, Mapping[str, Any]]
     consumers: Mapping[str, Mapping[str, Any]]
-    partitions: str | None
-    messages: int
-    offsets: int
-    streams_entry: str | None = None
-    stream_count: int | None = None
+    entries: Mapping[str, tuple[str, int]]
+
+    @property
+    def stream_count(self) -> int | None:
+        """How many streams there are, None where no entry says so."""
+        return streams_in(self.entries.get(STREAMS_KEY, ("", 0))[0])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -176,27 +178,83 @@ class Actual:
         return stream_names(self.stream_count or 1)
 
     @property
+    def infos(self) -> tuple[Mapping[str, Any], ...]:
+        """The streams that partitions live in, those that are there."""
+        return tuple(self.streams[name] for name in self.names if name in self.streams)
+
+    @property
+    def mirror(self) -> str | None:
+        """The site that these streams are copied from, if any."""
+        return mirrored_site(self.infos[0]["config"]) if self.infos else None
+
+    @property
     def number(self) -> int | None:
         """How many partitions hosts are spread over: what the entry says, or else how many exist."""
-        return partitions_in(self.partitions) or self.existing or None
+        return self._said or self.existing or None
+
+    @property
+    def _said(self) -> int | None:
+        return partitions_in(self.entries.get(PARTITIONS_KEY, ("", 0))[0])
 
     @property
     def existing(self) -> int:
         """The number below which all partitions are that have a consumer or a subject of a stream."""
-        subjects = (self.streams.get(name, {}).get("subjects") or () for name in self.names)
+        subjects = (info["config"].get("subjects") or () for info in self.infos)
         return existing_in([*self.consumers, *chain(*subjects)])
+
+    def refuse_other(self, partitions: int) -> None:
+        """Raise `ConfigurationError` for a number of partitions that a command of its own changes: under stored lines or offsets."""
+        # where the entry is gone the number may have been smaller than how many exist
+        agrees = (
+            partitions == self._said if self._said else partitions <= (self.number or partitions)
+        )
+        messages = sum(info["state"]["messages"] for info in self.infos)
+        bucket = self.streams.get(f"KV_{OFFSETS_BUCKET}")
+        offsets = bucket["state"].get("num_subjects", 0) if bucket else 0
+        if (messages or offsets) and not agrees:
+            raise ConfigurationError(
+                f"the number of partitions is {self.number} and not {partitions}: {', '.join(self.names)} have {messages} messages "
+                f"and {offsets} partitions have offsets, so only `logbroker partitions {partitions}` changes it, while the "
+                f"broker runs; else leave --partitions out, or make it {self.number}"
+            )
+
+
+def refuse_half(streams: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise `BeingRestored` where one of the streams is."""
+    if half := sorted(n for n, info in streams.items() if is_being_restored(info["config"])):
+        raise BeingRestored(
+            f"not all of a backup is back ({', '.join(half)}): wait for `logbroker restore`, or run it again; nothing was changed"
+        )
 
 
 def plan(desired: Topology, actual: Actual) -> tuple[Step, ...]:
     """Return what to create and update, in this order; raises `ConfigurationError` for what cannot be changed under stored lines.
 
     The number of partitions comes last: shippers and receivers wait for that entry and then rely on the rest. Partitions that hosts
-    have left stay. While something is being restored nothing is to be done: to give a stream its subjects would open it with a part of its lines.
+    have left stay.
     """
-    if any(is_being_restored(config) for config in actual.streams.values()):
-        return ()
-    desired = desired.following(actual.number, actual.stream_count)
-    desired = replace(desired, existing=actual.existing)
+    refuse_half(actual.streams)
+    desired = _as_found(desired.following(actual.number, actual.stream_count), actual)
+    # the number of streams needs its bucket, and comes before all streams of lines: a start that dies among them is completed by
+    # the next one with the same number
+    streams = {one["name"]: _stream(one, actual) for one in desired.streams()}
+    bucket = streams.pop(f"KV_{CONFIG_BUCKET}")
+    steps = (
+        *chain(*streams.values()),
+        *_consumers(desired.all_partitions, desired.stream_count, actual),
+    )
+    if desired.mirror:  # entries come from the other site, sooner or later
+        return (*bucket, *steps)
+    return (
+        *bucket,
+        *_entry(STREAMS_KEY, actual, desired.stream_count),
+        *steps,
+        *_entry(PARTITIONS_KEY, actual, desired.partitions),
+    )
+
+
+def _as_found(desired: Topology, actual: Actual) -> Topology:
+    """Return what is declared, with what follows from what is there; raises `ConfigurationError` for what contradicts it."""
     count = actual.stream_count
     if count not in {None, desired.stream_count}:
         raise ConfigurationError(
@@ -204,85 +262,66 @@ def plan(desired: Topology, actual: Actual) -> tuple[Step, ...]:
             f"{count}, or leave it out. For another number have receivers receive all that there is, "
             "`logbroker backup`, start on a new --store-dir, and restore KV_LOGS_POSITIONS there"
         )
-    if desired.mirror is None:  # only who says so ends a copy
-        there = [actual.streams[name] for name in actual.names if name in actual.streams]
-        desired = replace(desired, mirror=mirrored_site(there[0]) if there else None)
-    # the number of streams needs its bucket, and comes before all streams of lines: a start that dies among them is completed by
-    # the next one with the same number
-    streams = {
-        one["name"]: _stream(one, actual.streams.get(one["name"])) for one in desired.streams()
-    }
-    bucket = streams.pop(f"KV_{CONFIG_BUCKET}")
-    number = _entry(STREAMS_KEY, actual.streams_entry, desired.stream_count)
-    return (
-        *bucket,
-        *(() if desired.mirror else number),
-        *chain(*streams.values()),
-        *_consumers(StreamLayout(desired.all_partitions, desired.stream_count), actual),
-        *_partitions_entry(desired, actual),
-    )
+    mirror = (
+        actual.mirror if desired.mirror is None else desired.mirror
+    )  # only who says so ends a copy
+    if not mirror:
+        actual.refuse_other(desired.partitions)
+    elif (there := actual.number) and there != desired.partitions:
+        raise ConfigurationError(
+            f"site {mirror} has {there} partitions, so its copy cannot have {desired.partitions}; give --partitions {there}"
+        )
+    limits = [info["config"].get("max_bytes", -1) for info in actual.infos]
+    most = desired.max_bytes
+    if most and not desired.may_grow and limits and min(limits) > 0:
+        most = min(most, sum(limits))
+    return replace(desired, existing=actual.existing, mirror=mirror, max_bytes=most)
 
 
 def plan_partitions(partitions: int, actual: Actual) -> tuple[Step, ...]:
     """Return what spreads hosts over another number of partitions and removes nothing; its entry, by which shippers go, comes last."""
-    layout = StreamLayout(max(partitions, actual.existing), len(actual.names))
+    most, count = max(partitions, actual.existing), len(actual.names)
     steps: list[Step] = []
     for name in actual.names:
-        taken = actual.streams[name].get("subjects") or ()
-        subjects = list(dict.fromkeys((*taken, *subjects_in(name, layout))))
-        steps += _stream({"name": name, "subjects": subjects}, actual.streams[name])
-    entry = _entry(PARTITIONS_KEY, actual.partitions, partitions)
-    return (*steps, *_consumers(layout, actual), *entry)
+        taken = actual.streams[name]["config"].get("subjects") or ()
+        wanted = subjects_in(name, StreamLayout(most, count))
+        steps += _stream({"name": name, "subjects": list(dict.fromkeys((*taken, *wanted)))}, actual)
+    entry = _entry(PARTITIONS_KEY, actual, partitions)
+    return (*steps, *_consumers(most, count, actual), *entry)
 
 
-def plan_promotion(
-    configs: Mapping[str, Mapping[str, Any]], layout: StreamLayout
-) -> tuple[Step, ...]:
-    """Return what makes streams of the copies of another site's among `configs`, for a layout of all partitions that exist."""
+def plan_promotion(actual: Actual) -> tuple[Step, ...]:
+    """Return what makes streams of the copies of another site's; raises `BeingRestored`."""
+    refuse_half(actual.streams)
+    # shippers say on the subject that they leave where they go: all partitions that exist are needed
+    layout = StreamLayout(max(actual.existing, actual.number or 0), len(actual.names))
     # sequences go on where the copy ended: whoever comes over goes on by compare-and-set as if nothing had happened
-    subjects = {name: list(subjects_in(name, layout)) for name in layout.names}
-    subjects |= {name: [subject] for name, subject in COPIED_BUCKETS.items()}
+    subjects = {name: list(subjects_in(name, layout)) for name in actual.names}
+    subjects |= {f"KV_{one}": [f"$KV.{one}.>"] for one in (CONFIG_BUCKET, POSITIONS_BUCKET)}
     own = {"mirror": None, "mirror_direct": False}
-    there = [name for name in subjects if name in configs]
-    steps = (_stream({"name": n, "subjects": subjects[n], **own}, configs[n]) for n in there)
-    return tuple(chain(*steps))
+    there = (name for name in subjects if name in actual.streams)
+    return tuple(
+        chain(*(_stream({"name": n, "subjects": subjects[n], **own}, actual) for n in there))
+    )
 
 
-def _stream(config: Mapping[str, Any], found: Mapping[str, Any] | None) -> tuple[Step, ...]:
-    return compare(Step("stream", config["name"], config), found)
+def _stream(config: Mapping[str, Any], actual: Actual) -> tuple[Step, ...]:
+    return compare(Step("stream", config["name"], config), actual.streams.get(config["name"]))
 
 
-def _consumers(layout: StreamLayout, actual: Actual) -> tuple[Step, ...]:
+def _consumers(partitions: int, streams: int, actual: Actual) -> tuple[Step, ...]:
     wanted = (
-        Step("consumer", consumer_name(n), consumer_config(n), layout.stream_of(n))
-        for n in range(layout.partitions)
+        Step("consumer", consumer_name(n), consumer_config(n), stream_of(n, streams))
+        for n in range(partitions)
     )
     return tuple(chain(*(compare(one, actual.consumers.get(one.name)) for one in wanted)))
 
 
-def _partitions_entry(desired: Topology, actual: Actual) -> tuple[Step, ...]:
-    """Return what to do about the number of partitions: under stored lines or offsets only a command of its own changes it."""
-    said, after = partitions_in(actual.partitions), desired.partitions
-    if desired.mirror:
-        if said in {None, after}:
-            return ()  # it comes from the other site, sooner or later
-        raise ConfigurationError(
-            f"site {desired.mirror} has {said} partitions, so its copy cannot have {after}; give --partitions {said}"
-        )
-    # where the entry is gone the number may have been smaller than how many exist
-    agrees = after == said if said else after <= (actual.number or after)
-    if (actual.messages or actual.offsets) and not agrees:
-        raise ConfigurationError(
-            f"the number of partitions is {actual.number} and not {after}: {', '.join(actual.names)} have {actual.messages} "
-            f"messages and {actual.offsets} partitions have offsets, so only `logbroker partitions {after}` changes it, while "
-            f"the broker runs; else leave --partitions out, or make it {actual.number}"
-        )
-    return _entry(PARTITIONS_KEY, actual.partitions, after)
-
-
-def _entry(key: str, before: str | None, number: int) -> tuple[Step, ...]:
+def _entry(key: str, actual: Actual, number: int) -> tuple[Step, ...]:
+    before, revision = actual.entries.get(key, (None, 0))
     after = str(number)
     if before == after:
         return ()
     changes = () if before is None else (Change("value", before, after),)
-    return (Step("entry", f"{CONFIG_BUCKET}/{key}", {"value": after}, changes=changes),)
+    config = {"value": after}
+    return (Step("entry", f"{CONFIG_BUCKET}/{key}", config, changes=changes, revision=revision),)

@@ -28,7 +28,6 @@ from broker.inspect.ask import find_message, subjects_in
 from broker.inspect.message import nanoseconds, subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence
 from broker.provision.apply import consumers_of
-from broker.wire.descent import ancestors
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.positions import Positions, PositionsUnreadable
 from broker.wire.streams import (
@@ -75,7 +74,7 @@ async def needed(
 
 
 async def committed_until(connection: Connection, info: Mapping[str, Any], partition: int) -> int:
-    """Return the sequence below which a partition is committed, 0 where an offset of another stream, or one not used yet, cannot tell."""
+    """Return the sequence below which a partition is committed, 0 where its offset cannot tell: one of another stream, or not used yet."""
     key = f"$KV.{OFFSETS_BUCKET}.{offset_key(partition)}"
     entry = await find_message(connection, f"KV_{OFFSETS_BUCKET}", {"last_by_subj": key})
     try:
@@ -84,11 +83,8 @@ async def committed_until(connection: Connection, info: Mapping[str, Any], parti
         return 0
     if offset is None or offset.moved_in or not offset.last_time:
         return 0
-    is_current = offset.stream_created == info["created"]
-    ends = {one.created: one.until for one in ancestors(info["config"])}
-    end = int(info["state"]["last_seq"]) + 1 if is_current else ends.get(offset.stream_created, 0)
-    if offset.next > end:
-        return 0 if is_current else end
+    if offset.stream_created != info["created"] or offset.next > int(info["state"]["last_seq"]) + 1:
+        return 0
     # a stream that lost its end gives numbers again: the last committed message must be the one with that number
     last = await find_message(connection, info["config"]["name"], {"seq": offset.next - 1})
     if last is None:
@@ -110,34 +106,36 @@ async def complete_snapshots(connection: Connection, stream: str, until: int) ->
                 hosts[one.host] = min(max(one.sequence, hosts.get(one.host, 0)), until - 1)
     names = sorted(hosts)
     for begin in range(0, len(names), _AT_ONCE):
-        left = {name: hosts[name] for name in names[begin : begin + _AT_ONCE]}
+        left = names[begin : begin + _AT_ONCE]
         for _ in range(_TRIES):
-            left = {host: hosts[host] for host in await _complete(connection, stream, left, until)}
-        for host in left:  # such a host must not keep the streams of all hosts full
-            logger.warning("the snapshot of %s is written again and again: not completed", host)
+            left = await _complete(connection, stream, {host: hosts[host] for host in left}, until)
+        if left:  # such a host must not keep the streams of all hosts full
+            logger.warning("snapshots are written again and again, not completed: %s", left)
 
 
 async def _complete(
-    connection: Connection, stream: str, hosts: dict[str, int], until: int
+    connection: Connection, stream: str, hosts: Mapping[str, int], until: int
 ) -> list[str]:
     """Complete snapshots up to a sequence for each host; return the hosts whose snapshots were written meanwhile."""
     found = await asyncio.gather(*(_read(connection, host) for host in hosts))
-    read = dict(zip(hosts, found, strict=True))
-    behind = {host: one for host, (one, _) in read.items() if _covered(one, stream) < hosts[host]}
-    if not behind:
+    read = {
+        host: one
+        for host, one in zip(hosts, found, strict=True)
+        if _covered(one[0], stream) < hosts[host]
+    }
+    if not read:
         return []
-    start = at_sequence(min(_covered(one, stream) for one in behind.values()) + 1)
-    filters = [host_filter(host) for host in behind]
+    known = {host: positions for host, (positions, _) in read.items()}
+    start = at_sequence(min(_covered(one, stream) for one in known.values()) + 1)
+    filters = [host_filter(host) for host in known]
     reader = MessageReader(connection, stream, start, filters, headers_only=True)
-    changed: dict[str, Positions] = {}
     async with aclosing(reader.read_all(until - 1)) as messages:
         async for one in messages:
-            known = changed.get(one.host) or behind.get(one.host)
-            if known and one.origin and one.sequence > _covered(known, stream):
-                changed[one.host] = known.advance([one.origin], one.sequence, stream)
-    written = await asyncio.gather(
-        *(_write(connection, host, one, read[host][1]) for host, one in changed.items())
-    )
+            if one.origin and one.sequence > _covered(known[one.host], stream):
+                known[one.host] = known[one.host].advance([one.origin], one.sequence, stream)
+    changed = {host: one for host, one in known.items() if one is not read[host][0]}
+    writes = (_write(connection, host, one, read[host][1]) for host, one in changed.items())
+    written = await asyncio.gather(*writes)
     return [host for host, is_done in zip(changed, written, strict=True) if not is_done]
 
 

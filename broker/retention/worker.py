@@ -31,7 +31,6 @@ _PATIENCE = 60.0  # seconds for a purge
 _OK, _PURGING = "ok", "purging"
 _HIGH, _LOW = 90, 80  # percent of a limit: from when on, and down to which, messages are purged
 _ROUND_BYTES = 2 * MAX_PAYLOAD  # what a host or two may publish between two looks
-_ROUND_MESSAGES = 2000
 _FULL = {"new": "hosts wait", "old": "oldest lines are dropped"}
 logger = logging.getLogger(__name__)
 
@@ -42,17 +41,10 @@ def excess(info: Mapping[str, Any], missing: int = 0) -> float:
     `info` is the answer to STREAM.INFO; `missing` is how many bytes the disk has less than it should. Below a small limit the mark
     leaves space for a round: a round that is refused whole would wait for ever.
     """
-    state, config = info["state"], info["config"]
-    size = int(state["bytes"])
-    found = missing / size if size else 0.0
-    for held, limit, round_ in (
-        (size, int(config.get("max_bytes", -1)), _ROUND_BYTES),
-        (int(state["messages"]), int(config.get("max_msgs", -1)), _ROUND_MESSAGES),
-    ):
-        high = min(limit * _HIGH // 100, limit - min(round_, limit // 2))
-        if limit > 0 and held > 0 and held >= high:
-            found = max(found, (held - high * _LOW // _HIGH) / held)
-    return min(max(found, 0.0), 1.0)
+    held, limit = int(info["state"]["bytes"]), int(info["config"].get("max_bytes", -1))
+    high = min(limit * _HIGH // 100, limit - min(_ROUND_BYTES, limit // 2))
+    over = held - high * _LOW // _HIGH if limit > 0 and held >= high else 0
+    return min(max(missing, over, 0) / held, 1.0) if held else 0.0
 
 
 class StreamRetention:
@@ -122,23 +114,24 @@ class StreamRetention:
 
     def _enter(self, state: str, needed_by: tuple[str, ...] = ()) -> None:
         """Note the stream's state, and since when it is so; log where that is news."""
-        space = self.space
-        if (space.state, space.needed_by) == (state, needed_by):
+        space, before = self.space, self.space.state
+        if (before, space.needed_by) == (state, needed_by):
             return
-        if state == _PURGING and space.state == _OK:
+        if state == _OK:
+            if before != _PURGING:
+                logger.info("stream %s has space again", self._stream)
+        elif state == _PURGING:
             logger.info(
-                "stream %s is short of space: purging what every receiver has committed, oldest first",
+                "stream %s is short of space: purging what every receiver has committed",
                 self._stream,
             )
-        elif state == _OK and space.state != _PURGING:
-            logger.info("stream %s has space again", self._stream)
-        elif state not in {_OK, _PURGING}:
+        else:
             logger.warning(
                 "stream %s is full, and %s: %s still needs its oldest message; start that receiver, or give the stream "
                 "more space (--max-bytes)",
                 *(self._stream, state, " and ".join(needed_by) or "nobody"),
             )
-        if space.state != state:
+        if before != state:
             now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
             space.since = None if state == _OK else now.isoformat("T", "seconds")
         space.state, space.needed_by = state, needed_by

@@ -195,8 +195,8 @@ class ServerContext:
                 logger.info("waiting for its cluster: %s", reason)
             self._waits_for = reason
 
-        own = own_name(conf.settings) if conf.settings.cluster else None
-        infos = await provision(self.connection, conf.topology, own, stored, wait)
+        in_cluster = bool(conf.settings.cluster)
+        infos = await provision(self.connection, conf.topology, stored, wait, in_cluster=in_cluster)
         self._mirror = mirrored_site(infos[0]["config"])
         return infos
 

@@ -79,7 +79,10 @@ def resolve(
         cluster_secret=_cluster_secret(settings),
         site_seed=_site_seed(settings),
         topology=replace(
-            settings.topology(), room=_limit_of(settings, space), stream_count=streams
+            settings.topology(),
+            max_bytes=_limit_of(settings, space),
+            may_grow=not settings.cluster,
+            stream_count=streams,
         ),
         credentials=store,
         until=store.next_end(now),

@@ -72,9 +72,7 @@ READ_CONSUMER = Step("consumer", "c", {"durable_name": "c", "ack_policy": "all"}
     ("name", "content", "wanted"),
     [
         ("S.json", STREAM, READ_STREAM),
-        ("-", {"config": STREAM, "state": {}}, READ_STREAM),
         ("S.c.json", CONSUMER, READ_CONSUMER),
-        ("-", {"stream_name": "S", "config": CONSUMER}, READ_CONSUMER),
     ],
 )
 def test_each_form_of_the_nats_cli_is_read(name: str, content: object, wanted: Step) -> None:

@@ -11,6 +11,7 @@ from broker.client.connection import Connection
 from broker.provision.apply import consumers_of
 from broker.wire.streams import STREAM
 from tests.broker.cluster import Cluster, Node, insist
+from tests.broker.conftest import call_logbroker
 from tests.support.processes import Processes, wait_until
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(540)]
@@ -69,6 +70,9 @@ def test_brokers_of_different_sizes_agree_on_the_smallest_and_go_from_one_replic
         has("num_replicas", 3)
         has("max_bytes", 100_000_000)
         reload(cluster.nodes["n2"], 250_000_000)  # its disk was exchanged for a larger one
+        servers = [word for url in cluster.urls for word in ("--server", url)]
+        raised = call_logbroker("apply", "--max-bytes", "200MB", "--replicas", "3", *servers)
+        assert raised.returncode == 0, raised.stderr
         has("max_bytes", 200_000_000)
         cluster.wait_until_whole()
         whole = cluster.insist(lambda one: consumers_of(one, STREAM))

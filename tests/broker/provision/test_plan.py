@@ -13,7 +13,6 @@ from broker.provision.plan import (
     Step,
     as_json,
     compare,
-    deleted_by,
     describe,
     plan,
     plan_partitions,
@@ -21,9 +20,10 @@ from broker.provision.plan import (
     shown,
 )
 from broker.topology import Topology
-from broker.wire.streams import StreamLayout, consumer_config
+from broker.wire.streams import consumer_config
 
-NOTHING = Actual(streams={}, consumers={}, partitions=None, messages=0, offsets=0)
+NOTHING = Actual({}, {}, {})
+STATE = {"bytes": 0, "first_ts": "2026-11-23T10:00:00Z"}
 DEFAULTS = {"max_msgs": -1, "compression": "none", "metadata": {"_nats.ver": "2.15.1"}}
 
 limits = st.none() | st.just(-1) | st.integers(1, 10**15)
@@ -38,27 +38,37 @@ topologies = st.builds(
 )
 
 
-def as_applied(topology: Topology, **changes: object) -> Actual:
+def as_applied(
+    topology: Topology,
+    *,
+    messages: int = 0,
+    offsets: int = 0,
+    partitions: str | None = "as applied",
+) -> Actual:
     """Return what a server would tell after `topology` was applied: the same, with defaults of its own."""
-    actual = Actual(
+    number = str(topology.partitions) if partitions == "as applied" else partitions
+    entries = {"partitions": number, "streams": str(topology.stream_count)}
+    held = dict.fromkeys(topology.names, messages)
+    return Actual(
         streams={
             config["name"]: {
-                **DEFAULTS,
-                **{field: value for field, value in config.items() if value},  # as a server says it
+                # as a server says it
+                "config": {**DEFAULTS, **{field: one for field, one in config.items() if one}},
+                "state": {
+                    **STATE,
+                    "messages": held.get(config["name"], 0),
+                    "num_subjects": offsets,
+                },
+                "ts": "2026-11-23T10:00:01Z",
             }
             for config in topology.streams()
         },
         consumers={
-            f"receiver-p{n}": {"max_deliver": -1, **consumer_config(n)}
+            f"receiver-p{n}": {"config": {"max_deliver": -1, **consumer_config(n)}}
             for n in range(topology.all_partitions)
         },
-        partitions=str(topology.partitions),
-        messages=0,
-        offsets=0,
-        streams_entry=str(topology.stream_count),
-        stream_count=topology.stream_count,
+        entries={key: (value, 1) for key, value in entries.items() if value is not None},
     )
-    return replace(actual, **changes)  # type: ignore[arg-type]
 
 
 @given(topologies)
@@ -109,7 +119,7 @@ def test_an_update_names_the_changed_fields_only_and_keeps_what_we_do_not_declar
 def test_a_number_that_cannot_be_read_is_mended_from_what_was_made_by_it(
     stored: str | None, is_told: bool
 ) -> None:
-    damaged = replace(as_applied(Topology(partitions=3)), partitions=stored, messages=9, offsets=3)
+    damaged = as_applied(Topology(partitions=3), partitions=stored, messages=9, offsets=3)
 
     made = plan(Topology(partitions=3 if is_told else 10, partitions_told=is_told), damaged)
 
@@ -118,14 +128,10 @@ def test_a_number_that_cannot_be_read_is_mended_from_what_was_made_by_it(
     ]
 
 
-def after_change(before: int, after: int, **changes: object) -> Actual:
+def after_change(before: int, after: int, messages: int = 0, offsets: int = 0) -> Actual:
     """Return what a server would tell after hosts went over to another number of partitions."""
-    most = max(before, after)
-    return as_applied(
-        Topology(partitions=after, existing=most),
-        consumers={f"receiver-p{n}": consumer_config(n) for n in range(most)},
-        **changes,
-    )
+    topology = Topology(partitions=after, existing=max(before, after))
+    return as_applied(topology, messages=messages, offsets=offsets)
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 3), st.integers(0, 3))
@@ -152,11 +158,18 @@ def test_partitions_that_hosts_have_left_stay(messages: int, offsets: int, is_to
     assert plan(topology, after_change(5, 3, messages=messages, offsets=offsets)) == ()
 
 
-def test_a_copy_that_is_promoted_takes_lines_of_its_partitions_only() -> None:
-    copies = Topology(partitions=2, mirror="first").streams()
-    configs = {config["name"]: config for config in copies if config.get("mirror")}
+@pytest.mark.parametrize(("there", "wanted", "left"), [(9, 6, 6), (6, 9, 6), (0, 9, 9)])
+def test_in_a_cluster_a_start_only_lowers_the_limit(there: int, wanted: int, left: int) -> None:
+    before = Topology(max_bytes=there or None)
 
-    made = plan_promotion(configs, StreamLayout(2))
+    made = plan(Topology(max_bytes=wanted, may_grow=False), as_applied(before))
+
+    after = {step.name: step.config["max_bytes"] for step in made}
+    assert after.get("LOGS", there) == left
+
+
+def test_a_copy_that_is_promoted_takes_lines_of_its_partitions_only() -> None:
+    made = plan_promotion(as_applied(Topology(partitions=2, mirror="first")))
 
     assert {step.name: step.config["subjects"] for step in made} == {
         "LOGS": ["logs.p0.>", "logs.p1.>"],
@@ -169,18 +182,22 @@ def stream(**config: Any) -> Step:
     return Step("stream", "LOGS", config)
 
 
+def info(config: dict[str, Any]) -> dict[str, Any]:
+    return {"config": config, "state": {"messages": 0}}
+
+
 def test_metadata_of_others_stays() -> None:
     found = {"name": "LOGS", "metadata": {"_nats.ver": "2.15.1", "theirs": "1", "ours": "old"}}
 
-    (step,) = compare(stream(metadata={"ours": "new"}), found)
+    (step,) = compare(stream(metadata={"ours": "new"}), info(found))
 
     assert step.config["metadata"] == {"_nats.ver": "2.15.1", "theirs": "1", "ours": "new"}
-    assert not compare(stream(metadata={"ours": "new"}), step.config)
+    assert not compare(stream(metadata={"ours": "new"}), info(step.config))
 
 
 def test_people_and_programs_read_what_changes_and_what_that_deletes() -> None:
     wanted = stream(max_age=2 * 86_400 * 10**9, max_bytes=33_475_333_259, metadata={"_nats.x": "1"})
-    made = compare(wanted, {"max_age": 86_400 * 10**9})
+    made = compare(wanted, info({"max_age": 86_400 * 10**9}))
     made = (replace(made[0], deletes="deletes lines"),)
 
     assert describe(made).splitlines() == [
@@ -199,9 +216,9 @@ def test_people_and_programs_read_what_changes_and_what_that_deletes() -> None:
 
 @pytest.mark.parametrize(("first", "is_lost"), [("10:00:03", False), ("09:59:57", True)])
 def test_what_is_too_old_is_known_by_the_servers_clock(first: str, is_lost: bool) -> None:
-    (step,) = compare(stream(max_age=2 * 10**9), {"name": "LOGS"})
     state = {"messages": 1, "bytes": 1, "first_ts": f"2026-11-23T{first}.123456789Z"}
+    there = {"ts": "2026-11-23T10:00:01.987654321Z", "state": state, "config": {"name": "LOGS"}}
 
-    found = deleted_by(step, {"ts": "2026-11-23T10:00:01.987654321Z", "state": state})
+    (step,) = compare(stream(max_age=2 * 10**9), there)
 
-    assert bool(found) == is_lost
+    assert bool(step.deletes) == is_lost
