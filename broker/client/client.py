@@ -5,6 +5,7 @@ What of nats-py's internals (2.16, one minor version at a time) is overridden, b
 | names | why, and what was measured |
 |---|---|
 | `_ps` and the parser, `_remove_sub` | a message costs 1.5 microseconds and two copies of its bytes, not 15 and five; every byte counts as a sign of life; what cannot be read ends the connection, not the reading alone |
+| `_send_unsubscribe` | the end of a pull goes with what is sent next: with commits of several pulls at once, a fifth less CPU of all programs at a steady rate |
 | `_send_publish`, `_send_ping` | a round of some MiB costs its size once in memory, not three times, and a fifth less of the shipper's processor time |
 | `_process_info`, `_public_nkey`, `_transport` | nothing is sent in the clear where TLS is wanted; keys that nats-py does not hold; the kernel ends dead connections |
 | `_process_op_err`, `_pending`, `_pending_data_size` | a dead connection ends without sending first |
@@ -157,6 +158,10 @@ class BrokerClient(Client):
         subscription = await self.subscribe(subject)
         self.taps[b"%d" % subscription._id] = tap
         return subscription
+
+    async def _send_unsubscribe(self, sid: int, limit: int = 0) -> None:
+        # nats-py flushes: a write and a wake-up of the server for each pull; it goes with what is sent next
+        await self._send_command(b"UNSUB %d\r\n" % sid)
 
     def _remove_sub(self, sid: int, max_msgs: int = 0) -> None:
         self.taps.pop(b"%d" % sid, None)

@@ -44,7 +44,6 @@ ELECTION = 20.0
 _ANYBODY, _API = "_INBOX", "$JS.API"  # prefixes of whoever has none of its own
 _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
 _PATIENCE = 5.0  # seconds for an answer: a server that gives none is left for another one
-_UNSUBSCRIBE = 2.0  # seconds
 _MOST_SILENCE = 4.5  # seconds without an answer; until then a server may not know that another died
 _MOST_REFUSALS = 12.0  # seconds without a leader; elections take four to nine
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
@@ -335,8 +334,8 @@ class Connection:
         try:
             yield inbox
         finally:
-            with suppress(ConnectionLost):  # gone with its client
-                await self.guard(subscription.unsubscribe(), _UNSUBSCRIBE)
+            with suppress(ConnectionLost), _translated():  # gone with its client
+                await subscription.unsubscribe()
 
     def new_inbox(self) -> str:
         """Return a subject of our own for answers; raises `ConnectionLost` before the first call."""

@@ -59,14 +59,16 @@ class SessionLimits:
     """How long a task stays at its partition, in seconds: for one batch, when nothing else is said.
 
     It goes on with batch after batch for `longest`, but only for `telling` when there is something to tell but counts, or
-    still more to read, and leaves as soon as nothing has come for `silence`. Batches that empty the stream begin at
-    least `linger` apart. Entering costs Spark thirty milliseconds of processor time; staying costs nothing.
+    still more to read, and leaves as soon as nothing has come for `silence`. Pulls that empty the stream are at least
+    `linger` apart, since each costs about the same for one message as for a hundred, and so does a commit: a batch takes
+    what comes for `gather`. Entering costs Spark thirty milliseconds of processor time; staying costs nothing.
     It waits for `lock` while another task holds the partition's lock.
     """
 
     longest: float = 0.0
     silence: float = 0.0
     linger: float = 0.0
+    gather: float = 0.0
     telling: float = inf
     lock: float = 20.0
 

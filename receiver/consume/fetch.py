@@ -7,8 +7,10 @@ a delivery out of its place is never passed on. Nothing is polled: a pull for wh
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from concurrent.futures import wait as wait_for
 from typing import Any
 
 from broker.client.answer import ConnectionLost, Rejected
@@ -58,22 +60,29 @@ class PartitionReader:
         self._leave = threading.Event()
 
     def batch(self, wait: float = 0.0) -> Iterator[Messages]:
-        """Yield a batch: what is there, about its limit of bytes; wait at most `wait` seconds for its first message.
+        """Yield a batch, about its limit of bytes: what is there, and what comes for the seconds that the session gathers.
 
-        When there is more, the first pull of the next one is under way as soon as the last messages of this batch are out.
+        Wait at most `wait` seconds for its first message. The next pull is under way while messages are being written.
         Raises `ConnectionLost`, `Rejected` or TimeoutError; the consumer then stands nobody knows where, and the next
         session puts it back.
         """
         size, limit, self._is_ended = 0, self._assignment.limit, False
+        ends = float("inf")
         while messages := self._next(limit - size, wait):
+            ends = min(ends, time.monotonic() + self._assignment.session.gather)
             # as the broker counts: many small messages, or large headers, fill a batch, too
             size += sum(sum(map(len, message)) for _, message in messages)
             pending, is_full = messages[-1][0].pending, size >= limit
-            if pending and not self._ahead:
+            if (pending or wait) and not self._ahead:
                 most = limit if is_full else limit - size
-                self._ahead = background.submit(self._fetch(most, 0.0))
+                pause = 0.0 if pending else self._assignment.session.linger
+                later = self._fetch(most, 0.0 if pending else wait, pause)
+                self._ahead = background.submit(later)
             yield messages
-            if is_full or self._is_ended or not pending:
+            if is_full or self._is_ended or not self._ahead:
+                return
+            left = max(0.0, ends - time.monotonic())
+            if not pending and not wait_for([self._ahead], left).done:
                 return
 
     def end_batch(self, rest: Messages) -> None:
@@ -93,11 +102,6 @@ class PartitionReader:
         """Whether the driver has asked for the end of the session."""
         return self._leave.is_set()
 
-    def rest(self, seconds: float) -> None:
-        """Sleep, or return as soon as the driver asks for the end of the session."""
-        if seconds > 0:
-            self._leave.wait(seconds)
-
     def __enter__(self) -> "PartitionReader":
         return self
 
@@ -108,11 +112,12 @@ class PartitionReader:
 
     # on the worker's loop
 
-    async def _fetch(self, most: int, wait: float) -> Messages:
-        """Pull about `most` bytes at most; nothing when nothing has come for `wait` seconds, or we are to leave.
+    async def _fetch(self, most: int, wait: float, pause: float = 0.0) -> Messages:
+        """Pull about `most` bytes at most, after a pause; nothing when nothing has come for `wait` seconds, or we are to leave.
 
         Raises `ConnectionLost` for deliveries that are not the next ones.
         """
+        await asyncio.sleep(pause)
         if self._client is None:
             async with asyncio.timeout(_CONNECT):
                 self._client = await self._connection.client()

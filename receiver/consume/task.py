@@ -146,7 +146,6 @@ class _Session:
             self._connection, self._assignment, offset.next, offset.stream
         ) as reading:
             while True:
-                began = time.monotonic()
                 done = self._batch(partition, reading, min(session.silence, left), offset)
                 if done is None:
                     return Ending.ASKED if reading.is_wanted_elsewhere else Ending.SILENCE
@@ -156,8 +155,6 @@ class _Session:
                 left = self._left()
                 if left <= 0:
                     return Ending.TIME
-                if not done.pending:
-                    reading.rest(began + session.linger - time.monotonic())
 
     def _left(self) -> float:
         session = self._assignment.session

@@ -41,7 +41,7 @@ _IN_HAND = 64 * 1024 * 1024
 """Bytes that all tasks of a machine hold at once: a pull being written, another under way."""
 _LEAST_PULL = 1024 * 1024  # bytes
 _LONGEST, _SILENCE, _TELLING = 20.0, 5.0, 4.0  # seconds that a task runs
-_LINGER = 0.03  # seconds between the beginnings of small batches
+_LINGER, _GATHER = 0.025, 0.1  # seconds between small pulls, and from the first of them to the commit
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 _RETAIN_EVERY = 60.0  # seconds
 _LOOK = 10.0  # seconds between looks at the number of partitions
@@ -247,7 +247,7 @@ def limits_of(settings: ReceiverSettings, partitions: int, slots: int) -> TaskLi
     at_once = max(min(partitions, slots), 1)
     pull = max(min(LARGEST_PULL, _IN_HAND // (2 * at_once)), _LEAST_PULL)
     longest = _LONGEST if at_once >= partitions else _TELLING  # else others wait for its slot
-    session = SessionLimits(longest, min(_SILENCE, longest), _LINGER, _TELLING)
+    session = SessionLimits(longest, min(_SILENCE, longest), _LINGER, _GATHER, _TELLING)
     if settings.once:
         session = SessionLimits(_TELLING)
     standby = settings.takeover_after.total_seconds() if settings.standby else None

@@ -51,6 +51,7 @@ from tests.support.processes import Processes
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(36000)]
 
+LONG = [SessionLimits(60.0), SessionLimits(60.0, 0.05, gather=0.02)]
 SENDING = {"publish": 12, "publish_bad": 1, "leave_a_gap": 2, "repeat": 2, "tear": 2}
 RECEIVING = {
     "receive": 8,
@@ -122,7 +123,7 @@ class Program:
                 rotation,
                 self.chance.choice([1, 1000, LARGEST_PULL]),
             ),
-            session=SessionLimits(60.0) if long else SessionLimits(),
+            session=self.chance.choice(LONG) if long else SessionLimits(),
         )
         self.clean[partition] = False
         try:

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from receiver.consume import task
 from receiver.consume.assignment import Cause, Ending, SessionLimits
 from receiver.storage.retention import Order, Retention
 from tests.descriptors import held_here
@@ -36,6 +37,24 @@ def test_a_stay_that_is_behind_lasts_only_until_it_has_told_how_far_it_is(
 
     assert report.batches == batches
     assert report.ended is (Ending.TIME if telling == 0.0 else Ending.SILENCE)
+
+
+def test_lines_can_be_read_at_once_and_are_committed_with_what_comes_soon(
+    partition: Partition,
+) -> None:
+    limits = SessionLimits(60, 60, gather=60)
+    assignment = replace(partition.assignment(session=limits), leave="leave.now")
+    with ThreadPoolExecutor(1) as thread:
+        report = thread.submit(task.run, assignment, partition.destination)
+        for last, text in [(1, b"one\n"), (2, b"one\ntwo\n")]:
+            partition.lines("web01", text.split()[-1])
+            wait_until(f"line {last} can be read", lambda: partition.read("web01") == text, 30)
+        before = partition.offset().next
+        partition.ask(lambda connection: connection.publish("leave.now"))
+        ended = report.result(30)
+
+    assert (before, partition.offset().next) == (1, 3)
+    assert (ended.ended, ended.batches, ended.done.lines) == (Ending.ASKED, 1, 2)
 
 
 def test_a_person_and_retention_may_use_the_store_while_a_task_stays(partition: Partition) -> None:
