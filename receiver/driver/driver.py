@@ -41,7 +41,10 @@ _IN_HAND = 64 * 1024 * 1024
 """Bytes that all tasks of a machine hold at once: a pull being written, another under way."""
 _LEAST_PULL = 1024 * 1024  # bytes
 _LONGEST, _SILENCE, _TELLING = 20.0, 5.0, 4.0  # seconds that a task runs
-_LINGER, _GATHER = 0.025, 0.1  # seconds between small pulls, and from the first of them to the commit
+_LINGER, _GATHER = (
+    0.025,
+    0.1,
+)  # seconds between small pulls, and from the first of them to the commit
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 _RETAIN_EVERY = 60.0  # seconds
 _LOOK = 10.0  # seconds between looks at the number of partitions

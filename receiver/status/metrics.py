@@ -21,7 +21,10 @@ _COUNTERS: dict[str, tuple[str, _Value]] = {
     "bytes": ("Bytes of lines that are committed.", lambda p, _: p.bytes),
     "messages": ("Messages that are committed.", lambda p, _: p.messages),
     "batches": ("Batches that are committed.", lambda p, _: p.batches),
-    "batch_seconds": ("Seconds from the first messages of batches to their commits.", lambda p, _: p.seconds),
+    "batch_seconds": (
+        "Seconds from the first messages of batches to their commits.",
+        lambda p, _: p.seconds,
+    ),
     "quarantined": ("Messages that were set aside.", lambda p, _: p.quarantined),
 }
 _GAUGES: dict[str, tuple[str, _Value]] = {
