@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, PlainSerializer
+from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import Address, Listen, OptionalListen, parse_address
 from broker.app.configuration import ProgramSettings, Table, option, split_texts
@@ -162,6 +163,7 @@ class BrokerSettings(
 ):
     """The settings of logbroker; a command uses those that concern it."""
 
+    model_config = SettingsConfigDict(env_prefix="LOGBROKER_")
     program: ClassVar[str] = "logbroker"
     section: ClassVar[str] = "Server"
 

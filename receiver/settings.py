@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, model_validator
+from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import OptionalListen
 from broker.app.configuration import Many, option
@@ -115,6 +116,7 @@ SparkSettings = Annotated[
 class ReceiverSettings(AccessSettings):
     """The settings of logreceiver."""
 
+    model_config = SettingsConfigDict(env_prefix="LOGRECEIVER_")
     program: ClassVar[str] = "logreceiver"
 
     sections: ClassVar[Mapping[str, Collection[str]]] = {

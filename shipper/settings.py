@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ByteSize, Field
+from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import OptionalListen
 from broker.app.configuration import Many, option
@@ -55,7 +56,8 @@ Lines = Annotated[tuple[str, ...], BeforeValidator(_expressions)]
 class ShipperSettings(AccessSettings):
     """The settings of `logshipper`."""
 
-    program: ClassVar[str] = "logshipper"
+    model_config = SettingsConfigDict(env_prefix="LOGSHIPPER_")
+    program = "logshipper"
 
     sections: ClassVar[Mapping[str, Collection[str]]] = {
         "Files": (

@@ -14,17 +14,10 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import click
-from pydantic import (
-    AliasGenerator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-)
+from pydantic import AliasGenerator, BeforeValidator, Field, PrivateAttr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 
 from broker.app.exits import ConfigurationError
 
@@ -65,20 +58,21 @@ def name_of(field: str) -> str:
     return field.removesuffix("_")
 
 
-class ProgramSettings(BaseModel):
-    """What every program can be told; each program's model adds its own fields and the name of the `program`."""
+class ProgramSettings(BaseSettings):
+    """What every program can be told; each program's model adds its own fields and its `env_prefix`."""
 
-    model_config = ConfigDict(
+    model_config = SettingsConfigDict(
         frozen=True,
         extra="forbid",
-        validate_default=True,
         alias_generator=AliasGenerator(validation_alias=name_of),
+        env_prefix_target="alias",
+        env_ignore_empty=True,
+        enable_decoding=False,  # a variable is read as an option is, never as JSON
     )
     program: ClassVar[str]
     section: ClassVar[str] = "Logging"
     sections: ClassVar[Mapping[str, Collection[str]]] = {}
     """Titles under which the help shows the fields named, rather than under the `section` of their class."""
-
     _from_files: Mapping[str, Any] = PrivateAttr({})
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
@@ -113,7 +107,7 @@ def load(model: type[Model], options: Mapping[str, Any], config: Path | None) ->
 
 def prefix_of(model: type[ProgramSettings]) -> str:
     """Return what the environment variables of a program begin with, e.g. `LOGBROKER_`."""
-    return f"{model.program.upper()}_"
+    return model.model_config.get("env_prefix", "")
 
 
 def extra_of(field: FieldInfo) -> Mapping[str, Any]:
@@ -145,22 +139,18 @@ def _variables(model: type[ProgramSettings]) -> dict[str, Any]:
 
     Raises `ConfigurationError` for a variable that is no setting.
     """
-    prefix = prefix_of(model)
-    fields = {name_of(field): extra_of(one) for field, one in model.model_fields.items()}
-    found: dict[str, Any] = {}
+    prefix, fields = prefix_of(model), model.model_fields
+    known = {f"{prefix}{name_of(field)}".upper() for field in (*fields, "config")}
     for variable, value in os.environ.items():
-        name = variable.removeprefix(prefix)
-        if name == variable:
-            continue
-        setting = name.lower()
-        if setting in fields:
-            if value or fields[setting].get("may_be_empty"):
-                found[setting] = value
-        elif setting != "config" and not _is_of_service(name, value):
+        name = variable.upper()
+        is_unknown = name.startswith(prefix) and name not in known
+        if is_unknown and not _is_of_service(name.removeprefix(prefix), value):
             raise ConfigurationError(
                 f"environment variable {variable} is not a setting; see --help for those there are"
             )
-    return found
+    empty = {name_of(field) for field, one in fields.items() if extra_of(one).get("may_be_empty")}
+    given = EnvSettingsSource(model, env_ignore_empty=False)()
+    return {name: value for name, value in given.items() if value or name in empty}
 
 
 def _is_of_service(name: str, value: str) -> bool:

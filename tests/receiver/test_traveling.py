@@ -11,7 +11,7 @@ from broker.wire.streams import StreamLayout
 from receiver.driver.driver import destination_of, limits_of
 from receiver.settings import ReceiverSettings
 
-_FOREIGN = ("pydantic", "click", "prometheus_client", "watchdog", "aiofiles")
+_FOREIGN = ("pydantic", "click", "pydantic_settings", "prometheus_client", "watchdog", "aiofiles")
 _LOAD = """
 import pickle, sys
 import receiver.consume.task, receiver.driver.jobs

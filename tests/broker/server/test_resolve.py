@@ -86,7 +86,7 @@ def test_the_stream_fits_into_the_store_beside_offsets_and_positions(
     given_options = {name: value for name, value in options.items() if value is not None}
     found = resolved(tmp_path_factory.getbasetemp(), space, **given_options)
 
-    bound = found.topology.max_bytes
+    bound = found.topology.bound
     store = max_store or max(free + held, 1)
     assert bound is not None
     assert 0 < bound <= max(store - min(32 * 1024**2, store // 4), 1)
