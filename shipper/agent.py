@@ -19,7 +19,6 @@ from typing import Any
 
 from broker.app.exits import Exit, FencedError, OperatorError, leading
 from broker.app.files import make_folder
-from broker.app.pages import PageServer, health_page
 from broker.app.program import log_to_stderr
 from broker.app.service import Notifier, Service
 from broker.wire.positions import Positions
@@ -93,7 +92,8 @@ class Agent:
 
     def _background(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
-            from shipper.status.metrics import agent_metrics  # a library that nobody else needs
+            from broker.app.pages import PageServer, health_page  # libraries that nobody else needs
+            from shipper.status.metrics import agent_metrics
 
             view = self._view
             health = lambda: health_page(view.health(), view.paused or "ok")  # noqa: E731

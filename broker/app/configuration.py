@@ -7,7 +7,6 @@ can never disagree.
 import json
 import os
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -65,6 +64,7 @@ class ProgramSettings(BaseSettings):
         frozen=True,
         extra="forbid",
         alias_generator=AliasGenerator(validation_alias=name_of),
+        defer_build=True,  # the models that a program's own is made from are never used
         env_prefix_target="alias",
         env_ignore_empty=True,
         enable_decoding=False,  # a variable is read as an option is, never as JSON
@@ -126,6 +126,8 @@ def _credential_file(program: str) -> Path | None:
 
 def _read(path: Path) -> dict[str, Any]:
     """Read a file; raises `ConfigurationError` when it cannot be read or is no TOML."""
+    import tomllib  # most programs are started without a file
+
     try:
         return tomllib.loads(path.read_bytes().decode("utf-8"))
     except OSError as error:
