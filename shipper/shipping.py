@@ -49,7 +49,7 @@ class Intervals:
     scan_after: float = 0.2
     scan_every: float = 5.0
     cover_every: float = 5.0
-    interval: float = 0.1
+    interval: float = 0.2
     least_interval: float = 0.02
     round_lines: int = 170
 
