@@ -11,7 +11,8 @@ from tests.support.processes import Process, Processes, wait_until
 from tests.support.suite import Suite
 
 _WARM_UP = "logs.p{0}.warm-up{0}"
-_QUIET = 0.02  # CPU seconds in half a second
+# CPU seconds, in seconds: a task ends after five of silence, and where the first one does Spark loads classes
+_QUIET, _TASK = 0.1, 7.0
 _ONE_FILE = ("--rotate-size", "0", "--rotate-every", "0")  # per host, as the peers write
 _KEPT = Guarantees(acked=True, fsynced=True, ordered=True, survives_kill=True)
 
@@ -44,7 +45,7 @@ class Logship:
         for number in range(self.partitions):
             suite.publish(_WARM_UP.format(number), b"one line\n")
         wait_until("the first line is committed", staged.is_committed, 60, [receiver])
-        quiet_after(receiver, _QUIET, 0.5)
+        quiet_after(receiver, _QUIET, _TASK)
         return staged
 
 
