@@ -194,8 +194,11 @@ def list_all(settings: BrokerSettings, as_json: bool) -> None:
 
 def _merged(reports: Sequence[CredentialsReport]) -> CredentialsReport:
     """Return the credentials that any server of a cluster knows, with the connections of all; says where their stores differ."""
-    if failed := [f"{one.name}: {one.error}" for one in reports if one.error]:
-        raise OperatorError("; ".join(failed))
+    for silent in (one for one in reports if one.error):
+        click.echo(f"note: {printable(f'{silent.name}: {silent.error}')}", err=True)
+    reports = [one for one in reports if not one.error]
+    if not reports:
+        raise OperatorError("no broker tells of its credentials, see above")
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for report in reports:
         for row in report.credentials:

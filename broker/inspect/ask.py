@@ -231,8 +231,11 @@ async def node_reports(connection: Connection, expected: int = 0) -> tuple[NodeR
 async def credentials_at(
     connection: Connection, revoked: Sequence[tuple[str, str]] = ()
 ) -> list[CredentialsReport]:
-    """Return the credentials at each server of a broker, after some were revoked there; raises `OperatorError` where one does not tell."""
-    names = {node.name for node in await node_reports(connection)}
+    """Return the credentials at each server of a broker, after some were revoked there; one that does not tell has an `error`.
+
+    Raises `OperatorError` where none tells.
+    """
+    names = {node.name for node in await node_reports(connection)} | await _servers(connection)
     asked = json.dumps({"revoke": revoked}).encode()
 
     def read(answer: bytes) -> CredentialsReport:
@@ -245,10 +248,20 @@ async def credentials_at(
             f"no logbroker at {connection.servers} tells of its credentials: come with the credential of an admin, or "
             "run this on its machine with --store-dir"
         )
-    if missing := names - {one.name for one in found}:
-        named = ", ".join(sorted(missing))
-        raise OperatorError(f"{named} did not answer; run this again, or there with --store-dir")
+    silent = "no answer; once it runs again, copy another's credentials.json there"
+    for name in names - {one.name for one in found}:
+        found.append(CredentialsReport(name=name, error=silent))
     return sorted(found, key=lambda report: report.name)
+
+
+async def _servers(connection: Connection) -> set[str]:
+    """Return the names of the servers that have a replica of a stream, also of those that are down."""
+    names: set[str] = set()
+    for stream in await streams_of(connection):
+        cluster = (await connection.api(f"STREAM.INFO.{stream}")).get("cluster") or {}
+        replicas = cluster.get("replicas") or []
+        names.update(filter(None, (cluster.get("leader"), *(one["name"] for one in replicas))))
+    return names
 
 
 async def _answers(
