@@ -5,6 +5,7 @@ import socket
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import click
@@ -20,7 +21,7 @@ from broker.client.config import require_layout
 from broker.client.connection import ELECTION, Connection
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
-from receiver.consume.claim import iso, moved
+from receiver.consume.claim import end_of_files, iso, moved
 from receiver.consume.stream_state import stream_state
 from receiver.driver.presence import is_gone
 from receiver.settings import ASKING, ReceiverSettings
@@ -30,6 +31,7 @@ from receiver.storage.disk import Locked, exclusive_lock
 from receiver.storage.folders import make_folder
 from receiver.storage.site import Site
 from receiver.storage.site import adopt as take
+from receiver.storage.store import Damaged
 
 COMMANDS = ("offsets", "show", "set", "adopt")
 
@@ -105,36 +107,55 @@ def adopt(yes: bool, **options: Any) -> None:
     For a store (p<N>.db in --state-dir) that is lost, damaged, or does not go with the offset or the files. Lines that
     were written and never committed stay, and may come a second time: it is your word that this is right. Behind an
     older store gaps are told of what the files have received since it was copied. No receiver may be running there.
+    Where the offset itself is gone, the partition goes on behind what the store has of the files, and no line comes twice.
     """
     settings = _settings(options, needs_partition=True)
 
     output, state = settings.output.absolute(), settings.state.absolute()
 
-    async def look(connection: Connection) -> list[tuple[Site, Offset]]:
-        count, template = (await require_layout(connection)).partitions, settings.path_template
+    async def look_at_all(connection: Connection) -> list[tuple[Site, Offset | Move]]:
+        layout, template = await require_layout(connection), settings.path_template
+        count = layout.partitions
         sites = [Site(output, state, one, template, count) for one in settings.wanted(count)]
-        return [(site, await _offset(connection, site.partition)) for site in sites]
+        return [
+            (one, await _offset(connection, layout.stream_of(one.partition), one)) for one in sites
+        ]
 
-    for site, offset in ask_broker(settings, _PROGRAM, look, ELECTION):
-        at = f"partition {site.partition}:"
+    for site, found in ask_broker(settings, _PROGRAM, look_at_all, ELECTION):
+        at, offset = (
+            f"partition {site.partition}:",
+            found.moved if isinstance(found, Move) else found,
+        )
         click.echo(
             f"{at} the files in {output} are taken as they are, and it goes on at sequence {offset.next}"
         )
         if not yes:
             ask("Do it?")
-        click.echo(f"{at} {_adopted(site, offset)} files adopted")
+        if isinstance(found, Move):
+            ask_broker(settings, _PROGRAM, partial(carry_out, move=found))
+            click.echo(f"{at} done")
+        else:
+            click.echo(f"{at} {_adopted(site, offset)} files adopted")
 
 
-async def _offset(connection: Connection, partition: int) -> Offset:
+async def _offset(connection: Connection, stream: str, site: Site) -> "Offset | Move":
+    """Return the offset of a partition, or where that is gone a move to where its files end by the store."""
+    partition, words = site.partition, "it has no offset"
     entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
-    words = "it has no offset"
     try:
         if entry is not None:
             return Offset.decode(entry.value)
     except UnreadableOffset as error:
         words = str(error)
+    batch = None
+    with suppress(Damaged, OSError):
+        batch = site.last_batch(0)
+    if batch:
+        end = end_of_files(batch, await stream_state(connection, stream), partition)
+        return await propose(connection, stream, partition, str(end), _now())
     raise ConfigurationError(
-        f"partition {partition}: {words}; `logreceiver offsets set --partition {partition} --to SEQUENCE` first"
+        f"partition {partition}: {words}, and its store does not say where the files end; "
+        f"`logreceiver offsets set --partition {partition} --to SEQUENCE` first"
     )
 
 

@@ -27,9 +27,10 @@ from broker.app.service import BrokenOff, Notifier, Service, differences
 from broker.client.connection import Connection
 from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import held, marked_folder
-from receiver.driver.driver import Followers
+from receiver.driver.driver import Followers, require_sound
 from receiver.driver.jobs import run_job, watch
 from receiver.driver.partitions import wait_for_partitions
+from receiver.driver.presence import unless
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
 from receiver.spark.session import is_local, spark_context
@@ -95,6 +96,7 @@ class _Pipeline:
         found = await wait_for_partitions(self._connection, self._stop, patience)
         if found is None:
             return
+        await unless(self._stop, require_sound(settings, self._connection, *found))
         count = len(settings.wanted(found[1]))
         slots = _MOST_WORKERS if is_local(settings.master) else count
         starting = spark_context(

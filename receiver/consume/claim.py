@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from broker.app.exits import ConfigurationError, FencedError, OperatorError
+from broker.app.exits import FencedError, OperatorError
 from broker.app.faults import fault
 from broker.client import bucket
 from broker.client.bucket import Conflict
@@ -54,23 +54,25 @@ def claimed(
     """Return the entry of a new owner, who cannot be asked yet: the next epoch; `last` is the batch that its store has.
 
     Where there is no entry, one may have been deleted under the hands of an owner: no epoch was ever beyond the newest
-    `revision` of the key.
-
-    Raises `StreamMismatch`, and `Damaged` where store and offset do not go together.
+    `revision` of the key. Raises `Damaged` where store, offset and stream do not go together.
     """
     first = start(offset, stream, partition)
     if offset is None and last is not None and last.until:
-        raise Damaged(
-            f"partition {partition}: key {offset_key(partition)} of bucket {OFFSETS_BUCKET} is gone, but the files were "
-            f"written up to sequence {last.until}: `logreceiver offsets set --partition {partition} --to {last.until}` goes "
-            "on behind them"
-        )
+        end = end_of_files(last, stream, partition)
+        key = f"key {offset_key(partition)} of bucket {OFFSETS_BUCKET}"
+        raise Damaged(partition, f"{key} is gone, but the files were written up to sequence {end}")
     claim = _of_next_epoch(
         offset or Offset(first, revision, stream.created, owner, stream=stream.name), owner, now
     )
     if offset is not None and last is not None:
         first_undone(last, claim, partition)
     return claim
+
+
+def end_of_files(last: StoredBatch, stream: StreamState, partition: int) -> int:
+    """Return where a partition goes on behind what its files have; raises `StreamMismatch` where that is of another stream."""
+    end = Offset(last.until, last.epoch, last.created, "", stream=last.stream)
+    return start(carried_over(end, stream, ""), stream, partition)
 
 
 def moved(
@@ -143,40 +145,47 @@ class Claim:
     async def claim(self, now: datetime, revision: int | None = None) -> Offset | None:
         """Take the partition over from whoever owns it, and return where to go on.
 
-        With a `revision` only if the entry still is at it, else None. Raises `StreamMismatch` and `Damaged`,
-        ConfigurationError for an unreadable entry, OperatorError for folders that cannot be read, `Rejected`,
-        `ConnectionLost`.
+        With a `revision` only if the entry still is at it, else None. Raises what `examine` raises.
+        """
+        while True:
+            offset, newest, first = await self.examine(now)
+            if revision is not None and newest != revision:
+                return None
+            try:
+                await bucket.write(*self._at, offset.encode(), newest)
+            except Conflict:
+                # another receiver claims at this moment, and the later one wins; or a replica has answered that lags
+                await asyncio.sleep(_AGAIN)
+                continue
+            fault("claimed")
+            self.offset = offset
+            if offset.epoch > 1 and first > offset.next:
+                words = (
+                    "partition %d: the stream begins at sequence %d by now; what there was for it from %d on, "
+                    "if anything, is gone and was not received"
+                )
+                logger.warning(words, self.partition, first, offset.next)
+            return offset
+
+    async def examine(self, now: datetime) -> tuple[Offset, int, int]:
+        """Return the offset as a claim would write it, the revision that it would replace, and where the stream begins.
+
+        Changes nothing. Raises `Damaged` where a person has to decide first, OperatorError for folders that cannot be
+        read, `Rejected`, `ConnectionLost`.
         """
         doubt: tuple[int, str] | None = None
         while True:
             stream = await stream_state(self.connection, self.stream)
             entry = await bucket.read(*self._at)
-            seen = entry.revision if entry else 0
-            if revision is not None and seen != revision:
-                return None
-            newest = seen or await bucket.newest_revision(*self._at)
+            newest = entry.revision if entry else await bucket.newest_revision(*self._at)
             try:
-                offset = await self._next(entry, stream, iso(now), newest)
-                await bucket.write(*self._at, offset.encode(), newest)
-            except Conflict:
-                # another receiver claims at this moment, and the later one wins; or a replica has answered that lags
-                await asyncio.sleep(_AGAIN)
-            except ConfigurationError as error:
+                return await self._next(entry, stream, iso(now), newest), newest, stream.first
+            except Damaged as error:
                 await bucket.confirm(*self._at, entry)
-                if not isinstance(error, Damaged) or doubt == (seen, str(error)):
+                if doubt == (newest, str(error)):
                     raise
-                doubt = (seen, str(error))  # a living owner may have moved on between two looks
-                await asyncio.sleep(_PAUSE)
-            else:
-                fault("claimed")
-                self.offset = offset
-                if offset.epoch > 1 and stream.first > offset.next:
-                    words = (
-                        "partition %d: the stream begins at sequence %d by now; what there was for it from %d on, "
-                        "if anything, is gone and was not received"
-                    )
-                    logger.warning(words, self.partition, stream.first, offset.next)
-                return offset
+                doubt = (newest, str(error))  # a living owner may have moved on between two looks
+            await asyncio.sleep(_PAUSE)
 
     async def _next(
         self, entry: bucket.Entry | None, stream: StreamState, now: str, revision: int
@@ -233,7 +242,7 @@ class Claim:
     async def release(self) -> None:
         """Leave the entry to whoever waits for it; a task of ours that is still at work can commit nothing any more.
 
-        Leaves alone what somebody else has claimed. Raises ConfigurationError, `Rejected`, `ConnectionLost`.
+        Leaves alone what somebody else has claimed. Raises `Damaged`, `Rejected`, `ConnectionLost`.
         """
         entry = await bucket.read(*self._at)
         found = self._decode(entry)
@@ -246,10 +255,8 @@ class Claim:
         try:
             return Offset.decode(entry.value) if entry else None
         except UnreadableOffset as error:
-            raise ConfigurationError(
-                f"key {self._at[2]} of bucket {OFFSETS_BUCKET}: {error}; `logreceiver offsets show` says what it was before, "
-                "`logreceiver offsets set` writes one back"
-            ) from None
+            words = f"key {self._at[2]} of bucket {OFFSETS_BUCKET}: {error}"
+            raise Damaged(self.partition, words) from None
 
 
 @dataclass(slots=True)

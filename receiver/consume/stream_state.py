@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from broker.app.exits import ConfigurationError
 from broker.client.answer import ConnectionLost, Rejected, is_certain
 from broker.client.connection import Connection
 from broker.wire.descent import Ancestor, ancestors, is_being_restored
 from broker.wire.offset import Offset
 from broker.wire.streams import STREAM
+from receiver.storage.store import Damaged
 
 
-class StreamMismatch(ConfigurationError):
+class StreamMismatch(Damaged):
     """The stream is not the one that the offset belongs to; going on could lose or repeat lines."""
 
 
@@ -50,15 +50,15 @@ def start(offset: Offset | None, stream: StreamState, partition: int) -> int:
     if offset is None:
         return max(stream.first, 1)
     if stream.in_common_with(offset.stream_created) is not None:
-        raise StreamRestored(
-            f"partition {partition}: stream {stream.name} was restored from a backup"
-        )
+        raise StreamRestored(partition, f"stream {stream.name} was restored from a backup", "")
     if offset.stream_created != stream.created or offset.next > max(stream.until, 1):
         # not up to where a growing stream goes: a reason that changes would be logged again and again
         raise StreamMismatch(
-            f"partition {partition}: stream {stream.name}, of {stream.created}, was made anew, rewound or restored: the offset "
-            f"{offset.next} belongs to the one of {offset.stream_created}; `logreceiver offsets set --partition {partition} "
-            "--to earliest` begins with what the stream holds now, behind the lines that the files have"
+            partition,
+            f"stream {stream.name}, of {stream.created}, was made anew, rewound or restored: the offset {offset.next} belongs "
+            f"to the one of {offset.stream_created}",
+            "set --partition {} --to earliest",
+            "begins with what the stream holds now, behind the lines that the files have",
         )
     return offset.next
 

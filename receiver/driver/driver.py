@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from broker.app.exits import ConfigurationError, FencedError, leading
@@ -36,6 +36,7 @@ from receiver.storage.layout import Layout
 from receiver.storage.retention import Limits, Order, Retention, be_modest
 from receiver.storage.rotation import Calendar, named_zone
 from receiver.storage.site import Site
+from receiver.storage.store import Damaged, tell
 
 _IN_HAND = 64 * 1024 * 1024
 """Bytes that all tasks of a machine hold at once: a pull being written, another under way."""
@@ -185,19 +186,44 @@ class Followers:
         await follower.close()
 
     def _follower(self, number: int) -> PartitionFollower:
-        settings, stream = self.settings, self._layout.stream_of(number)
-        site = Site(
-            *(settings.output, settings.state, number, settings.path_template),
-            self._layout.partitions,
-        )
-        address = self._presence.address
-        claim = Claim(self.connection, number, self.owner, stream, site, address)
+        claim = claim_of(self.settings, self._layout, number, self.connection)
+        claim.owner, claim.presence = self.owner, self._presence.address
         return PartitionFollower(self._shared, claim, self.meter.expect(number))
 
     def _run(self, assignment: Assignment) -> Report:
         # settings and the number of partitions may have changed since the last task
         destination = destination_of(self.settings, self.folders, self._layout)
         return self.run_job(destination, assignment)
+
+
+async def require_sound(
+    settings: ReceiverSettings, connection: Connection, layout: StreamLayout, existing: int
+) -> None:
+    """Raise one error for all partitions that a person has to decide about before they are claimed.
+
+    What cannot be asked now is found by who claims.
+    """
+
+    async def examine(number: int) -> Damaged | None:
+        try:
+            with suppress(ConnectionLost, Rejected):
+                now = datetime.now(UTC)  # noqa: TID251 - of an entry that is never written
+                await claim_of(settings, layout, number, connection).examine(now)
+        except Damaged as error:
+            return error
+        return None
+
+    found = await asyncio.gather(*map(examine, settings.wanted(existing)))
+    if errors := [error for error in found if error]:
+        raise ConfigurationError(tell(errors))
+
+
+def claim_of(
+    settings: ReceiverSettings, layout: StreamLayout, number: int, connection: Connection
+) -> Claim:
+    """Return the claim of a partition, which nobody has made yet."""
+    at = settings.output, settings.state, number, settings.path_template, layout.partitions
+    return Claim(connection, number, "", layout.stream_of(number), Site(*at))
 
 
 async def retain(

@@ -114,8 +114,9 @@ async def until_free(claim: Claim, standing: Standing, silence: float) -> int:
     connection, clock = claim.connection, asyncio.get_running_loop().time
     seen, since, told = -1, clock(), ""
     while True:
-        entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(standing.partition))
-        revision = entry.revision if entry else 0
+        at = connection, OFFSETS_BUCKET, offset_key(standing.partition)
+        entry = await bucket.read(*at)
+        revision = entry.revision if entry else await bucket.newest_revision(*at)
         offset = _owned(entry)
         if offset is None or (offset.owner, offset.presence) == (claim.owner, claim.presence):
             return revision

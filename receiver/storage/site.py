@@ -77,8 +77,9 @@ class Site:
             pass  # that's fine: it is asked of the files whether there was one
         if lines and (found := next(self.files(), None)):
             raise Damaged(
-                f"partition {self.partition}: {self.path} is gone, but {self.output} holds files of partition {self.partition}, such as {found}: "
-                f"give the right --state-dir, bring it back, or, if it is lost, {self._adopt}"
+                self.partition,
+                f"{self.path} is gone, but {self.output} holds files of partition {self.partition}, such as {found}: give "
+                "the right --state-dir, or bring it back, unless it is lost",
             )
         return None
 
@@ -89,15 +90,10 @@ class Site:
         known = store.files("length > 0")
         if known and not any((self.output / row.path).is_file() for row in known):
             raise Damaged(
-                f"partition {self.partition}: none of the {len(known)} files that {self.path} names is in {self.output}: is its "
-                f"disk mounted? Mount it, or give the right --output; if they are lost, {self._adopt}"
+                self.partition,
+                f"none of the {len(known)} files that {self.path} names is in {self.output}: is its disk mounted? Mount it, "
+                "or give the right --output, unless they are lost",
             )
-
-    @property
-    def _adopt(self) -> str:
-        return (
-            f"`logreceiver offsets adopt --partition {self.partition}` takes the files as they are"
-        )
 
     def files(self) -> Iterator[str]:
         """Yield the files below the output folder that must be this partition's, live and closed; raises OSError."""
@@ -142,10 +138,10 @@ def first_undone(batch: StoredBatch, offset: Offset, partition: int) -> int:
     if is_moved and offset.next == batch.until:
         return batch.number + 1
     raise Damaged(
-        f"partition {partition}: the files were written from sequence {batch.first} up to sequence {batch.until} in epoch "
-        f"{batch.epoch}, but the offset is {offset.next} in epoch {offset.epoch}, behind another batch: one of them was changed, "
-        f"is older, or of other files; bring back the right one, or `logreceiver offsets adopt --partition {partition}` takes "
-        f"the files as they are, and goes on at {offset.next}"
+        partition,
+        f"the files were written from sequence {batch.first} up to sequence {batch.until} in epoch {batch.epoch}, but the "
+        f"offset is {offset.next} in epoch {offset.epoch}, behind another batch: one of them was changed, is older, or of other "
+        "files; bring back the right one, unless it is lost",
     )
 
 

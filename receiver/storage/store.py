@@ -24,6 +24,7 @@ UNKNOWN = "?"
 _VERSION = 1
 _PATIENCE = 20.0  # seconds for somebody else who reads or writes the store
 _LEAST_SPACE = 64 * 1024  # bytes
+_MOST_TOLD = 3  # reasons of partitions that one command mends
 
 _SCHEMA = """
 CREATE TABLE batch (
@@ -76,7 +77,36 @@ _ERRORS = {
 
 
 class Damaged(ConfigurationError):
-    """Store, files and offset of a partition do not go together: going on could lose or repeat lines; a person has to decide."""
+    """Store, files, offset and stream of a partition do not go together: going on could lose or repeat lines; a person has to decide.
+
+    `command` of `logreceiver offsets` mends it, for any number of partitions (`{}`); `effect` is what that does.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        reason: str,
+        command: str = "adopt --partition {}",
+        effect: str = "takes the files as they are",
+    ) -> None:
+        """Say which partition, and why."""
+        self.partition, self.reason, self.command, self.effect = partition, reason, command, effect
+        super().__init__(tell([self]))
+
+
+def tell(errors: Iterable[Damaged]) -> str:
+    """Return one line that tells of all of them, with each command that is needed once."""
+    by_command: dict[str, list[Damaged]] = {}
+    for error in errors:
+        by_command.setdefault(error.command, []).append(error)
+    words = []
+    for command, alike in by_command.items():
+        words += [f"partition {one.partition}: {one.reason}" for one in alike[:_MOST_TOLD]]
+        numbers = ",".join(str(one.partition) for one in alike)
+        words += [f"the same goes for others of {numbers}"] if alike[_MOST_TOLD:] else []
+        named = f"`logreceiver offsets {command.format(numbers)}` {alike[0].effect}"
+        words += [named] if command else []
+    return "; ".join(words)
 
 
 class StoredBatch(NamedTuple):
@@ -195,7 +225,7 @@ class Store:
             raise FileNotFoundError(errno.ENOENT, "holds nothing", str(self.path))
         if version not in {0, _VERSION}:
             words = f"{self.path} is of version {version}; this program reads {_VERSION}"
-            raise Damaged(f"partition {self._number}: {words}")
+            raise Damaged(self._number, words, command="")
         mode = "WAL" if is_local(self.path.parent) else "TRUNCATE"
         self._sql.execute(f"PRAGMA journal_mode={mode}")
         self._sql.execute("PRAGMA synchronous=FULL")
@@ -234,13 +264,12 @@ class Store:
 
     def _damaged(self, why: object) -> Damaged:
         return Damaged(
-            f"partition {self._number}: {self.path} is damaged: {why}; bring it back, or, if it is lost, "
-            f"`logreceiver offsets adopt --partition {self._number}` takes the files as they are"
+            self._number, f"{self.path} is damaged: {why}; bring it back, unless it is lost"
         )
 
     @property
-    def _number(self) -> str:
-        return self.path.stem.removeprefix("p")
+    def _number(self) -> int:
+        return int(self.path.stem.removeprefix("p"))
 
     def close(self) -> None:
         """Let go of it."""

@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from broker.app.exits import Exit
 from broker.app.faults import VARIABLE
 from broker.client.connection import Connection
+from broker.topology import Topology
 from broker.wire.streams import StreamLayout, subjects_in
 from broker.wire.subjects import partition_of
+from receiver.cli import logreceiver
+from tests.conftest import apply_topology
 from tests.manager import Manager
 from tests.receiver.partition import Partition, ask
 from tests.receiver.scene import Scene
@@ -331,7 +335,9 @@ def test_a_worker_or_a_jvm_that_hangs_is_left_and_the_end_is_in_time(
     wait_until("nothing is left", lambda: not receiver.tree(), 30)
 
 
-def test_a_killed_jvm_and_a_store_taken_away_end_it_with_a_line_each(scene: Scene) -> None:
+def test_a_killed_jvm_and_what_a_person_has_to_decide_of_all_partitions_end_it_with_a_line_each(
+    scene: Scene,
+) -> None:
     receiver = scene.receiver("receiver")
     scene.publish(20)
     scene.wait_for_all(receiver)
@@ -343,8 +349,30 @@ def test_a_killed_jvm_and_a_store_taken_away_end_it_with_a_line_each(scene: Scen
     assert "Java process has died" in last_line(receiver)
     is_calm(receiver)
 
-    (scene.output / ".logreceiver" / "p0.db").unlink()
+    ask(scene.server.url, lambda broker: broker.api("STREAM.DELETE.KV_LOGS_OFFSETS"))
+    apply_topology(scene.server.url, Topology(partitions=2))
+    adopt_as_told(scene, receiver, "key p0 of", "key p1 of")
     receiver.start()
-    assert receiver.wait(180) == Exit.CONFIGURATION, receiver.last_words()
-    assert "p0.db is gone" in last_line(receiver)
+    scene.wait_for_all(receiver)
+
+    assert receiver.stop() == 0
+    for number in (0, 1):
+        (scene.output / ".logreceiver" / f"p{number}.db").unlink()
+    adopt_as_told(scene, receiver, "p0.db is gone", "p1.db is gone")
+    scene.publish(20)
+    receiver.start()
+    scene.wait_for_all(receiver)
+
+
+def adopt_as_told(scene: Scene, receiver: Process, *reasons: str) -> None:
+    """Start a receiver that says what is wrong, and do what it says, once."""
+    receiver.start()
+    assert receiver.wait(60) == Exit.CONFIGURATION, receiver.last_words()
     is_calm(receiver)
+    words = last_line(receiver)
+    assert all(reason in words for reason in reasons), words
+    [command] = re.findall("`logreceiver ([^`]*)`", words)
+    assert command == "offsets adopt --partition 0,1"
+    more = ["--yes", "--server", scene.server.url, "--output", str(scene.output)]
+    result = CliRunner().invoke(logreceiver, [*command.split(), *more])
+    assert result.exit_code == 0, result.output

@@ -20,7 +20,7 @@ from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.cli import logreceiver
-from receiver.consume.assignment import Blocked, Done
+from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim
 from receiver.storage.disk import exclusive_lock
 from receiver.storage.site import Site
@@ -93,6 +93,10 @@ def _forget_entry(scene: Scene) -> None:
     scene.partition.ask(
         lambda connection: connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
     )
+
+
+def _garble_entry(scene: Scene) -> None:
+    scene.partition.ask(lambda connection: connection.ask("$KV.LOGS_OFFSETS.p0", b"{"))
 
 
 def _die_before_the_commit_and_forget_entry(scene: Scene) -> None:
@@ -168,7 +172,7 @@ def refused(scene: Scene, says: str) -> None:
     with pytest.raises(ConfigurationError, match=f"partition 0: .*{says}") as raised:
         scene.start()
     if "offsets adopt" in str(raised.value):
-        assert isinstance(scene.partition.run(5, 2), Blocked)
+        assert not isinstance(scene.partition.run(5, 2), Done)
 
     assert "\n" not in str(raised.value)
     assert raised.value.code == Exit.CONFIGURATION
@@ -181,9 +185,11 @@ def refused(scene: Scene, says: str) -> None:
 @pytest.mark.parametrize(
     ("happens", "says", "mend", "holds"),
     [
-        pytest.param(_forget_entry, "key p0 .* is gone.*--to 5`", "set --to 5", ALL, id="entry"),
+        pytest.param(_forget_entry, "key p0 .* is gone", "set --to 5", ALL, id="entry"),
+        pytest.param(_forget_entry, "up to sequence 5; .*adopt", "adopt", ALL, id="entry, adopted"),
+        pytest.param(_garble_entry, "not an offset.*adopt", "adopt", ALL, id="entry garbled"),
         pytest.param(
-            *(_die_before_the_commit_and_forget_entry, "is gone.*--to 7`", "set --to 7", ALL),
+            *(_die_before_the_commit_and_forget_entry, "is gone.*up to sequence 7; ", "adopt", ALL),
             id="entry missing, last batch not committed",
         ),
         pytest.param(_restore_files, "up to sequence 3.*is 5", "set --to 3", ALL, id="KV ahead"),
@@ -254,6 +260,7 @@ def test_adopting_is_refused_while_a_receiver_is_at_work_and_where_there_is_no_o
     with exclusive_lock(scene.partition.state / "p0.lock", 0):
         locked = CliRunner().invoke(logreceiver, words)
     _forget_entry(scene)
+    scene.partition.store.unlink()
     unknown = CliRunner().invoke(logreceiver, words)
 
     assert isinstance(locked.exception, OperatorError)
