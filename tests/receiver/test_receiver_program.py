@@ -17,11 +17,9 @@ from click.testing import CliRunner
 from broker.app.exits import Exit
 from broker.app.faults import VARIABLE
 from broker.client.connection import Connection
-from broker.topology import Topology
 from broker.wire.streams import StreamLayout, subjects_in
 from broker.wire.subjects import partition_of
 from receiver.cli import logreceiver
-from tests.conftest import apply_topology
 from tests.manager import Manager
 from tests.receiver.partition import Partition, ask
 from tests.receiver.scene import Scene
@@ -349,8 +347,7 @@ def test_a_killed_jvm_and_what_a_person_has_to_decide_of_all_partitions_end_it_w
     assert "Java process has died" in last_line(receiver)
     is_calm(receiver)
 
-    ask(scene.server.url, lambda broker: broker.api("STREAM.DELETE.KV_LOGS_OFFSETS"))
-    apply_topology(scene.server.url, Topology(partitions=2))
+    ask(scene.server.url, lambda broker: broker.api("STREAM.PURGE.KV_LOGS_OFFSETS"))
     adopt_as_told(scene, receiver, "key p0 of", "key p1 of")
     receiver.start()
     scene.wait_for_all(receiver)
