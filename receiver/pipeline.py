@@ -96,8 +96,10 @@ class _Pipeline:
         found = await wait_for_partitions(self._connection, self._stop, patience)
         if found is None:
             return
-        await unless(self._stop, require_sound(settings, self._connection, *found))
-        count = len(settings.wanted(found[1]))
+        layout, existing = found
+        wanted = settings.wanted(existing)
+        await unless(self._stop, require_sound(settings, self._connection, layout, wanted))
+        count = len(wanted)
         slots = _MOST_WORKERS if is_local(settings.master) else count
         starting = spark_context(
             *(settings.master, slots, settings.spark),

@@ -7,7 +7,7 @@ segments. These are values of no type that a Spark worker would not have.
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -183,6 +183,10 @@ class Followers:
             self._lost = f"{error}; this receiver stops{advice}"
             if len(self._running()) > 1:
                 logger.error("%s; this one goes on with its others%s", error, advice)  # noqa: TRY400 - no defect
+        except Damaged:
+            waiting = (n for n, (one, _) in self._followed.items() if one.claim.offset is None)
+            await require_sound(self.settings, self.connection, self._layout, waiting)
+            raise
         await follower.close()
 
     def _follower(self, number: int) -> PartitionFollower:
@@ -197,7 +201,7 @@ class Followers:
 
 
 async def require_sound(
-    settings: ReceiverSettings, connection: Connection, layout: StreamLayout, existing: int
+    settings: ReceiverSettings, connection: Connection, layout: StreamLayout, numbers: Iterable[int]
 ) -> None:
     """Raise one error for all partitions that a person has to decide about before they are claimed.
 
@@ -213,7 +217,7 @@ async def require_sound(
             return error
         return None
 
-    found = await asyncio.gather(*map(examine, settings.wanted(existing)))
+    found = await asyncio.gather(*map(examine, numbers))
     if errors := [error for error in found if error]:
         raise ConfigurationError(tell(errors))
 

@@ -291,15 +291,35 @@ def positions_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
 
 @fault((1.0, 12.0))
 def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
-    """Take away the bucket of offsets; an operator makes it again, and writes back what it held."""
+    """Take away the bucket of offsets; an operator makes it again, and does once what the receiver then says."""
     with alone(MEMORY, _HARMED):
-        keys = [offset_key(number) for number in range(world.shape.partitions)]
+        numbers = range(world.shape.partitions)
         with dead(world):
-            held_entries = {key: world.read_entry(OFFSETS_BUCKET, key) for key in keys}
+            received = {str(n) for n in numbers if (one := world.offset(n)) and one.lines}
             world.ask(lambda c: c.api(f"STREAM.DELETE.KV_{OFFSETS_BUCKET}"))
+        logs = {one.log: len(one.log.read_text(errors="replace")) for one in world.receivers}
         yield
-        with stopped(world):
-            insist("logbroker", "apply", "--yes", *world.admin_words)
-            for key, value in held_entries.items():
-                if value:
-                    world.write_entry(OFFSETS_BUCKET, key, value)
+        insist("logbroker", "apply", "--yes", *world.admin_words)
+        if received:
+            command = _named(world, logs)
+            if not received <= {*command[-1].split(",")}:
+                raise RuntimeError(f"{command} does not name all of {received}")
+            with stopped(world):
+                folders = ("--output", world.output, "--state-dir", world.receiver_state)
+                insist(*command, *folders, "--yes", *world.admin_words)
+
+
+def _named(world: World, logs: Mapping[Path, int]) -> list[str]:
+    """Wait until a receiver names a command, and return that."""
+    seconds = _TOLD_ON_SPARK if world.spark else _TOLD
+    found: list[str] = []
+
+    def is_told() -> bool:
+        said = (log.read_text(errors="replace")[at:] for log, at in logs.items())
+        found.extend(
+            re.findall("`(logreceiver offsets adopt --partition [0-9,]+)`", " ".join(said))
+        )
+        return bool(found)
+
+    world.supervisor.wait("a receiver names a command", is_told, seconds)
+    return found[0].split()
