@@ -5,11 +5,13 @@ Health page, status line, metrics and the answer to `logreceiver status` are mad
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Annotated
 
-from pydantic import BaseModel, FiniteFloat, TypeAdapter
+from pydantic import BaseModel, FiniteFloat, StringConstraints, TypeAdapter, ValidationError
 
 from broker.app.pages import Page, health_page
 from broker.app.units import format_size
@@ -25,6 +27,10 @@ _SECOND = 1_000_000_000
 _MOST_LOGGED = 20  # findings of a report
 _DAY = 24 * 3600 * _SECOND
 _LONG = 60.0  # seconds; what is blocked for less may pass by itself
+_MOST_STANDBYS, _STANDBY_FOR = (
+    8,
+    6 * _SECOND,
+)  # of a partition, and how long each is named after it asked
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +46,8 @@ class Blockade(BaseModel):
 class PartitionReport(BaseModel):
     """What only the owner of a partition knows; gaps and quarantined messages are those of the last day, or since it started.
 
-    `gaps_of` counts the gaps by host, of those hosts that have any.
+    `gaps_of` counts the gaps by host, of those hosts that have any. It is `starting` while Spark has not done its first task
+    at the partition, and `standby` names the receivers that wait to take it over.
     """
 
     lines_per_second: FiniteFloat | None = None
@@ -48,6 +55,15 @@ class PartitionReport(BaseModel):
     gaps: int | None = None
     gaps_of: Mapping[str, int] | None = None
     quarantined: int | None = None
+    starting: bool = False
+    standby: Sequence[str] = ()
+
+
+class StandbyQuestion(BaseModel):
+    """What a standby says when it asks whether the owner of a partition lives: who it is. Any client may say so."""
+
+    partition: int
+    standby: Annotated[str, StringConstraints(min_length=1, max_length=300)]
 
 
 REPORTS = TypeAdapter(dict[int, PartitionReport])
@@ -81,6 +97,8 @@ class Standing:
     committed_at: int = 0
     blocked: Blocked | None = None
     blocked_since: int = 0
+    is_starting: bool = False
+    standbys: dict[str, int] = field(default_factory=dict)  # by name, when it asked
     found: Counter[str] = field(default_factory=Counter)
     found_bytes: Counter[str] = field(default_factory=Counter)
     # when, gaps by host, quarantined
@@ -132,6 +150,12 @@ class Standing:
         self.owner, self.successor = owner, successor
         self.pending, self.blocked, self.blocked_since = 0, None, 0
 
+    def awaited_by(self, standby: str) -> None:
+        """Take note that a standby waits for the partition; of many, those that asked last are known."""
+        self.standbys[standby] = self.clock()
+        for name in sorted(self.standbys, key=self.standbys.__getitem__)[:-_MOST_STANDBYS]:
+            del self.standbys[name]
+
     def lag_seconds(self, now: int) -> float:
         """Return the age of the last received line while others wait behind it, else 0."""
         if not self.pending or not self.stored_at:
@@ -166,6 +190,8 @@ class Standing:
             gaps=gaps_of.total(),
             gaps_of=gaps_of,
             quarantined=sum(quarantined for _, _, quarantined in self._of_a_day),
+            starting=self.is_starting,
+            standby=sorted(one for one, at in self.standbys.items() if now - at < _STANDBY_FOR),
         )
 
 
@@ -213,8 +239,13 @@ class Meter:
         )
         return health_page(self._not_receiving() or "; ".join(problems), "; ".join(("ok", *lost)))
 
-    def report(self) -> bytes:
-        """Return the answer to `status`: JSON, by partition."""
+    def report(self, asked: bytes = b"") -> bytes:
+        """Return the answer to `status`: JSON, by partition; a standby that has `asked` is only noted."""
+        with suppress(ValidationError):
+            question = StandbyQuestion.model_validate_json(asked)
+            if standing := self.partitions.get(question.partition):
+                standing.awaited_by(question.standby)
+            return b"{}"
         now = self.clock()
         return REPORTS.dump_json({one.partition: one.report(now) for one in self.standings})
 

@@ -142,7 +142,7 @@ class PartitionFollower:
         self._standing = standing
         self._partition = standing.partition
         self.timer = RotationTimer(shared.calendar, shared.clock)
-        self._is_silent = self._goes_on = False
+        self._is_silent = self._goes_on = self._has_heard = False
         self._checked = self._fell_silent = -inf
         self._attempts = 0
 
@@ -261,7 +261,9 @@ class PartitionFollower:
     async def _run_task(self) -> bool:
         """Run a task at the partition; True when there may be more for the next one."""
         rotation = self.timer.take(is_silent=self._is_silent)
+        self._standing.is_starting = not self._has_heard
         report = await self._report(rotation)
+        self._has_heard, self._standing.is_starting = True, False
         fault("heard")
         self.claim.follow(report.done)
         is_stuck = isinstance(report.ended, Blocked | Superseded)

@@ -13,7 +13,7 @@ from broker.client.connection import Connection, Message
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, PARTITIONS_KEY, offset_key
 from receiver.consume.claim import Claim
-from receiver.meter import Standing
+from receiver.meter import StandbyQuestion, Standing
 
 _PREFIX = "logship.receiver."
 _INBOXES = ("_INBOX", "_R_.")  # the second of who asks from another account
@@ -43,11 +43,11 @@ async def unless(stop: asyncio.Event, call: Awaitable[Answer]) -> Answer | None:
 class Presence:
     """The address at which one receiver answers, empty until the receiver has heard itself there.
 
-    Who may not subscribe has no address, and so is not taken for dead. `report` says what whoever asks is told.
+    Who may not subscribe has no address, and so is not taken for dead. `report` returns the answer to a question.
     """
 
     connection: Connection
-    report: Callable[[], bytes]
+    report: Callable[[bytes], bytes]
     address: str = ""
     _name: str = ""
     _client: object = None
@@ -85,19 +85,20 @@ class Presence:
         # whoever asks may have us answer to any subject, those included that only we have the right to
         if message.reply.startswith(_INBOXES):
             with suppress(ConnectionLost):  # that's fine: whoever asked asks again
-                await self.connection.publish(message.reply, self.report())
+                await self.connection.publish(message.reply, self.report(message.data))
 
 
-async def report_of(connection: Connection, name: str) -> bytes | None:
+async def report_of(connection: Connection, name: str, question: bytes = b"") -> bytes | None:
     """Return what a receiver says of itself at its address; None when nobody answers."""
     with suppress(Rejected, ConnectionLost):
-        return bytes((await connection.request(f"{_PREFIX}{name}", patience=_PATIENCE)).data)
+        subject = f"{_PREFIX}{name}"
+        return bytes((await connection.request(subject, question, patience=_PATIENCE)).data)
     return None
 
 
-async def is_gone(connection: Connection, name: str) -> bool:
+async def is_gone(connection: Connection, name: str, question: bytes = b"") -> bool:
     """Whether nobody answers at the address of a receiver, though the broker does."""
-    if await report_of(connection, name) is None:
+    if await report_of(connection, name, question) is None:
         with suppress(ConnectionLost, Rejected, TimeoutError):
             async with asyncio.timeout(_PATIENCE):
                 await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
@@ -113,6 +114,8 @@ async def until_free(claim: Claim, standing: Standing, silence: float) -> int:
     """
     connection, clock = claim.connection, asyncio.get_running_loop().time
     seen, since, told = -1, clock(), ""
+    question = StandbyQuestion(partition=standing.partition, standby=claim.owner)
+    asked = question.model_dump_json().encode()
     while True:
         at = connection, OFFSETS_BUCKET, offset_key(standing.partition)
         entry = await bucket.read(*at)
@@ -127,10 +130,10 @@ async def until_free(claim: Claim, standing: Standing, silence: float) -> int:
                 "partition %d: standing by behind %s%s", standing.partition, offset.owner, is_mute
             )
         told = offset.owner
+        # asked also while it commits: it tells who stands by
         if (
-            revision != seen
-            or not offset.presence
-            or not await is_gone(connection, offset.presence)
+            not (offset.presence and await is_gone(connection, offset.presence, asked))
+            or revision != seen
         ):
             seen, since = revision, clock()
         elif clock() - since >= silence:

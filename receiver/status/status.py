@@ -71,8 +71,10 @@ class ReceivedPartition(PartitionReport):
             *(f"{self.lines:,}", f"{self.size:,}"),
             "" if self.lines_per_second is None else f"{self.lines_per_second:,.0f}",
             str(self.epoch),
-            _RUNNING[self.running],
-            "UNREADABLE" if self.error else self.owner or "nobody yet",
+            "starting" if self.starting else _RUNNING[self.running],
+            "UNREADABLE"
+            if self.error
+            else ", standby: ".join((self.owner or "nobody yet", *self.standby)),
             self.committed_at or "never",
         )
 

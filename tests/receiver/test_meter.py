@@ -132,6 +132,24 @@ def test_gaps_and_quarantined_messages_are_told_for_a_day(meter: Meter, clock: C
     assert told() == (1, 2)
 
 
+def test_of_those_that_stand_by_the_last_are_named_for_some_seconds(
+    meter: Meter, clock: Clock
+) -> None:
+    def named() -> list[str]:
+        return list(json.loads(meter.report())["0"]["standby"])
+
+    for number in range(20):
+        clock.now += 1
+        meter.report(b'{"partition": 0, "standby": "central%d"}' % number)
+    for junk in (b"[" * 100_000, b'{"partition": 0, "standby": "%s"}' % (b"x" * 301), b"\xff"):
+        meter.report(junk)
+    meter.report(b'{"partition": 9, "standby": "of another"}')
+
+    assert named() == sorted(f"central{number}" for number in range(12, 20))
+    clock.now += 6 * SECOND
+    assert named() == []
+
+
 def test_the_status_line_says_how_far_behind_it_is_how_fast_and_for_whom_it_stands_by(
     meter: Meter, clock: Clock
 ) -> None:

@@ -48,7 +48,7 @@ def running(partition: Partition, answer: bytes = b"host:1") -> Iterator[None]:
     connection = Connection([partition.url], "owner")
 
     async def begin() -> None:
-        presence = Presence(connection, lambda: answer)
+        presence = Presence(connection, lambda _: answer)
         await presence.begin()
         await Claim(connection, 0, "host:1", "LOGS", presence=presence.address).claim(NOW)
 

@@ -146,6 +146,8 @@ def test_a_standby_is_well_while_it_waits_and_takes_over_when_the_owner_is_kille
     behind = f"standing by behind {socket.gethostname()}:{owner.pid}: "
     told = lambda: manager.has_heard(f"STATUS={behind}0; {behind}1")  # noqa: E731
     wait_until("it says behind whom", told, 150, [owner, standby])
+    shown = CliRunner().invoke(logreceiver, ["status", "--server", scene.server.url]).output
+    assert shown.count(f":{owner.pid}, standby: {socket.gethostname()}:{standby.pid}") == 2
     scene.publish(50)
     scene.wait_for_all(owner, standby)
     found = re.search(r"listening on (http://\S+)", standby.said())

@@ -38,7 +38,7 @@ async def test_least_rights_suffice_to_receive_and_to_be_told_to_leave(
             await asyncio.to_thread(anybody.lines, "web01", line)
             expected += line
             await loop.has(expected)
-        present = Presence(loop.connection, lambda: b"central")
+        present = Presence(loop.connection, lambda _: b"central")
         await present.begin()
         assert not await is_gone(loop.connection, present.address)
         loop.stop.set()
@@ -79,7 +79,7 @@ async def test_a_receiver_tells_admins_of_its_life_and_answers_to_nothing_but_in
         Connection([server.address], name, server.access(name))
         for name in ("r0", "r1", "ops", "ops")
     )
-    present, of_admin = (Presence(one, lambda: b"alive") for one in (own, second))
+    present, of_admin = (Presence(one, lambda _: b"alive") for one in (own, second))
     for connection in (own, other, admin, second):
         await connection.api("STREAM.INFO.LOGS")
     await present.begin()

@@ -30,6 +30,7 @@ function state(partition, receiver, pauses) {
   if (receiver?.running === false) return ["its receiver does not answer; a standby would take over", "bad"];
   const pause = pauses.find((one) => one.hosts === "*");
   if (pause) return [`paused: hosts publish nothing until ${pause.until ?? "resumed"}`, "odd"];
+  if (receiver?.starting) return ["starting: Spark has not run a task yet", "odd"];
   return receiver?.running ? ["receiving", "good"] : ["owned; its receiver cannot be asked", ""];
 }
 
@@ -77,9 +78,11 @@ function show(view) {
   fill(by("partitions"), ["Partition", "State", "Behind", "Oldest", "Lines/s in", "Lines/s written", "Next", "Epoch", "Owner"],
     status.partitions.map((one) => {
       const rate = rates[one.partition] ?? { lines: 0, lines_out: 0 };
-      const [text, grade] = state(one, view.receivers?.[one.partition], pauses);
+      const receiver = view.receivers?.[one.partition];
+      const [text, grade] = state(one, receiver, pauses);
+      const owner = [one.owner ?? "–"].concat(receiver?.standby ?? []).join(", standby: ");
       return [`p${one.partition}`, [plain(text), grade], one.behind === null ? "–" : count(one.behind), one.behind_seconds ? duration(one.behind_seconds) : "–",
-        count(rate.lines), count(rate.lines_out), one.next === null ? "–" : String(one.next), String(one.epoch ?? "–"), plain(one.owner ?? "–")];
+        count(rate.lines), count(rate.lines_out), one.next === null ? "–" : String(one.next), String(one.epoch ?? "–"), plain(owner)];
     }));
   fill(by("streams"), ["Stream", "Messages", "Size", "Limit", "Since", "Leader", "Replicas"],
     status.streams.map((one) => [one.name, count(one.messages), size(one.bytes), one.max_bytes === null ? "–" : size(one.max_bytes),

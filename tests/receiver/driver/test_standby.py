@@ -1,7 +1,8 @@
 """A standby waits as long as the owner lives, and is the only one to follow when it is gone."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -34,8 +35,10 @@ def waiting(connection: Connection, silence: float = SILENCE) -> "asyncio.Future
     return asyncio.ensure_future(until_free(claim, standing, silence))
 
 
-async def owner(connection: Connection) -> tuple[Presence, Claim]:
-    present = Presence(connection, lambda: b"owner:1")
+async def owner(
+    connection: Connection, report: Callable[[bytes], bytes] = lambda _: b""
+) -> tuple[Presence, Claim]:
+    present = Presence(connection, report)
     await present.begin()
     claim = Claim(connection, 0, "owner:1", "LOGS", presence=present.address)
     await claim.claim(NOW)
@@ -60,10 +63,12 @@ async def test_a_living_owner_is_left_alone_and_a_gone_one_followed(
     connection: Connection, logs_url: str
 ) -> None:
     assert await waiting(connection) == 0, "nobody has it"
-    theirs = Connection([logs_url], "owner")
-    _, claim = await owner(theirs)
+    theirs, meter = Connection([logs_url], "owner"), Meter(lambda: 0)
+    meter.expect(0)
+    _, claim = await owner(theirs, meter.report)
 
     assert await waits(connection)
+    assert json.loads(meter.report())["0"]["standby"] == ["standby:3"]
 
     await theirs.close()
     revision = await waiting(connection)
