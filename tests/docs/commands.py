@@ -9,7 +9,7 @@ from broker.cli import group as logbroker
 from receiver.cli import logreceiver
 from shipper.cli import logshipper
 
-_PROGRAMS: dict[str, click.Group] = {
+PROGRAMS: dict[str, click.Group] = {
     "logbroker": logbroker,
     "logreceiver": logreceiver,
     "logshipper": logshipper,
@@ -40,7 +40,7 @@ def untrue_commands(text: str) -> list[tuple[str, str]]:
 
 def _takes(program: str, words: list[str]) -> bool:
     """Whether a program has a command, and that command the options that are given."""
-    command: click.Command = _PROGRAMS[program]
+    command: click.Command = PROGRAMS[program]
     context = click.Context(command)
     while words and isinstance(command, click.Group):
         if (found := command.get_command(context, words[0])) is None:
