@@ -32,25 +32,11 @@ class Scene:
         self, name: str, *options: str, environment: dict[str, str] | None = None
     ) -> Process:
         """Start a receiver of both partitions."""
-        return self._start(name, self.output, "all", options, environment)
-
-    def elsewhere(self, name: str, partition: int) -> Process:
-        """Start a receiver of one partition that writes into a folder of its own, called like it."""
-        return self._start(name, self.folder / name, str(partition))
-
-    def _start(
-        self,
-        name: str,
-        output: Path,
-        partition: str,
-        options: tuple[str, ...] = (),
-        environment: dict[str, str] | None = None,
-    ) -> Process:
         return self.processes.start(
             name,
             [
-                *(Path(sys.executable).with_name("logreceiver"), "--partition", partition),
-                *("--server", self.server.url, "--output", output, *options),
+                *(Path(sys.executable).with_name("logreceiver"), "--partition", "all"),
+                *("--server", self.server.url, "--output", self.output, *options),
             ],
             environment,
         )

@@ -5,10 +5,11 @@ With LOGSHIP_PICTURES=FOLDER in the environment the pictures of docs/console.md 
 
 import asyncio
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from receiver.meter import Meter
 from tests.broker.console.conftest import StartConsole
 from tests.broker.inspect.conftest import Publish, message
 from tests.conftest import Server, apply_topology
-from tests.support.processes import Processes
+from tests.support.processes import Processes, wait_until
 from tests.support.suite import Suite
 
 pytestmark = pytest.mark.nats
@@ -30,15 +31,29 @@ MARKUP = '<img/src=x/onerror="document.title=1">'
 HOSTILE = f"{MARKUP} \x1b[31mred \u202eesrever".encode() + b" \xff\xfe end"
 
 
-@pytest.fixture
-async def browser() -> AsyncIterator[Browser]:
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Start a browser for all tests here, and return where it is controlled."""
     names = ("chromium", "chromium-browser", "google-chrome")
     path = next(filter(None, map(shutil.which, names)), None)
     if path is None:
         pytest.skip("no Chromium is installed (apt install chromium)")
+    folder = tmp_path_factory.mktemp("chromium")
+    words = ["--headless", "--remote-debugging-port=0", f"--user-data-dir={folder}/profile"]
+    words += ["--no-first-run", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    with Processes(folder) as programs:
+        started = programs.start("chromium", [path, *words])
+        told = lambda: re.search(r"listening on (ws://\S+)", started.said())  # noqa: E731
+        wait_until("it can be controlled", lambda: told() is not None, 60, [started])
+        found = told()
+        assert found
+        yield found[1]
+
+
+@pytest.fixture
+async def browser(chromium: str) -> AsyncIterator[Browser]:
     async with async_playwright() as playwright:
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = await playwright.chromium.launch(executable_path=path, args=arguments)
+        browser = await playwright.chromium.connect_over_cdp(chromium)
         yield browser
         await browser.close()
 
@@ -46,10 +61,12 @@ async def browser() -> AsyncIterator[Browser]:
 @pytest.fixture
 async def page(browser: Browser) -> AsyncIterator[Page]:
     """Return a page whose errors fail the test."""
-    page = await browser.new_page()
+    context = await browser.new_context()
+    page = await context.new_page()
     wrong: list[Error] = []
     page.on("pageerror", lambda error: wrong.append(error))
     yield page
+    await context.close()
     assert not wrong
 
 
