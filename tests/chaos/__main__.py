@@ -34,7 +34,7 @@ def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> N
     for family, faults in groupby(FAULTS.values(), lambda one: one.family):
         click.echo(f"{family}:")
         for one in faults:
-            needs = ", ".join([*sorted(one.needs), *(["--destroy"] if one.destroys else [])])
+            needs = ", ".join(sorted(one.needs))
             click.echo(f"  {one.name}" + (f" (needs {needs})" if needs else ""))
     context.exit()
 
@@ -53,7 +53,6 @@ def _list(context: click.Context, _option: click.Parameter, is_given: bool) -> N
     help="As the seed tells if not given.",
 )
 @click.option("--secured/--open", default=None, help="As the seed tells if not given.")
-@click.option("--destroy", is_flag=True, help="Also what takes lines on purpose.")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path),
@@ -70,7 +69,6 @@ def main(
     topology: str,
     receivers: str | None,
     secured: bool | None,
-    destroy: bool,
     folder: Path | None,
 ) -> None:
     """Throw seeded faults at a whole suite, and judge every line of every host.
@@ -87,10 +85,9 @@ def main(
         hosts,
         partitions,
         secured=seed % 4 == 3 if secured is None else secured,
-        plain=destroy,  # of lines that are destroyed none may stand twice
     )
     try:
-        drawn = chosen(faults, shape.features | machine_features(), destroy=destroy)
+        drawn = chosen(faults, shape.features | machine_features())
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     if not drawn:

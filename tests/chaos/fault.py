@@ -27,26 +27,18 @@ _LATEST = 4.0  # seconds into the stroke
 _PAUSE = 1.5  # seconds
 
 
-MEMORY = Lock()
-"""Held by a fault that changes what the stream stores or receivers remember: by then another one knows exactly what is lost, or puts it back."""
-
-
 class CannotStrike(Exception):
     """There is nothing to hit just now (no worker is alive, the disk is full already …): counted as not struck, no failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`lasts` is a range of seconds; `needs` names what a world must have for it (`World.features`).
-
-    One that `destroys` takes lines on purpose: it is drawn only when asked for.
-    """
+    """`lasts` is a range of seconds; `needs` names what a world must have for it (`Shape.features`)."""
 
     name: str
     act: Act
     lasts: tuple[float, float] = MOMENT
     needs: frozenset[str] = frozenset()
-    destroys: bool = False
 
     @property
     def family(self) -> str:
@@ -63,27 +55,24 @@ def add(
     act: Act,
     lasts: tuple[float, float] = MOMENT,
     *needs: str,
-    destroys: bool = False,
 ) -> None:
     """Add a fault."""
     if name in FAULTS:
         raise ValueError(f"two faults are called {name}")
-    FAULTS[name] = Fault(name, act, lasts, frozenset(needs), destroys)
+    FAULTS[name] = Fault(name, act, lasts, frozenset(needs))
 
 
-def fault(
-    lasts: tuple[float, float] = MOMENT, *needs: str, destroys: bool = False
-) -> Callable[[Act], Act]:
+def fault(lasts: tuple[float, float] = MOMENT, *needs: str) -> Callable[[Act], Act]:
     """Add the decorated act as the fault of its name."""
 
     def added(act: Act) -> Act:
-        add(act.__name__.replace("_", "-"), act, lasts, *needs, destroys=destroys)
+        add(act.__name__.replace("_", "-"), act, lasts, *needs)
         return act
 
     return added
 
 
-def chosen(words: str, features: frozenset[str], *, destroy: bool) -> list[Fault]:
+def chosen(words: str, features: frozenset[str]) -> list[Fault]:
     """Return the faults that are asked for by names or families ("all", "disks,kill-server") and can strike where there are such features.
 
     Raises ValueError for a name that is none.
@@ -95,9 +84,7 @@ def chosen(words: str, features: frozenset[str], *, destroy: bool) -> list[Fault
     return [
         one
         for one in FAULTS.values()
-        if (not asked or asked & {one.name, one.family})
-        and one.needs <= features
-        and (destroy or not one.destroys)
+        if (not asked or asked & {one.name, one.family}) and one.needs <= features
     ]
 
 

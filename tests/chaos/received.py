@@ -8,22 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import zstandard
-
-from tests.support.received import (
-    is_packed,
-    read_segment,
-    read_segments,
-    segments_by_host,
-    segments_of,
-)
+from tests.support.received import is_packed, read_segment, segments_by_host
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
 _LATELY = 0.5  # seconds
-_LAST = 3
-"""Files: the newest of a host, in which what came last is."""
 
 
 class Received:
@@ -70,29 +60,8 @@ def _unpacked(path: Path, _inode: int, _size: int) -> int:
 
 
 def awaited(world: "World") -> Iterator[bool]:
-    """Say again and again whether all that hosts have written by now has been received.
-
-    Bytes tell that as long as nothing is destroyed. Else it is the last line of each log that has to be seen, or a later one
-    where that was destroyed, too: lines are like no other then (`Shape.plain`), and hosts write on.
-    """
+    """Say again and again whether all that hosts have written by now has been received."""
     sizes = {host.name: host.written() for host in world.hosts}
-    waiting = {host.name: _last_lines(host.sources()) for host in world.hosts}
     while True:
-        if not world.destroyed:
-            come = world.received.sizes()
-            yield all(come.get(host, 0) >= size for host, size in sizes.items())
-            continue
-        for host in world.hosts:
-            gone = [one.lines for one in world.destroyed if one.host == host.name]
-            if any(line in lines for line in waiting[host.name] for lines in gone):
-                waiting[host.name] = _last_lines(host.sources())
-            # that's fine: a file is just being exchanged
-            with suppress(OSError, ValueError, zstandard.ZstdError):
-                lines = read_segments(segments_of(world.output, host.name)[-_LAST:])
-                waiting[host.name] = {one for one in waiting[host.name] if one not in lines}
-        yield not any(waiting.values())
-
-
-def _last_lines(sources: list[bytes]) -> set[bytes]:
-    whole = (source[: source.rfind(b"\n") + 1] for source in sources)
-    return {source[source.rfind(b"\n", 0, -1) + 1 :] for source in whole if source}
+        come = world.received.sizes()
+        yield all(come.get(host, 0) >= size for host, size in sizes.items())

@@ -16,8 +16,6 @@ from tests.chaos.logfile import LogFile
 from tests.shipper.host import packed
 
 _LATE = (0.1, 6.0)  # seconds
-_ALL = 1_000_000  # files: none is ever removed
-_LONG_ENOUGH = 3.0  # seconds, for one that looks several times a second
 _SERIES = 0.15
 _SERIES_EVERY = (0.1, 0.4)  # seconds
 _QUIET = 3.0  # seconds that an application waits for all to be received
@@ -30,7 +28,6 @@ class Style:
     """How a log is rotated: about `every` so many seconds, `keep` rotated files, the newest one packed later or at once.
 
     Rotated files are called `app.log-20260101-000001`, or `app.log.1`, which becomes `app.log.2` at the next rotation.
-    A file is written for `at_least` so many seconds.
     """
 
     has_dates: bool
@@ -39,7 +36,6 @@ class Style:
     is_delayed: bool
     keep: int
     every: float
-    at_least: float = 0.0
 
 
 @dataclass(slots=True)
@@ -93,10 +89,8 @@ class Rotation:
 
     def _interval(self) -> float:
         if self._chance.random() < _SERIES:
-            seconds = self._chance.uniform(*_SERIES_EVERY)
-        else:
-            seconds = self._chance.expovariate(1 / self._style.every)
-        return max(seconds, self._style.at_least)
+            return self._chance.uniform(*_SERIES_EVERY)
+        return self._chance.expovariate(1 / self._style.every)
 
     def _is_known(self) -> bool:
         """Whether a shipper knows the log: what was rotated before it came to know a log is not its business."""
@@ -233,9 +227,3 @@ def drawn_style(chance: random.Random) -> Style:
         keep=chance.randrange(4, 12),
         every=chance.choice((4.0, 10.0, 25.0)),
     )
-
-
-def plain_style(chance: random.Random) -> Style:
-    """Return the style that every suite can follow: renamed, made anew at once, and left alone."""
-    every = chance.choice((5.0, 15.0))
-    return Style(False, (Rotation.rename,), None, False, _ALL, every, _LONG_ENOUGH)

@@ -51,8 +51,7 @@ class Shape:
 
     `topology` is "single" or "cluster" (three brokers); `receivers` is "alone", "standby" (two of them compete for all
     partitions), or "spark" (a standalone cluster of a master and two workers). `secured` gives each program credentials
-    of its own. `rate` is in lines per second and host, on average. `plain` has hosts write but lines of text, none of them
-    twice, and rotate by renaming only: every suite can follow that, and a line that is destroyed is known by itself.
+    of its own. `rate` is in lines per second and host, on average.
     """
 
     seed: int = 1
@@ -62,7 +61,6 @@ class Shape:
     partitions: int = 3
     rate: int = 200
     secured: bool = False
-    plain: bool = False
 
     @property
     def features(self) -> frozenset[str]:

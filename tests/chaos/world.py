@@ -31,15 +31,13 @@ from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from broker.wire.subjects import partition_of
 from receiver.storage.disk import exclusive_lock
 from tests.chaos.disks import Disk
-from tests.chaos.losses import Destroyed
 from tests.chaos.networks import Machine, machines
 from tests.chaos.program import Program, Supervisor
 from tests.chaos.received import Received
-from tests.chaos.rotations import drawn_style, plain_style
 from tests.chaos.secured import Keys
 from tests.chaos.shape import Shape, host_name, machine_features
 from tests.chaos.shim import Control, Shim
-from tests.chaos.writers import applications, plain_applications
+from tests.chaos.writers import applications
 from tests.chaos.writing import Writing
 from tests.receiver.cluster import Cluster as SparkCluster
 from tests.support.processes import Processes
@@ -104,7 +102,6 @@ class World:
     spark_programs: list[Program] = field(default_factory=list)
     keys: Keys | None = None
     shim: Shim | None = None
-    destroyed: list[Destroyed] = field(default_factory=list)
     adopted: list[int] = field(default_factory=list)
     """Partitions whose files were adopted, as their store was lost."""
 
@@ -272,12 +269,9 @@ class World:
         return Writing(
             folder=logs,
             accounts=self.folder / "written" / name,
-            applications=plain_applications(shape.rate, seed)
-            if shape.plain
-            else applications(number, shape.rate, seed),
+            applications=applications(number, shape.rate, seed),
             seed=seed,
             received=lambda: self.received.lately(name),
-            style=plain_style if shape.plain else drawn_style,
         )
 
     def users(self, disk: Disk) -> list[Program]:

@@ -136,15 +136,6 @@ def applications(number: int, rate: int, seed: int) -> list[Application]:
     return [app, *chance.sample(_others(rate / 2, seed, chance), 4)]
 
 
-def plain_applications(rate: int, seed: int) -> list[Application]:
-    """Return applications that write lines of text, about `rate` per second in all: what every suite can carry."""
-    chance = random.Random(f"plain {seed}")
-    return [
-        Application(f"{name}.log", LogLines(name, seed), steady(rate / 2, chance))
-        for name in ("app", "access")
-    ]
-
-
 def _everything(rate: float, seed: int, chance: random.Random) -> Application:
     often = (LogLines("all", seed), Text(traces("trace", seed)), Text(binary("binary", seed)))
     rare = Text(huge("huger", seed, _HUGER))

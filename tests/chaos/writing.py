@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.chaos.logfile import Insistence, LogFile
-from tests.chaos.rotations import Rotation, Style, drawn_style
+from tests.chaos.rotations import Rotation, drawn_style
 from tests.chaos.writers import Application
 
 _TICK = 0.1  # seconds
@@ -96,7 +96,7 @@ class _Pen:
 class Writing:
     """What a host writes into `folder`; `accounts` gets all of it once more, and stands on a disk that no fault hits.
 
-    `received()` returns how many bytes of this host have been received so far, or fewer. `style` draws how a log is rotated.
+    `received()` returns how many bytes of this host have been received so far, or fewer.
     """
 
     folder: Path
@@ -104,7 +104,6 @@ class Writing:
     applications: Sequence[Application]
     seed: int
     received: Callable[[], int]
-    style: Callable[[random.Random], Style] = drawn_style
     _pens: list[_Pen] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -116,7 +115,7 @@ class Writing:
             account = self.accounts / f"{number}-{Path(application.path).name}"
             log = LogFile(self.folder / application.path, account, insist)
             chance = random.Random(f"{application.path} {self.seed}")
-            rotation = Rotation(log, self.style(chance), chance, self._asks(log))
+            rotation = Rotation(log, drawn_style(chance), chance, self._asks(log))
             self._pens.append(_Pen(application, log, rotation, chance, application.appears))
 
     @property

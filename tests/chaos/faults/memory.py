@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from broker.wire.offset import Offset, UnreadableOffset
@@ -27,7 +28,7 @@ from broker.wire.streams import (
 from broker.wire.subjects import consumer_name
 from receiver.storage.store import Damaged, Store, StoredBatch, path_of
 from tests.chaos.commands import insist
-from tests.chaos.fault import MEMORY, CannotStrike, Chance, add, alone, dead, fault
+from tests.chaos.fault import CannotStrike, Chance, add, alone, dead, fault
 from tests.chaos.faults.rivals import TAKEN_OVER
 from tests.chaos.program import held
 from tests.chaos.world import World
@@ -36,7 +37,10 @@ _LASTS = (0.5, 8.0)
 _MEANWHILE = (1.0, 8.0)  # seconds in which things go on before an older copy is put back
 _TOLD, _TOLD_ON_SPARK = 90.0, 240.0  # seconds within which a receiver tells of the harm
 _SECONDS = 10.0
-_HARMED = "what is stored or remembered is changed by another fault"
+_HARMED = "what a receiver remembers is harmed already"
+
+_one = Lock()
+"""Held while a receiver's memory is harmed: nobody else may have changed what is put back."""
 
 Harm = Callable[[bytes, Chance], bytes | None]
 """What becomes of a content, None for no content."""
@@ -140,7 +144,7 @@ def _offset(world: World, chance: Chance, harm: Harm) -> Iterator[None]:
     """Harm the offset of a partition, while its receiver runs or is dead."""
     number = chance.choice(world.partitions_in_use)
     key = offset_key(number)
-    with alone(MEMORY, _HARMED):
+    with alone(_one, _HARMED):
         _received(world, number)
         with dead(world) if chance.random() < 0.5 else nullcontext():
             partition = _Partition(world, number, b"")
@@ -159,7 +163,7 @@ def _store(world: World, chance: Chance, harm: Harm | None) -> Iterator[None]:
     number = chance.choice(world.partitions_in_use)
     path = path_of(world.receiver_state, number)
     with (
-        alone(MEMORY, _HARMED),
+        alone(_one, _HARMED),
         world.disks["central"].trouble(),
     ):
         if harm is None:
@@ -292,7 +296,7 @@ def positions_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
 @fault((1.0, 12.0))
 def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
     """Take away the bucket of offsets; an operator makes it again, and does once what the receiver then says."""
-    with alone(MEMORY, _HARMED):
+    with alone(_one, _HARMED):
         numbers = range(world.shape.partitions)
         with dead(world):
             received = {str(n) for n in numbers if (one := world.offset(n)) and one.lines}
