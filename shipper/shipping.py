@@ -270,7 +270,7 @@ class Shipping:
         return await asyncio.to_thread(self._make_all, blocks)
 
     def _make_all(self, blocks: list[Block]) -> list[Round]:
-        agent, cuts = str(self.sessions.agent), cut(blocks, self._round_size)
+        agent, cuts = self.sessions.agent, cut(blocks, self._round_size)
         return [make(some, agent, self._settings.compression) for some in cuts]
 
     async def _next_blocks(self) -> list[Block]:

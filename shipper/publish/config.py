@@ -50,7 +50,7 @@ class BrokerConfig:
         self._clock = clock
         self._value = b""
         self._pauses: tuple[Pause, ...] = ()
-        self._is_paused = False  # as was logged last
+        self._logged = ""
         self._heard = 0
 
     @property
@@ -73,18 +73,11 @@ class BrokerConfig:
             self.partitions = found
             self.subject = Subject.for_host(self._host, found.count)
 
-    async def look(self) -> None:
-        """Read what may change; where that cannot be read, nothing has changed."""
-        try:
-            await self.read()
-        except (ConnectionLost, Rejected, ConfigurationError) as error:
-            logger.debug("the configuration is as it was: %s", error)
-
     async def until_resumed(self) -> None:
         """Return at once while the host may publish, else within a second once it may again."""
         while self.pause is not None:  # noqa: ASYNC110 - a pause ends by the clock
             await asyncio.sleep(random.uniform(0.1, _NEXT_LOOK))
-        self._log_end()
+        self._log()
 
     async def run(self) -> None:
         """Keep up with the entries until cancelled."""
@@ -93,8 +86,10 @@ class BrokerConfig:
             with suppress(ConnectionLost):
                 await self._connection.tap(PAUSE_SUBJECT, self._hear)
                 while self._connection.is_on(client):
-                    await self.look()
-                    self._log_end()
+                    # what cannot be read has not changed
+                    with suppress(ConnectionLost, Rejected, ConfigurationError):
+                        await self.read()
+                    self._log()
                     every = _READ_EVERY * random.uniform(0.75, 1.0)
                     await asyncio.wait({client.lost}, timeout=every)
             await asyncio.sleep(random.uniform(0, 1.0))  # not all hosts at once
@@ -113,14 +108,10 @@ class BrokerConfig:
             entry = f"{CONFIG_BUCKET}/{PAUSE_KEY}"
             logger.warning("%s cannot be read, so nothing is paused: %s", entry, error)
             self._pauses = ()
-        if self._is_paused or self.pause:
-            self._log_pause()
+        self._log()
 
-    def _log_end(self) -> None:
-        """Log that a pause is over whose time is up."""
-        if self._is_paused and self.pause is None:
-            self._log_pause()
-
-    def _log_pause(self) -> None:
-        self._is_paused = self.pause is not None
-        logger.info("%s", self.pause or "resumed: the pause is over")
+    def _log(self) -> None:
+        """Log that a pause has begun, has changed or is over."""
+        before, self._logged = self._logged, str(self.pause or "")
+        if before != self._logged:
+            logger.info("%s", self._logged or "resumed: the pause is over")

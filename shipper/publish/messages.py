@@ -17,16 +17,14 @@ from broker.app.exits import FencedError
 from broker.app.faults import fault
 from broker.app.program import version_of
 from broker.client import bucket
-from broker.client.answer import ConnectionLost, Rejected, stored_at
+from broker.client.answer import ConnectionLost, Rejected
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection
 from broker.client.pulling import pull
 from broker.wire.message import (
-    Followed,
     MalformedMessage,
     Origin,
     decode_origin,
-    encode_origin,
 )
 from broker.wire.positions import Covered, Positions, PositionsUnreadable
 from broker.wire.streams import (
@@ -43,25 +41,19 @@ _PATIENCE = 8.0  # seconds: the server of the consumer may have died
 _SHORT = 1.0  # seconds for what may never be answered
 _NO_MESSAGE = "404"
 _EXISTS = {10013, 10148}  # a consumer of that name, or one that is about to go
-_FORM = re.compile(r"([0-9]{1,15})-([0-9a-f]{8})")
+_FORM = re.compile(r"([0-9]{13})-[0-9a-f]{8}")
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class AgentId:
-    """When a run started, in milliseconds since the epoch, and eight random hex digits that settle a tie."""
+def agent_id(start: int, tag: str) -> str:
+    """Return the id of a run that started then, in milliseconds since the epoch; eight hex digits settle a tie: ids sort by age."""
+    return f"{start:013}-{tag}"
 
-    start: int
-    tag: str
 
-    def __str__(self) -> str:
-        return f"{self.start}-{self.tag}"
-
-    @classmethod
-    def parse(cls, text: str) -> "AgentId | None":
-        """Read what `str()` made; None for anything else, which no shipper of ours wrote."""
-        found = _FORM.fullmatch(text)
-        return cls(int(found[1]), found[2]) if found else None
+def start_of(agent: str) -> int | None:
+    """Return when a run started; None for what no shipper of ours wrote."""
+    found = _FORM.fullmatch(agent)
+    return int(found[1]) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +71,7 @@ class HostMessage:
         return self.origin.agent if self.origin else ""
 
 
-def fenced_by(rival: AgentId) -> FencedError:
+def fenced_by(rival: str) -> FencedError:
     """Return the error of an agent that another one has taken over from."""
     return FencedError(
         f"agent {rival} ships for the same host since then; "
@@ -87,10 +79,10 @@ def fenced_by(rival: AgentId) -> FencedError:
     )
 
 
-def newest_in(positions: Positions) -> AgentId | None:
-    """Return the newest agent whose messages the positions cover."""
-    agents = (AgentId.parse(one.agent) for one in positions.covered.values())
-    return max(filter(None, agents), default=None)
+def newest_in(positions: Positions) -> str:
+    """Return the newest agent whose messages the positions cover, if there is one."""
+    agents = (one.agent for one in positions.covered.values())
+    return max((agent for agent in agents if start_of(agent) is not None), default="")
 
 
 @dataclass(slots=True)
@@ -133,34 +125,14 @@ class HostMessages:
         """Return the stream that a subject is in."""
         return stream_of(subject.partition, self.streams)
 
-    async def newest(self, subject: Subject) -> HostMessage | None:
-        """Return the last message of a subject, None when there is none (any more)."""
-        return await self._last(self.stream_of(subject), str(subject))
-
-    async def _last(self, stream: str, subjects: str) -> HostMessage | None:
+    async def newest(self, stream: str, subjects: str) -> HostMessage | None:
+        """Return the last message of a subject, or of subjects; None when there is none (any more)."""
         answer = await self._connection.call(f"DIRECT.GET.{stream}.{subjects}")
         headers = answer.headers or {}
         if "Nats-Sequence" not in headers and headers.get("Status") == _NO_MESSAGE:
             return None
         subject = headers.get("Nats-Subject", subjects)
         return HostMessage(int(headers["Nats-Sequence"]), _origin_of(headers), subject, stream)
-
-    async def claim(
-        self,
-        subject: Subject,
-        agent: AgentId,
-        now: int,
-        *,
-        follows: tuple[Followed, ...] = (),
-        moved: int | None = None,
-    ) -> int:
-        """Store an empty message, after which no older agent can publish on the subject; return its sequence.
-
-        `now` in nanoseconds. The message says which partitions had the host's lines before, or that they have `moved` from
-        here. After `ConnectionLost` it may be stored or not; a second claim does no harm.
-        """
-        headers = encode_origin(Origin(str(agent), now, follows=follows, moved=moved))
-        return stored_at(await self._connection.ask(str(subject), b"", headers))
 
     def since(self, first: int, stream: str) -> AsyncIterator[list[HostMessage]]:
         """Yield all messages of a stream from sequence `first` on, oldest first, in pages.
@@ -173,7 +145,7 @@ class HostMessages:
     async def heads(self) -> list[HostMessage]:
         """Return the last message of each subject, in whatever stream it is."""
         names = stream_names(self.streams)
-        last = await asyncio.gather(*(self._last(name, self._filter) for name in names))
+        last = await asyncio.gather(*(self.newest(name, self._filter) for name in names))
         return [
             head
             for one in last
@@ -322,7 +294,7 @@ class Snapshots:
                     # acknowledgement was lost: that counts until the next claim, as the message may be purged
                     self.found = await self.read()
                     own, rival = newest_in(positions), newest_in(self.found)
-                    if own and rival and rival > own:
+                    if own and rival > own:
                         raise fenced_by(rival) from None
 
     async def try_write(self, positions: Positions) -> None:

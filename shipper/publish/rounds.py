@@ -25,7 +25,7 @@ LEAST_SIZE = 256 * 1024
 NEARBY_SIZE = 2 * 1024 * 1024
 """Bytes of lines in the first round, and where the broker is nearby: a larger one takes memory and is no faster."""
 
-_NEAR, _BRISK, _QUICK, _SLOW = 0.06, 0.5, 1.0, 5.0  # seconds
+_NEAR, _QUICK, _SLOW = 0.06, 1.0, 5.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +62,13 @@ def next_size(size: int, sent: int, took: float, most: int) -> int:
     """Return how many bytes of lines the next round may have after one of at most `size` took `took` seconds to be acknowledged.
 
     A round of `sent` bytes is sent again whole, so on a slow line it must stay well below the time after which a connection
-    is given up; on a quick one it grows up to `most`, twofold or, where that is sure to be quick too, fourfold, and with a
-    broker nearby to `NEARBY_SIZE`.
+    is given up; on a quick one it doubles, up to `most`, and with a broker nearby to `NEARBY_SIZE`.
     """
     if took < _NEAR * max(1, sent / NEARBY_SIZE):
         most = min(most, NEARBY_SIZE)
     if took > _SLOW:
         return min(most, max(LEAST_SIZE, size // 2))
-    if took < _QUICK:
-        size *= 4 if took < _BRISK else 2
-    return min(most, size)
+    return min(most, size * 2 if took < _QUICK else size)
 
 
 _SMALLEST = 4096  # below this, auto leaves lines readable for `nats sub`; it would gain little

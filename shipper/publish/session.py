@@ -20,17 +20,18 @@ from broker.app.faults import fault
 from broker.client.answer import ConnectionLost, Rejected, stored_at
 from broker.client.config import read_streams
 from broker.client.connection import BrokerAway, Connection
-from broker.wire.message import EXPECTED_SEQUENCE, Followed
+from broker.wire.message import EXPECTED_SEQUENCE, Followed, Origin, encode_origin
 from broker.wire.positions import Positions
 from broker.wire.subjects import InvalidSubject, Subject
 from shipper.publish.config import BrokerConfig
 from shipper.publish.messages import (
-    AgentId,
     HostMessage,
     HostMessages,
     Snapshots,
+    agent_id,
     fenced_by,
     largest_payload,
+    start_of,
 )
 from shipper.publish.rounds import Round
 from shipper.publish.waiting import Waiting
@@ -69,7 +70,7 @@ class Sessions:
         self.snapshots = Snapshots(connection, host)
         self.config = BrokerConfig(connection, host, clock)
         now = clock() // _MILLISECOND
-        self.agent = self._run = AgentId(now, tag or secrets.token_hex(4))
+        self.agent = self._run = agent_id(now, tag or secrets.token_hex(4))
         self.stream, self.max_payload = "", 0
         self.patience: float | None = None  # seconds that a person waits for the broker
         self._clock = clock
@@ -130,7 +131,7 @@ class Sessions:
         self.stream = self._messages.stream_of(subject)
         positions = await self.waiting.until_answered(lambda: self._attempt(subject, known))
         self._subject = subject
-        self._named.add(str(self.agent))
+        self._named.add(self.agent)
         logger.info("agent %s ships on %s", self.agent, subject)
         return positions
 
@@ -155,7 +156,7 @@ class Sessions:
 
     async def _claim_all(self, subject: Subject) -> dict[str, int]:
         """Claim the subject, and what other subjects the host had; return where the host's lines end in each stream."""
-        newest = await self._messages.newest(subject)
+        newest = await self._messages.newest(self.stream, str(subject))
         # a replica that lags may not show the last message: what is rebuilt behind the claim does
         self._outrank([(newest.stream, newest.sequence, newest.writer)] if newest else [])
         claim = await self._claim(subject)
@@ -179,22 +180,26 @@ class Sessions:
         came later: behind the first claim of this one, or once this one had a session.
         """
         before = self.agent
-        for stream, sequence, writer in writers:
-            agent = AgentId.parse(writer)
-            if agent is None or agent <= self.agent:
+        for stream, sequence, agent in writers:
+            start = start_of(agent)
+            if start is None or agent <= self.agent:
                 continue
             is_later = self._first and stream == self._first[0] and sequence > self._first[1]
             if self._subject is not None or is_later:
                 raise fenced_by(agent)
-            self.agent = AgentId(agent.start + 1, before.tag)
+            self.agent = agent_id(start + 1, before[-8:])
         return self.agent != before
 
     async def _claim(
         self, subject: Subject, *, follows: tuple[Followed, ...] = (), moved: int | None = None
     ) -> int:
-        return await self._messages.claim(
-            subject, self.agent, self._clock(), follows=follows, moved=moved
-        )
+        """Store an empty message, after which no older agent can publish on the subject; return its sequence.
+
+        The message says which partitions had the host's lines before, or that they have `moved` from here. After
+        `ConnectionLost` it may be stored or not; a second claim does no harm.
+        """
+        origin = Origin(self.agent, self._clock(), follows=follows, moved=moved)
+        return stored_at(await self.connection.ask(str(subject), b"", encode_origin(origin)))
 
     async def _leave_others(self, subject: Subject, claim: int) -> dict[Subject, int]:
         """Claim the subjects that the host had with other numbers of partitions, and say on each that its lines have moved.
@@ -211,15 +216,14 @@ class Sessions:
             if other is None or other == subject:
                 continue
             says_so = head.origin is not None and head.origin.moved == subject.partition
-            left[other] = head.sequence if says_so else await self._leave(other, subject)
+            left[other] = (
+                head.sequence if says_so else await self._claim(other, moved=subject.partition)
+            )
         before = self._subject
         if before is not None and before != subject and before not in left:
             with suppress(Rejected):  # that's fine: the stream was made anew, with fewer subjects
-                left[before] = await self._leave(before, subject)
+                left[before] = await self._claim(before, moved=subject.partition)
         return left
-
-    async def _leave(self, other: Subject, subject: Subject) -> int:
-        return await self._claim(other, moved=subject.partition)
 
     def _name(self, writers: Iterable[HostMessage], known: Positions) -> None:
         """Say once of each who else wrote to the host's subjects, for which the session before was lost."""
@@ -276,20 +280,14 @@ class Sessions:
         try:
             answer = await self.connection.ask(subject, payload, headers, self._patience(payload))
         except Rejected as error:
-            raise self._meaning(error) from None
+            if error.is_wrong_sequence:
+                last = f"{subject} does not end at sequence {self._last} any more"
+                raise SessionLost(f"{last} ({error.description})") from None
+            if error.is_write_under_way:  # this round's, sent before: the next try is refused
+                raise ConnectionLost(str(error)) from None
+            raise
         fault("stored")
         return stored_at(answer)
-
-    def _meaning(self, error: Rejected) -> Exception:
-        """Return what a refusal of a round means: that the session is lost, or that the round is to be sent again."""
-        if error.is_wrong_sequence:
-            last = f"{self._subject} does not end at sequence {self._last} any more"
-            return SessionLost(f"{last} ({error.description})")
-        if (
-            error.is_write_under_way
-        ):  # of this round, sent before: the next try is refused as stored
-            return ConnectionLost(str(error))
-        return error
 
     def _patience(self, payload: bytes) -> float:
         """Return the seconds in which a payload gets through a line that is still of use; a dead one is noticed by pings.

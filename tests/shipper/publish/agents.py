@@ -6,7 +6,6 @@ from typing import Any
 from broker.client.connection import Connection
 from broker.wire.positions import Positions
 from broker.wire.subjects import Subject
-from shipper.publish.messages import AgentId
 from shipper.publish.rounds import Round
 from shipper.publish.session import SessionLost, Sessions
 
@@ -42,7 +41,7 @@ class PublishingAgent:
         return self
 
     @property
-    def agent(self) -> AgentId:
+    def agent(self) -> str:
         return self._sessions.agent
 
     @property
@@ -71,7 +70,7 @@ class PublishingAgent:
 
 def round_of(make: Make, agent: PublishingAgent, number: int) -> Round:
     """Return a round of 100 bytes of one of two files in turn."""
-    return make(str(agent.agent), 100 * number, b"%09d\n" % number + LINES[10:], f"f{number % 2}")
+    return make(agent.agent, 100 * number, b"%09d\n" % number + LINES[10:], f"f{number % 2}")
 
 
 async def start(connection: Connection, tag: str = "aaaaaaaa") -> PublishingAgent:

@@ -13,10 +13,10 @@ from hypothesis import given
 
 from broker.app.exits import FencedError
 from broker.client.connection import Connection
-from broker.wire.message import EXPECTED_SEQUENCE
+from broker.wire.message import EXPECTED_SEQUENCE, Origin, encode_origin
 from broker.wire.streams import StreamLayout, subjects_in
 from broker.wire.subjects import Subject, registry_consumer
-from shipper.publish.messages import AgentId, HostMessage, HostMessages
+from shipper.publish.messages import HostMessage, HostMessages
 from shipper.publish.rounds import Round
 from tests.partitions import add_subjects, change_partitions
 from tests.shipper.conftest import Line, open_line, read_stream
@@ -32,7 +32,7 @@ ACTIONS = {
     **{"start_another": 3, "lose_snapshot": 2, "purge": 2, "move": 4},
 }
 NUMBERS = (2, 5)  # of partitions, that put every host here to different ones
-GHOST = AgentId(1, "ffffffff")
+GHOST = "0000000000001-ffffffff"
 Make = Callable[..., Round]
 
 
@@ -76,7 +76,7 @@ class Program:
         await self.far.close()
 
     async def publish(self, amount: int) -> None:
-        await self.agent.publish(self._round("own", str(self.agent.agent), amount))
+        await self.agent.publish(self._round("own", self.agent.agent, amount))
         self._knows_all()
 
     async def lose_acknowledgement(self, amount: int) -> None:
@@ -91,22 +91,26 @@ class Program:
 
     async def store_unheard(self, amount: int) -> None:
         """Store a round as its agent does, which does not hear of it and sends it again."""
-        last = await self.messages.newest(self.subject)
-        round_ = self._round("own", str(self.agent.agent), amount)
+        last = await self.messages.newest("LOGS", str(self.subject))
+        round_ = self._round("own", self.agent.agent, amount)
         await self._store(round_, last.sequence if last else 0)
         await self.agent.publish(round_)
         self._knows_all()
 
     async def haunt(self, _: int) -> int:
         """Have an older agent claim the subject late."""
-        return await self.messages.claim(self.subject, GHOST, NOW)
+        return await self._claim(self.subject)
 
     async def haunt_elsewhere(self, _: int) -> None:
         for place in _places(self.host):
-            await self.messages.claim(place, GHOST, NOW)
+            await self._claim(place)
+
+    async def _claim(self, place: Subject) -> int:
+        headers = encode_origin(Origin(GHOST, NOW))
+        return int((await self.own.ask(str(place), b"", headers))["seq"])
 
     async def ship_late(self, amount: int) -> None:
-        round_ = self._round("ghost", str(GHOST), amount)
+        round_ = self._round("ghost", GHOST, amount)
         await self._store(round_, await self.haunt(0))
 
     async def disturb(self, _: int) -> None:
@@ -121,8 +125,8 @@ class Program:
         self._knows_all()
         if amount % 2:  # which hides it
             await (self.haunt(0) if amount == 1 else self.haunt_elsewhere(0))
-        with pytest.raises(FencedError, match=str(self.agent.agent)):
-            await older.publish(self.make(str(older.agent), self.ends["own"] + 1, b"late\n", "own"))
+        with pytest.raises(FencedError, match=self.agent.agent):
+            await older.publish(self.make(older.agent, self.ends["own"] + 1, b"late\n", "own"))
 
     async def lose_snapshot(self, _: int) -> None:
         if not self.is_purged:  # then nobody could know
@@ -142,7 +146,7 @@ class Program:
         """Change the number of partitions; the agent hears of it now, or asks when it claims the next time."""
         self.partitions = NUMBERS[NUMBERS.index(self.partitions) - 1]
         await change_partitions(self.own, self.partitions)
-        await self.agent.config.look()
+        await self.agent.config.read()
         await self.publish(amount)
 
     async def _start(self, amount: int) -> PublishingAgent:
@@ -182,7 +186,7 @@ class Program:
         async for page in self.messages.since(1, "LOGS"):
             for one in page:
                 told[one.sequence] = one
-                if one.writer in {"", str(GHOST)} or not (one.origin and one.origin.sections):
+                if one.writer in {"", GHOST} or not (one.origin and one.origin.sections):
                     continue
                 if before is not None and before.subject != one.subject:
                     _judge_move(before, one, told)

@@ -155,7 +155,7 @@ async def change(connection: Connection, agent: PublishingAgent, partitions: int
     """Change the number, and have an agent hear of it now rather than seconds later."""
     await add_subjects(connection, *subjects_in("LOGS", StreamLayout(partitions)))
     await change_partitions(connection, partitions)
-    await agent.config.look()
+    await agent.config.read()
 
 
 async def test_an_agent_says_where_its_lines_go_on_where_retention_has_removed_all_of_its_messages(
