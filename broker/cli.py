@@ -13,7 +13,7 @@ from broker.app.exits import ConfigurationError
 
 _SECTIONS = {
     "Running": "run:run credentials:credentials tls:tls",
-    "Declaring": "apply:apply apply:partitions apply:export apply:import_ apply:promote",
+    "Declaring": "apply:apply apply:partitions apply:export apply:import_",
     "Looking": "status:status status:hosts status:top status:tail_ status:get status:events "
     "changing:stream changing:consumer status:check console:console",
     "Changing": "changing:pause changing:resume changing:purge changing:rm requeue:requeue "

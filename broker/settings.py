@@ -121,7 +121,9 @@ class SitesSettings(ProgramSettings):
         None, "FILE", "Seed by which --site-remote knows this site (`credentials add site`)."
     )
     mirror: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]*$")] | None = option(
-        None, "SITE", "Hold a copy of that site's lines and take no others, until `promote`."
+        None,
+        "SITE",
+        "Hold a copy of that site's lines and take no others; '' makes it a stream again.",
     )
     source: Sites = option(
         (), "SITE", "Take in the lines of another site beside one's own; several times."

@@ -1,4 +1,4 @@
-"""`logbroker apply`, `partitions`, `export`, `import` and `promote`: what is declared for a running broker, as a plan that is shown first."""
+"""`logbroker apply`, `partitions`, `export` and `import`: what is declared for a running broker, as a plan that is shown first."""
 
 import asyncio
 import json
@@ -11,9 +11,8 @@ import click
 
 from broker.app import command_line
 from broker.app.command_line import SectionedCommand
-from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.exits import ConfigurationError
 from broker.app.files import make_folder, write_atomic
-from broker.app.untrusted import printable
 from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, JSON, asking, print_json, with_settings
 from broker.provision.apply import (
@@ -28,12 +27,10 @@ from broker.provision.plan import (
     describe,
     plan,
     plan_partitions,
-    plan_promotion,
     refuse_half,
 )
 from broker.provision.plan import as_json as steps_as_json
 from broker.settings import APPLY_FIELDS, BrokerSettings
-from broker.topology import Topology
 from broker.wire.streams import MAX_PARTITIONS, existing_in
 
 _NOT_OURS = ("_nats.", "logship.")  # metadata that tells of a server, or of a stream's own past
@@ -230,33 +227,3 @@ def _with_partitions(wanted: Step, info: Mapping[str, Any] | None) -> Step:
         return wanted
     kept = [one for one in there if existing_in([one]) and one not in asked]
     return replace(wanted, config={**wanted.config, "subjects": [*asked, *kept]})
-
-
-@click.command(cls=SectionedCommand)
-@command_line.YES
-@with_settings()
-def promote(settings: BrokerSettings, yes: bool) -> None:
-    """Make this site's copy of another one's stream a stream that takes lines, when that site is lost.
-
-    Then send shippers and receivers here, and leave --mirror out of this broker's settings. The other site
-    must not come back as it was: lines would be taken at both.
-    """
-    asking(settings, "promote", lambda connection: _promote(connection, yes=yes))
-
-
-async def _promote(connection: Connection, *, yes: bool) -> None:
-    actual = await look(connection, Topology())
-    made = plan_promotion(actual)
-    if actual.mirror is None:
-        raise OperatorError(
-            f"{actual.names[0]} at {connection.servers} is no copy of another site's"
-        )
-    for info in actual.infos:
-        state, lag = info["state"], (info.get("mirror") or {}).get("lag", 0)
-        end = f"sequence {state['last_seq']} of {state['last_ts']}, {lag} messages behind"
-        name, site = info["config"]["name"], actual.mirror
-        click.echo(printable(f"{name} is a copy of site {site}'s up to {end} when last heard"))
-    await _propose(connection, made, False, False, yes, "The copy ends here for good. Do it?")
-    click.echo(
-        "this site takes lines now: send shippers and receivers here, and leave --mirror out of this broker's settings"
-    )

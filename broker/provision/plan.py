@@ -21,7 +21,6 @@ from broker.wire.streams import (
     CONFIG_BUCKET,
     OFFSETS_BUCKET,
     PARTITIONS_KEY,
-    POSITIONS_BUCKET,
     STREAMS_KEY,
     StreamLayout,
     consumer_config,
@@ -288,21 +287,6 @@ def plan_partitions(partitions: int, actual: Actual) -> tuple[Step, ...]:
         steps += _stream({"name": name, "subjects": list(dict.fromkeys((*taken, *wanted)))}, actual)
     entry = _entry(PARTITIONS_KEY, actual, partitions)
     return (*steps, *_consumers(most, count, actual), *entry)
-
-
-def plan_promotion(actual: Actual) -> tuple[Step, ...]:
-    """Return what makes streams of the copies of another site's; raises `BeingRestored`."""
-    refuse_half(actual.streams)
-    # shippers say on the subject that they leave where they go: all partitions that exist are needed
-    layout = StreamLayout(max(actual.existing, actual.number or 0), len(actual.names))
-    # sequences go on where the copy ended: whoever comes over goes on by compare-and-set as if nothing had happened
-    subjects = {name: list(subjects_in(name, layout)) for name in actual.names}
-    subjects |= {f"KV_{one}": [f"$KV.{one}.>"] for one in (CONFIG_BUCKET, POSITIONS_BUCKET)}
-    own = {"mirror": None, "mirror_direct": False}
-    there = (name for name in subjects if name in actual.streams)
-    return tuple(
-        chain(*(_stream({"name": n, "subjects": subjects[n], **own}, actual) for n in there))
-    )
 
 
 def _stream(config: Mapping[str, Any], actual: Actual) -> tuple[Step, ...]:

@@ -215,7 +215,7 @@ class ServerContext:
         )
         if self._mirror:
             logger.warning(
-                "this site is a mirror of site %s and takes no lines: shippers go there, until `logbroker promote` here",
+                "this site is a mirror of site %s and takes no lines: shippers go there, until --mirror is '' here",
                 self._mirror,
             )
         self._write_state()

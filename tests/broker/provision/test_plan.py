@@ -16,7 +16,6 @@ from broker.provision.plan import (
     describe,
     plan,
     plan_partitions,
-    plan_promotion,
     shown,
 )
 from broker.topology import Topology
@@ -169,8 +168,12 @@ def test_in_a_cluster_a_start_only_lowers_the_limit(there: int, wanted: int, lef
 
 
 def test_a_copy_that_is_promoted_takes_lines_of_its_partitions_only() -> None:
-    made = plan_promotion(as_applied(Topology(partitions=2, mirror="first")))
+    copy = as_applied(Topology(partitions=2, mirror="first"), messages=9)
 
+    made = plan(Topology(partitions=2, mirror=""), copy)
+
+    assert not plan(Topology(partitions=2), copy)  # only who says so ends a copy
+    assert not any(step.config.get("mirror") for step in made)
     assert {step.name: step.config["subjects"] for step in made} == {
         "LOGS": ["logs.p0.>", "logs.p1.>"],
         "KV_LOGS_CONFIG": ["$KV.LOGS_CONFIG.>"],
