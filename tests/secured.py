@@ -107,7 +107,7 @@ def _take(url: str) -> None:
 
 def write_conf(path: Path, port: int, *credentials: Credential, streams: int = 1) -> None:
     """Write the configuration of a server that lets in these, and itself; it is told by a SIGHUP to read it again."""
-    rendered = quoted(accounts_of(credentials, key_of(OWN), NOW, streams=streams))[1:-1]
+    rendered = quoted(accounts_of(credentials, key_of(OWN), streams=streams))[1:-1]
     for name in (OWN, *(one.name for one in credentials)):
         # the rights are what is tested here, and a password is what an address can hold
         rendered = rendered.replace(

@@ -14,7 +14,6 @@ import goes to subscribers in the account that asked, and nowhere else.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -68,20 +67,19 @@ class _Crossing(NamedTuple):
 def accounts_of(
     credentials: Sequence[Credential],
     own: str,
-    now: datetime,
     limits: Mapping[str, Section] = MappingProxyType({}),
     anybody: str = "",
     *,
     streams: int,
 ) -> Section:
-    """Return the accounts of a broker that lets in these credentials at `now`, and logbroker itself by the key `own`.
+    """Return the accounts of a broker that lets in these credentials, and logbroker itself by the key `own`.
 
     Whoever comes without a key is the user of the key `anybody`, whose seed nobody has, or is refused where that is empty:
     the first credential changes users only. `limits` are by the name of the account; those of LOGS are JetStream's.
     """
     users: dict[CredentialKind, list[Section]] = {kind: [] for kind in CredentialKind}
     for one in credentials:
-        users[one.kind] += _users(one, now, streams)
+        users[one.kind].append(_user(one, streams))
     everybody = [{"nkey": anybody}] if anybody else []
     inside = [{"nkey": own}, *users[CredentialKind.ADMIN], *users[CredentialKind.SITE], *everybody]
     members = {
@@ -134,8 +132,8 @@ def _exports(crossings: Sequence[_Crossing]) -> list[Section]:
     return list(found.values())
 
 
-def _users(credential: Credential, now: datetime, streams: int) -> Iterator[Section]:
-    """Yield a user for each key of a credential; whoever has rights of its own is no other site."""
+def _user(credential: Credential, streams: int) -> Section:
+    """Return the user of a credential; whoever has rights of its own is no other site."""
     rights = permissions_of(credential, streams)
     is_site = credential.kind is CredentialKind.SITE
     permissions = rights and {
@@ -144,8 +142,11 @@ def _users(credential: Credential, now: datetime, streams: int) -> Iterator[Sect
         "allow_responses": True if rights.responds else None,
     }
     types = ["LEAFNODE"] if is_site else ["STANDARD"] if rights else None
-    for key in credential.accepted_keys(now):
-        yield {"nkey": key, "allowed_connection_types": types, "permissions": permissions}
+    return {
+        "nkey": credential.nkey,
+        "allowed_connection_types": types,
+        "permissions": permissions,
+    }
 
 
 def _crossings(streams: int) -> Iterator[_Crossing]:

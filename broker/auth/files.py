@@ -7,8 +7,6 @@ while it is written? The atomic writer leaves the file as it was, or whole; the 
 import fcntl
 import json
 import os
-import urllib.request
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -32,12 +30,10 @@ from broker.wire.subjects import inbox_of
 
 CREDENTIALS = "credentials.json"
 """The name of the credential store in the broker's directory."""
-HEAD = ("KIND", "NAME", "PARTITIONS", "SINCE", "ROTATED", "OLD UNTIL", "CONNECTED")
+HEAD = ("KIND", "NAME", "PARTITIONS", "SINCE", "ROTATED")
 """The columns of the table, of which `cells` returns the rows."""
 
 _LOCK = "credentials.lock"
-_MOST = 1_000_000  # connections; nats-server gives 1,024 unless told otherwise
-_TIMEOUT = 5.0  # seconds
 _HINTS = {
     CredentialKind.HOST: "logshipper --config {file} --file /var/log/app.log",
     CredentialKind.RECEIVER: "logreceiver --config {file} --output /var/log/logship",
@@ -153,33 +149,6 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def connections_at(monitoring: str | None) -> Counter[str] | None:
-    """Return how many connections use each key, as the monitoring at an address tells; None where nothing tells."""
-    if not monitoring:
-        return None
-    try:
-        with urllib.request.urlopen(
-            f"{monitoring}/connz?auth=1&limit={_MOST}", timeout=_TIMEOUT
-        ) as answer:  # our own broker's
-            found = json.loads(answer.read()).get("connections") or []
-    except (OSError, ValueError):
-        return None
-    return Counter(str(one.get("authorized_user", "")) for one in found)
-
-
-def rows(
-    store: CredentialStore, now: datetime, connections: Counter[str] | None
-) -> list[dict[str, Any]]:
-    """Return the credentials as plain values; `connections` are those by key, where they are known."""
-    found = []
-    for one in store.credentials:
-        row, keys = one.model_dump(mode="json"), one.accepted_keys(now)
-        ends = [old["until"] for old in row.pop("former") if old["nkey"] in keys]
-        count = None if connections is None else sum(connections[key] for key in keys)
-        found.append({**row, "old_until": max(ends, default=None), "connections": count})
-    return found
-
-
 def cells(found: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
     """Return rows for people."""
     made = []
@@ -189,9 +158,8 @@ def cells(found: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
             f"{datetime.fromisoformat(row[key]).astimezone(UTC):%Y-%m-%d %H:%M}Z"
             if row[key]
             else "-"
-            for key in ("since", "rotated", "old_until")
+            for key in ("since", "rotated")
         )
-        count = "-" if row["connections"] is None else str(row["connections"])
         partitions = shares if row["kind"] == "receiver" else "-"
-        made.append((row["kind"], row["name"], partitions, *times, count))
+        made.append((row["kind"], row["name"], partitions, *times))
     return made

@@ -6,7 +6,7 @@ credential: nobody gets in then, and only a person who says so opens the broker 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -61,15 +61,8 @@ _PublicKey = Annotated[str, AfterValidator(_public)]
 _Partition = Annotated[int, Field(ge=0, lt=MAX_PARTITIONS)]
 
 
-class FormerKey(BaseModel, frozen=True, extra="forbid", strict=True):
-    """A key that was replaced and is accepted until a time."""
-
-    nkey: _PublicKey
-    until: AwareDatetime
-
-
 class Credential(BaseModel, frozen=True, extra="forbid", strict=True):
-    """The keys of one holder; `partitions` are those of a receiver, empty for all of them."""
+    """The key of one holder; `partitions` are those of a receiver, empty for all of them."""
 
     kind: CredentialKind
     name: str
@@ -77,7 +70,6 @@ class Credential(BaseModel, frozen=True, extra="forbid", strict=True):
     nkey: _PublicKey
     since: AwareDatetime
     rotated: AwareDatetime | None = None
-    former: tuple[FormerKey, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> "Credential":
@@ -95,10 +87,6 @@ class Credential(BaseModel, frozen=True, extra="forbid", strict=True):
     def holder(self) -> Holder:
         """Who has it."""
         return Holder(self.kind, self.name)
-
-    def accepted_keys(self, now: datetime) -> tuple[str, ...]:
-        """Return the keys that are accepted at `now`, the newest first."""
-        return (self.nkey, *(one.nkey for one in self.former if one.until > now))
 
 
 def summary_of(holders: Sequence[Holder]) -> str:
@@ -123,18 +111,11 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
     def _check(self) -> "CredentialStore":
         if self.credentials and not self.secured:
             raise ValueError("it has credentials and asks for none")
-        keys = [one.nkey for one in self.credentials]
-        keys += (old.nkey for one in self.credentials for old in one.former)
         if len({one.holder for one in self.credentials}) < len(self.credentials):
             raise ValueError("somebody has two credentials")
-        if len(set(keys)) < len(keys):
+        if len({one.nkey for one in self.credentials}) < len(self.credentials):
             raise ValueError("a key is that of two credentials")
         return self
-
-    def next_end(self, now: datetime) -> datetime | None:
-        """Return when the next former key ends, None when none will."""
-        ends = (old.until for one in self.credentials for old in one.former)
-        return min((end for end in ends if end > now), default=None)
 
     def found(self, holders: Iterable[Holder]) -> tuple[Credential, ...]:
         """Return the credentials of the holders, in their order; raises `InvalidStore`."""
@@ -157,26 +138,15 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
         return self._with((*self.credentials, *made))
 
     def rotated(
-        self,
-        keys: Mapping[Holder, str],
-        now: datetime,
-        grace: timedelta,
-        partitions: tuple[int, ...] | None = None,
+        self, keys: Mapping[Holder, str], now: datetime, partitions: tuple[int, ...] | None = None
     ) -> "CredentialStore":
-        """Return the store with new keys, older ones for `grace` at most, and other `partitions` if any; raises `InvalidStore`."""
+        """Return the store with new keys, and other `partitions` if any; raises `InvalidStore`."""
         self.found(keys)
-        end = now + grace
 
         def changed(one: Credential) -> dict[str, Any]:
-            older = [(one.nkey, end), *((old.nkey, old.until) for old in one.former)]
-            former = [(nkey, min(until, end)) for nkey, until in older if min(until, end) > now]
-            return {
-                **dict(one),
-                "nkey": keys[one.holder],
-                "rotated": now,
-                "former": tuple({"nkey": nkey, "until": until} for nkey, until in former),
-                "partitions": one.partitions if partitions is None else partitions,
-            }
+            new = {"nkey": keys[one.holder], "rotated": now}
+            given = {} if partitions is None else {"partitions": partitions}
+            return {**dict(one), **new, **given}
 
         return self._with(changed(one) if one.holder in keys else one for one in self.credentials)
 

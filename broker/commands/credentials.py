@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from broker.app.command_line import SectionedGroup
 from broker.app.exits import OperatorError
 from broker.app.files import make_folder
 from broker.app.table import show, table
-from broker.app.units import format_duration
 from broker.app.untrusted import printable
 from broker.auth.certificates import Pki
 from broker.auth.files import (
@@ -32,7 +30,6 @@ from broker.auth.store import (
 from broker.client.nkey import new_seed, user_key
 from broker.commands.shared import (
     JSON,
-    LENGTH,
     asking,
     now,
     option,
@@ -112,30 +109,27 @@ def add(
         )
 
 
-@option("--grace", "TIME", "How long the old secret is accepted, too.", default="1d", type=LENGTH)
 @_issues
 def rotate(
     settings: BrokerSettings,
     kind: str,
     names: Sequence[str],
-    grace: timedelta,
     partitions: tuple[int, ...] | None,
     output: str,
     force: bool,
 ) -> None:
-    """Make new secrets; the old ones are accepted for --grace (a day), so that nobody is cut off meanwhile.
+    """Make new secrets; the old ones get nobody in any more. What a shipper without the new one reads waits in its files.
 
-    --partition gives a receiver other partitions, at once and for the old secret as well.
+    --partition gives a receiver other partitions.
     """
     holders = _holders(kind, names, partitions, output)
 
     def rotated(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
         seeds, keys = _new_keys(holders)
-        return store.rotated(keys, now().replace(microsecond=0), grace, partitions), seeds
+        return store.rotated(keys, now().replace(microsecond=0), partitions), seeds
 
     _change(settings, rotated, output, force=force)
-    left = f"is accepted for {format_duration(grace)} more" if grace else "gets nobody in any more"
-    click.echo(f"the old secret {left}", err=output == _STDOUT)
+    click.echo("the old secret gets nobody in any more", err=output == _STDOUT)
 
 
 @credentials.command()
@@ -173,7 +167,7 @@ def _revoke_at_server(settings: BrokerSettings, holders: Sequence[Holder]) -> No
 @JSON
 @with_settings(STORE_FIELDS | STATUS_FIELDS)
 def list_all(settings: BrokerSettings, as_json: bool) -> None:
-    """Show who has a credential, since when, and how many connections use it.
+    """Show who has a credential, and since when.
 
     Of --store-dir on the broker's machine; without it of the broker that --server names, as an admin.
     """
@@ -183,7 +177,7 @@ def list_all(settings: BrokerSettings, as_json: bool) -> None:
         folder = store_of(settings)
         if not folder.is_dir():
             raise OperatorError(f"there is no directory {folder}; check --store-dir")
-        found = report_of(folder, now())
+        found = report_of(folder)
     if as_json:
         print_json({"secured": found.secured, "credentials": found.credentials})
         return
@@ -193,18 +187,13 @@ def list_all(settings: BrokerSettings, as_json: bool) -> None:
 
 
 def _merged(reports: Sequence[CredentialsReport]) -> CredentialsReport:
-    """Return the credentials that any server of a cluster knows, with the connections of all; says where their stores differ."""
+    """Return the credentials that any server of a cluster knows; says where their stores differ."""
     for silent in (one for one in reports if one.error):
         click.echo(f"note: {printable(f'{silent.name}: {silent.error}')}", err=True)
     reports = [one for one in reports if not one.error]
     if not reports:
         raise OperatorError("no broker tells of its credentials, see above")
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for report in reports:
-        for row in report.credentials:
-            known = found.setdefault((row["kind"], row["name"]), row)
-            if known is not row and row["connections"] is not None:
-                known["connections"] = (known["connections"] or 0) + row["connections"]
+    found = {(row["kind"], row["name"]): row for one in reports for row in one.credentials}
     keys = [{row["nkey"] for row in report.credentials} for report in reports]
     if any(one != keys[0] for one in keys):
         names = ", ".join(report.name for report in reports)

@@ -8,7 +8,6 @@ import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -60,7 +59,7 @@ class TlsConf:
 class ServerConf:
     """The resolved configuration of a broker: settings, and what goes with them; `max_store` is bytes.
 
-    `own` is how logbroker itself connects; at `until` the next former key ends. `http_path` is where the monitoring answers: a
+    `own` is how logbroker itself connects. `http_path` is where the monitoring answers: a
     secret where not everybody on this machine may see it. The key of a store that is encrypted is in the environment (KEY_VARIABLE).
     """
 
@@ -74,7 +73,6 @@ class ServerConf:
     site_seed: str = field(default="", repr=False)
     topology: Topology = field(default_factory=Topology)
     credentials: CredentialStore = EMPTY
-    until: datetime | None = None
     own: Access = field(default_factory=Access)
 
     def takes_restart_after(self, before: "ServerConf") -> bool:

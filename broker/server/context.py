@@ -243,7 +243,7 @@ class ServerContext:
     async def _answer_credentials(self, message: Message) -> None:
         """Answer an admin who asks for the credentials, or revokes some: see `CredentialsReport`."""
         own = own_name(self.settings)
-        answer = await credentials_answer(self.folder, own, self.reload, message, _now())
+        answer = await credentials_answer(self.folder, own, self.reload, message)
         await self.connection.publish(message.reply, answer)
 
     def _kept_free(self) -> int:
@@ -291,7 +291,7 @@ class ServerContext:
 
     def _resolve(self, settings: BrokerSettings) -> ServerConf:
         # with the space that there was at the start: what the server has stored since then is its own affair
-        conf = resolve(settings, self._access, self._space, _now())
+        conf = resolve(settings, self._access, self._space)
         self._stamps = _stamps(conf.tls.files if conf.tls else ()) | self._stamps
         return conf
 
@@ -322,16 +322,14 @@ class ServerContext:
         )
 
     async def _follow_files(self) -> None:
-        """Reload where a file has changed, a credential has ended or a reload failed (a disk may refuse once); renew certificates in time."""
+        """Reload where a file has changed or a reload failed (a disk may refuse once); renew certificates in time."""
         await self._ready.wait()
         failed, renew, retry = "", _now(), _now()
         while True:
-            now, until = _now(), self.conf.until
-            if now >= renew:
+            if (now := _now()) >= renew:
                 renew = now + _RENEW_EVERY
                 renew_certificate(self.folder, now)
-            is_due = now >= retry and bool(failed or (until is not None and now >= until))
-            if is_due or _stamps(self._stamps) != self._stamps:
+            if (failed and now >= retry) or _stamps(self._stamps) != self._stamps:
                 retry, before, failed = now + _RETRY_AFTER, failed, ""
                 try:
                     await self.reload()

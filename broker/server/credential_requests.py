@@ -7,21 +7,19 @@ store is written or not, and the same request again says which.
 import asyncio
 import zlib
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from broker.app.exits import OperatorError
-from broker.auth.files import connections_at, held_credentials, load_credentials, rows
+from broker.auth.files import held_credentials, load_credentials
 from broker.auth.store import CredentialKind, Holder, InvalidStore
 from broker.client.connection import Message
 from broker.report import CredentialsReport, CredentialsRequest
-from broker.server.store import read_state
 
 
 async def credentials_answer(
-    folder: Path, name: str, reload: Callable[[], Awaitable[None]], message: Message, now: datetime
+    folder: Path, name: str, reload: Callable[[], Awaitable[None]], message: Message
 ) -> bytes:
     """Do what a message asks, and return the answer of the broker `name`, compressed; `reload` takes over a changed store."""
     error = ""
@@ -33,7 +31,7 @@ async def credentials_answer(
     except (ValidationError, InvalidStore, OperatorError) as failure:
         error = str(failure)
     try:
-        report = await asyncio.to_thread(report_of, folder, now, name, error)
+        report = await asyncio.to_thread(report_of, folder, name, error)
     except OperatorError as failure:
         report = CredentialsReport(name=name, error=error or str(failure))
     # thousands of credentials would not fit into a message as they are
@@ -46,8 +44,8 @@ def _revoke(folder: Path, request: CredentialsRequest) -> None:
         held.write(held.store.revoked(holders))
 
 
-def report_of(folder: Path, now: datetime, name: str = "", error: str = "") -> CredentialsReport:
-    """Return the credentials of a broker's directory, with how many connections use each where the broker runs; raises `OperatorError`."""
+def report_of(folder: Path, name: str = "", error: str = "") -> CredentialsReport:
+    """Return the credentials of a broker's directory; raises `OperatorError`."""
     store = load_credentials(folder)
-    found = rows(store, now, connections_at(read_state(folder).get("http")))
+    found = [one.model_dump(mode="json") for one in store.credentials]
     return CredentialsReport(name=name, secured=store.secured, credentials=found, error=error)

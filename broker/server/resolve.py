@@ -57,9 +57,7 @@ class ServerAccess:
         return store
 
 
-def resolve(
-    settings: BrokerSettings, access: ServerAccess, space: Space, now: datetime
-) -> ServerConf:
+def resolve(settings: BrokerSettings, access: ServerAccess, space: Space) -> ServerConf:
     """Return what the server is to be; raises `ConfigurationError` for what does not go together."""
     streams = settings.streams or streams_among(streams_in(access.folder)) or 1
     store = access.credentials()
@@ -73,7 +71,7 @@ def resolve(
         # the stream's own limit keeps to the space there is: a server whose limit is below what its streams were promised
         # earlier refuses every change of them, to a smaller promise included
         max_store=max(space.total, int(settings.max_store or 0)),
-        accounts=_accounts(settings, access, store, now, streams),
+        accounts=_accounts(settings, access, store, streams),
         tls=tls,
         http_path=access.monitoring if store.secured else "",
         cluster_secret=_cluster_secret(settings),
@@ -85,7 +83,6 @@ def resolve(
             stream_count=streams,
         ),
         credentials=store,
-        until=store.next_end(now),
         own=replace(tls.access if tls else Access(), nkey_seed=access.own.nkey_seed),
     )
     if decided := decided_here(conf):
@@ -96,11 +93,7 @@ def resolve(
 
 
 def _accounts(
-    settings: BrokerSettings,
-    access: ServerAccess,
-    store: CredentialStore,
-    now: datetime,
-    streams: int,
+    settings: BrokerSettings, access: ServerAccess, store: CredentialStore, streams: int
 ) -> Section:
     hosts, receivers = settings.host_connections, settings.receiver_connections
     asked = {"max_streams": settings.max_streams, "max_consumers": settings.max_consumers}
@@ -111,7 +104,7 @@ def _accounts(
         MONITOR: {"max_connections": 1000, "max_subscriptions": 1000},
     }
     anybody = "" if store.secured else access.anybody
-    return accounts_of(store.credentials, access.key, now, limits, anybody, streams=streams)
+    return accounts_of(store.credentials, access.key, limits, anybody, streams=streams)
 
 
 def space_kept_free(settings: BrokerSettings, total: int) -> int:

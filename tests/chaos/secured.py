@@ -79,9 +79,9 @@ class Keys:
         partitions = ("--partition", "all") if kind == "receiver" else ()
         self._hand_out("add", kind, *names, *partitions)
 
-    def rotate(self, kind: str, name: str, *, grace: str = "1d") -> None:
+    def rotate(self, kind: str, name: str) -> None:
         """Make a new secret in the same file."""
-        self._hand_out("rotate", kind, name, "--grace", grace)
+        self._hand_out("rotate", kind, name)
 
     def revoke(self, kind: str, *names: str) -> None:
         """Take credentials away; the files stay."""
@@ -94,7 +94,7 @@ class Keys:
         try:
             self.add(kind, name)
         except CommandFailed:
-            self.rotate(kind, name, grace="0")
+            self.rotate(kind, name)
 
     def _hand_out(self, *words: str) -> None:
         servers = [word for url in self.urls for word in ("--server", url)]

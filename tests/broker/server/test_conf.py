@@ -13,7 +13,7 @@ from broker.auth.accounts import Section, accounts_of
 from broker.server.conf import ServerConf, decided_here, quoted, render
 from broker.server.process import find
 from broker.settings import BrokerSettings
-from tests.broker.auth.test_store import EVERY_KIND, NOW, key
+from tests.broker.auth.test_store import EVERY_KIND, key
 
 ODD = (
     "\t\n\r"
@@ -39,8 +39,8 @@ def conf_of(
 
 
 OWN = key(99)
-OPEN = accounts_of((), OWN, NOW, anybody=key(98), streams=1)
-ALL = accounts_of(EVERY_KIND.credentials, OWN, NOW, streams=1)
+OPEN = accounts_of((), OWN, anybody=key(98), streams=1)
+ALL = accounts_of(EVERY_KIND.credentials, OWN, streams=1)
 
 
 def checked(conf: ServerConf, folder: Path) -> "subprocess.CompletedProcess[str]":

@@ -1,6 +1,5 @@
 """The resolved configuration: what does not go together is refused, and the stream fits into its store."""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from broker.server.store import Space
 from broker.settings import BrokerSettings
 
 SPACE = Space(free=10**9, held=0, total=10**10)
-NOW = datetime(2026, 11, 21, tzinfo=UTC)
 ROUTES = ("nats-route://b1:6222", "nats-route://b2:6222")
 SECRET = "0123456789abcdef"
 ANYWHERE = "0.0.0.0:4222"
@@ -25,7 +23,7 @@ sizes = st.integers(0, 10**15)
 
 def resolved(folder: Path, space: Space = SPACE, **options: Any) -> ServerConf:
     given_settings = load(BrokerSettings, {"store_dir": folder, **options}, None)
-    return resolve(given_settings, ServerAccess(folder), space, NOW)
+    return resolve(given_settings, ServerAccess(folder), space)
 
 
 @pytest.mark.parametrize(

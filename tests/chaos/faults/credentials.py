@@ -43,12 +43,11 @@ def _revoke(world: World, chance: Chance, kind: str) -> Iterator[None]:
 
 
 def _rotate(world: World, chance: Chance, kind: str) -> Iterator[None]:
-    """Make a new secret for who goes on by its old one until it is told, or is locked out until then."""
+    """Make a new secret for who is locked out until it is told."""
     keys, (name, program) = _keys(world), _whom(world, kind, chance)
-    grace = chance.choice(("1d", "0"))
 
     def rotate() -> None:
-        keys.rotate(kind, name, grace=grace)
+        keys.rotate(kind, name)
 
     def mend() -> None:
         _insist(world, f"{kind} {name} has a new secret", rotate)
