@@ -1,9 +1,9 @@
 """`logbroker apply`, `partitions`, `export` and `import`: what is declared for a running broker, as a plan that is shown first."""
 
-import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from broker.client.connection import Connection
 from broker.commands.shared import DRY_RUN, JSON, asking, print_json, with_settings
 from broker.provision.apply import (
     carry_out,
-    consumers_of,
     look,
     look_at_partitions,
 )
@@ -34,7 +33,6 @@ from broker.settings import APPLY_FIELDS, BrokerSettings
 from broker.wire.streams import MAX_PARTITIONS, existing_in
 
 _NOT_OURS = ("_nats.", "logship.")  # metadata that tells of a server, or of a stream's own past
-_OF_CONSUMERS = frozenset({"ack_policy", "deliver_policy", "durable_name", "filter_subject"})
 _NO_NAME = frozenset(" .*>/\\\t\r\n")
 
 
@@ -108,7 +106,7 @@ def partitions(
 @click.argument("folder", type=click.Path(path_type=Path))
 @with_settings()
 def export(settings: BrokerSettings, folder: Path) -> None:
-    """Write the configuration of all streams, buckets and consumers to FOLDER, a file each, as `nats stream add --config` takes it."""
+    """Write the configuration of all streams and buckets to FOLDER, a file each, as `nats stream add --config` takes it."""
     files = asking(settings, "export", exported)
     try:
         make_folder(folder, 0o755).close()
@@ -119,17 +117,17 @@ def export(settings: BrokerSettings, folder: Path) -> None:
 
 
 async def exported(connection: Connection) -> dict[str, str]:
-    """Return the texts by file name of all streams and their durable consumers."""
+    """Return the texts by file name of all streams."""
     streams = await _streams(connection)
-    files: dict[str, Mapping[str, Any]] = {}
-    for stream in sorted(streams):
-        files[stream] = streams[stream]["config"]
-        for info in await consumers_of(connection, stream):
-            if durable := info["config"].get("durable_name"):
-                files[f"{stream}.{durable}"] = info["config"]
     return {
-        f"{name}.json": json.dumps(_cleaned(one), indent=2) + "\n" for name, one in files.items()
+        f"{name}.json": json.dumps(_cleaned(info["config"]), indent=2) + "\n"
+        for name, info in sorted(streams.items())
     }
+
+
+async def _streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
+    infos = await connection.pages("STREAM.LIST", "streams")
+    return {info["config"]["name"]: info for info in infos}
 
 
 def _cleaned(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,7 +150,7 @@ def _cleaned(config: Mapping[str, Any]) -> dict[str, Any]:
 def import_(
     settings: BrokerSettings, paths: tuple[Path, ...], dry_run: bool, as_json: bool, yes: bool
 ) -> None:
-    """Give the broker the configurations in PATHS: files and folders of `logbroker export`, or what `nats stream add --config` takes."""
+    """Give the broker the streams in PATHS: files and folders of `logbroker export`, or what `nats stream add --config` takes."""
     of_each = (sorted(path.glob("*.json")) if path.is_dir() else [path] for path in paths)
     wanted = [_read(file) for files in of_each for file in files]
     if not wanted:
@@ -167,57 +165,34 @@ def import_(
 
 def _read(path: Path) -> Step:
     try:
-        content = path.read_text("utf-8")
+        return parse(path.name, path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"cannot read {path}: {error}") from None
-    return parse(path.name, content)
 
 
-def parse(name: str, text: str) -> Step:
-    """Read a file by its name, which is STREAM.CONSUMER.json for a consumer, and its text."""
+def parse(file: str, text: str) -> Step:
+    """Return the stream that the text of a file describes; raises `ConfigurationError`."""
     try:
         config = json.loads(text)
+        name = config["name"]
         is_fit = isinstance(config.get("metadata") or {}, dict)
         is_fit &= isinstance(config.get("subjects") or [], list)
-    except (ValueError, RecursionError, AttributeError):
+        is_fit &= bool(name) and not _NO_NAME & set(name)
+    except (ValueError, RecursionError, AttributeError, LookupError, TypeError):
         is_fit = False
     if not is_fit:
-        raise ConfigurationError(f"{name} is not the JSON of a stream or of a consumer")
-    if not _OF_CONSUMERS & config.keys():
-        return Step("stream", _named(name, config.get("name")), _cleaned(config))
-    consumer = _named(name, config.get("durable_name") or config.get("name"))
-    stream = name.removesuffix(".json").removesuffix(f".{consumer}")
-    return Step("consumer", consumer, _cleaned(config), _named(name, stream))
-
-
-def _named(file: str, value: Any) -> str:
-    if not isinstance(value, str) or not value or _NO_NAME & set(value):
-        raise ConfigurationError(f"{file}: {value!r} is no name of a stream or of a consumer")
-    return value
+        raise ConfigurationError(f"{file} is not the JSON of a stream, with a name")
+    return Step("stream", name, _cleaned(config))
 
 
 async def plan_import(connection: Connection, wanted: Iterable[Step]) -> tuple[Step, ...]:
-    """Return what makes streams and consumers as wanted; all others stay."""
-    everything = sorted(wanted, key=lambda one: one.kind == "consumer")
-    streams = await _streams(connection)
-    refuse_half(streams)
-    names = sorted({one.stream for one in everything} & streams.keys())
-    of_each = await asyncio.gather(*(consumers_of(connection, name) for name in names))
-    there = {
-        (name, info["name"]): info
-        for name, infos in zip(names, of_each, strict=True)
-        for info in infos
-    } | {("", name): info for name, info in streams.items()}
-    steps: list[Step] = []
-    for one in everything:
-        found = there.get((one.stream, one.name))
-        steps += compare(_with_partitions(one, found), found)
-    return tuple(steps)
-
-
-async def _streams(connection: Connection) -> dict[str, Mapping[str, Any]]:
-    infos = await connection.pages("STREAM.LIST", "streams")
-    return {info["config"]["name"]: info for info in infos}
+    """Return what makes streams as wanted; all others stay."""
+    there = await _streams(connection)
+    refuse_half(there)
+    steps = [
+        compare(_with_partitions(one, there.get(one.name)), there.get(one.name)) for one in wanted
+    ]
+    return tuple(chain(*steps))
 
 
 def _with_partitions(wanted: Step, info: Mapping[str, Any] | None) -> Step:

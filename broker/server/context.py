@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,13 +24,13 @@ from broker.auth.files import CREDENTIALS
 from broker.client.connection import Connection, Message
 from broker.provision.apply import provision
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, NodeReport, SpaceReport
-from broker.server.conf import KEY_VARIABLE, ServerConf, own_name, quoted, render
+from broker.server.conf import KEY_VARIABLE, ServerConf, TlsConf, own_name, quoted, render
 from broker.server.credential_requests import credentials_answer
 from broker.server.health import HealthWatch
 from broker.server.process import NatsServer, Ports, find, started
 from broker.server.requests import ConsumerRequests, listen
 from broker.server.resolve import (
-    ServerAccess,
+    ServerKeys,
     renew_certificate,
     resolve,
     secret_in,
@@ -69,7 +69,7 @@ class ServerContext:
         self._waits_for = ""  # what of its cluster the server waits for
         self._mirror: str | None = None  # the site that this one is a mirror of
         self._binary = find(settings.nats_server)
-        self._access = ServerAccess(folder)
+        self._keys = ServerKeys()
         key_file = settings.encryption_key_file
         # nats-server reads a variable as a piece of configuration
         self._environment = (
@@ -82,9 +82,10 @@ class ServerContext:
         self._connection: Connection | None = None
         self._reloading = asyncio.Lock()
         self._ready, self._restart_wanted = asyncio.Event(), asyncio.Event()
-        self._stamps = _stamps([folder / CREDENTIALS])
-        self.conf = self._resolve(settings)
+        self._stamps = _stamped(folder, None)  # before the credentials are read
+        self.conf = resolve(settings, folder, self._keys, self._space)
         """The configuration that counts now."""
+        self._stamps = _stamped(folder, self.conf.tls) | self._stamps
         self._wanted: BrokerSettings | None = None  # what counts after a restart
 
     @property
@@ -268,7 +269,7 @@ class ServerContext:
                 self._write_state()
 
     async def _reload(self, settings: BrokerSettings) -> None:
-        self._stamps = _stamps(self._stamps)
+        self._stamps = _stamped(self.folder, self.conf.tls)
         # thousands of credentials take a second, in which nobody else is to wait
         conf = await asyncio.to_thread(self._resolve, settings)
         text = await asyncio.to_thread(render, conf)
@@ -291,8 +292,11 @@ class ServerContext:
 
     def _resolve(self, settings: BrokerSettings) -> ServerConf:
         # with the space that there was at the start: what the server has stored since then is its own affair
-        conf = resolve(settings, self._access, self._space)
-        self._stamps = _stamps(conf.tls.files if conf.tls else ()) | self._stamps
+        conf = resolve(settings, self.folder, self._keys, self._space)
+        if self.conf.credentials.secured and not conf.credentials.secured:
+            raise ConfigurationError(
+                f"{self.folder / CREDENTIALS} is gone or empty; put back a copy of it, or stop the broker to open it"
+            )
         return conf
 
     def _with_ports(self, settings: BrokerSettings) -> BrokerSettings:
@@ -329,7 +333,7 @@ class ServerContext:
             if (now := _now()) >= renew:
                 renew = now + _RENEW_EVERY
                 renew_certificate(self.folder, now)
-            if (failed and now >= retry) or _stamps(self._stamps) != self._stamps:
+            if (failed and now >= retry) or _stamped(self.folder, self.conf.tls) != self._stamps:
                 retry, before, failed = now + _RETRY_AFTER, failed, ""
                 try:
                     await self.reload()
@@ -347,11 +351,10 @@ def _now() -> datetime:
     return datetime.fromtimestamp(time.time_ns() / 1e9, UTC)
 
 
-def _stamps(files: Iterable[Path]) -> dict[Path, object]:
-    """Return what distinguishes one content of each file from another; None for a file that is not there."""
-    found: dict[Path, object] = {}
-    for file in files:
-        found[file] = None
+def _stamped(folder: Path, tls: TlsConf | None) -> dict[Path, object]:
+    """Return what distinguishes one content of each file that is followed from another; nothing of a file that is not there."""
+    found = dict[Path, object]()
+    for file in (folder / CREDENTIALS, *(tls.files if tls else ())):
         with suppress(OSError):
             status = file.stat()
             found[file] = status.st_ino, status.st_size, status.st_mtime_ns

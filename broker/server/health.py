@@ -24,7 +24,8 @@ _PATIENCE = 3.0  # seconds for an answer
 _HANGS = 50.0  # seconds without one; a watchdog would end all of the broker after 60
 _PAUSE = 20.0  # seconds between restarts, while these do not help
 _FAILED_WRITE = re.compile(
-    r"write error: ?(?P<reason>.*)|JetStream (not enabled|out of (\w+ )?resources)", re.IGNORECASE
+    r"write error: ?(?P<reason>[^\"]*)|JetStream (not enabled|out of (\w+ )?resources)",
+    re.IGNORECASE,
 )
 _LEAST_SPACE = 8 * 1024**2  # bytes: files of the server grow by as much
 logger = logging.getLogger(__name__)
@@ -32,13 +33,8 @@ logger = logging.getLogger(__name__)
 
 def failed_write(answer: bytes) -> str:
     """Return the write that failed, by what the server answers about its health; empty where it is well, or troubled otherwise."""
-    try:
-        health = json.loads(answer)["data"]
-        errors = [health.get("error"), *(one.get("error") for one in health.get("errors") or ())]
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return ""
-    found = filter(None, (_FAILED_WRITE.search(str(text or "")) for text in errors))
-    return next((one["reason"] or one[0] for one in found), "")
+    found = _FAILED_WRITE.search(answer.decode("utf-8", "replace"))
+    return (found["reason"] or found[0]) if found else ""
 
 
 class HealthWatch:

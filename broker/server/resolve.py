@@ -14,7 +14,7 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.units import format_size
 from broker.auth.accounts import LOGS, MONITOR, RECEIVE, SHIP, Section, accounts_of
 from broker.auth.certificates import Pki, ends_of, names_in
-from broker.auth.files import CREDENTIALS, load_credentials
+from broker.auth.files import load_credentials
 from broker.auth.store import CredentialStore
 from broker.client.access import Access
 from broker.client.nkey import InvalidSeed, new_seed, seed_of, user_key
@@ -25,55 +25,43 @@ from broker.wire.streams import streams_among
 
 _LEAST_SECRET = 16  # bytes
 _LARGEST_RESERVE = 20 * 1024**3
-_BUCKETS_SHARE = 32 * 1024**2  # of the store, and 16 KiB for each partition's history
-_PARTITION_SHARE = 16 * 1024
-_LARGEST_POSITIONS_SHARE = 1024**3  # a host takes some KB, or MB with thousands of files
+_LARGEST_BUCKETS = (
+    1024**3
+)  # of the store: the positions of a host take some KB, or MB with thousands of files
 _NEAR = timedelta(days=30)  # before its end a certificate is renewed
 logger = logging.getLogger(__name__)
 
 
-class ServerAccess:
-    """Holds the keys of this process, which nobody else knows, and reads the credential store when asked to."""
+class ServerKeys:
+    """The keys of this process, which nobody else knows: logbroker's own, and that of whoever comes without one."""
 
-    def __init__(self, folder: Path) -> None:
-        """Make the keys; `folder` is the broker's directory, absolute. Reads nothing yet."""
+    def __init__(self) -> None:
+        """Make the keys."""
         seed = new_seed()
         self.own = Access(nkey_seed=seed)
         """How logbroker itself gets in."""
         self.key, self.anybody = user_key(seed).public, user_key(new_seed()).public
-        self.folder = folder
         self.monitoring = f"/{secrets.token_urlsafe(24)}"
         """The path of a secured server's monitoring, which asks for no credential and tells everybody's inboxes."""
-        self._was_secured = False
-
-    def credentials(self) -> CredentialStore:
-        """Return the credential store; raises `ConfigurationError`, also for one that is gone: no running broker is opened."""
-        store = load_credentials(self.folder)
-        if self._was_secured and not store.secured:
-            raise ConfigurationError(
-                f"{self.folder / CREDENTIALS} is gone or empty; put back a copy of it, or stop the broker to open it"
-            )
-        self._was_secured = store.secured
-        return store
 
 
-def resolve(settings: BrokerSettings, access: ServerAccess, space: Space) -> ServerConf:
-    """Return what the server is to be; raises `ConfigurationError` for what does not go together."""
-    streams = settings.streams or streams_among(streams_in(access.folder)) or 1
-    store = access.credentials()
+def resolve(settings: BrokerSettings, folder: Path, keys: ServerKeys, space: Space) -> ServerConf:
+    """Return what the server of a folder is to be; raises `ConfigurationError` for what does not go together."""
+    streams = settings.streams or streams_among(streams_in(folder)) or 1
+    store = load_credentials(folder)
     if contradiction := next(_contradictions(settings, secured=store.secured), ""):
         raise ConfigurationError(contradiction)
-    check_encryption(access.folder, has_key=settings.encryption_key_file is not None)
-    tls = tls_of(settings, access.folder)
+    check_encryption(folder, has_key=settings.encryption_key_file is not None)
+    tls = tls_of(settings, folder)
     conf = ServerConf(
         settings=settings,
-        folder=access.folder,
+        folder=folder,
         # the stream's own limit keeps to the space there is: a server whose limit is below what its streams were promised
         # earlier refuses every change of them, to a smaller promise included
         max_store=max(space.total, int(settings.max_store or 0)),
-        accounts=_accounts(settings, access, store, streams),
+        accounts=_accounts(settings, keys, store, streams),
         tls=tls,
-        http_path=access.monitoring if store.secured else "",
+        http_path=keys.monitoring if store.secured else "",
         cluster_secret=_cluster_secret(settings),
         site_seed=_site_seed(settings),
         topology=replace(
@@ -83,7 +71,7 @@ def resolve(settings: BrokerSettings, access: ServerAccess, space: Space) -> Ser
             stream_count=streams,
         ),
         credentials=store,
-        own=replace(tls.access if tls else Access(), nkey_seed=access.own.nkey_seed),
+        own=replace(tls.access if tls else Access(), nkey_seed=keys.own.nkey_seed),
     )
     if decided := decided_here(conf):
         raise ConfigurationError(
@@ -93,7 +81,7 @@ def resolve(settings: BrokerSettings, access: ServerAccess, space: Space) -> Ser
 
 
 def _accounts(
-    settings: BrokerSettings, access: ServerAccess, store: CredentialStore, streams: int
+    settings: BrokerSettings, keys: ServerKeys, store: CredentialStore, streams: int
 ) -> Section:
     hosts, receivers = settings.host_connections, settings.receiver_connections
     asked = {"max_streams": settings.max_streams, "max_consumers": settings.max_consumers}
@@ -103,8 +91,8 @@ def _accounts(
         RECEIVE: {"max_connections": receivers, "max_subscriptions": 10_000},
         MONITOR: {"max_connections": 1000, "max_subscriptions": 1000},
     }
-    anybody = "" if store.secured else access.anybody
-    return accounts_of(store.credentials, access.key, limits, anybody, streams=streams)
+    anybody = "" if store.secured else keys.anybody
+    return accounts_of(store.credentials, keys.key, limits, anybody, streams=streams)
 
 
 def space_kept_free(settings: BrokerSettings, total: int) -> int:
@@ -157,9 +145,7 @@ def _limit_of(settings: BrokerSettings, space: Space) -> int:
     """
     unused = max(0, space.free - space_kept_free(settings, space.total))
     store = int(settings.max_store or max(space.held + unused, 1))
-    positions = min(store // 16, _LARGEST_POSITIONS_SHARE)
-    share = _BUCKETS_SHARE + settings.partitions * _PARTITION_SHARE + positions
-    limit, asked = max(store - min(share, store // 4), 1), settings.max_bytes
+    limit, asked = max(store - min(store // 8, _LARGEST_BUCKETS), 1), settings.max_bytes
     if asked is not None and limit < asked:
         logger.warning(
             "the streams get %s instead of --max-bytes %s: the store has no space for more",

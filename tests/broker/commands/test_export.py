@@ -48,7 +48,7 @@ async def test_what_was_exported_gives_an_empty_broker_the_same_configuration(
     assert not (await planned(other, files))
     assert not (await planned(connection, files))
     left = await apply(other, TOPOLOGY)
-    assert {one.name for one in left} == {"LOGS_CONFIG/partitions", "LOGS_CONFIG/streams"}
+    assert {one.kind for one in left} == {"consumer", "entry"}
 
 
 @pytest.mark.nats
@@ -62,35 +62,21 @@ async def test_a_stream_that_is_not_whole_is_not_opened(connection: Connection) 
         await planned(connection, files)
 
 
-STREAM = {"name": "S", "max_age": 5, "metadata": {"_nats.ver": "1", "owner": "ops"}}
-CONSUMER = {"durable_name": "c", "ack_policy": "all", "filter_subject": None}
-READ_STREAM = Step("stream", "S", {**STREAM, "metadata": {"owner": "ops"}})
-READ_CONSUMER = Step("consumer", "c", {"durable_name": "c", "ack_policy": "all"}, "S")
+def test_a_stream_is_read_as_the_nats_cli_writes_it() -> None:
+    config = {"name": "S", "max_age": 5, "metadata": {"_nats.ver": "1", "owner": "ops"}}
+
+    found = parse("S.json", json.dumps(config))
+
+    assert found == Step("stream", "S", {**config, "metadata": {"owner": "ops"}})
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "wanted"),
+    "text",
     [
-        ("S.json", STREAM, READ_STREAM),
-        ("S.c.json", CONSUMER, READ_CONSUMER),
+        *("{", "[" * 10**5, "[]", '{"name": "a", "metadata": 1}', '{"name": "a", "subjects": "b"}'),
+        *('{"name": "a b"}', '{"name": 1}', '{"ack_policy": "all"}'),
     ],
 )
-def test_each_form_of_the_nats_cli_is_read(name: str, content: object, wanted: Step) -> None:
-    assert parse(name, json.dumps(content)) == wanted
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("{", "is not the JSON of"),
-        ("[" * 10**5, "is not the JSON of"),
-        ("[]", "is not the JSON of"),
-        ('{"name": "a", "metadata": 1}', "is not the JSON of"),
-        ('{"name": "a", "subjects": "b"}', "is not the JSON of"),
-        ('{"name": "a b"}', "'a b' is no name"),
-        ('{"ack_policy": "all"}', "None is no name"),
-    ],
-)
-def test_what_is_no_configuration_is_refused(text: str, words: str) -> None:
-    with pytest.raises(ConfigurationError, match=words):
+def test_what_is_no_configuration_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"x\.json is not the JSON of a stream"):
         parse("x.json", text)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from broker.app.configuration import load
 from broker.app.exits import ConfigurationError
 from broker.server.conf import ServerConf
-from broker.server.resolve import ServerAccess, resolve
+from broker.server.resolve import ServerKeys, resolve
 from broker.server.store import Space
 from broker.settings import BrokerSettings
 
@@ -23,7 +23,7 @@ sizes = st.integers(0, 10**15)
 
 def resolved(folder: Path, space: Space = SPACE, **options: Any) -> ServerConf:
     given_settings = load(BrokerSettings, {"store_dir": folder, **options}, None)
-    return resolve(given_settings, ServerAccess(folder), space)
+    return resolve(given_settings, folder, ServerKeys(), space)
 
 
 @pytest.mark.parametrize(
@@ -87,5 +87,5 @@ def test_the_stream_fits_into_the_store_beside_offsets_and_positions(
     bound = found.topology.bound
     store = max_store or max(free + held, 1)
     assert bound is not None
-    assert 0 < bound <= max(store - min(32 * 1024**2, store // 4), 1)
+    assert 0 < bound <= max(store - min(1024**3, store // 8), 1)
     assert max_bytes is None or bound <= max_bytes
