@@ -10,7 +10,6 @@ import shutil
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ from broker.server.process import NatsServer, Ports, find, started
 from broker.server.requests import ConsumerRequests, listen
 from broker.server.resolve import (
     ServerKeys,
-    renew_certificate,
     resolve,
     secret_in,
     space_kept_free,
@@ -44,8 +42,7 @@ _CONF = "nats-server.conf"
 _CONF_MODE = 0o600  # it holds secrets, such as the one that a cluster shares
 _CLUSTER_PATIENCE = 10.0  # seconds for a cluster that has a leader to be as it is declared
 _LOOK_EVERY = 0.5  # seconds between two looks at the files that are followed
-_RENEW_EVERY = timedelta(days=1)
-_RETRY_AFTER = timedelta(seconds=5)  # where a change could not be taken over
+_RETRY_AFTER = 5.0  # seconds, where a change could not be taken over
 _AT_START = frozenset(
     {
         *("store_dir", "listen", "http", "metrics", "server_name", "nats_server", "memory"),
@@ -326,15 +323,13 @@ class ServerContext:
         )
 
     async def _follow_files(self) -> None:
-        """Reload where a file has changed or a reload failed (a disk may refuse once); renew certificates in time."""
+        """Reload where a file has changed, or a reload failed: a disk may refuse once."""
         await self._ready.wait()
-        failed, renew, retry = "", _now(), _now()
+        failed, retry = "", 0.0
         while True:
-            if (now := _now()) >= renew:
-                renew = now + _RENEW_EVERY
-                renew_certificate(self.folder, now)
-            if (failed and now >= retry) or _stamped(self.folder, self.conf.tls) != self._stamps:
-                retry, before, failed = now + _RETRY_AFTER, failed, ""
+            is_due = bool(failed) and time.monotonic() >= retry
+            if is_due or _stamped(self.folder, self.conf.tls) != self._stamps:
+                retry, before, failed = time.monotonic() + _RETRY_AFTER, failed, ""
                 try:
                     await self.reload()
                 except OperatorError as error:
@@ -345,10 +340,6 @@ class ServerContext:
 
 Background = Callable[[ServerContext], Coroutine[Any, Any, None]]
 """Makes what runs beside a server."""
-
-
-def _now() -> datetime:
-    return datetime.fromtimestamp(time.time_ns() / 1e9, UTC)
 
 
 def _stamped(folder: Path, tls: TlsConf | None) -> dict[Path, object]:

@@ -1,19 +1,18 @@
 """The resolved configuration: what nats-server is to be, from settings, credentials, certificates and disk at one moment.
 
-Reads; changes nothing but a certificate of ours that ends.
+Reads; changes nothing.
 """
 
 import logging
 import secrets
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timedelta
 from pathlib import Path
 
-from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.exits import ConfigurationError
 from broker.app.units import format_size
 from broker.auth.accounts import LOGS, MONITOR, RECEIVE, SHIP, Section, accounts_of
-from broker.auth.certificates import Pki, ends_of, names_in
+from broker.auth.certificates import Pki, names_in
 from broker.auth.files import load_credentials
 from broker.auth.store import CredentialStore
 from broker.client.access import Access
@@ -28,7 +27,6 @@ _LARGEST_RESERVE = 20 * 1024**3
 _LARGEST_BUCKETS = (
     1024**3
 )  # of the store: the positions of a host take some KB, or MB with thousands of files
-_NEAR = timedelta(days=30)  # before its end a certificate is renewed
 logger = logging.getLogger(__name__)
 
 
@@ -214,16 +212,3 @@ def tls_of(settings: SecuritySettings, folder: Path) -> TlsConf | None:
         raise ConfigurationError(f"cannot use certificate {certificate}: {reason}") from None
     known = authorities and authorities.absolute()
     return TlsConf(certificate, key, known, Access(tls_ca=certificate, tls_name=name))
-
-
-def renew_certificate(folder: Path, now: datetime) -> None:
-    """Renew a broker's own certificate where it ends within a month; what ends besides `logbroker check` says."""
-    pki = Pki(folder)
-    if not pki.authority_key.exists():
-        return
-    if any(end.not_after - now < _NEAR for end in ends_of([pki.broker])):
-        try:
-            pki.sign(pki.read_authority(), pki.names(), now)
-            logger.info("renewed %s", pki.broker)
-        except OperatorError as error:
-            logger.warning("cannot renew %s: %s", pki.broker, error)

@@ -132,25 +132,3 @@ def test_what_is_no_store_is_refused_in_a_line(text: str, words: str) -> None:
         parse_store(text)
 
     assert words in str(raised.value)
-
-
-_json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
-    max_leaves=5,
-)
-
-
-@given(st.data())
-def test_a_store_with_anything_anywhere_is_a_store_or_refused(data: st.DataObject) -> None:
-    content = json.loads(ROTATED.as_json())
-    entry = data.draw(st.sampled_from([content, *content["credentials"]]))
-    entry[data.draw(st.sampled_from(sorted(entry)))] = data.draw(_json)
-
-    try:
-        store = parse_store(json.dumps(content))
-    except InvalidStore:
-        return
-    assert parse_store(store.as_json()) == store
