@@ -40,7 +40,7 @@ from broker.commands.shared import (
 )
 from broker.inspect.ask import credentials_at
 from broker.report import CredentialsReport
-from broker.server.credential_requests import report_of
+from broker.server.requests import report_of
 from broker.server.store import await_credentials, read_state
 from broker.settings import STATUS_FIELDS, STORE_FIELDS, BrokerSettings
 

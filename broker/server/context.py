@@ -24,10 +24,9 @@ from broker.client.connection import Connection, Message
 from broker.provision.apply import provision
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, NodeReport, SpaceReport
 from broker.server.conf import KEY_VARIABLE, ServerConf, TlsConf, own_name, quoted, render
-from broker.server.credential_requests import credentials_answer
 from broker.server.health import HealthWatch
 from broker.server.process import NatsServer, Ports, find, started
-from broker.server.requests import ConsumerRequests, listen
+from broker.server.requests import ConsumerRequests, credentials_answer, listen
 from broker.server.resolve import (
     ServerKeys,
     resolve,

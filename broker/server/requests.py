@@ -1,4 +1,4 @@
-"""What logbroker hears over NATS: who asks for its report, and hosts and receivers who want consumers.
+"""What logbroker hears over NATS: who asks for its report, admins who ask of credentials, hosts and receivers who want consumers.
 
 Hosts and receivers make no consumer that pushes. Rights name which consumer a credential may make, yet not what it is made to do.
 One that pushes would have the server publish inside the account of the stream, where hosts and receivers have no rights: to another's
@@ -7,13 +7,21 @@ inbox. So their accounts have no way to CONSUMER.CREATE but `ConsumerRequests`. 
 
 import asyncio
 import json
+import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
+from pydantic import ValidationError
+
+from broker.app.exits import OperatorError
 from broker.app.untrusted import printable
 from broker.auth.accounts import CONSUMER_REQUESTS
+from broker.auth.files import held_credentials, load_credentials
+from broker.auth.store import CredentialKind, Holder, InvalidStore
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection, Message
+from broker.report import CredentialsReport, CredentialsRequest
 
 _AWAY = 0.5  # seconds until it listens again
 _FLUSH = 3600  # seconds; a client that hears nothing is lost long before
@@ -126,3 +134,36 @@ class ConsumerRequests:
         finally:
             del self._passing[key]
             self._gate.release()
+
+
+async def credentials_answer(
+    folder: Path, name: str, reload: Callable[[], Awaitable[None]], message: Message
+) -> bytes:
+    """Do what an admin asks (only the account of the streams hears it), and return the answer of the broker `name`, compressed; `reload` takes over a changed store."""
+    error = ""
+    try:
+        request = CredentialsRequest.model_validate_json(message.data or b"{}")
+        if request.revoke:
+            await asyncio.to_thread(_revoke, folder, request)
+            await reload()
+    except (ValidationError, InvalidStore, OperatorError) as failure:
+        error = str(failure)
+    try:
+        report = await asyncio.to_thread(report_of, folder, name, error)
+    except OperatorError as failure:
+        report = CredentialsReport(name=name, error=error or str(failure))
+    # thousands of credentials would not fit into a message as they are
+    return zlib.compress(report.model_dump_json().encode())
+
+
+def _revoke(folder: Path, request: CredentialsRequest) -> None:
+    holders = [Holder(CredentialKind(kind), name) for kind, name in request.revoke]
+    with held_credentials(folder) as held:
+        held.write(held.store.revoked(holders))
+
+
+def report_of(folder: Path, name: str = "", error: str = "") -> CredentialsReport:
+    """Return the credentials of a broker's directory; raises `OperatorError`."""
+    store = load_credentials(folder)
+    found = [one.model_dump(mode="json") for one in store.credentials]
+    return CredentialsReport(name=name, secured=store.secured, credentials=found, error=error)
