@@ -111,12 +111,10 @@ async def consumers_of(connection: Connection, stream: str) -> list[dict[str, An
     return await connection.pages(f"CONSUMER.LIST.{stream}", "consumers")
 
 
-async def described(
-    connection: Connection, name: str, asked: Mapping[str, Any] | None = None
-) -> Mapping[str, Any] | None:
+async def described(connection: Connection, name: str) -> Mapping[str, Any] | None:
     """Return the answer to STREAM.INFO, None where there is no such stream; raises `Rejected`, `ConnectionLost`."""
     try:
-        return await connection.api(f"STREAM.INFO.{name}", asked)
+        return await connection.api(f"STREAM.INFO.{name}")
     except Rejected as error:
         if error.error != STREAM_NOT_FOUND:
             raise

@@ -139,11 +139,6 @@ class ServerContext:
             ):
                 tasks = [group.create_task(self._server.attend())]
                 self._ports = await self._server.ports()
-                if self._server.cannot_decrypt:
-                    raise ConfigurationError(
-                        f"the store {self.folder} is encrypted with another key; give its own by --encryption-key-file "
-                        "(nothing was changed)"
-                    )
                 # consumers are made on a connection of their own, which may be closed under a flood of requests
                 connections += [
                     Connection([self._url()], name, access=self.conf.own)

@@ -55,11 +55,8 @@ async def keep_spread(
         try:
             infos = [await connection.api(f"STREAM.INFO.{stream}") for stream in streams]
             if move := surplus(infos, own):
-                stream, server = move
-                logger.info(
-                    "handing stream %s over to server %s, which leads fewer", stream, server
-                )
-                wish = {"placement": {"preferred": server}}
-                await connection.api(f"STREAM.LEADER.STEPDOWN.{stream}", wish)
+                logger.info("handing stream %s over to server %s, which leads fewer", *move)
+                wish = {"placement": {"preferred": move[1]}}
+                await connection.api(f"STREAM.LEADER.STEPDOWN.{move[0]}", wish)
         except (ConnectionLost, Rejected) as error:
             logger.debug("leaders stay where they are: %s", error)

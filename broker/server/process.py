@@ -117,14 +117,15 @@ class NatsServer:
         self._news = asyncio.Event()
         self._rest = b""
 
-    @property
-    def cannot_decrypt(self) -> bool:
-        """Whether nats-server has found streams that it cannot decrypt, and goes on as if there were none."""
-        return ServerNotice.CANNOT_DECRYPT in self._said
-
     async def ports(self) -> Ports:
-        """Wait until the server listens, however long it takes to recover its store, and return where."""
+        """Wait until the server listens, however long it takes to recover its store, and return where; raises `ConfigurationError` for a wrong key."""
         await self._hear(ServerNotice.READY)
+        if (
+            ServerNotice.CANNOT_DECRYPT in self._said
+        ):  # and nats-server goes on as if the store were empty
+            raise ConfigurationError(
+                "the store is encrypted with another key; give its own by --encryption-key-file (nothing was changed)"
+            )
         client, http = (
             int(self._said[one].rpartition(":")[2]) if one in self._said else None
             for one in (ServerNotice.LISTENS, ServerNotice.MONITORS)

@@ -93,8 +93,7 @@ async def test_no_clients_words_pass_for_the_servers(conf: Path) -> None:
             await reloaded_among(server, port, "Reloaded server configuration")
         await reloaded_among(server, port, "Failed to reload server configuration: no")
 
-        assert not server.cannot_decrypt
-        assert (await server.ports()).client == port
+        assert (await server.ports()).client == port  # nor is the store encrypted
 
         client = connected(port)
         spoken(client, "listen tcp 9.9.9.9:99: bind: address already in use")
