@@ -183,9 +183,6 @@ class BrokerSettings(
     metrics: OptionalListen = option(
         None, "HOST:PORT", "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9463."
     )
-    max_store: Size | None = option(
-        None, "SIZE", "The most that all data may take; default: what is free now, less --reserve."
-    )
     reserve: ByteSize | None = option(
         None, "SIZE", "What stays free on the disk; default: a twentieth of it, at most 20 GiB."
     )

@@ -1,7 +1,7 @@
 """What must exist on the broker, as values: the streams, the buckets, the consumers. Declares; never talks to a server."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -43,14 +43,6 @@ class Topology:
     existing: int = 0
     stream_count: int = 1
     streams_told: bool = True
-
-    def following(self, partitions: int | None, streams: int | None) -> "Topology":
-        """Return the same with the numbers of partitions and of streams that are stored, unless somebody told other ones."""
-        return replace(
-            self,
-            partitions=self.partitions if self.partitions_told else partitions or self.partitions,
-            stream_count=self.stream_count if self.streams_told else streams or self.stream_count,
-        )
 
     @property
     def all_partitions(self) -> int:

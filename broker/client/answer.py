@@ -14,7 +14,7 @@ _WRONG_LAST_SEQUENCE, _WRITE_UNDER_WAY = 10071, 10164
 _SERVER_ERROR = 500
 _OF_CONFIGURATION = {  # reported as server errors, although only another configuration helps
     10028,  # more than the memory that streams may take
-    10047,  # more than --max-store; a full disk is a failed write instead
+    10047,  # more than the disk; a full disk is a failed write instead
     10052,  # an invalid configuration
     10074,  # replicas without a cluster
 }

@@ -160,8 +160,8 @@ async def _take(step: Step, connection: Connection, patience: float) -> None:
                 "then try again"
             ) from None
         raise Refused(
-            f"{connection.servers} refuses to {what}: {error.description}; see --replicas (of a cluster), --max-bytes, "
-            "--max-store and --mirror"
+            f"{connection.servers} refuses to {what}: {error.description}; see --replicas (of a cluster), --max-bytes "
+            "and --mirror"
         ) from None
 
 

@@ -233,7 +233,7 @@ def plan(desired: Topology, actual: Actual) -> tuple[Step, ...]:
     have left stay.
     """
     refuse_half(actual.streams)
-    desired = _as_found(desired.following(actual.number, actual.stream_count), actual)
+    desired = _as_found(desired, actual)
     # the number of streams needs its bucket, and comes before all streams of lines: a start that dies among them is completed by
     # the next one with the same number
     streams = {one["name"]: _stream(one, actual) for one in desired.streams()}
@@ -254,7 +254,11 @@ def plan(desired: Topology, actual: Actual) -> tuple[Step, ...]:
 
 def _as_found(desired: Topology, actual: Actual) -> Topology:
     """Return what is declared, with what follows from what is there; raises `ConfigurationError` for what contradicts it."""
-    count = actual.stream_count
+    count, number = actual.stream_count, desired.partitions
+    if not desired.streams_told:
+        desired = replace(desired, stream_count=count or desired.stream_count)
+    if not desired.partitions_told:
+        number = actual.number or number
     if count not in {None, desired.stream_count}:
         raise ConfigurationError(
             f"the number of streams is {count} and not {desired.stream_count}: it is fixed at the first start; give --streams "
@@ -265,16 +269,18 @@ def _as_found(desired: Topology, actual: Actual) -> Topology:
         actual.mirror if desired.mirror is None else desired.mirror
     )  # only who says so ends a copy
     if not mirror:
-        actual.refuse_other(desired.partitions)
-    elif (there := actual.number) and there != desired.partitions:
+        actual.refuse_other(number)
+    elif (there := actual.number) and there != number:
         raise ConfigurationError(
-            f"site {mirror} has {there} partitions, so its copy cannot have {desired.partitions}; give --partitions {there}"
+            f"site {mirror} has {there} partitions, so its copy cannot have {number}; give --partitions {there}"
         )
     limits = [info["config"].get("max_bytes", -1) for info in actual.infos]
     most = desired.max_bytes
     if most and not desired.may_grow and limits and min(limits) > 0:
         most = min(most, sum(limits))
-    return replace(desired, existing=actual.existing, mirror=mirror, max_bytes=most)
+    return replace(
+        desired, partitions=number, existing=actual.existing, mirror=mirror, max_bytes=most
+    )
 
 
 def plan_partitions(partitions: int, actual: Actual) -> tuple[Step, ...]:

@@ -87,11 +87,8 @@ class StreamRetention:
 
     def _missing(self) -> int:
         """Return how many bytes the disk has less than should stay free, once half of that is used up."""
-        settings = self._context.settings
-        if settings.max_store is not None and settings.reserve is None:
-            return 0  # a person has said how much the store may take, and nothing else
         disk = shutil.disk_usage(self._context.folder)
-        reserve = space_kept_free(settings, disk.total)
+        reserve = space_kept_free(self._context.settings, disk.total)
         return reserve - disk.free if disk.free < reserve // 2 else 0
 
     async def _purge(self, info: Mapping[str, Any], share: float) -> None:

@@ -56,7 +56,7 @@ def resolve(settings: BrokerSettings, folder: Path, keys: ServerKeys, space: Spa
         folder=folder,
         # the stream's own limit keeps to the space there is: a server whose limit is below what its streams were promised
         # earlier refuses every change of them, to a smaller promise included
-        max_store=max(space.total, int(settings.max_store or 0)),
+        max_store=space.total,
         accounts=_accounts(settings, keys, store, streams),
         tls=tls,
         http_path=keys.monitoring if store.secured else "",
@@ -142,7 +142,7 @@ def _limit_of(settings: BrokerSettings, space: Space) -> int:
     their positions. The store may use never less than it does; a full disk freezes a stream until a restart.
     """
     unused = max(0, space.free - space_kept_free(settings, space.total))
-    store = int(settings.max_store or max(space.held + unused, 1))
+    store = max(space.held + unused, 1)
     limit, asked = max(store - min(store // 8, _LARGEST_BUCKETS), 1), settings.max_bytes
     if asked is not None and limit < asked:
         logger.warning(

@@ -74,7 +74,7 @@ class Cluster:
                 *("--listen", f"127.0.0.1:{client}", "--server-name", name, "--cluster", "c"),
                 *("--cluster-listen", route, "--cluster-secret-file", secret, "--config", config),
                 *(word for one in self._routes for word in ("--route", f"nats-route://{one}")),
-                *("--partitions", str(PARTITIONS), "--max-store", "1GB"),
+                *("--partitions", str(PARTITIONS)),
             ],
         )
         return Node(name, f"nats://127.0.0.1:{client}", folder, config, process)

@@ -46,8 +46,7 @@ def on_small_disk(start_broker: StartBroker, mounted: Mounted, tmp_path: Path) -
     store = tmp_path / "disk"
     store.mkdir()
     within = mounted(f"mount -t tmpfs -o size={SIZE} tmpfs '{store}'")
-    # whoever says how much the store may take gets no limit by the disk
-    return OnSmallDisk(start_broker("--max-store", "1GB", store=store, within=within))
+    return OnSmallDisk(start_broker(store=store, within=within))
 
 
 async def until(what: str, holds: Callable[[], Awaitable[bool]]) -> None:

@@ -62,7 +62,7 @@ async def test_a_refused_plan_changes_nothing_at_all(connection: Connection) -> 
 @pytest.mark.parametrize(
     ("topology", "way_round"),
     [
-        (Topology(max_bytes=10**12), "--max-bytes, --max-store"),
+        (Topology(max_bytes=10**12), "--max-bytes and --mirror"),
         (Topology(replicas=3), r"--replicas \(of a cluster\)"),
     ],
     ids=["more than the store", "replicas alone"],

@@ -71,21 +71,20 @@ def test_a_secret_that_is_none_is_refused_and_not_shown(
 
 
 @settings(max_examples=40)
-@given(sizes, sizes, st.none() | st.integers(1, 10**15), st.none() | st.integers(1, 10**16))
+@given(sizes, sizes, st.none() | st.integers(1, 10**16))
 def test_the_stream_fits_into_the_store_beside_offsets_and_positions(
     tmp_path_factory: pytest.TempPathFactory,
     free: int,
     held: int,
-    max_store: int | None,
     max_bytes: int | None,
 ) -> None:
     space = Space(free, held, free + held)
-    options = {"max_store": max_store, "max_bytes": max_bytes, "reserve": 0}
+    options = {"max_bytes": max_bytes, "reserve": 0}
     given_options = {name: value for name, value in options.items() if value is not None}
     found = resolved(tmp_path_factory.getbasetemp(), space, **given_options)
 
-    bound = found.topology.bound
-    store = max_store or max(free + held, 1)
+    bound = found.topology.max_bytes
+    store = max(free + held, 1)
     assert bound is not None
     assert 0 < bound <= max(store - min(1024**3, store // 8), 1)
     assert max_bytes is None or bound <= max_bytes
