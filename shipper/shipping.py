@@ -1,7 +1,7 @@
 """The loop of an agent: gathers a round while the one before is in flight, and moves the positions with its acknowledgement.
 
-One round is in flight, one is in hand and, behind a backlog, one is read ahead, so a broker that is away costs neither
-memory nor lines: the files wait.
+One round is in flight, one is compressed and one is read meanwhile, so a broker that is away costs neither memory nor
+lines: the files wait.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ import logging
 import math
 import os
 import random
-from collections import deque
+from collections import ChainMap, deque
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -28,7 +28,8 @@ from shipper.tail.notices import announce
 from shipper.tail.reader import Block
 
 logger = logging.getLogger(__name__)
-_SMALL = 128 * 1024  # bytes of a round that does not wait for a thread, nor for compression
+_SMALL = 128 * 1024  # bytes of lines that are compressed sooner than a thread would begin
+_TRICKLE = 512 * 1024  # bytes of lines that are not worth a round before its interval is over
 _LONGEST_PAUSE = (
     0.2  # seconds between sessions: somebody else may write to our subject all the time
 )
@@ -94,9 +95,10 @@ class Shipping:
         """Begin a session with nothing in hand."""
         self.follower.stored = self.position
         self._filter = LineFilter(rules_of(self._settings))
-        self._pending: deque[Round] = deque()  # gathered and not acknowledged
-        self._in_flight: asyncio.Task[None] | None = None
-        self._ahead: asyncio.Task[list[Block]] | None = None
+        self._sending: deque[asyncio.Task[None]] = (
+            deque()
+        )  # what was gathered, and not found acknowledged
+        self._pending: deque[dict[str, int]] = deque()  # when it was read, by file id
         self._interval, self._size = self._intervals.interval, NEARBY_SIZE
         self._sent_at = self._covered_at = -math.inf
         self._has_found = self._is_behind = self._is_trickle = False
@@ -117,8 +119,8 @@ class Shipping:
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether a round has been sent and not been acknowledged."""
-        return self._in_flight is not None and not self._in_flight.done()
+        """Whether a round is under way and not acknowledged."""
+        return any(not task.done() for task in self._sending)
 
     @property
     def has_scanned(self) -> bool:
@@ -131,12 +133,8 @@ class Shipping:
         return 0 if cursor is None else cursor.offset
 
     def unacknowledged(self) -> dict[str, int]:
-        """Return when the oldest round that is gathered and not acknowledged was read, by file id."""
-        oldest: dict[str, int] = {}
-        for round_ in self._pending:
-            for section in round_.origin.sections:
-                oldest.setdefault(section.span.file, round_.origin.read_at)
-        return oldest
+        """Return when the oldest lines that are gathered and not acknowledged were read, by file id."""
+        return dict(ChainMap(*self._pending))
 
     async def forget_gone(self, now: int) -> None:
         """Forget files that are not there any more, once they may be forgotten; `now` is nanoseconds since the epoch."""
@@ -162,28 +160,27 @@ class Shipping:
         while not self.stopping.is_set() and await self._step(group):
             await self._scan_when_due()
         await self._acknowledged()
-        await self._finish_reading()
         if self._once and self.follower.look_due:
             await self._scan()  # what was found out by reading is to be logged
 
     async def _step(self, group: asyncio.TaskGroup) -> bool:
         """Ship what can be read now, or wait for more; return False where `once` is done."""
         await self._wait_for_interval()
-        rounds = await self._gather(group)
-        for round_ in rounds:
-            await self._send(round_, group)
-        if not rounds and self._in_flight is not None:
+        if blocks := await self._gather(group):
+            await self._acknowledged(but=1)
+            self._send(blocks, group)
+        elif self._sending:
             await self._acknowledged()
-        elif self._ahead is None and self._is_done(rounds):
+            return True
+        if self._is_done(is_idle=not blocks):
             return await self._scan_again()
-        elif not rounds:
+        if not blocks:
             await self._wait_for_changes()
         return True
 
     # scanning
 
     async def _scan(self) -> None:
-        await self._finish_reading()
         clock = asyncio.get_running_loop().time
         began, was_oriented = clock(), self.follower.is_oriented
         notices = await self._timed(self.follower.look())
@@ -227,18 +224,16 @@ class Shipping:
 
     # gathering
 
-    async def _gather(self, group: asyncio.TaskGroup) -> list[Round]:
+    async def _gather(self, group: asyncio.TaskGroup) -> list[Block]:
         while not self.stopping.is_set():
             await self._save_found(group)
-            read = blocks = await self._next_blocks()
+            read = blocks = await self._read()
             if read:
                 fault("gathered")
             if read and not self._filter.is_idle:
                 blocks = await asyncio.to_thread(self._filter.filter, read)
             if blocks := blocks or self._left_out(is_last=not read):
-                rounds = await self._make(blocks, group)
-                self._pending.extend(rounds)
-                return rounds
+                return blocks
             if not read:
                 break
             await self._scan_when_due()  # every line may be left out for long
@@ -261,34 +256,11 @@ class Shipping:
             self._has_found = False
             await self._done(group.create_task(self.sessions.save(self.positions)))
 
-    async def _make(self, blocks: list[Block], group: asyncio.TaskGroup) -> list[Round]:
-        size = sum(len(block.lines) for block in blocks)
-        if size < _SMALL or self._settings.compression == "none":
-            return self._make_all(blocks)  # sooner than a thread would begin
-        if self._is_behind:
-            self._ahead = group.create_task(self._read())
-        return await asyncio.to_thread(self._make_all, blocks)
-
-    def _make_all(self, blocks: list[Block]) -> list[Round]:
-        agent, cuts = self.sessions.agent, cut(blocks, self._round_size)
-        return [make(some, agent, self._settings.compression) for some in cuts]
-
-    async def _next_blocks(self) -> list[Block]:
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None and (blocks := await ahead):
-            return blocks
-        return await self._read()
-
     async def _read(self) -> list[Block]:
         budget = min(self._size, self._round_size)
         blocks = await self._timed(self.follower.gather(budget))
         self._is_behind = sum(len(block.lines) for block in blocks) >= budget // 2
         return blocks
-
-    async def _finish_reading(self) -> None:
-        """Wait for what is read ahead: it is in hand, and nothing else is done to the files meanwhile."""
-        if self._ahead is not None:
-            await asyncio.wait({self._ahead})
 
     async def _timed(self, reading: Awaitable[Answer]) -> Answer:
         self.reading_since = asyncio.get_running_loop().time()
@@ -299,25 +271,47 @@ class Shipping:
 
     # sending
 
-    async def _send(self, round_: Round, group: asyncio.TaskGroup) -> None:
-        await self._acknowledged()
-        if self.stopping.is_set():
-            return  # it is read again at the next start
-        self._is_trickle = len(round_.payload) < _SMALL and not self._is_behind
+    def _send(self, blocks: list[Block], group: asyncio.TaskGroup) -> None:
+        size = sum(len(block.lines) for block in blocks)
+        self._is_trickle = size < _TRICKLE and not self._is_behind
         before, self._sent_at = self._sent_at, asyncio.get_running_loop().time()
-        lines = round_.origin.lines
+        lines = sum(block.section.lines for block in blocks)
         self._interval = self._intervals.interval_after(lines, self._sent_at - before)
-        self._in_flight = group.create_task(self._publish_round(round_))
+        self._pending.append({block.section.span.file: blocks[0].read_at for block in blocks})
+        last = self._sending[-1] if self._sending else None
+        self._sending.append(group.create_task(self._ship(blocks, size, last)))
+
+    async def _ship(
+        self, blocks: list[Block], size: int, last: "asyncio.Task[None] | None"
+    ) -> None:
+        """Make rounds of blocks, and publish them once the `last` ones are acknowledged."""
+        if size < _SMALL or self._settings.compression == "none":
+            rounds = self._make(blocks)
+        else:
+            rounds = await asyncio.to_thread(self._make, blocks)
+        del blocks  # their lines are memory
+        if last is not None:
+            await last
+        for round_ in rounds:
+            if self.stopping.is_set():
+                return  # it is read again at the next start
+            await self._publish_round(round_)
+        self._pending.popleft()
+
+    def _make(self, blocks: list[Block]) -> list[Round]:
+        agent, cuts = self.sessions.agent, cut(blocks, self._round_size)
+        return [make(some, agent, self._settings.compression) for some in cuts]
 
     async def _publish_round(self, round_: Round) -> None:
+        clock = asyncio.get_running_loop().time
+        began = clock()
         sequence = await self.sessions.in_time(self._publish(round_))
         self.positions = self.positions.advance([round_.origin], sequence, self.sessions.stream)
         self.moved.set()
         fault("advanced")
-        self._pending.popleft()
         self.meter.acknowledged(round_)
-        took = asyncio.get_running_loop().time() - self._sent_at
-        self._size = next_size(self._size, len(round_.payload), took, self._round_size)
+        payload = len(round_.payload)
+        self._size = next_size(self._size, payload, clock() - began, self._round_size)
 
     async def _publish(self, round_: Round) -> int:
         """Publish a round, in the next session where one is lost; raises `SessionLost` where the positions moved meanwhile.
@@ -341,11 +335,11 @@ class Shipping:
                 raise SessionLost("the files are read again from other positions")
             self.positions = replace(self.positions, covered=found.covered)
 
-    async def _acknowledged(self) -> None:
-        """Return when no round is in flight; raises what went wrong with it."""
-        if (task := self._in_flight) is not None:
-            await self._done(task)
-            self._in_flight = None
+    async def _acknowledged(self, but: int = 0) -> None:
+        """Return when no more than so many are under way of what was gathered; raises what went wrong with the others."""
+        while len(self._sending) > but:
+            await self._done(self._sending[0])
+            self._sending.popleft()
 
     async def _done(self, task: "asyncio.Task[None]") -> None:
         """Return when a task has ended; files come and go, and deleted ones must be closed in time, although the broker is away."""
@@ -357,7 +351,7 @@ class Shipping:
 
     async def _wait_for_interval(self) -> None:
         # the lines of a trickle are read when they can be sent, so that no block waits
-        if self._is_trickle and self._ahead is None and not self._once:
+        if self._is_trickle and not self._once:
             await self._acknowledged()
             since = asyncio.get_running_loop().time() - self._sent_at
             await self._pause(self._interval - since)
@@ -376,8 +370,8 @@ class Shipping:
             most = min(most, self._intervals.interval)
         await self.follower.wait(min(most, self.follower.patience))
 
-    def _is_done(self, rounds: list[Round]) -> bool:
-        is_idle = not (rounds or self.follower.is_waiting)
+    def _is_done(self, *, is_idle: bool) -> bool:
+        is_idle &= not self.follower.is_waiting
         return self._once and (is_idle or self.goals.are_met(self.follower.states()))
 
 
