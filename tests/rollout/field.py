@@ -85,22 +85,17 @@ class Field:
         self.said = folder / "plays.log"
         self._network = network
         self._stack = stack
-        self._power: dict[str, ExitStack] = {}
         self.packages = _packages(folder / "packages")
 
     def boot(self, name: str) -> None:
-        """Boot a machine that is bare but for an sshd; one of that name is lost with its disk, whose address it gets."""
-        if name in self._power:
-            self._power[name].close()
-            _hang_up(self.folder / "ssh")
-        else:
-            self.machines[name] = None  # type: ignore[assignment]  # its number is its address
-        self._power[name] = self._stack.enter_context(ExitStack())
-        place = self.folder / f"{name}-{sum(1 for _ in self.folder.glob(f'{name}-*'))}"
+        """Boot a machine that is bare but for an sshd."""
+        self.machines[name] = None  # type: ignore[assignment]  # its number is its address
+        place = self.folder / name
         place.mkdir()
         laid = _lay_out(place / "laid", name, self)
-        machine = bare(place, name, laid, (self._network, _BRIDGE))
-        self.machines[name] = self._power[name].enter_context(machine)
+        self.machines[name] = self._stack.enter_context(
+            bare(place, name, laid, (self._network, _BRIDGE))
+        )
 
     def address(self, name: str) -> str:
         """Return the address of a machine."""
@@ -116,15 +111,11 @@ class Field:
         self,
         groups: dict[str, Sequence[str]],
         variables: dict[str, Any],
-        own: dict[str, dict[str, Any]] | None = None,
-    ) -> Path:
-        """Write an inventory of groups of machines, of variables for all, and of those of a machine's own."""
+    ) -> None:
+        """Write an inventory of groups of machines, and of variables for all."""
         path = self.folder / "inventory/hosts.yml"
         path.parent.mkdir(exist_ok=True)
-        hosts = {
-            name: {"ansible_host": self.address(name), **(own or {}).get(name, {})}
-            for name in self.machines
-        }
+        hosts = {name: {"ansible_host": self.address(name)} for name in self.machines}
         common = {
             "ansible_user": "root",
             "ansible_python_interpreter": "/usr/bin/python3",
@@ -139,7 +130,6 @@ class Field:
             **{group: {"hosts": dict.fromkeys(names)} for group, names in groups.items()},
         }
         path.write_text(yaml.safe_dump(content), "utf-8")
-        return path
 
     def play(self, playbook: str, *words: str) -> dict[str, int]:
         """Play a playbook on the inventory, which must succeed; return how many tasks changed something on each machine.
