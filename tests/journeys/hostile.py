@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from enum import Enum
 
 import zstandard
 
@@ -22,15 +21,6 @@ _POSITIONS = f"$KV.LOGS_POSITIONS.{BAD}"
 MEBIBYTE = 1024 * 1024
 
 
-class Outcome(Enum):
-    """What an operation must come to, beside doing no harm to others."""
-
-    UNSTORED = "stored nowhere, or denied"
-    QUARANTINED = "every message is kept in quarantine, unread"
-    TAKEN = "taken as the bad host's own lines, or as nothing"
-    REFUSED = "the connection is closed"
-
-
 @dataclass(slots=True)
 class Attack:
     """The means of the bad host: where its lines go, and as many connections as the server gives it."""
@@ -39,6 +29,8 @@ class Attack:
     port: int
     partition: int
     stack: ExitStack
+    quarantined: int = 0
+    """How many messages must be found in quarantine, unread."""
 
     @property
     def subject(self) -> str:
@@ -59,15 +51,8 @@ class Attack:
         return [self.connection().publish(one, b"a line of a bad host\n") for one in subjects]
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One thing that the bad host does; `act` returns what the server said to it."""
-
-    name: str
-    act: Callable[[Attack], Sequence[Heard]]
-    outcome: Outcome
-    messages: int = 0
-    """How many messages are to be found in quarantine."""
+Operation = Callable[[Attack], Sequence[Heard]]
+"""One thing that the bad host does; it returns what the server said to it."""
 
 
 def _message(subject: str, payload: bytes, headers: dict[str, str]) -> bytes:
@@ -145,94 +130,73 @@ def _large_positions(attack: Attack) -> list[Heard]:
     return [attack.connection().publish(_POSITIONS, payload) for _ in range(20)]
 
 
-OPERATIONS = (
-    # subjects that are nobody's; what it has no right to is in tests/broker/auth/test_forbidden.py
-    Operation(
-        "a partition that does not exist",
-        lambda a: a.publish_to(
-            *(f"logs.{one}.{BAD}" for one in ("p99", "q0", "p", "p00", "*", "p2", "\0", "p0\x1b"))
-        ),
-        Outcome.UNSTORED,
+def _no_partition(attack: Attack) -> list[Heard]:
+    # what it has no right to is in tests/broker/auth/test_forbidden.py
+    names = ("p99", "q0", "p", "p00", "*", "p2", "\0", "p0\x1b")
+    return attack.publish_to(*(f"logs.{one}.{BAD}" for one in names))
+
+
+def _bombs(attack: Attack) -> list[Heard]:
+    attack.quarantined = 10
+    return attack.publish(_bomb(60 * MEBIBYTE), 10, Content_Encoding="zstd")
+
+
+def _long_ids(attack: Attack) -> list[Heard]:
+    attack.quarantined = 50
+    return _many(attack, [_ours(id=f"{one:x<60000}") for one in range(50)], b"a line\n")
+
+
+def _gaps(attack: Attack) -> list[Heard]:
+    firsts = (1_000, 2_000)
+    sections = [_many_sections(range(n, n + 750), start) for start in (100, 200) for n in firsts]
+    return _many(attack, sections, b"x\n" * 750)
+
+
+def _paths(attack: Attack) -> list[Heard]:
+    paths = (
+        *("../../../../escaped", "/../escaped", "%2e%2e/escaped", "/x/%00/escaped"),
+        *("/" + "y" * 4_000, "/.quarantine/escaped", "/web01.log/%1b[31mescaped"),
+    )
+    named = [_ours(file=path, id=f"path{number}") for number, path in enumerate(paths)]
+    return _many(attack, named, b"a line\n")
+
+
+def _headers(attack: Attack) -> list[Heard]:
+    return [
+        heard
+        for headers in (
+            {"Nats-Rollup": "all"},
+            {"Nats-Rollup": "sub"},
+            {"Nats-TTL": "1s"},
+            {"Nats-Msg-Id": "the same"},
+            {"KV-Operation": "PURGE"},
+            {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "logs.p0.web01"},
+            {"Nats-Expected-Stream": "KV_LOGS_OFFSETS"},
+            {"Nats-Batch-Id": "refused", "Nats-Batch-Sequence": "1"},
+        )
+        for heard in attack.publish(b"a line\n", **headers)
+    ]
+
+
+def _too_large(attack: Attack) -> list[Heard]:
+    return [attack.connection().say(b"PUB %s 999999999\r\n" % attack.subject.encode())]
+
+
+CUT_OFF = "a message over the limit"
+DENIED = "a partition that does not exist"
+OPERATIONS: dict[str, Operation] = {
+    DENIED: _no_partition,
+    "ten frames of 60 MB in a line each": _bombs,
+    "file ids of 60 KB": _long_ids,
+    "a gap in each of 1,500 files": _gaps,
+    "paths that lead elsewhere": _paths,
+    "headers of JetStream": _headers,
+    "its own positions, as large as they can be, 20 times": _large_positions,
+    CUT_OFF: _too_large,
+    "20,000 subscriptions": _subscriptions,
+    "2,000 answers that nobody reads": _slow_reader,
+    "a consumer that pushes to a receiver's offset": lambda attack: _push(
+        attack, "$KV.LOGS_OFFSETS.p0"
     ),
-    # what it may publish
-    Operation(
-        "ten frames of 60 MB in a line each",
-        lambda a: a.publish(_bomb(60 * MEBIBYTE), 10, Content_Encoding="zstd"),
-        Outcome.QUARANTINED,
-        10,
-    ),
-    Operation(
-        "file ids of 60 KB",
-        lambda a: _many(a, [_ours(id=f"{one:x<60000}") for one in range(50)], b"a line\n"),
-        Outcome.QUARANTINED,
-        50,
-    ),
-    Operation(
-        "a gap in each of 1,500 files",
-        lambda a: _many(
-            a,
-            [
-                _many_sections(range(first, first + 750), start)
-                for start in (100, 200)
-                for first in (1_000, 2_000)
-            ],
-            b"x\n" * 750,
-        ),
-        Outcome.TAKEN,
-    ),
-    Operation(
-        "paths that lead elsewhere",
-        lambda a: _many(
-            a,
-            [
-                _ours(file=path, id=f"path{number}")
-                for number, path in enumerate(
-                    (
-                        "../../../../escaped",
-                        "/../escaped",
-                        "%2e%2e/escaped",
-                        "/x/%00/escaped",
-                        "/" + "y" * 4_000,
-                        "/.quarantine/escaped",
-                        "/web01.log/%1b[31mescaped",
-                    )
-                )
-            ],
-            b"a line\n",
-        ),
-        Outcome.TAKEN,
-    ),
-    Operation(
-        "headers of JetStream",
-        lambda a: [
-            heard
-            for headers in (
-                {"Nats-Rollup": "all"},
-                {"Nats-Rollup": "sub"},
-                {"Nats-TTL": "1s"},
-                {"Nats-Msg-Id": "the same"},
-                {"KV-Operation": "PURGE"},
-                {"Nats-Schedule": "@every 1s", "Nats-Schedule-Target": "logs.p0.web01"},
-                {"Nats-Expected-Stream": "KV_LOGS_OFFSETS"},
-                {"Nats-Batch-Id": "refused", "Nats-Batch-Sequence": "1"},
-            )
-            for heard in a.publish(b"a line\n", **headers)
-        ],
-        Outcome.TAKEN,
-    ),
-    Operation(
-        "its own positions, as large as they can be, 20 times", _large_positions, Outcome.TAKEN
-    ),
-    Operation(
-        "a message over the limit",
-        lambda a: [a.connection().say(b"PUB %s 999999999\r\n" % a.subject.encode())],
-        Outcome.REFUSED,
-    ),
-    Operation("20,000 subscriptions", _subscriptions, Outcome.TAKEN),
-    Operation("2,000 answers that nobody reads", _slow_reader, Outcome.TAKEN),
-    Operation(
-        "a consumer that pushes to a receiver's offset",
-        lambda a: _push(a, "$KV.LOGS_OFFSETS.p0"),
-        Outcome.TAKEN,
-    ),
-)
+}
+"""All are taken as the bad host's own lines or as nothing, but for these two."""
