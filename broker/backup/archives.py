@@ -17,7 +17,7 @@ import re
 import shutil
 import stat
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -88,15 +88,12 @@ async def lines_in(connection: Connection) -> tuple[str, ...]:
     return tuple(sorted(name for name in names if _LINES.fullmatch(name)))
 
 
-async def back_up(
-    connection: Connection, streams: Sequence[str], folder: Path, began: datetime
-) -> Backup:
-    """Write the archives of some streams (none named: of all) into an empty folder, and the manifest after them, all of it on disk."""
+async def back_up(connection: Connection, folder: Path, began: datetime) -> Backup:
+    """Write the archives of all streams into an empty folder, and the manifest after them, all of it on disk."""
     await connection.once()
-    names = streams or (*BUCKETS, *await lines_in(connection))
-    order = {BUCKETS[0]: 0, BUCKETS[1]: 0, BUCKETS[2]: 2}  # of streams of lines 1
-    ordered = sorted(names, key=lambda name: order.get(name, 1))
-    archives = [await _archive(connection, name, folder) for name in ordered]
+    offsets, positions, config = BUCKETS
+    names = (offsets, positions, *await lines_in(connection), config)
+    archives = [await _archive(connection, name, folder) for name in names]
     at = began.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     backup = Backup(began=at, server=connection.servers, archives=tuple(archives))
     write_atomic(folder / NAME, backup.model_dump_json(indent=2), 0o600)
@@ -107,7 +104,7 @@ async def _archive(connection: Connection, stream: str, folder: Path) -> Archive
     info = await described(connection, stream)
     if info is None or is_being_restored(info["config"]):
         raise OperatorError(
-            f"there is no whole stream {stream} at {connection.servers}: choose with --stream, or run `logbroker restore` again"
+            f"there is no whole stream {stream} at {connection.servers}; run `logbroker apply`, or the same `logbroker restore` again"
         )
     path = folder / f"{stream}.nats"
     digest = hashlib.sha256()

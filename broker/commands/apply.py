@@ -104,8 +104,9 @@ def partitions(
 
 @click.command(cls=SectionedCommand)
 @click.argument("folder", type=click.Path(path_type=Path))
+@JSON
 @with_settings()
-def export(settings: BrokerSettings, folder: Path) -> None:
+def export(settings: BrokerSettings, folder: Path, as_json: bool) -> None:
     """Write the configuration of all streams and buckets to FOLDER, a file each, as `nats stream add --config` takes it."""
     files = asking(settings, "export", exported)
     try:
@@ -114,6 +115,8 @@ def export(settings: BrokerSettings, folder: Path) -> None:
         raise ConfigurationError(f"cannot use the folder {folder}: {error.strerror}") from None
     for name, text in files.items():
         write_atomic(folder / name, text)
+    if as_json:
+        print_json({"files": [str(folder / name) for name in files]})
 
 
 async def exported(connection: Connection) -> dict[str, str]:

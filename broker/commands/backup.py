@@ -22,13 +22,11 @@ from broker.settings import BrokerSettings
 from broker.wire.streams import POSITIONS_BUCKET
 
 _FOLDER = click.argument("folder", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-_STREAM = shared.option("--stream", "NAME", "Only this stream or bucket.", several="streams")
 _POSITIONS = f"KV_{POSITIONS_BUCKET}"  # they are of use whatever the number of streams
 
 
 @click.command(cls=SectionedCommand)
 @_FOLDER
-@_STREAM
 @shared.option(
     "--keep", "N", "Then remove all backups in DIR but the newest N.", type=click.IntRange(1)
 )
@@ -38,7 +36,6 @@ _POSITIONS = f"KV_{POSITIONS_BUCKET}"  # they are of use whatever the number of 
 def backup(
     settings: BrokerSettings,
     folder: Path,
-    streams: tuple[str, ...],
     keep: int | None,
     verify: bool,
     as_json: bool,
@@ -56,10 +53,7 @@ def backup(
         return
     began = shared.now()
     with archives.new_backup(folder, began) as part:
-        names = [_stream_of(name) for name in dict.fromkeys(streams)]
-        taken = shared.asking(
-            settings, "backup", lambda connection: back_up(connection, names, part, began)
-        )
+        taken = shared.asking(settings, "backup", lambda c: back_up(c, part, began))
     name, size = archives.name_of(folder, began), sum(one.size for one in taken.archives)
     head = (
         f"{name}: {format_size(size)} of {taken.server}, what was acknowledged before {taken.began}"
@@ -72,11 +66,6 @@ def backup(
     if as_json:
         done = {"archives": _as_json(taken.archives), "removed": list(map(str, gone))}
         shared.print_json({"backup": str(name), **done})
-
-
-def _stream_of(name: str) -> str:
-    """Return the stream that a person means by the name of a stream or of one of our buckets."""
-    return f"KV_{name}" if f"KV_{name}" in BUCKETS else name
 
 
 def _print(head: str, *lines: str, err: bool) -> None:
@@ -93,7 +82,7 @@ def _line(archive: Archive) -> str:
 
 @click.command(cls=SectionedCommand)
 @_FOLDER
-@_STREAM
+@click.option("--positions", is_flag=True, help="Only those of hosts, in LOGS_POSITIONS.")
 @click.option("--replace", is_flag=True, help="Delete what streams of a broker hold already.")
 @shared.option("--replicas", "N", "How many servers hold each line.", type=click.IntRange(1, 5))
 @shared.option(
@@ -106,7 +95,7 @@ def _line(archive: Archive) -> str:
 def restore(
     settings: BrokerSettings,
     folder: Path,
-    streams: tuple[str, ...],
+    positions: bool,
     replace: bool,
     replicas: int | None,
     max_age: timedelta | None,
@@ -118,7 +107,8 @@ def restore(
     program.end_on_sigterm(Exit.FAILED)
     found = archives.find(folder)
     kept = archives.load(found)
-    chosen = [adapted(one, replicas, max_age) for one in _chosen(kept, streams)]
+    wanted = [one for one in kept.archives if not positions or one.stream == _POSITIONS]
+    chosen = [adapted(one, replicas, max_age) for one in wanted]
     deletes = shared.asking(
         settings, "restore", lambda connection: _preview(connection, kept, chosen)
     )
@@ -169,13 +159,6 @@ def _after(chosen: Sequence[Archive]) -> str:
         "restored; receivers, once started, go on at their offsets of the backup, behind the lines that their files have, "
         f"and report gaps for what was acknowledged after sequence {', '.join(ends)}"
     )
-
-
-def _chosen(kept: Backup, streams: tuple[str, ...]) -> tuple[Archive, ...]:
-    wanted = {_stream_of(name) for name in streams}
-    if missing := sorted(wanted - {archive.stream for archive in kept.archives}):
-        raise OperatorError(f"the backup holds no stream {', '.join(missing)}")
-    return tuple(one for one in kept.archives if not wanted or one.stream in wanted)
 
 
 async def _preview(

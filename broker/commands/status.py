@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -26,11 +27,12 @@ from broker.inspect.events import NOISE, Event, listen
 from broker.inspect.message import StoredMessage, message_document, message_text
 from broker.inspect.snapshots import SavedPositions
 from broker.inspect.status import HOST_HEAD, PARTITION_HEAD, facts, partition_row
-from broker.inspect.tail import TailOptions, TailPiece, as_shown, tail
+from broker.inspect.tail import Searched, TailOptions, TailPiece, as_shown, tail
 from broker.settings import BrokerSettings
 
 Shown = TypeVar("Shown")
 _SHORTEST = timedelta(seconds=0.2)
+logger = logging.getLogger(__name__)
 
 
 @click.command(cls=SectionedCommand)
@@ -205,7 +207,10 @@ def tail_(
     wanted = TailOptions(selection, only, since, most, follow, match)
     form = {"prefixed": wanted.only_host is None, "for_terminal": sys.stdout.isatty()}
 
-    async def show(one: TailPiece) -> None:
+    async def show(one: TailPiece | Searched) -> None:
+        if isinstance(one, Searched):
+            logger.warning("only the last %d messages were searched; see --since", one.messages)
+            return
         await _write(_objects(one) if as_json else as_shown(one.host, one.lines, **form))
 
     _show_each(settings, "tail", partial(tail, wanted=wanted), show)

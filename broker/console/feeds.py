@@ -27,7 +27,7 @@ from broker.inspect.checks import CHECKS, judge
 from broker.inspect.matching import check_pattern
 from broker.inspect.snapshots import SavedPositions
 from broker.inspect.status import HostStatus
-from broker.inspect.tail import TailOptions, TailPiece, tail
+from broker.inspect.tail import Searched, TailOptions, TailPiece, tail
 from broker.inspect.top import Rates, TopView, watch
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.positions import Positions, PositionsUnreadable
@@ -124,7 +124,7 @@ class Feeds:
                 self._checked = {"checks": checks}
                 if status := seen.status:
                     found = status.document()
-                    names = ("hosts", "nodes", "pauses", "unread")
+                    names = ("hosts", "nodes", "paused_hosts", "pauses", "unread")
                     self._checked["broker"] = {name: found[name] for name in names}
                     numbers = [one.partition for one in status.partitions]
                     reports = await asyncio.gather(*map(self._report, numbers))
@@ -206,6 +206,9 @@ class Feeds:
             )  # time of storage by our clock, of the piece that came most promptly
             async with aclosing(tail(self._connection, wanted)) as pieces:
                 async for piece in pieces:
+                    if isinstance(piece, Searched):
+                        yield encode({"searched": piece.messages})
+                        continue
                     prompt = piece.stored_at / 1e9 - clock()
                     newest = max(newest, prompt)
                     document = _document(piece, _MOST_LINES - shown)

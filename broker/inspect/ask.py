@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -87,7 +88,12 @@ async def full_status(connection: Connection) -> BrokerStatus:
         if subject is None or subject.partition >= count
     }
     hosts = len({subject.host for subject in known.values() if subject})
-    learnt = {"hosts": hosts, "nodes": nodes, "pauses": pauses}
+    paused = Counter(
+        one.partition
+        for one in known.values()
+        if one and any(pause.covers(one.host) for pause in pauses)
+    )
+    learnt = {"hosts": hosts, "nodes": nodes, "pauses": pauses, "paused_hosts": paused}
     return found.model_copy(update={**learnt, "unread": unread if count else None})
 
 

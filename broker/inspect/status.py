@@ -96,7 +96,7 @@ class BrokerStatus(BaseModel, frozen=True):
     `store_limit` is the most that this user's account may store. Hosts are spread over the first `current_partitions` of
     `partitions`, 0 where the broker does not say; the others had hosts before. `hosts` counts hosts with messages, and
     `unread` messages by subject that no receiver reads; None where they were not counted. `nodes` are the reports of
-    each server's logbroker, none of a bare nats-server.
+    each server's logbroker, none of a bare nats-server. `paused_hosts` counts hosts that are paused, by partition.
     """
 
     server: str
@@ -111,6 +111,7 @@ class BrokerStatus(BaseModel, frozen=True):
     unread: Mapping[str, int] | None = None
     nodes: tuple[NodeReport, ...] = ()
     pauses: tuple[Pause, ...] = ()
+    paused_hosts: Mapping[int, int] = {}
 
     @property
     def messages(self) -> int:

@@ -49,6 +49,12 @@ class TailPiece(NamedTuple):
         return self._replace(lines=self.lines[at + 1 :])
 
 
+class Searched(NamedTuple):
+    """That the last lines were looked for in so many of the last messages only; there may be more before them."""
+
+    messages: int
+
+
 @dataclass(frozen=True, slots=True)
 class TailOptions:
     """Which lines: of these hosts and files, partitions (none: all), the last `lines` of those from `since` on, None meaning all.
@@ -116,8 +122,10 @@ def _parts(message: StoredMessage) -> list[tuple[str, bytes]]:
     return []
 
 
-async def tail(connection: Connection, wanted: TailOptions) -> AsyncGenerator[TailPiece, None]:
-    """Yield the lines to be shown; raises `OperatorError`, `ConnectionLost` or `Rejected`.
+async def tail(
+    connection: Connection, wanted: TailOptions
+) -> AsyncGenerator[TailPiece | Searched, None]:
+    """Yield the lines to be shown, and first `Searched` where that was limited; raises `OperatorError`, `ConnectionLost` or `Rejected`.
 
     A broker that goes away later is waited for: no line is shown twice, none is left out. The last lines come in the order
     of their storage; from a sequence or time on, lines of a host are in their order, and streams are shown as they come.
@@ -132,7 +140,7 @@ async def tail(connection: Connection, wanted: TailOptions) -> AsyncGenerator[Ta
 
 async def _tail(
     connection: Connection, wanted: TailOptions, matching: LineFilter
-) -> AsyncGenerator[TailPiece, None]:
+) -> AsyncGenerator[TailPiece | Searched, None]:
     readers: dict[MessageReader, int] = {}
     newest: list[TailPiece] = []
     for name in await until_answered(connection, streams_of, ELECTION):
@@ -140,7 +148,10 @@ async def _tail(
         state = (await until_answered(connection, ask, ELECTION))["state"]
         last = state["last_seq"]
         if wanted.lines and state["messages"]:
-            newest += await _newest(connection, name, wanted, state, matching)
+            last_ones, searched = await _newest(connection, name, wanted, state, matching)
+            newest += last_ones
+            if searched:
+                yield Searched(searched)
         start = wanted.start(last)
         readers[MessageReader(connection, name, start, wanted.filters())] = last
     for piece in _last(newest, wanted.lines or 0):
@@ -176,8 +187,8 @@ async def _newest(
     wanted: TailOptions,
     state: dict[str, Any],
     matching: LineFilter,
-) -> list[TailPiece]:
-    """Return the last pieces of a stream that hold so many lines, searching ever more of its end."""
+) -> tuple[list[TailPiece], int]:
+    """Return the last pieces of a stream that hold so many lines, searching ever more of its end, and how many messages that was limited to; 0 for no limit."""
     first, last, window, most = state["first_seq"], state["last_seq"], _FIRST_WINDOW, wanted.lines
     kept: deque[TailPiece] = deque(maxlen=most)  # each has a line at least
     while True:
@@ -189,11 +200,10 @@ async def _newest(
                 is_all = True
             async for piece in wanted.pieces([] if is_before else [message], matching):
                 kept.append(piece.last(most or 0))
-        is_limited = window > _MOST_SEARCHED and not wanted.only_host
-        if is_limited:
-            logger.warning("only the last %d messages were searched; see --since", window)
-        if begin == first or is_all or is_limited or _lines_in(kept) >= (most or 0):
-            return list(kept)
+        if begin == first or is_all or _lines_in(kept) >= (most or 0):
+            return list(kept), 0
+        if window > _MOST_SEARCHED and not wanted.only_host:
+            return list(kept), window
         window *= _WIDER
 
 

@@ -118,7 +118,7 @@ def test_a_backup_of_all_streams_comes_back_to_a_broker_with_as_many_and_to_no_o
     )
     back = logbroker_inside("restore", tmp_path / "b", "--server", empty)
     positions = logbroker_inside(
-        *("restore", tmp_path / "b", "--stream", "LOGS_POSITIONS", "--server", second_url)
+        *("restore", tmp_path / "b", "--positions", "--server", second_url)
     )
 
     assert (saved.returncode, refused.returncode, back.returncode) == (0, 1, 0), back.stderr

@@ -80,8 +80,9 @@ function show(view) {
       const rate = rates[one.partition] ?? { lines: 0, lines_out: 0 };
       const receiver = view.receivers?.[one.partition];
       const [text, grade] = state(one, receiver, pauses);
+      const paused = pauses.some((pause) => pause.hosts === "*") ? 0 : view.broker?.paused_hosts[one.partition];
       const owner = [one.owner ?? "–"].concat(receiver?.standby ?? []).join(", standby: ");
-      return [`p${one.partition}`, [plain(text), grade], one.behind === null ? "–" : count(one.behind), one.behind_seconds ? duration(one.behind_seconds) : "–",
+      return [`p${one.partition}`, [plain(text) + (paused ? `; hosts paused: ${count(paused)}` : ""), grade], one.behind === null ? "–" : count(one.behind), one.behind_seconds ? duration(one.behind_seconds) : "–",
         count(rate.lines), count(rate.lines_out), one.next === null ? "–" : String(one.next), String(one.epoch ?? "–"), plain(owner)];
     }));
   fill(by("streams"), ["Stream", "Messages", "Size", "Limit", "Since", "Leader", "Replicas"],

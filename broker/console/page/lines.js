@@ -18,6 +18,7 @@ export class Lines {
   #source = null;
   #waiting = [];
   #passed = false;
+  #searched = 0; // messages, where the search for the last lines was limited
   #paused = false;
   #trouble = "";
   #due = false;
@@ -59,6 +60,7 @@ export class Lines {
     this.close();
     this.#waiting = [];
     this.#passed = false;
+    this.#searched = 0;
     this.#pause(false);
     this.#trouble = "";
     by("line-list").replaceChildren();
@@ -82,6 +84,7 @@ export class Lines {
       this.#draw();
       return;
     }
+    this.#searched = piece.searched ?? this.#searched;
     this.#passed ||= Boolean(piece.sampled || piece.more);
     this.#waiting.push(...(piece.lines ?? []).map((line) => [piece, line]));
     if (piece.sampled) this.#waiting.push([piece, null]);
@@ -102,7 +105,8 @@ export class Lines {
       while (list.childElementCount > MOST) list.firstElementChild.remove();
       if (isAtEnd) list.scrollTop = list.scrollHeight;
       const sampled = this.#passed ? "; more came than can be shown: this is a sample" : "";
-      by("line-note").textContent = this.#trouble || `${count(list.childElementCount)} lines${sampled}`;
+      const searched = this.#searched ? `; only the last ${count(this.#searched)} messages were searched: give a time` : "";
+      by("line-note").textContent = this.#trouble || `${count(list.childElementCount)} lines${sampled}${searched}`;
     });
   }
 

@@ -226,3 +226,5 @@ async def test_a_row_keeps_the_focus_and_a_pause_is_seen_on_a_phone(
     await page.keyboard.press("Enter")
     await expect(page.locator("#host h2")).to_have_text("web3")
     await expect(row).to_be_focused()
+    await page.goto(f"{page.url.partition('#')[0]}#overview")
+    await expect(page.locator("#partitions")).to_contain_text("; hosts paused: 1", timeout=20_000)
