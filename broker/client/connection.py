@@ -328,20 +328,13 @@ class Connection:
     @asynccontextmanager
     async def hearing(self, tap: Tap) -> AsyncIterator[str]:
         """Give a new inbox, all of whose messages `tap` is told of until the end of the block."""
-        await self.client()
-        inbox = self.new_inbox()
+        inbox = (await self.client()).new_inbox()
         subscription = await self.tap(inbox, tap)
         try:
             yield inbox
         finally:
             with suppress(ConnectionLost), _translated():  # gone with its client
                 await subscription.unsubscribe()
-
-    def new_inbox(self) -> str:
-        """Return a subject of our own for answers; raises `ConnectionLost` before the first call."""
-        if self._client is None:
-            raise ConnectionLost("not connected")
-        return self._client.new_inbox()
 
     async def close(self) -> None:
         """Send what is still in hand and end; a broker that is away is no error."""

@@ -25,7 +25,6 @@ from broker.commands import shared
 from broker.inspect import ask, checks
 from broker.inspect.events import NOISE, Event, listen
 from broker.inspect.message import StoredMessage, message_document, message_text
-from broker.inspect.snapshots import SavedPositions
 from broker.inspect.status import HOST_HEAD, PARTITION_HEAD, facts, partition_row
 from broker.inspect.tail import Searched, TailOptions, TailPiece, as_shown, tail
 from broker.settings import BrokerSettings
@@ -94,7 +93,7 @@ def hosts(
     settings: BrokerSettings, hosts: tuple[str, ...], silent: timedelta | None, as_json: bool
 ) -> None:
     """Show the hosts that ship: how many messages the streams hold of each, and when the last one came."""
-    found = shared.looking(settings, "hosts", partial(ask.ask_hosts, saved=SavedPositions()))
+    found = shared.looking(settings, "hosts", partial(ask.ask_hosts, saved=ask.SavedPositions()))
     least, wanted = silent.total_seconds() if silent else 0.0, LineSelection(hosts=hosts)
     chosen = [one for one in found if wanted.wants_host(one.host) and one.silent_seconds >= least]
     if as_json:

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.resources import files
+from pathlib import Path
 
 from aiohttp import web
 
@@ -25,14 +25,7 @@ from broker.client.connection import Connection
 from broker.console.feeds import Feeds, encode, line_options
 
 _COOKIE = "logship-console"
-_PAGES = {
-    "/": ("index.html", "text/html"),
-    "/console.css": ("console.css", "text/css"),
-    **{
-        f"/{name}": (name, "text/javascript")
-        for name in ("console.js", "common.js", "charts.js", "hosts.js", "lines.js")
-    },
-}
+_PAGE = Path(__file__).with_name("page")
 _UNGUARDED = {"/console.css", "/login", "/healthz"}  # what the form for the token takes
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -129,8 +122,8 @@ class Console:
         app.router.add_get("/lines", self._lines)
         app.router.add_get("/healthz", self._health)
         app.router.add_post("/login", self._login)
-        for path in _PAGES:
-            app.router.add_get(path, self._page)
+        app.router.add_get("/", self._page)
+        app.router.add_static("/", _PAGE)
         return app
 
     @web.middleware
@@ -175,10 +168,8 @@ class Console:
         )
         raise response
 
-    async def _page(self, request: web.Request) -> web.StreamResponse:
-        name, kind = _PAGES[request.path]
-        body = files("broker.console").joinpath("page", name).read_bytes()
-        return web.Response(body=body, content_type=kind, charset="utf-8")
+    async def _page(self, _: web.Request) -> web.StreamResponse:
+        return web.FileResponse(_PAGE / "index.html")
 
     async def _health(self, _: web.Request) -> web.StreamResponse:
         return web.Response(text="ok\n")

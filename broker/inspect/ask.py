@@ -8,10 +8,10 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -22,15 +22,21 @@ from broker.client.config import existing_partitions, known_layout
 from broker.client.connection import Connection, until_answered
 from broker.inspect.checks import Observed
 from broker.inspect.message import StoredMessage, nanoseconds, subject_of
-from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader
-from broker.inspect.snapshots import SavedPositions
+from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence
 from broker.inspect.status import BrokerStatus, HostStatus, PartitionStatus, StreamStatus
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, CredentialsReport, NodeReport
 from broker.topology import mirrored_site
 from broker.wire.delivery import RawMessage
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.pause import PAUSE_KEY, Pause, UnreadablePauses, decode_pauses, longest
-from broker.wire.streams import CONFIG_BUCKET, OFFSETS_BUCKET, offset_key
+from broker.wire.positions import Positions, PositionsUnreadable
+from broker.wire.streams import (
+    CONFIG_BUCKET,
+    OFFSETS_BUCKET,
+    POSITIONS_BUCKET,
+    offset_key,
+    positions_key,
+)
 from broker.wire.subjects import consumer_name, host_filter, partition_filter
 
 Found = TypeVar("Found")
@@ -40,6 +46,7 @@ _CREDENTIALS = 15.0  # seconds: a broker takes a change over before it answers
 _NOBODY = "503"
 _NO_MESSAGE_FOUND = 10037
 _SECOND = 1_000_000_000
+_SNAPSHOTS = f"KV_{POSITIONS_BUCKET}"
 _PATIENCE = 10.0  # seconds for all that is observed, and
 _ASK_AGAIN = 7.0  # in which a question is asked again; the last one ends within the rest
 
@@ -169,13 +176,48 @@ async def subjects_in(connection: Connection, streams: Sequence[str]) -> dict[st
     return found
 
 
+class Saved(NamedTuple):
+    """What a snapshot says of a host."""
+
+    files: int | None = None
+    version: str = ""
+
+
+class SavedPositions:
+    """The snapshots of all hosts, of which only those are read that were written since the last time."""
+
+    def __init__(self) -> None:
+        """Know of none before `read`."""
+        self._by_key: dict[str, Saved] = {}
+        self._last = 0  # sequence that was read
+
+    def of(self, host: str) -> Saved:
+        """Return what is known of a host."""
+        return self._by_key.get(positions_key(host), Saved())
+
+    async def read(self, connection: Connection) -> None:
+        """Read what was written since; raises `Rejected`, `ConnectionLost`."""
+        state = (await connection.api(f"STREAM.INFO.{_SNAPSHOTS}"))["state"]
+        if state["last_seq"] < self._last:  # the bucket was made anew
+            self._last, self._by_key = 0, {}
+        reader = MessageReader(connection, _SNAPSHOTS, at_sequence(self._last + 1))
+        async with aclosing(reader.read_all(state["last_seq"])) as messages:
+            async for one in messages:
+                with suppress(PositionsUnreadable):
+                    saved = Positions.decode(one.payload)
+                    self._by_key[one.name.rpartition(".")[2]] = Saved(
+                        len(saved.files), saved.version
+                    )
+                await asyncio.sleep(0)  # a snapshot may be large
+        self._last = state["last_seq"]
+
+
 async def ask_hosts(
     connection: Connection, saved: SavedPositions | None = None
 ) -> list[HostStatus]:
     """Return the hosts by name, as subjects, the headers of the last message of each, and snapshots say, if `saved` are given.
 
-    Raises `Rejected`, `ConnectionLost`.
-    For 100,000 hosts the subjects are 3.5 MB, and the headers are 100,000 small messages.
+    Raises `Rejected`, `ConnectionLost`. For 100,000 hosts the subjects are 3.5 MB, and the headers are 100,000 small messages.
     """
     status = await brief_status(connection)
     streams = [one.name for one in status.streams]

@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from broker.client.connection import Connection, Message
+from broker.client.connection import Connection
 from broker.topology import Topology
+from broker.wire.delivery import RawMessage
 from broker.wire.message import Origin, decode_origin, decode_payload
 from broker.wire.subjects import Subject
 from receiver.consume.judging import judge
@@ -132,17 +133,14 @@ async def read_stream(
     connection: Connection, first: int = 1, subject: object = "logs.>"
 ) -> list[Read]:
     """Return every message of the stream, or of a subject of it, in order, from sequence `first` on."""
-    answers: asyncio.Queue[Message] = asyncio.Queue()
-    await connection.client()
-    inbox = connection.new_inbox()
-    subscription = await connection.subscribe(inbox, answers.put)
+    answers: asyncio.Queue[RawMessage] = asyncio.Queue()
     body = json.dumps({"seq": first, "next_by_subj": str(subject), "batch": 100_000}).encode()
-    await connection.publish("$JS.API.DIRECT.GET.LOGS", body, inbox)
     found: list[Read] = []
-    while "Status" not in (headers := (message := await answers.get()).headers or {}):
-        origin, lines = decode_origin(headers), decode_payload(headers, message.data)
-        found.append(Read(int(headers["Nats-Sequence"]), origin, lines))
-    await subscription.unsubscribe()
+    async with connection.hearing(answers.put_nowait) as inbox:
+        await connection.publish("$JS.API.DIRECT.GET.LOGS", body, inbox)
+        while "Status" not in (headers := (message := await answers.get()).headers or {}):
+            origin, lines = decode_origin(headers), decode_payload(headers, message.data)
+            found.append(Read(int(headers["Nats-Sequence"]), origin, lines))
     return found
 
 
