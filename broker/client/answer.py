@@ -44,6 +44,7 @@ class Rejected(Exception):
         """Whether a write expected a sequence that is not the last one of its subject."""
         self.is_write_under_way = error == _WRITE_UNDER_WAY
         """Whether another write of the subject is under way, our own before it or one that only names it: nothing was stored."""
+        self.is_conflict = self.is_wrong_sequence or self.is_write_under_way
 
 
 class Denied(Rejected):

@@ -43,10 +43,7 @@ async def read(connection: Connection, bucket: str, key: str) -> Entry | None:
 
 
 async def newest_revision(connection: Connection, bucket: str, key: str) -> int:
-    """Return the revision of what was written to a key last, its deletion included; 0 where nothing ever was.
-
-    Raises what `read` raises; one of several servers may answer that lags.
-    """
+    """Return the revision of what was written to a key last, its deletion included; 0 where nothing ever was. One of several servers may answer that lags; raises as `read`."""
     return (await _newest(connection, bucket, key)).revision
 
 
@@ -60,7 +57,7 @@ async def confirm(connection: Connection, bucket: str, key: str, entry: Entry | 
     try:
         await _ask(connection, bucket, key, b"", _NEVER)
     except Rejected as error:
-        if not (error.is_wrong_sequence or error.is_write_under_way):
+        if not error.is_conflict:
             raise
         named = _LAST.search(error.description)
     last = int(named[1]) if named else -1
@@ -89,7 +86,7 @@ async def _put(connection: Connection, bucket: str, key: str, value: bytes, revi
     try:
         return int((await _ask(connection, bucket, key, value, revision))["seq"])
     except Rejected as error:
-        if error.is_wrong_sequence or error.is_write_under_way:
+        if error.is_conflict:
             raise Conflict(f"{bucket}/{key} is no longer at revision {revision}") from None
         raise
 

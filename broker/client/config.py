@@ -93,10 +93,7 @@ async def known_layout(connection: Connection) -> StreamLayout:
 
 
 async def existing_partitions(connection: Connection, layout: StreamLayout) -> int:
-    """Return the number below which all partitions are that hosts are spread over, or that have a consumer.
-
-    Raises `Rejected`, `ConnectionLost`.
-    """
+    """Return the number below which all partitions are that hosts are spread over, or that have a consumer; raises `Rejected`, `ConnectionLost`."""
     # names alone: the server need not ask each consumer, as it does for their state
     calls = (connection.pages(f"CONSUMER.NAMES.{one}", "consumers") for one in layout.names)
     return max(layout.partitions, *map(existing_in, await asyncio.gather(*calls)))

@@ -149,7 +149,7 @@ class Connection:
 
     def judge(self, seconds: float, error: ConnectionLost | Rejected | None) -> None:
         """Note how a question ended after so many seconds; leave a server that seems cut off from its cluster, if there is another."""
-        if isinstance(error, Rejected) and (error.is_wrong_sequence or error.is_write_under_way):
+        if isinstance(error, Rejected) and error.is_conflict:
             return  # who leads nobody any more says so as well, and has our own write in hand
         if error is None or (isinstance(error, Rejected) and not error.is_leaderless):
             self._doubted = None

@@ -111,23 +111,18 @@ def _in_force(value: bytes) -> Pauses:
         ) from None
 
 
-async def _write_changed(connection: Connection, change: Callable[[bytes], Pauses]) -> Pauses:
-    # if we die here, the entry is written or not, and the same command again does the same
-    entry = await read(connection, CONFIG_BUCKET, PAUSE_KEY)
-    pauses = change(entry.value if entry else b"")
-    revision = entry.revision if entry else 0
-    await write(connection, CONFIG_BUCKET, PAUSE_KEY, encode_pauses(pauses), revision)
-    return pauses
-
-
 def _change(
     settings: BrokerSettings, command: str, change: Callable[[bytes], Pauses], *, as_json: bool
 ) -> None:
     """Change the pauses at the broker and print them."""
 
     async def changed(connection: Connection) -> Pauses:
+        # if we die here, the entry is written or not, and the same command again does the same
         try:
-            return await _write_changed(connection, change)
+            entry = await read(connection, CONFIG_BUCKET, PAUSE_KEY)
+            pauses = change(entry.value if entry else b"")
+            revision = entry.revision if entry else 0
+            await write(connection, CONFIG_BUCKET, PAUSE_KEY, encode_pauses(pauses), revision)
         except Conflict:
             raise OperatorError("somebody else changed the pauses meanwhile; try again") from None
         except Rejected as error:
@@ -136,6 +131,7 @@ def _change(
             raise OperatorError(
                 "LOGS_CONFIG takes no entry: run `logbroker apply`, or this at the site that it copies"
             ) from None
+        return pauses
 
     pauses = shared.asking(settings, command, changed)
     if as_json:

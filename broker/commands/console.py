@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -54,12 +55,14 @@ def console(
     listener = Listener(address, token, _tls(listen_cert, listen_key, listen_ca))
 
     async def serve() -> None:
-        stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
         connection = Connection(settings.server, "logbroker console", access=settings.access)
+        console = Console(connection, listener)
+        serving = asyncio.ensure_future(console.run(lambda url: click.echo(f"look at {url}")))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
         try:
-            await Console(connection, listener).run(stop, lambda url: click.echo(f"look at {url}"))
+            with suppress(asyncio.CancelledError):
+                await serving
         finally:
             await connection.close()
 

@@ -172,7 +172,7 @@ async def _publish(connection: Connection, stream: str, message: Quarantined) ->
         await asyncio.sleep(_PAUSE)
         return False
     except Rejected as error:
-        if not (error.is_wrong_sequence or error.is_write_under_way):
+        if not error.is_conflict:
             raise
         return False
     return True

@@ -77,7 +77,7 @@ def check(settings: BrokerSettings, names: tuple[str, ...], as_json: bool) -> in
     except OperatorError as error:  # a monitoring system is told of it as of everything else
         findings = [checks.CheckResult(wanted[0], checks.Grade.UNKNOWN, str(error))]
     if as_json:
-        found = [{"check": c.check, "status": c.grade.name, "text": c.text} for c in findings]
+        found = [one.document() for one in findings]
         shared.print_json({"status": checks.overall(findings).name, "findings": found})
     else:
         click.echo(checks.to_nagios(findings))

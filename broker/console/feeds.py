@@ -116,11 +116,7 @@ class Feeds:
         while True:
             with suppress(*_FAILURES):
                 seen = await observe(self._connection, CHECKS, datetime.now(UTC))  # noqa: TID251 - a view is of now
-                checks = [
-                    {"check": one.check, "status": one.grade.name, "text": one.text}
-                    for one in judge(CHECKS, seen)
-                ]
-                self._checked = {"checks": checks}
+                self._checked = {"checks": [one.document() for one in judge(CHECKS, seen)]}
                 if status := seen.status:
                     found = status.document()
                     names = ("hosts", "nodes", "paused_hosts", "pauses", "unread")
@@ -137,10 +133,10 @@ class Feeds:
             offset = Offset.decode(entry.value) if entry else None
         except UnreadableOffset as error:
             return {"running": None, "error": str(error)}
-        if offset is None or offset.released or offset.is_moved:
-            moved = offset is not None and offset.is_moved
-            released = offset is not None and offset.released
-            return {"running": False, "moved": moved, "released": released}
+        if offset is None:
+            return {"running": False}
+        if offset.released or offset.is_moved:
+            return {"running": False, "moved": offset.is_moved, "released": offset.released}
         if not offset.presence:
             return {"running": None}
         try:
@@ -193,16 +189,12 @@ class Feeds:
         return {"partition": partition, "host": known}
 
     async def lines(self, wanted: TailOptions) -> AsyncGenerator[bytes, None]:
-        """Yield lines as they come, a thousand a second at most, and say where others were passed over to keep up.
-
-        Raises what `tail` raises.
-        """
+        """Yield lines as they come, a thousand a second at most, and say where others were passed over to keep up; raises what `tail` raises."""
         clock = asyncio.get_running_loop().time
         while True:
             began, sent, shown = clock(), 0, 0
-            newest = float(
-                "-inf"
-            )  # time of storage by our clock, of the piece that came most promptly
+            # time of storage by our clock, of the piece that came most promptly
+            newest = float("-inf")
             async with aclosing(tail(self._connection, wanted)) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, Searched):

@@ -84,13 +84,11 @@ class Console:
         self._listener = listener
         self._feeds = Feeds(connection)
         self._sessions = {secrets.token_urlsafe(32)}  # of whoever gave the token
-        self._streams, self._tails = (
-            asyncio.Semaphore(_MOST_STREAMS),
-            asyncio.Semaphore(_MOST_TAILS),
-        )
+        self._streams = asyncio.Semaphore(_MOST_STREAMS)
+        self._tails = asyncio.Semaphore(_MOST_TAILS)
 
-    async def run(self, stop: asyncio.Event, ready: Callable[[str], None]) -> None:
-        """Serve until `stop` is set; `ready` is told the URL. Raises `ConfigurationError` for an address that is taken."""
+    async def run(self, ready: Callable[[str], None]) -> None:
+        """Serve until cancelled; `ready` is told the URL. Raises `ConfigurationError` for an address that is taken."""
         runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=_ENDING)
         await runner.setup()
         looking = asyncio.ensure_future(self._feeds.run())
@@ -103,11 +101,7 @@ class Console:
                 raise ConfigurationError(f"cannot listen on {address}: {error.strerror}") from None
             port = runner.addresses[0][1]
             ready(f"http{'s' if self._listener.tls else ''}://{address.reached_at(port)}/")
-            stopped = asyncio.ensure_future(stop.wait())
-            await asyncio.wait({stopped, looking}, return_when=asyncio.FIRST_COMPLETED)
-            stopped.cancel()
-            if looking.done():
-                looking.result()
+            await looking
         finally:
             looking.cancel()
             with suppress(asyncio.CancelledError):

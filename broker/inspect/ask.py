@@ -340,10 +340,7 @@ async def _answers(
 async def attempt(
     connection: Connection, asked: Awaitable[Found], seconds: float
 ) -> tuple[Found | None, str]:
-    """Return what was asked for, or None and why: a broker that is away, or refuses, is no error.
-
-    Raises `ConfigurationError`, which says nothing of the broker.
-    """
+    """Return what was asked for, or None and why: a broker that is away, or refuses, is no error; raises `ConfigurationError`, which says nothing of the broker."""
     try:
         async with asyncio.timeout(seconds):
             return await asked, ""

@@ -51,6 +51,10 @@ class CheckResult(NamedTuple):
     grade: Grade
     text: str
 
+    def document(self) -> dict[str, str]:
+        """Return plain values for JSON."""
+        return {"check": self.check, "status": self.grade.name, "text": self.text}
+
 
 @dataclass(frozen=True, slots=True)
 class Observed:

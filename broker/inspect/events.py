@@ -19,7 +19,7 @@ _SUBJECTS = ("$JS.EVENT.ADVISORY.>", "$JS.EVENT.METRIC.>", "$SYS.ACCOUNT.>", "$S
 _ENVELOPE = frozenset({"type", "id", "timestamp", "server", "client", "domain", "schema"})
 _CLIENT = ("name", "user", "acc", "host")
 _MOST_SHOWN = 300  # letters of an event
-_LOOK_EVERY = 5.0  # seconds
+_FOREVER = 1e9  # seconds
 _MOST_WAITING = 100_000  # events
 logger = logging.getLogger(__name__)
 
@@ -78,17 +78,13 @@ async def listen(connection: Connection) -> AsyncGenerator[Event, None]:
         if not waiting.full():  # the output takes too long: the newest event is dropped
             waiting.put_nowait(message)
 
-    client: object = None
     while True:
-        if (found := await connection.client()) is not client:
-            if client is not None:
-                logger.warning("the connection was lost: events of the meantime are not shown")
-            client = found
-            with suppress(ConnectionLost):
-                for subject in _SUBJECTS:
-                    await connection.tap(subject, take)
-        with suppress(TimeoutError):  # the client may have been lost meanwhile
-            async with asyncio.timeout(_LOOK_EVERY):
-                message = await waiting.get()
-            now = datetime.now(UTC).isoformat()  # noqa: TID251 - the shell's clock
-            yield read_event(message.subject, message.data, now)
+        await connection.client()
+        with suppress(ConnectionLost):
+            for subject in _SUBJECTS:
+                await connection.tap(subject, take)
+            while True:
+                message = await connection.guard(waiting.get(), _FOREVER)
+                now = datetime.now(UTC).isoformat()  # noqa: TID251 - the shell's clock
+                yield read_event(message.subject, message.data, now)
+        logger.warning("the connection was lost: events of the meantime are not shown")

@@ -182,10 +182,7 @@ def encoded_size(section: Section) -> int:
 
 
 def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:
-    """Read the headers of a message; None when it is none of ours (any NATS client may publish lines).
-
-    Raises `MalformedMessage` when our headers are there and do not hold together.
-    """
+    """Read the headers of a message; None where none is ours, as any NATS client may publish lines. Raises `MalformedMessage` where ours do not hold together."""
     if not headers:
         return None
     if _AGENT not in headers:
@@ -247,10 +244,7 @@ def decode_payload(
 
 
 def split(origin: Origin, lines: bytes) -> list[tuple[Section, bytes]]:
-    """Return each section of a message with its part of the decompressed lines, in order.
-
-    Raises `MalformedMessage` where the sections do not make up the lines exactly.
-    """
+    """Return each section of a message with its part of the decompressed lines, in order; raises `MalformedMessage` where the sections do not make up the lines exactly."""
     if origin.size != len(lines):
         raise MalformedMessage(f"sections of {origin.size} bytes, lines of {len(lines)}")
     parts, start = [], 0
