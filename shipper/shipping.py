@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from broker.app.faults import fault
-from broker.wire.positions import Cursor, Positions
+from broker.wire.positions import Cursor, Positions, forgettable
 from shipper.goals import Goals
 from shipper.line_filter import LineFilter, Rules
 from shipper.publish.rounds import NEARBY_SIZE, Round, cut, make, next_size
@@ -140,7 +140,7 @@ class Shipping:
         """Forget files that are not there any more, once they may be forgotten; `now` is nanoseconds since the epoch."""
         # before it is oriented, files that are there are not followed yet, and none would seem to be wanted
         if self.follower.is_oriented:
-            old = self.positions.forgettable(self._following(), now)
+            old = forgettable(self.positions.without(self._following()).files.values(), now)
             if gone := await asyncio.to_thread(_gone, old):
                 # one of them may have come back meanwhile
                 self.positions = self.positions.without(gone - self._following())

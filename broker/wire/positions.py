@@ -6,7 +6,7 @@ what need not be read from it again, and what the stream cannot know: files of w
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -39,7 +39,8 @@ _KEPT_BY_PATH = 64
 def forgettable(cursors: Iterable[Cursor], now: int) -> list[Cursor]:
     """Return those that were not read for 7 days and, of one path, all but the 64 that were read last.
 
-    `now` is in nanoseconds. A folder that is not mounted for a while loses nothing by it, however many files it has.
+    `now` is in nanoseconds. They may go once their file is gone: the stream, which is kept for a day, could not bring them
+    back. A folder that is not mounted for a while loses nothing by it, however many files it has.
     """
     by_path: defaultdict[str, list[Cursor]] = defaultdict(list)
     for cursor in cursors:
@@ -130,14 +131,6 @@ class Positions:
         return replace(
             self, files={name: cursor for name, cursor in self.files.items() if name not in gone}
         )
-
-    def forgettable(self, following: Collection[str], now: int) -> list[Cursor]:
-        """Return the entries of files that are not followed and may be forgotten; `now` in nanoseconds.
-
-        They may go once their file is gone: the stream, which is kept for a day, could not bring them back.
-        """
-        homeless = (cursor for cursor in self.files.values() if cursor.file not in following)
-        return forgettable(homeless, now)
 
     def encode(self) -> bytes:
         """Return the snapshot: JSON, as a zstd frame where it is large."""

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.wire.message import Identity, Origin, Section, Span
-from broker.wire.positions import Covered, Cursor, Positions, PositionsUnreadable
+from broker.wire.positions import Covered, Cursor, Positions, PositionsUnreadable, forgettable
 
 IDENTITY = Identity(1, 4, "ab", 2, "cd")
 DAY = 86_400 * 1_000_000_000
@@ -130,8 +130,7 @@ def test_what_is_no_snapshot_is_refused(data: bytes) -> None:
 def test_only_files_that_are_neither_followed_nor_recently_read_are_forgettable() -> None:
     positions = Positions().advance([origin("old", 1), origin("followed", 1)], 1)
 
-    forgettable = positions.forgettable({"followed"}, 8 * DAY)
+    left = positions.without(["followed"]).files.values()
 
-    assert [cursor.file for cursor in forgettable] == ["old"]
-    assert positions.forgettable(set(), 6 * DAY) == []
-    assert set(positions.without(["old"]).files) == {"followed"}
+    assert [cursor.file for cursor in forgettable(left, 8 * DAY)] == ["old"]
+    assert forgettable(positions.files.values(), 6 * DAY) == []
