@@ -84,6 +84,7 @@ class Broker:
 
 
 StartBroker = Callable[..., Broker]
+Call = Callable[..., "subprocess.CompletedProcess[str]"]
 Mounted = Callable[[str], tuple[str, ...]]
 
 
@@ -131,7 +132,7 @@ def call_logbroker(
 
 
 @pytest.fixture
-def logbroker() -> Callable[..., "subprocess.CompletedProcess[str]"]:
+def logbroker() -> Call:
     return call_logbroker
 
 
@@ -139,7 +140,7 @@ def logbroker() -> Callable[..., "subprocess.CompletedProcess[str]"]:
 def logbroker_inside(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[Callable[..., "subprocess.CompletedProcess[str]"]]:
+) -> Iterator[Call]:
     """Run logbroker in this process: its start, most of a command's time, is left away."""
     from broker.app import program
     from broker.cli import group

@@ -1,23 +1,18 @@
 """`logbroker backup` and `logbroker restore` as programs: what they say, what they ask, and how they end."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.broker.conftest import ask
+from tests.broker.conftest import Call, ask
 
 pytestmark = pytest.mark.nats
 
 
 def publish(url: str, count: int = 3) -> None:
     ask(url, *(("logs.p0.web01", b"line %d\n" % number) for number in range(count)))
-
-
-Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_what_was_backed_up_comes_back_to_an_empty_broker_without_a_question(

@@ -4,17 +4,14 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
 
 from broker.cli import group
-from tests.broker.conftest import ask, call_logbroker
+from tests.broker.conftest import Call, ask, call_logbroker
 
-Call = Callable[..., Any]
 WITHOUT = (
     "import sys\nfor name in {names}: sys.modules[name] = None\nfrom broker.cli import main\nmain()"
 )

@@ -1,8 +1,6 @@
 """`logbroker partitions`: hosts go over to other partitions while shippers write, whatever dies in between."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -14,12 +12,11 @@ from broker.provision.plan import plan_partitions
 from broker.topology import Topology
 from broker.wire.streams import STREAM
 from broker.wire.subjects import Subject
-from tests.broker.conftest import ask
+from tests.broker.conftest import Call, ask
 
 pytestmark = pytest.mark.nats
 
 HOSTS = ("web01", "web02")
-Call = Callable[..., Any]
 
 
 async def filled(connection: Connection, partitions: int = 2) -> None:

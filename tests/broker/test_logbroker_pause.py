@@ -3,17 +3,14 @@
 import json
 import subprocess
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from tests.broker.conftest import ask
+from tests.broker.conftest import Call, ask
 
 pytestmark = pytest.mark.nats
-
-Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture

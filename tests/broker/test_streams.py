@@ -1,8 +1,6 @@
 """A broker with several streams: how it is set up, what its commands make of it, and what can never change."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +11,10 @@ from broker.client.config import require_layout
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET, STREAMS_KEY, StreamLayout
-from tests.broker.conftest import StartBroker, ask
+from tests.broker.conftest import Call, StartBroker, ask
 
 pytestmark = pytest.mark.nats
 
-Call = Callable[..., "subprocess.CompletedProcess[str]"]
 LIMIT = 64 * 1024 * 1024
 
 

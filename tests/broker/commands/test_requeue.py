@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ import pytest
 import zstandard
 
 from broker.client.connection import Connection
-from tests.broker.conftest import ask
+from tests.broker.conftest import Call, ask
 
 pytestmark = pytest.mark.nats
 
-Call = Callable[..., "subprocess.CompletedProcess[str]"]
 SUBJECT = "logs.p0.web01"
 LINES = [b"line %d\n" % number for number in range(300)]
 

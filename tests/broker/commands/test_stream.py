@@ -4,8 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +11,11 @@ import pytest
 
 from broker.client.answer import Rejected
 from broker.client.connection import Connection
-from tests.broker.conftest import StartBroker, ask
+from tests.broker.conftest import Call, StartBroker, ask
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
-Call = Callable[..., "subprocess.CompletedProcess[str]"]
 OTHER = {"name": "ORDERS", "subjects": ["orders.>"]}
 
 

@@ -1,7 +1,6 @@
 """What the five checks find, and how a monitoring system is told."""
 
 import json
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,9 @@ from pydantic import BaseModel
 
 from broker.inspect.checks import CHECKS, CheckResult, Grade, Observed, judge, overall, to_nagios
 from broker.inspect.status import StreamPeer
-from tests.broker.conftest import ask
+from tests.broker.conftest import Call, ask
 from tests.broker.inspect.test_status import a_node, a_status, a_stream
 
-Call = Callable[..., Any]
 _NOW = datetime(2026, 11, 21, 16, tzinfo=UTC)
 _FOLLOWER = StreamPeer(name="n2", active=100_000_000)
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,25 +9,23 @@ import pytest
 from broker.client.connection import Connection
 from broker.report import SUBJECT
 from broker.wire.delivery import RawMessage
-from tests.broker.conftest import ask, call_logbroker
+from tests.broker.conftest import Call, ask, call_logbroker
 from tests.broker.inspect.conftest import message
 from tests.hostile import ACTIVE, GARBAGE, GOOD, ODD, acts_on_a_terminal
 from tests.partitions import add_subjects
 
 pytestmark = pytest.mark.nats
 
-Logbroker = Callable[..., "subprocess.CompletedProcess[str]"]
-
 
 @pytest.fixture
-def provisioned(logbroker_inside: Logbroker, logs_url: str) -> str:
+def provisioned(logbroker_inside: Call, logs_url: str) -> str:
     number = str(len(GARBAGE) + 1)
     assert logbroker_inside("apply", "--server", logs_url, "--partitions", number).returncode == 0
     return logs_url
 
 
 def test_garbage_in_offsets_is_shown_as_such_and_the_others_as_usual(
-    logbroker_inside: Logbroker, provisioned: str
+    logbroker_inside: Call, provisioned: str
 ) -> None:
     good, values = len(GARBAGE), [*GARBAGE.values(), GOOD.encode()]
     ask(provisioned, *((f"$KV.LOGS_OFFSETS.p{n}", value) for n, value in enumerate(values)))
@@ -60,7 +56,7 @@ def test_garbage_in_offsets_is_shown_as_such_and_the_others_as_usual(
 
 
 def test_what_others_wrote_reaches_no_terminal_as_it_is(
-    logbroker_inside: Logbroker, provisioned: str, tmp_path: Path
+    logbroker_inside: Call, provisioned: str, tmp_path: Path
 ) -> None:
     _, headers = message(b"a\n", file=f"/var/{ACTIVE}")
 
