@@ -28,7 +28,7 @@ class Heard(BrokerClient):
         super().__init__("nats://nowhere", Access(), ClientCredentials())
         self.messages: list[RawMessage] = []
         self.pings = 0
-        self.taps[b"1"] = self.messages.append
+        self.taps[1] = self.messages.append
 
     async def _process_ping(self) -> None:
         self.pings += 1
