@@ -43,9 +43,9 @@ _END = b"\r\n"
 # nats-py reads 32 KiB at a time, less than a message; with 256 KiB receiving costs a third less CPU (bench/, 2.16.0)
 nats.aio.client.DEFAULT_BUFFER_SIZE = 256 * 1024
 # subjects may hold every white space but these: blank, tab, CR, LF
-_WORDS = rb"([^ \t\r\n]+) ([0-9]+) (([^ \t\r\n]+) )?([0-9]+)"
-nats.protocol.parser.MSG_RE = re.compile(rb"\AMSG %b\r\n" % _WORDS)
-nats.protocol.parser.HMSG_RE = re.compile(rb"\AHMSG %b ([0-9]+)\r\n" % _WORDS)
+_WORDS = rb"[ \t]+([^ \t\r\n]+)[ \t]+([0-9]+)[ \t]+(([^ \t\r\n]+)[ \t]+)?([0-9]+)"
+nats.protocol.parser.MSG_RE = re.compile(rb"\AMSG%b\r\n" % _WORDS)
+nats.protocol.parser.HMSG_RE = re.compile(rb"\AHMSG%b[ \t]+([0-9]+)\r\n" % _WORDS)
 
 Tap = Callable[[RawMessage], None]
 """Told of every message at once, in order; it must not raise, and not wait."""

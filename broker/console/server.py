@@ -83,7 +83,7 @@ class Console:
         """Serve nothing before `run`."""
         self._listener = listener
         self._feeds = Feeds(connection)
-        self._sessions = {secrets.token_urlsafe(32)}  # of whoever gave the token
+        self._session = secrets.token_urlsafe(32)  # of whoever gave the token
         self._streams = asyncio.Semaphore(_MOST_STREAMS)
         self._tails = asyncio.Semaphore(_MOST_TAILS)
 
@@ -142,7 +142,7 @@ class Console:
         if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"}:
             raise web.HTTPForbidden(text="this console answers to its own page\n")
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        is_in = not self._listener.token or request.cookies.get(_COOKIE, "") in self._sessions
+        is_in = not self._listener.token or request.cookies.get(_COOKIE) == self._session
         if is_in or request.path in _UNGUARDED or (bearer and self._listener.admits(bearer)):
             return await handler(request)
         if request.path == "/":
@@ -156,10 +156,8 @@ class Console:
             logger.warning("a wrong token came from %s", request.remote)
             return web.Response(status=401, body=_LOGIN, content_type="text/html")
         response = web.HTTPSeeOther("/")
-        (session,) = self._sessions
-        response.set_cookie(
-            _COOKIE, session, httponly=True, samesite="Strict", secure=bool(self._listener.tls)
-        )
+        secure = bool(self._listener.tls)
+        response.set_cookie(_COOKIE, self._session, httponly=True, samesite="Strict", secure=secure)
         raise response
 
     async def _page(self, _: web.Request) -> web.StreamResponse:

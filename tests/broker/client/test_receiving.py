@@ -16,7 +16,8 @@ HEAD = b"NATS/1.0\r\nLog-Agent: a: b\r\nLog-Read-At: 2\r\n\r\n"
 
 
 def wire(head: bytes, data: bytes, reply: bytes = b"") -> bytes:
-    words = [b"HMSG" if head else b"MSG", b"logs.p0.a", b"1", *([reply] if reply else [])]
+    # for messages of its own nats-server writes two blanks where there is no reply
+    words = [b"HMSG" if head else b"MSG", b"logs.p0.a", b"1", *([reply] if reply or head else [])]
     sizes = [b"%d" % len(head)] if head else []
     return b" ".join([*words, *sizes, b"%d" % len(head + data)]) + b"\r\n" + head + data + b"\r\n"
 
