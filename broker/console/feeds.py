@@ -167,7 +167,11 @@ class Feeds:
         gaps = []
         with suppress(OperatorError):  # its messages have expired
             last = await last_of_host(self._connection, await streams_of(self._connection), host)
-            gaps = [self._gaps(host, last.subject.partition)] if last.subject else []
+            if last.subject:
+                receivers, number = self._checked.get("receivers", {}), last.subject.partition
+                told = receivers.get(number, {}).get("gaps_of")
+                known = told.get(host, 0) if isinstance(told, dict) else None  # not asked
+                gaps = [{"partition": number, "host": known}]
             if last.origin and not last.trouble:
                 positions = positions.advance([last.origin], last.sequence)
         files = sorted(positions.files.values(), key=lambda cursor: (cursor.path, cursor.seen))
@@ -181,12 +185,6 @@ class Feeds:
                 for one in files
             ],
         }
-
-    def _gaps(self, host: str, partition: int) -> dict[str, Any]:
-        """Return how many gaps of a host the receiver of its partition has found; None where it cannot be asked."""
-        told = self._checked.get("receivers", {}).get(partition, {}).get("gaps_of")
-        known = told.get(host, 0) if isinstance(told, dict) else None
-        return {"partition": partition, "host": known}
 
     async def lines(self, wanted: TailOptions) -> AsyncGenerator[bytes, None]:
         """Yield lines as they come, a thousand a second at most, and say where others were passed over to keep up; raises what `tail` raises."""
