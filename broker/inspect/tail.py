@@ -3,7 +3,7 @@
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator
-from contextlib import aclosing
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -130,40 +130,27 @@ async def tail(
     A broker that goes away later is waited for: no line is shown twice, none is left out. The last lines come in the order
     of their storage; from a sequence or time on, lines of a host are in their order, and streams are shown as they come.
     """
-    async with (
-        line_filter(wanted.match) as matching,
-        aclosing(_tail(connection, wanted, matching)) as pieces,
-    ):
-        async for piece in pieces:
-            yield piece
-
-
-async def _tail(
-    connection: Connection, wanted: TailOptions, matching: LineFilter
-) -> AsyncGenerator[TailPiece | Searched, None]:
     readers: dict[MessageReader, int] = {}
     newest: list[TailPiece] = []
-    for name in await until_answered(connection, streams_of, ELECTION):
-        ask = partial(Connection.api, name=f"STREAM.INFO.{name}")
-        state = (await until_answered(connection, ask, ELECTION))["state"]
-        last = state["last_seq"]
-        if wanted.lines and state["messages"]:
-            last_ones, searched = await _newest(connection, name, wanted, state, matching)
-            newest += last_ones
-            if searched:
-                yield Searched(searched)
-        start = wanted.start(last)
-        readers[MessageReader(connection, name, start, wanted.filters())] = last
-    for piece in _last(newest, wanted.lines or 0):
-        yield piece
-    coming = follow(list(readers)) if wanted.follow else _stored(readers)
-    try:
-        async for some in coming:
+    async with AsyncExitStack() as stack:
+        matching = await stack.enter_async_context(line_filter(wanted.match))
+        for name in await until_answered(connection, streams_of, ELECTION):
+            ask = partial(Connection.api, name=f"STREAM.INFO.{name}")
+            state = (await until_answered(connection, ask, ELECTION))["state"]
+            last = state["last_seq"]
+            if wanted.lines and state["messages"]:
+                last_ones, searched = await _newest(connection, name, wanted, state, matching)
+                newest += last_ones
+                if searched:
+                    yield Searched(searched)
+            reader = MessageReader(connection, name, wanted.start(last), wanted.filters())
+            stack.push_async_callback(reader.close)
+            readers[reader] = last
+        for piece in _last(newest, wanted.lines or 0):
+            yield piece
+        async for some in follow(list(readers)) if wanted.follow else _stored(readers):
             async for piece in wanted.pieces(some, matching):
                 yield piece
-    finally:
-        for reader in readers:
-            await reader.close()
 
 
 def _last(pieces: list[TailPiece], most: int) -> Iterator[TailPiece]:
