@@ -30,7 +30,7 @@ from broker.app.files import Folder, make_folder, open_folder, read_file, report
 from broker.app.progress import Advance, progress
 from broker.client.answer import ConnectionLost
 from broker.client.connection import Connection
-from broker.inspect.ask import find_message
+from broker.inspect.reader import find_message
 from broker.provision.apply import described
 from broker.wire.delivery import RawMessage
 from broker.wire.descent import is_being_restored

@@ -24,8 +24,9 @@ from broker.client.answer import Rejected
 from broker.client.bucket import Conflict, read, write
 from broker.client.connection import Connection
 from broker.commands import shared
-from broker.inspect.ask import get_message, stream_named, streams_of
+from broker.inspect.ask import stream_named, streams_of
 from broker.inspect.message import StoredMessage, message_document, message_text
+from broker.inspect.reader import get_message
 from broker.provision.apply import consumers_of
 from broker.retention.purging import Choice, Purge, choose
 from broker.retention.purging import purge as take_out

@@ -24,8 +24,7 @@ from broker.app.untrusted import printable
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
 from broker.commands.shared import JSON, asking, print_json, with_settings
-from broker.inspect.ask import find_message
-from broker.inspect.reader import MessageReader, at_sequence
+from broker.inspect.reader import MessageReader, at_sequence, find_message
 from broker.settings import BrokerSettings
 from broker.wire.message import EXPECTED_SEQUENCE, MalformedMessage, decode_payload
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject

@@ -25,6 +25,7 @@ from broker.commands import shared
 from broker.inspect import ask, checks
 from broker.inspect.events import NOISE, Event, listen
 from broker.inspect.message import StoredMessage, message_document, message_text
+from broker.inspect.reader import get_message, last_of_host
 from broker.inspect.status import HOST_HEAD, PARTITION_HEAD, facts, partition_row
 from broker.inspect.tail import Searched, TailOptions, TailPiece, as_shown, tail
 from broker.settings import BrokerSettings
@@ -159,9 +160,9 @@ def get(
     async def one(connection: Connection) -> StoredMessage:
         if host:
             names = [stream] if stream else await ask.streams_of(connection)
-            return await ask.last_of_host(connection, names, host)
+            return await last_of_host(connection, names, host)
         name = await ask.stream_named(connection, stream)
-        return await ask.get_message(connection, name, sequence)
+        return await get_message(connection, name, sequence)
 
     found = shared.looking(settings, "get", one)
     if as_json:

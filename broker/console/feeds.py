@@ -22,9 +22,10 @@ from broker.app.untrusted import json_object
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
-from broker.inspect.ask import SavedPositions, ask_hosts, last_of_host, observe, streams_of
+from broker.inspect.ask import SavedPositions, ask_hosts, observe, streams_of
 from broker.inspect.checks import CHECKS, judge
 from broker.inspect.matching import check_pattern
+from broker.inspect.reader import last_of_host
 from broker.inspect.status import HostStatus
 from broker.inspect.tail import Searched, TailOptions, TailPiece, tail
 from broker.inspect.top import Rates, TopView, watch

@@ -1,7 +1,6 @@
-"""Asks a broker for its status, and for single messages. Changes nothing."""
+"""Asks a broker for its status. Changes nothing."""
 
 import asyncio
-import base64
 import json
 import logging
 import sys
@@ -22,7 +21,7 @@ from broker.client.config import existing_partitions, known_layout
 from broker.client.connection import Connection, until_answered
 from broker.inspect.checks import Observed
 from broker.inspect.message import StoredMessage, nanoseconds, subject_of
-from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence
+from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence, find_message
 from broker.inspect.status import BrokerStatus, HostStatus, PartitionStatus, StreamStatus
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, CredentialsReport, NodeReport
 from broker.topology import mirrored_site
@@ -37,14 +36,13 @@ from broker.wire.streams import (
     offset_key,
     positions_key,
 )
-from broker.wire.subjects import consumer_name, host_filter, partition_filter
+from broker.wire.subjects import consumer_name, partition_filter
 
 Found = TypeVar("Found")
 logger = logging.getLogger(__name__)
 _FIRST_REPORT, _NEXT_REPORT = 2.0, 0.3  # seconds
 _CREDENTIALS = 15.0  # seconds: a broker takes a change over before it answers
 _NOBODY = "503"
-_NO_MESSAGE_FOUND = 10037
 _SECOND = 1_000_000_000
 _SNAPSHOTS = f"KV_{POSITIONS_BUCKET}"
 _PATIENCE = 10.0  # seconds for all that is observed, and
@@ -370,41 +368,3 @@ async def observe(connection: Connection, checks: Collection[str], now: datetime
 
     status, trouble = await attempt(connection, learn(), _PATIENCE)
     return replace(seen, status=status, trouble=trouble)
-
-
-async def get_message(connection: Connection, stream: str, sequence: int | None) -> StoredMessage:
-    """Return the message at a sequence of a stream, None meaning the last one; raises `OperatorError` where there is none."""
-    state = (await connection.api(f"STREAM.INFO.{stream}"))["state"]
-    wanted = state["last_seq"] if sequence is None else sequence
-    if (found := await find_message(connection, stream, {"seq": wanted})) is None:
-        holds = f"{state['first_seq']} to {state['last_seq']}" if state["messages"] else "none"
-        raise OperatorError(f"no message {wanted}: stream {stream} holds {holds}")
-    return found
-
-
-async def last_of_host(connection: Connection, streams: Sequence[str], host: str) -> StoredMessage:
-    """Return the message of a host that was stored last, in whichever stream and partition; raises `OperatorError`."""
-    asked = {"last_by_subj": host_filter(host)}
-    found = [one for name in streams if (one := await find_message(connection, name, asked))]
-    if not found:
-        raise OperatorError(f"no message of host {host} is in {', '.join(streams)}")
-    return max(found, key=lambda message: message.stored_at)
-
-
-async def find_message(
-    connection: Connection, stream: str, asked: Mapping[str, Any]
-) -> StoredMessage | None:
-    """Return a message of a stream, None where there is none; raises `Rejected` or `ConnectionLost`.
-
-    The stream's leader is asked: a replica may lag behind. `asked` is `seq`, `last_by_subj`, or `seq` and `next_by_subj`.
-    """
-    try:
-        message = (await connection.api(f"STREAM.MSG.GET.{stream}", asked))["message"]
-    except Rejected as error:
-        if error.error == _NO_MESSAGE_FOUND:
-            return None
-        raise
-    head, payload = (base64.b64decode(message.get(part, "")) for part in ("hdrs", "data"))
-    headers = RawMessage("", "", head, b"").headers or {}
-    name, sequence, stored = message["subject"], message["seq"], nanoseconds(message["time"])
-    return StoredMessage(name, sequence, stored, headers, payload, len(payload))

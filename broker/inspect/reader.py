@@ -1,10 +1,11 @@
-"""Reads a stream forward, in its order and without a hole, through a consumer of its own. Changes nothing.
+"""Reads a stream forward, in its order and without a hole, through a consumer of its own; and single messages. Changes nothing.
 
 No message comes twice: after a lost connection, a restarted broker or a consumer that was removed, the reader goes on
 behind the last message that it returned. A stream that is made anew meanwhile takes another reader.
 """
 
 import asyncio
+import base64
 import logging
 import random
 import secrets
@@ -18,9 +19,9 @@ from broker.client.answer import ConnectionLost, Rejected
 from broker.client.client import BrokerClient
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.client.pulling import pull
-from broker.inspect.message import StoredMessage
+from broker.inspect.message import StoredMessage, nanoseconds
 from broker.wire.delivery import Delivery, RawMessage
-from broker.wire.subjects import reader_names
+from broker.wire.subjects import host_filter, reader_names
 
 Start = Mapping[str, Any]
 """Where a reader begins, as the configuration of a consumer says it."""
@@ -34,6 +35,7 @@ _INACTIVE = 60  # seconds after which the server removes a consumer that nobody 
 _NANOSECONDS = 1_000_000_000
 _PAUSE = 0.5  # seconds before a broker that could not answer is asked again
 _UNAVAILABLE = 503
+_NO_MESSAGE_FOUND = 10037
 _NAME_IN_USE = {10013, 10105, 10148}
 logger = logging.getLogger(__name__)
 
@@ -199,3 +201,41 @@ async def follow(readers: Sequence[MessageReader]) -> AsyncGenerator[list[Stored
         for one in reading:
             one.cancel()
         await asyncio.gather(*reading, return_exceptions=True)
+
+
+async def get_message(connection: Connection, stream: str, sequence: int | None) -> StoredMessage:
+    """Return the message at a sequence of a stream, None meaning the last one; raises `OperatorError` where there is none."""
+    state = (await connection.api(f"STREAM.INFO.{stream}"))["state"]
+    wanted = state["last_seq"] if sequence is None else sequence
+    if (found := await find_message(connection, stream, {"seq": wanted})) is None:
+        holds = f"{state['first_seq']} to {state['last_seq']}" if state["messages"] else "none"
+        raise OperatorError(f"no message {wanted}: stream {stream} holds {holds}")
+    return found
+
+
+async def last_of_host(connection: Connection, streams: Sequence[str], host: str) -> StoredMessage:
+    """Return the message of a host that was stored last, in whichever stream and partition; raises `OperatorError`."""
+    asked = {"last_by_subj": host_filter(host)}
+    found = [one for name in streams if (one := await find_message(connection, name, asked))]
+    if not found:
+        raise OperatorError(f"no message of host {host} is in {', '.join(streams)}")
+    return max(found, key=lambda message: message.stored_at)
+
+
+async def find_message(
+    connection: Connection, stream: str, asked: Mapping[str, Any]
+) -> StoredMessage | None:
+    """Return a message of a stream, None where there is none; raises `Rejected` or `ConnectionLost`.
+
+    The stream's leader is asked: a replica may lag behind. `asked` is `seq`, `last_by_subj`, or `seq` and `next_by_subj`.
+    """
+    try:
+        message = (await connection.api(f"STREAM.MSG.GET.{stream}", asked))["message"]
+    except Rejected as error:
+        if error.error == _NO_MESSAGE_FOUND:
+            return None
+        raise
+    head, payload = (base64.b64decode(message.get(part, "")) for part in ("hdrs", "data"))
+    headers = RawMessage("", "", head, b"").headers or {}
+    name, sequence, stored = message["subject"], message["seq"], nanoseconds(message["time"])
+    return StoredMessage(name, sequence, stored, headers, payload, len(payload))

@@ -24,9 +24,9 @@ from broker.client import bucket
 from broker.client.answer import Rejected
 from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection
-from broker.inspect.ask import find_message, subjects_in
+from broker.inspect.ask import subjects_in
 from broker.inspect.message import nanoseconds, subject_of
-from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence
+from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence, find_message
 from broker.provision.apply import consumers_of
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.positions import Positions, PositionsUnreadable

@@ -6,13 +6,13 @@ import pytest
 
 from broker.app.exits import OperatorError
 from broker.client.connection import Connection
-from broker.inspect.ask import get_message
 from broker.inspect.message import (
     StoredMessage,
     message_document,
     message_text,
     safe,
 )
+from broker.inspect.reader import get_message
 from broker.inspect.tail import as_shown
 from broker.wire.delivery import RawMessage
 from broker.wire.message import Origin, Section, Span, encode_origin
