@@ -1,5 +1,9 @@
-"""The command line of logreceiver: options in, exit codes out; decides nothing."""
+"""The command line of logreceiver: options in, exit codes out; decides nothing.
 
+Imports what talks to the broker, and Spark, only when it is needed: a receiver's JVM starts meanwhile.
+"""
+
+import importlib.util
 import os
 import signal
 import sys
@@ -12,10 +16,6 @@ from broker.app.command_line import SectionedGroup, given, settings_options, spr
 from broker.app.exits import ConfigurationError, Exit
 from broker.app.program import log_to_stderr, run, version_of
 from broker.app.service import Notifier
-from broker.client.asking import ask
-from broker.client.connection import ELECTION
-from receiver.offsets_cli import COMMANDS as OFFSETS_COMMANDS
-from receiver.offsets_cli import offsets
 from receiver.settings import (
     ASKING,
     REPLAY_FIELDS,
@@ -24,11 +24,24 @@ from receiver.settings import (
     ReplaySettings,
     StreamSettings,
 )
+from receiver.spark.java import find_java, running_jvm
 
-_COMMANDS = ("status", "prepare", "replay", "verify", *OFFSETS_COMMANDS)
+_COMMANDS = ("status", "prepare", "replay", "verify", "offsets", "show", "set", "adopt")
 
 
-@click.group("logreceiver", cls=SectionedGroup, invoke_without_command=True)
+class _Commands(SectionedGroup):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "offsets"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name != "offsets":
+            return super().get_command(ctx, cmd_name)
+        from receiver.offsets_cli import offsets
+
+        return offsets
+
+
+@click.group("logreceiver", cls=_Commands, invoke_without_command=True)
 @settings_options(ReceiverSettings)
 @click.pass_context
 def logreceiver(context: click.Context, /, **options: Any) -> None:
@@ -43,12 +56,8 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
     log_to_stderr(settings)
     # Nothing can be closed yet, and Spark's processes inherit it: a signal to all of a service's processes ends none.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-    try:
-        from receiver.pipeline import receive  # not before --help: it brings Spark
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"{error.name} is not installed; pip install 'nats-logship[receiver]'"
-        ) from None
+    os.umask(0o027)  # everything made here is for its owner and group; Spark's workers inherit it
+    notifier = Notifier(os.environ)
 
     def reread() -> ReceiverSettings:
         try:
@@ -56,7 +65,12 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
         except click.UsageError as error:
             raise ConfigurationError(error.format_message()) from None
 
-    receive(settings, Notifier(os.environ), reread)
+    if not importlib.util.find_spec("pyspark"):
+        raise ConfigurationError("pyspark is not installed; pip install 'nats-logship[receiver]'")
+    with running_jvm(settings.master) as jvm:
+        from receiver.pipeline import receive  # while the JVM starts: it brings Spark
+
+        receive(settings, notifier, reread, jvm)
 
 
 @logreceiver.command()
@@ -67,6 +81,8 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
     """Show who receives each partition, how far behind it is, what stops it, and what the stores say of its files."""
     settings = given(ReceiverSettings, options)
     log_to_stderr(settings)
+    from broker.client.asking import ask
+    from broker.client.connection import ELECTION
     from receiver.status.status import Status, gather
 
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
@@ -81,7 +97,6 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
 @logreceiver.command()
 def prepare() -> None:
     """Keep Spark's classes in a file, so that later starts of this Java take half as long."""
-    from receiver.spark.java import find_java
     from receiver.spark.session import prepare as write_class_data
 
     java = find_java(os.environ)
@@ -116,18 +131,15 @@ def verify(as_json: bool, **options: Any) -> int:
     return Exit.DONE if report.is_well else Exit.FAILED
 
 
-logreceiver.add_command(offsets)
-
-
 def main() -> None:
     """Run logreceiver."""
+    # nats-py imports aiohttp where it is installed, for web sockets: 0.2 s of a start
+    sys.modules["aiohttp"] = None  # type: ignore[assignment]
     several = ("--partition", "--server", "--host", "--file")
     run(logreceiver, spread(sys.argv[1:], several, _COMMANDS), _versions)
 
 
 def _versions() -> list[str]:
-    from receiver.spark.java import find_java
-
     try:
         java = find_java(os.environ)
         known = f"Java {java.version} ({java.origin})"

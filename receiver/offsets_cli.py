@@ -33,8 +33,6 @@ from receiver.storage.site import Site
 from receiver.storage.site import adopt as take
 from receiver.storage.store import Damaged
 
-COMMANDS = ("offsets", "show", "set", "adopt")
-
 _PROGRAM = "logreceiver offsets"
 _FIELDS = ASKING | {"partition"}
 _LOCK_PATIENCE = 1.0  # seconds

