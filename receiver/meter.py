@@ -4,6 +4,7 @@ Health page, status line, metrics and the answer to `logreceiver status` are mad
 """
 
 import logging
+import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +20,6 @@ from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from receiver.consume.assignment import Blocked, Done, Report
 from receiver.consume.claim import nanoseconds
-from receiver.rate import Rate
 from receiver.storage.findings import Finding, FindingKind
 from receiver.storage.tables import gap_report
 
@@ -27,10 +27,9 @@ _SECOND = 1_000_000_000
 _MOST_LOGGED = 20  # findings of a report
 _DAY = 24 * 3600 * _SECOND
 _LONG = 60.0  # seconds; what is blocked for less may pass by itself
-_MOST_STANDBYS, _STANDBY_FOR = (
-    8,
-    6 * _SECOND,
-)  # of a partition, and how long each is named after it asked
+_MOST_STANDBYS = 8  # that are named of a partition
+_STANDBY_FOR = 6 * _SECOND  # for which each is named after it has asked
+_RATE_SPAN = 10.0  # seconds
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +67,34 @@ class StandbyQuestion(BaseModel):
 
 REPORTS = TypeAdapter(dict[int, PartitionReport])
 """What a receiver answers to `logreceiver status`: reports by partition."""
+
+
+@dataclass(slots=True)
+class Rate:
+    """An exponentially weighted mean, which needs no history; times are seconds, and may jump as clocks do."""
+
+    began: float
+    at: float
+    bytes: float = 0.0
+    lines: float = 0.0
+
+    def add(self, size: int, lines: int, now: float) -> None:
+        """Count what has moved just now."""
+        fading = _fading(self.at, now)
+        self.bytes = self.bytes * fading + size / _RATE_SPAN
+        self.lines = self.lines * fading + lines / _RATE_SPAN
+        self.at = now
+
+    def per_second(self, now: float) -> tuple[float, float]:
+        """Return the bytes and the lines a second at `now`."""
+        # before the span is full the mean is over what there was of it, a second at least
+        seen = 1.0 - math.exp(min(-1.0, self.began - now) / _RATE_SPAN)
+        fading = _fading(self.at, now) / seen
+        return self.bytes * fading, self.lines * fading
+
+
+def _fading(since: float, now: float) -> float:
+    return math.exp(min(0.0, since - now) / _RATE_SPAN)
 
 
 @dataclass(slots=True)

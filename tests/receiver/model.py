@@ -1,6 +1,6 @@
 """What must stand in the files of a receiver, whatever happens to it: the bytes of each, and the gaps that are to be told.
 
-Follows the offset: what it passes over is expected on disk, once and in order. What other hands take away is no longer.
+Follows the offset: what it passes over is expected on disk, once and in order. What retention takes away is no longer.
 """
 
 from collections import Counter, defaultdict
@@ -39,7 +39,6 @@ class Model:
     sent: dict[int, tuple[Sent, ...]] = field(default_factory=dict)
     next: dict[int, int] = field(default_factory=lambda: {0: 1, 1: 1})
     files: defaultdict[str, bytearray] = field(default_factory=lambda: defaultdict(bytearray))
-    cuts: dict[str, set[int]] = field(default_factory=dict)
     reached: dict[tuple[str, str], int] = field(default_factory=dict)
     gaps: Counter[tuple[str, str, int, int]] = field(default_factory=Counter)
     torn: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -86,21 +85,6 @@ class Model:
         last = path.read_bytes() if path.exists() else b""
         return b"".join(self.segments(live).values()) + last
 
-    def closed_size(self, live: str) -> int:
-        """Return the bytes of lines in the closed segments."""
-        path = self.output / live
-        size = path.stat().st_size if path.exists() else 0
-        return len(self.content(live)) - size
-
-    def cut(self, live: str, begin: int) -> None:
-        """Note that other hands took what was behind byte `begin` of all that the files held."""
-        expected = self.files[live]
-        if begin < len(expected):
-            del expected[begin:]
-            self.cuts[live] = {cut for cut in self.cuts.get(live, ()) if cut <= begin}
-            if expected and not expected.endswith(b"\n"):
-                self.cuts[live].add(begin)
-
     def removed(self, live: str, before: dict[int, bytes]) -> None:
         """Note which of the closed segments that there were are gone; none may be that is not committed."""
         left = self.segments(live)
@@ -110,17 +94,6 @@ class Model:
                 end = begin + len(content)
                 assert end <= len(self.files[live]), "removed before it was committed"
                 del self.files[live][begin:end]
-                self.cuts[live] = {
-                    cut - len(content) if cut > end else cut
-                    for cut in self.cuts.get(live, ())
-                    if not begin < cut <= end
-                }
-
-    def check_cuts(self, live: str) -> None:
-        """Assert that no line goes on where other hands have cut one."""
-        sizes = [len(content) for content in self.segments(live).values()]
-        ends = {*accumulate(sizes), len(self.files[live])}
-        assert self.cuts.get(live, set()) <= ends, "a line was glued to the half of another"
 
     def told(self) -> Counter[tuple[str, str, int, int]]:
         """Return the gaps that were told."""

@@ -62,7 +62,6 @@ RECEIVING = {
     "rotate": 3,
     "start_anew": 3,
     "tidy": 3,
-    "meddle": 4,
     "set_offset": 2,
     "purge": 1,
     "restart_broker": 1,
@@ -190,7 +189,6 @@ class Program:
             content = self.model.content(live)
             is_clean = all(self.clean.values())
             assert content == expected if is_clean else content.startswith(expected), live
-            self.model.check_cuts(live)
 
     def run(self, steps: list[Step]) -> None:
         self.broker.make_anew()
@@ -234,26 +232,6 @@ class Program:
     def restart_broker(self, amount: int) -> None:
         if amount == 0:
             self.broker.server.kill_and_restart()
-
-    # what happens to files
-
-    def meddle(self, amount: int) -> None:
-        """Remove, move or cut a live file by hand."""
-        self.sync_all()
-        lives = [live for live in self.model.files if (self.output / live).exists()]
-        if not lives:
-            return
-        live = self.chance.choice(sorted(lives))
-        path, begin = self.output / live, self.model.closed_size(live)
-        if amount < 2:
-            self.model.cut(live, begin)
-            path.unlink()
-            self.note(f"{live} removed")
-        else:
-            length = self.chance.randint(0, path.stat().st_size)
-            os.truncate(path, length)
-            self.model.cut(live, begin + length)
-            self.note(f"{live} cut to {length}")
 
     def tidy(self, amount: int) -> None:
         self.sync_all()

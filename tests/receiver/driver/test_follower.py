@@ -1,6 +1,7 @@
 """A partition's loop with everything real but Spark: tasks run in a thread here."""
 
 import asyncio
+import json
 import logging
 import threading
 import time
@@ -232,9 +233,11 @@ async def test_a_task_that_does_not_report_is_told_of_and_waited_for(
     async with loop:
         await lines(partition, b"one\n")
         await said(caplog, "no report of its task")
+        assert json.loads(loop.meter.report())["0"]["starting"]
         loop.may_run.set()
         await loop.has(b"one\n")
 
+    assert not json.loads(loop.meter.report())["0"]["starting"]
     told = [record.getMessage() for record in caplog.records]
     assert len([words for words in told if "no report of its task" in words]) == 1
     assert "partition 0: resumed" in told
