@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.timeout(720),
 ]
 
-HOSTS = ("web01", "web02.example.net", "db1")
+HOSTS = ("web01", "web02")  # one of each partition
 FLOWS_AGAIN = 60.0  # seconds; ten where the machine has nothing else to do
 
 
@@ -39,7 +39,7 @@ def test_nothing_is_lost_when_the_leader_is_killed_and_its_disk_is_gone(tmp_path
         def start(name: str, program: str, *words: str | Path) -> Process:
             return processes.start(name, [sys.executable, "-m", program, *words, *servers])
 
-        with Traffic(list(files.values()), 500, 1) as traffic:
+        with Traffic(list(files.values()), 200, 1) as traffic:
             cluster.wait_until_ready()
             cluster.wait_until_whole()
             programs = [

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from broker.app.configuration import load
 from broker.app.exits import Exit
+from receiver.cli import logreceiver as command
 from receiver.settings import ReceiverSettings
 from tests.support.processes import Processes, wait_until
 
@@ -36,7 +38,6 @@ def says(ended: "subprocess.CompletedProcess[str]", code: int, *words: str) -> N
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        pytest.param([], ["--partition is required"], id="no partition"),
         pytest.param(["--partition", "-1"], ["--partition"], id="negative"),
         pytest.param(["--partition", "0", "--max-batch", "1KB"], ["1048576"], id="too small"),
         pytest.param(["--path-template", "{file}"], ["holds {host} once"], id="template"),
@@ -46,7 +47,14 @@ def says(ended: "subprocess.CompletedProcess[str]", code: int, *words: str) -> N
     ],
 )
 def test_a_bad_option_is_a_usage_error(arguments: list[str], words: list[str]) -> None:
-    says(logreceiver(*arguments), Exit.USAGE, *words)
+    ended = CliRunner().invoke(command, arguments)
+
+    assert ended.exit_code == Exit.USAGE
+    assert all(word in ended.output for word in words), ended.output
+
+
+def test_an_option_that_is_missing_is_one_line() -> None:
+    says(logreceiver(), Exit.USAGE, "--partition is required")
 
 
 def test_no_broker_is_said_at_once_with_once(free_port: Callable[[], int], tmp_path: Path) -> None:
