@@ -1,25 +1,21 @@
-"""Machines on one: a network of its own for each program's machine, with lines that can be slowed and made to swallow.
+"""Machines on one: a network of its own for each program's machine, with lines that can be made to lose what they carry.
 
-Only within namespaces of the caller's own (`tests.chaos.one`), where nothing is left of it afterwards. Troubles of a line
-add up: what one fault has done to it stays until that fault takes it back, whatever others do and take back meanwhile.
-Takes `ip`, `ss` and `tc` with tbf, clsact and bpf; no netem, no nft.
+Only within namespaces of the caller's own, where nothing is left of it afterwards. Losses of a line add up: what one
+fault has done to it stays until that fault takes it back, whatever others do and take back meanwhile.
+Takes `ip`, `ss` and `tc` with clsact and bpf; no netem, no nft.
 """
 
 import functools
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import RLock
-from typing import TypeVar
 
 from broker.app.address import Address
 
-Trouble = TypeVar("Trouble")
-
 _CLIENTS, _ROUTES = "10.99.0", "10.98.0"
-_BURST = 5000  # bytes that pass a slow line at once, more than a packet
 _LOAD, _RETURN, _JUMP_IF_AT_LEAST = 0x20, 0x06, 0x35  # linux/bpf_common.h
 _RANDOM = 0xFFFFF000 + 56  # SKF_AD_OFF + SKF_AD_RANDOM: an address where a random number stands
 _LOSE, _GO_ON = 2, 0xFFFFFFFF  # TC_ACT_SHOT, TC_ACT_UNSPEC
@@ -36,62 +32,33 @@ def _bytecode(losses: Sequence[float]) -> str:
     return f"{len(steps)}," + ",".join(" ".join(map(str, step)) for step in steps)
 
 
-@dataclass(frozen=True, slots=True)
-class Slowness:
-    """`rate` in bytes per second; `queue` is how many bytes wait for their turn, what comes on top is lost."""
-
-    rate: int
-    queue: int
-
-
 @dataclass(slots=True, eq=False)
 class Way:
     """One direction of a line. Packets are lost on the way, so that neither end is told."""
 
     _filtered: tuple[str, ...]
     """Where packets can be lost, for tc."""
-    _shaped: tuple[str, ...]
-    """What tc begins with, and the device in whose queue they wait."""
     _losses: list[float] = field(default_factory=list)
-    _slow: list[Slowness] = field(default_factory=list)
     _lock: RLock = field(default_factory=RLock)
 
-    def losing(self, share: float = 1.0) -> AbstractContextManager[None]:
-        """Lose such a share of the packets of IP meanwhile."""
-        return self._troubled(self._losses, share, self._show_losses)
-
-    def slowed(self, slowness: Slowness) -> AbstractContextManager[None]:
-        """Let packets through slowly meanwhile; of several, the slowest counts."""
-        return self._troubled(self._slow, slowness, self._show_slowness)
-
     @contextmanager
-    def _troubled(
-        self, troubles: list[Trouble], trouble: Trouble, show: Callable[[], None]
-    ) -> Iterator[None]:
+    def losing(self, share: float = 1.0) -> Iterator[None]:
+        """Lose such a share of the packets of IP meanwhile."""
         with self._lock:
-            troubles.append(trouble)
-            show()
+            self._losses.append(share)
+            self._show()
         yield
         with self._lock:
-            troubles.remove(trouble)
-            show()
+            self._losses.remove(share)
+            self._show()
 
-    def _show_losses(self) -> None:
+    def _show(self) -> None:
         rule = (*self._filtered, "protocol", "ip", "pref", "1")
         if self._losses:
             words = ("handle", "1", "bpf", "direct-action", "bytecode", _bytecode(self._losses))
             _run("tc", "filter", "replace", *rule, *words)
         else:
             _run("tc", "filter", "del", *rule)
-
-    def _show_slowness(self) -> None:
-        tc, device = self._shaped[:-1], self._shaped[-1]
-        if not self._slow:
-            _run(*tc, "qdisc", "del", "dev", device, "root")
-            return
-        slowest = min(self._slow, key=lambda one: one.rate)
-        words = ("rate", f"{slowest.rate}bps", "burst", str(_BURST), "limit", str(slowest.queue))
-        _run(*tc, "qdisc", "replace", "dev", device, "root", "tbf", *words)
 
 
 @dataclass(slots=True, eq=False)
@@ -108,12 +75,6 @@ class Line:
     def losing(self, share: float = 1.0) -> Iterator[None]:
         """Lose packets in both directions meanwhile."""
         with self.inward.losing(share), self.outward.losing(share):
-            yield
-
-    @contextmanager
-    def slowed(self, slowness: Slowness) -> Iterator[None]:
-        """Let packets through slowly in both directions meanwhile."""
-        with self.inward.slowed(slowness), self.outward.slowed(slowness):
             yield
 
     def reset(self) -> None:
@@ -153,13 +114,11 @@ class Machine:
 
 @functools.cache
 def can_shape() -> bool:
-    """Whether the kernel and `tc` have what it takes to lose packets, and to hold them up."""
+    """Whether the kernel and `tc` have what it takes to lose packets."""
     passing = "1,6 0 0 4294967295"
     filtering = ("tc", "filter", "add", "dev", "lo", "ingress", "protocol", "ip", "bpf")
     queue = "tc qdisc {} dev lo {}"
     tries = (
-        queue.format("add", "root tbf rate 1mbps burst 9k limit 9k").split(),
-        queue.format("del", "root").split(),
         queue.format("add", "clsact").split(),
         (*filtering, "direct-action", "bytecode", passing),
         queue.format("del", "clsact").split(),
@@ -200,9 +159,8 @@ def _line(name: str, number: int, bridge: str, net: str) -> Line:
     _run("ip", "-n", name, "link", "set", inner, "up")
     if can_shape():
         _run("tc", "qdisc", "add", "dev", outer, "clsact")
-    inward = Way(("dev", outer, "egress"), ("tc", outer))
-    outward = Way(("dev", outer, "ingress"), (*_within(name), "tc", inner))
-    return Line(net, outer, _within(name), inward, outward)
+    ways = (Way(("dev", outer, "egress")), Way(("dev", outer, "ingress")))
+    return Line(net, outer, _within(name), *ways)
 
 
 def _within(name: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Faults of lines between machines: silent in one direction or both, half-open, lossy, slow, reset, and a kill meanwhile.
+"""Faults of lines between machines: silent in one direction or both, half-open, lossy, reset, and a kill meanwhile.
 
 A machine is that of hosts, of a broker (all of its lines) or of receivers; "routes" is a broker's line to the others.
 """
@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from functools import partial
 
 from tests.chaos.fault import MOMENT, CannotStrike, Chance, add, fault, one_that_runs
-from tests.chaos.networks import Line, Slowness
+from tests.chaos.networks import Line
 from tests.chaos.world import World
 
 _MOST_RESETS = 8
@@ -39,13 +39,8 @@ def _half_open(line: Line, _: Chance) -> Iterator[None]:
 
 
 def _lossy(line: Line, chance: Chance) -> AbstractContextManager[None]:
+    """Lose packets, which makes a line slow: TCP sends them again, ever later."""
     return line.losing(chance.uniform(0.02, 0.33))
-
-
-def _slow(line: Line, chance: Chance) -> AbstractContextManager[None]:
-    """Let 20 to 200 kB a second through; more waits for seconds, or is lost."""
-    rate = chance.randint(20_000, 200_000)
-    return line.slowed(Slowness(rate, chance.choice((8_000, 2 * rate))))
 
 
 def _reset(world: World, chance: Chance, places: Places) -> None:
@@ -91,7 +86,6 @@ for _whom, _places, *_needs in (
         ("one-way", _one_way, (1.0, 30.0)),
         ("half-open", _half_open, (0.5, 30.0)),
         ("lossy", _lossy, (2.0, 15.0)),
-        ("slow", _slow, (2.0, 15.0)),
     ):
         _act = partial(_at, trouble=_trouble, places=_places)
         add(f"{_what}-{_whom}", _act, _lasts, "shaping", *_needs)
