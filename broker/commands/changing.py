@@ -146,7 +146,6 @@ def _change(
 @shared.HOSTS
 @shared.PARTITIONS
 @shared.moment("--before", "Only what was stored before")
-@click.option("--received", is_flag=True, help="Only what all receivers have.")
 @click.option("--everything", is_flag=True, help="All, unless another option says less.")
 @shared.DRY_RUN
 @shared.JSON
@@ -157,18 +156,15 @@ def purge(
     hosts: tuple[str, ...],
     only: tuple[int, ...],
     before: Moment | None,
-    received: bool,
     everything: bool,
     dry_run: bool,
     as_json: bool,
     yes: bool,
 ) -> None:
-    """Remove messages of the stream, after showing which: by host, partition, time, or what was received."""
-    if not (hosts or only or before is not None or received or everything):
-        raise click.UsageError(
-            "say what is to go: --host, --partition, --before, --received, or --everything"
-        )
-    choice = Choice(hosts, only, before, received)
+    """Remove messages of the stream, after showing which: by host, partition or time."""
+    if not (hosts or only or before is not None or everything):
+        raise click.UsageError("say what is to go: --host, --partition, --before, or --everything")
+    choice = Choice(hosts, only, before)
     chosen = shared.looking(settings, "purge", lambda connection: choose(connection, choice))
     if not as_json:
         _show_chosen(chosen)

@@ -173,7 +173,6 @@ class Choice:
     hosts: tuple[str, ...] = ()
     partitions: tuple[int, ...] = ()
     before: Moment | None = None
-    received: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,17 +212,11 @@ async def _choose(
     wants = await needed(connection, info, partitions)
     found = []
     for chosen, of in await _filters(connection, stream, choice, partitions):
-        first_wanted = {n: wants.get(f"partition {n}", end) for n in of}
-        keeps = wants if chosen == _ALL else first_wanted
-        until = min([end, *keeps.values()]) if choice.received else end
-        messages = await _count(connection, stream, chosen, 1, until)
-        unreceived = [
-            await _count(
-                connection, stream, partition_filter(n) if chosen == _ALL else chosen, first, until
-            )
-            for n, first in first_wanted.items()
-        ]
-        found.append(Purge(stream, info["created"], until, chosen, messages, sum(unreceived)))
+        messages, unreceived = await _count(connection, stream, chosen, 1, end), 0
+        for n in of:
+            lines, wanted = partition_filter(n) if chosen == _ALL else chosen, f"partition {n}"
+            unreceived += await _count(connection, stream, lines, wants.get(wanted, end), end)
+        found.append(Purge(stream, info["created"], end, chosen, messages, unreceived))
     return found
 
 

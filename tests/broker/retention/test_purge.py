@@ -44,7 +44,6 @@ def held(partition: Partition) -> list[int]:
         pytest.param(["--partition", "1"], list(range(1, 9)), id="a partition without any"),
         pytest.param(["--before", "1h"], list(range(1, 9)), id="before there was any"),
         pytest.param(["--before", "0s"], [], id="until now"),
-        pytest.param(["--received"], list(range(1, 9)), id="what nobody has received"),
     ],
 )
 def test_what_was_chosen_goes(
@@ -55,22 +54,6 @@ def test_what_was_chosen_goes(
     assert done.returncode == 0, done.stderr
     assert held(partition) == left
     assert (f"removed {8 - len(left)} messages" in done.stdout) == (len(left) < 8)
-
-
-def test_only_what_receivers_have_goes_and_they_miss_nothing(
-    logbroker_inside: Call, partition: Partition
-) -> None:
-    partition.claim()
-    partition.receive()
-    partition.publish(ours("web01", "a", 28, b"line 4\n"))
-
-    purged = logbroker_inside("purge", "--server", partition.url, "--received", "--yes")
-    done = partition.receive(partition.offset().next)
-
-    assert "removed 8 messages" in purged.stdout
-    assert "NOT RECEIVED" not in purged.stdout
-    assert done.findings == ()
-    assert partition.read("web01") == b"line 0\nline 1\nline 2\nline 3\nline 4\n"
 
 
 def test_a_purge_shows_what_goes_and_asks_first(
