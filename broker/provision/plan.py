@@ -265,9 +265,8 @@ def _as_found(desired: Topology, actual: Actual) -> Topology:
             f"{count}, or leave it out. For another number have receivers receive all that there is, "
             "`logbroker backup`, start on a new --store-dir, and restore KV_LOGS_POSITIONS there"
         )
-    mirror = (
-        actual.mirror if desired.mirror is None else desired.mirror
-    )  # only who says so ends a copy
+    # only who says so ends a copy
+    mirror = actual.mirror if desired.mirror is None else desired.mirror
     if not mirror:
         actual.refuse_other(number)
     elif (there := actual.number) and there != number:
@@ -277,7 +276,7 @@ def _as_found(desired: Topology, actual: Actual) -> Topology:
     limits = [info["config"].get("max_bytes", -1) for info in actual.infos]
     most = desired.max_bytes
     if most and not desired.may_grow and limits and min(limits) > 0:
-        most = min(most, sum(limits))
+        most = min(most, min(limits) * desired.stream_count)  # others may still be made
     return replace(
         desired, partitions=number, existing=actual.existing, mirror=mirror, max_bytes=most
     )

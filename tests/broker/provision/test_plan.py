@@ -167,6 +167,16 @@ def test_in_a_cluster_a_start_only_lowers_the_limit(there: int, wanted: int, lef
     assert after.get("LOGS", there) == left
 
 
+def test_a_start_of_another_server_lowers_no_limit_while_streams_are_still_made() -> None:
+    desired = Topology(max_bytes=1000, stream_count=4, may_grow=False)
+    whole = as_applied(desired)
+    half = {name: info for name, info in whole.streams.items() if name not in {"LOGS_2", "LOGS_3"}}
+
+    made = plan(desired, replace(whole, streams=half))
+
+    assert {step.name: step.config["max_bytes"] for step in made} == {"LOGS_2": 250, "LOGS_3": 250}
+
+
 def test_a_copy_that_is_promoted_takes_lines_of_its_partitions_only() -> None:
     copy = as_applied(Topology(partitions=2, mirror="first"), messages=9)
 
