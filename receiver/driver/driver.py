@@ -36,7 +36,7 @@ from receiver.storage.layout import Layout
 from receiver.storage.retention import Limits, Order, Retention, be_modest
 from receiver.storage.rotation import Calendar, named_zone
 from receiver.storage.site import Site
-from receiver.storage.store import Damaged, tell
+from receiver.storage.store import Damaged, message_for
 
 _IN_HAND = 64 * 1024 * 1024
 """Bytes that all tasks of a machine hold at once: a pull being written, another under way."""
@@ -219,7 +219,7 @@ async def require_sound(
 
     found = await asyncio.gather(*map(examine, numbers))
     if errors := [error for error in found if error]:
-        raise ConfigurationError(tell(errors))
+        raise ConfigurationError(message_for(errors))
 
 
 def claim_of(

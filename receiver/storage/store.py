@@ -24,7 +24,7 @@ UNKNOWN = "?"
 _VERSION = 1
 _PATIENCE = 20.0  # seconds for somebody else who reads or writes the store
 _LEAST_SPACE = 64 * 1024  # bytes
-_MOST_TOLD = 3  # reasons of partitions that one command mends
+_MOST_REASONS = 3  # reasons of partitions that one command mends
 
 _SCHEMA = """
 CREATE TABLE batch (
@@ -91,19 +91,19 @@ class Damaged(ConfigurationError):
     ) -> None:
         """Say which partition, and why."""
         self.partition, self.reason, self.command, self.effect = partition, reason, command, effect
-        super().__init__(tell([self]))
+        super().__init__(message_for([self]))
 
 
-def tell(errors: Iterable[Damaged]) -> str:
-    """Return one line that tells of all of them, with each command that is needed once."""
+def message_for(errors: Iterable[Damaged]) -> str:
+    """Return one line about all of these errors, with each command that is needed once."""
     by_command: dict[str, list[Damaged]] = {}
     for error in errors:
         by_command.setdefault(error.command, []).append(error)
     words = []
     for command, alike in by_command.items():
-        words += [f"partition {one.partition}: {one.reason}" for one in alike[:_MOST_TOLD]]
+        words += [f"partition {one.partition}: {one.reason}" for one in alike[:_MOST_REASONS]]
         numbers = ",".join(str(one.partition) for one in alike)
-        words += [f"the same goes for others of {numbers}"] if alike[_MOST_TOLD:] else []
+        words += [f"the same goes for others of {numbers}"] if alike[_MOST_REASONS:] else []
         named = f"`logreceiver offsets {command.format(numbers)}` {alike[0].effect}"
         words += [named] if command else []
     return "; ".join(words)
