@@ -81,6 +81,14 @@ def ship(processes: Processes) -> Ship:
 
 
 @pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Return a log of one line."""
+    log = tmp_path / "a.log"
+    log.write_bytes(b"one\n")
+    return log
+
+
+@pytest.fixture
 def pipe(tmp_path: Path) -> Path:
     """Return a pipe with a name."""
     path = tmp_path / "pipe"

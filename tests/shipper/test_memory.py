@@ -1,6 +1,8 @@
 """What an agent holds in memory stays within what it is given, whatever happens. The real program, the real broker."""
 
+import gc
 import os
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +11,8 @@ import pytest
 
 from bench.backlog import LINE_BYTES, write_backlog
 from bench.cpu import peak_bytes_of
-from broker.wire.positions import Positions
+from broker.wire.positions import Cursor, Positions
+from tests.descriptors import held_here
 from tests.shipper.host import Host
 from tests.shipper.shipped import origins
 from tests.support.processes import Process, Processes, wait_until
@@ -115,3 +118,36 @@ async def test_what_is_known_of_a_file_takes_less_than_5_kib_and_a_round_of_many
     assert len(positions.files) == files
     assert held / files < 5 * 1024
     assert most <= 400
+
+
+def cursors() -> int:
+    """Return how many cursors anything in this process holds."""
+    gc.collect()
+    return sum(isinstance(one, Cursor) for one in gc.get_objects())
+
+
+async def test_memory_stays_flat_through_hundreds_of_rotations_and_passing_files(
+    tmp_path: Path,
+) -> None:
+    host = Host(tmp_path, "*.log", grace=0.0)
+
+    def position(file: str) -> int:
+        # all is stored, and no position is kept of what is gone
+        return sys.maxsize if any(s.file == file for s in host.follower.states()) else 0
+
+    host.follower.stored = position
+    before, known = held_here(), cursors()
+    for number in range(400):
+        host.write("app.log", b"%d\n" % number)
+        host.write(f"passing-{number}.log", b"")
+        await host.ship()
+        (tmp_path / "app.log.1").unlink(missing_ok=True)
+        host.move("app.log", "app.log.1")
+        (tmp_path / f"passing-{number}.log").unlink()
+    await host.ship()
+
+    assert host.shipped.split() == [b"%d" % number for number in range(400)]
+    assert len(host.follower.states()) <= 4
+    assert cursors() - known < 400
+    assert held_here() - before < 20
+    await host.follower.close()

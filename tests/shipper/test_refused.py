@@ -74,13 +74,6 @@ def guarded(
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
-    log = tmp_path / "a.log"
-    log.write_bytes(b"one\n")
-    return log
-
-
-@pytest.fixture
 def ship(ship: Ship, log: Path, monkeypatch: pytest.MonkeyPatch) -> Ship:
     monkeypatch.setenv("LOGSHIPPER_PASSWORD", SECRET)
     return lambda url, *options: ship(url, "--user", "web01", "--file", log, *options)

@@ -22,13 +22,6 @@ pytestmark = pytest.mark.nats
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
-    log = tmp_path / "a.log"
-    log.write_bytes(b"one\n")
-    return log
-
-
-@pytest.fixture
 def ship(ship: Ship, log: Path) -> Ship:
     return lambda url, *options: ship(url, "--file", log, *options)
 
