@@ -175,7 +175,7 @@ def _show(scene: _Scene, verdicts: dict[str, Verdict]) -> None:
         "missing",
         "repeated",
         "out of order",
-        "foreign",
+        "torn",
         "bytes equal",
     ]
     rows = [
@@ -189,7 +189,7 @@ def _show(scene: _Scene, verdicts: dict[str, Verdict]) -> None:
                     found.missing,
                     found.repeated,
                     found.reordered,
-                    found.foreign,
+                    found.torn + found.foreign,
                 ),
             ),
             "yes" if found.bytes_equal else "NO",

@@ -30,7 +30,7 @@ _DISK_FAULTS = {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """What a disk answers on which another fault of the stroke is at work just then."""
 _FEWEST = 0.05  # of the lines that the shape's rate stands for
 _ENDS_A_PROGRAM = ("kill-shipper", "kill-broker", "kill-driver", "kill-spark-worker")
-_LINES = ("written", "received", "missing", "repeated", "reordered", "foreign")
+_LINES = ("written", "received", "missing", "repeated", "reordered", "torn", "foreign")
 
 
 @dataclass(slots=True)

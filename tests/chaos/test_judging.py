@@ -51,7 +51,7 @@ def test_harm_to_lines_and_files_is_found_under_the_name_of_its_host(world: Worl
 
     assert unread.startswith(f"{HOSTS[0]}: what was received cannot be read")
     assert foreign.startswith(f"{HOSTS[1]}: ")
-    assert " out of order, 1 foreign" in foreign
+    assert " 0 torn, 1 foreign" in foreign
 
 
 def test_a_gap_and_a_loss_that_are_told_where_nothing_is_lost_are_findings(world: World) -> None:

@@ -48,14 +48,14 @@ DAMAGES: dict[Damage, tuple[str, ...]] = {
     drop: ("missing",),
     repeat: ("repeated",),
     move: ("reordered",),
-    tear: ("missing", "foreign"),
+    tear: ("missing", "torn"),
     alter: ("missing", "foreign"),
     add: ("foreign",),
 }
 
 
 def counts(verdict: Verdict) -> dict[str, int]:
-    kinds = ("missing", "repeated", "reordered", "foreign")
+    kinds = ("missing", "repeated", "reordered", "torn", "foreign")
     return {kind: count for kind in kinds if (count := getattr(verdict, kind))}
 
 
@@ -98,9 +98,9 @@ HARMS: tuple[tuple[list[bytes], dict[str, int]], ...] = (
     ([], {"missing": 100}),
     (LINES[:60] + LINES[40:], {"repeated": 20}),
     (LINES[50:] + LINES[:50], {"reordered": 50}),
-    ([*LINES[:5], LINES[5][:-1], *LINES[6:]], {"missing": 2, "foreign": 1}),  # run together
-    ([*LINES[:9], LINES[9][:11], *LINES[9:]], {"missing": 1, "foreign": 1}),  # half, then whole
-    ([*LINES[:-1], LINES[-1][:-1]], {"missing": 1, "foreign": 1}),  # no newline at the end
+    ([*LINES[:5], LINES[5][:-1], *LINES[6:]], {"missing": 2, "torn": 1}),  # run together
+    ([*LINES[:9], LINES[9][:11], *LINES[9:]], {"missing": 1, "torn": 1}),  # half, then whole
+    ([*LINES[:-1], LINES[-1][:-1]], {"missing": 1, "torn": 1}),  # no newline at the end
 )
 
 
@@ -129,6 +129,12 @@ def test_a_line_that_two_files_share_is_judged_by_its_count() -> None:
     assert judge(written, b"a1\nb1\n\n\nb2\na2\n").is_perfect
     assert judge(written, b"a1\nb1\n\nb2\na2\n").missing == 1
     assert judge(written, b"a1\nb1\n\n\n\nb2\na2\n").repeated == 1
+
+
+def test_a_torn_line_is_judged_where_blank_lines_were_written() -> None:
+    verdict = judge([b"a line\n\nanother\n"], b"a line\n\nanothe#\n")
+
+    assert counts(verdict) == {"missing": 1, "foreign": 1}
 
 
 def test_received_is_read_from_closed_segments_in_the_order_of_their_numbers(

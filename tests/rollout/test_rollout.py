@@ -167,7 +167,7 @@ def _cuts_off(site: Site, host: str) -> None:
     site.is_received(*(other for other in site.hosts if other != host))
     verdict = site.verdict(host)
     assert verdict.missing >= 100, verdict
-    assert not verdict.repeated + verdict.reordered + verdict.foreign
+    assert not verdict.repeated + verdict.reordered + verdict.torn + verdict.foreign
 
 
 def _removes(field: Field, before: list[set[str]]) -> None:

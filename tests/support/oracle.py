@@ -1,10 +1,10 @@
 """The judge of every journey: what was written on a host against what was received from it.
 
-Knows nothing of how lines travel; counts what is missing, repeated, out of order and foreign, each by itself, and says
-whether the bytes are equal. A line that was torn or altered is foreign, and the whole one is missing, unless it came, too.
+Knows nothing of how lines travel; counts what is missing, repeated, out of order, torn and foreign, each by itself, and
+says whether the bytes are equal. Of a line that was torn the whole one is missing as well, unless it came, too.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from tests.support.received import (
 _SHOWN = 3
 _TO_BE_NAMED = 500_000_000  # bytes; each line of more would not fit into memory
 _SHARED = -1
+_SEARCHES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Verdict:
     """What became of the lines of a host. All numbers are lines.
 
     `missing`: written, and not received. `repeated`: received more often than written. `reordered`: received behind a later
-    one of its file. `foreign`: never written as one line. `examples` shows some.
+    one of its file. `torn`: a part of a written one, or several run together. `foreign`: never written. `examples` shows some.
     """
 
     written: int
@@ -38,6 +39,7 @@ class Verdict:
     missing: int = 0
     repeated: int = 0
     reordered: int = 0
+    torn: int = 0
     foreign: int = 0
     bytes_equal: bool = True
     examples: tuple[str, ...] = ()
@@ -45,7 +47,7 @@ class Verdict:
     @property
     def is_perfect(self) -> bool:
         """Whether every line arrived once, in order, byte for byte."""
-        harm = (self.missing, self.repeated, self.reordered, self.foreign)
+        harm = (self.missing, self.repeated, self.reordered, self.torn, self.foreign)
         return self.bytes_equal and not any(harm)
 
     @property
@@ -53,14 +55,14 @@ class Verdict:
         """Whether every line arrived once, byte for byte, if not in order."""
         return (
             self.received == self.written
-            and not any((self.missing, self.repeated, self.foreign))
+            and not any((self.missing, self.repeated, self.torn, self.foreign))
             and (self.bytes_equal or self.reordered > 0)
         )
 
     def __str__(self) -> str:
         return (
             f"{self.written} written, {self.received} received: {self.missing} missing, "
-            f"{self.repeated} repeated, {self.reordered} out of order, {self.foreign} foreign; "
+            f"{self.repeated} repeated, {self.reordered} out of order, {self.torn} torn, {self.foreign} foreign; "
             f"bytes {'equal' if self.bytes_equal else 'DIFFER'}"
             + "".join(f"\n  {e}" for e in self.examples)
         )
@@ -133,7 +135,8 @@ def judge(sources: Sequence[bytes], received: bytes) -> Verdict:
     lines = [one.split(b"\n")[:-1] for one in written]
     owners = _owners(lines)
     kinds: dict[str, list[bytes]] = {"missing": [], "repeated": [], "reordered": []}
-    kinds["foreign"] = [line for line in come if line not in owners] + [tail] * bool(tail)
+    unknown = [line for line in come if line not in owners] + [tail] * bool(tail)
+    kinds["torn"], kinds["foreign"] = _name(unknown, written, owners)
     wanted_of, own_of = _by_owner(owners, chain.from_iterable(lines)), _by_owner(owners, come)
     for number in (_SHARED, *range(len(lines))):
         wanted, own = wanted_of[number], own_of[number]
@@ -171,6 +174,45 @@ def _late(written: Sequence[bytes], received: Sequence[bytes]) -> list[bytes]:
         else:
             late.append(line)
     return late
+
+
+def _name(
+    unknown: Sequence[bytes], sources: Sequence[bytes], written: Iterable[bytes]
+) -> tuple[list[bytes], list[bytes]]:
+    """Return which received lines that nobody wrote are torn, and which are foreign; inner parts only of the first 200."""
+    heads = sorted(written) if unknown else []
+    tails = sorted(line[::-1] for line in heads)
+    torn: list[bytes] = []
+    foreign: list[bytes] = []
+    for number, line in enumerate(unknown):
+        is_part = number < _SEARCHES and any(line in source for source in sources)
+        (torn if is_part or _is_made_of(line, heads, tails) else foreign).append(line)
+    return torn, foreign
+
+
+def _is_made_of(line: bytes, heads: Sequence[bytes], tails: Sequence[bytes]) -> bool:
+    """Whether a line is whole written lines, and what one begins and another one ends with."""
+    rest = line
+    while rest:
+        head = _longest(heads, rest)
+        # a blank line, of no bytes, would be taken without end
+        if 0 < head < len(rest) and heads[bisect_left(heads, rest[:head])] == rest[:head]:
+            rest = rest[head:]
+        else:
+            return head + _longest(tails, rest[::-1]) >= len(rest)
+    return True
+
+
+def _longest(ordered: Sequence[bytes], text: bytes) -> int:
+    """Return how many bytes the beginning of `text` shares with the line that shares most."""
+    place = bisect_left(ordered, text)
+    near = ordered[max(place - 1, 0) : place + 1]
+    return max((_shared(line, text) for line in near), default=0)
+
+
+def _shared(one: bytes, other: bytes) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _by_owner(owners: dict[bytes, int], lines: Iterable[bytes]) -> defaultdict[int, list[bytes]]:
