@@ -1,14 +1,53 @@
-"""How records of our own log look: text for people and journald, or a JSON object for programs.
+"""How records of our own log look and where they go: text for people and journald, or a JSON object for programs.
 
-A record is one line, whatever the paths in it hold; only the traceback of a defect is more in text.
+A record is one line, whatever the paths in it hold; only the traceback of a defect is more in text. journald takes
+beside the text how bad it is (sd-daemon(3), systemd.exec(5)).
 """
 
 import json
 import logging
+import os
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TextIO
 
 from broker.app.untrusted import printable
+
+_GRADES = (  # from the worst on; syslog(3)
+    (logging.CRITICAL, 2),
+    (logging.ERROR, 3),
+    (logging.WARNING, 4),
+    (logging.INFO, 6),
+)
+_DEBUG = 7
+
+
+def graded(level: int, text: str) -> str:
+    """Return a text with the grade of a level of `logging` before each of its lines; journald takes that off again."""
+    grade = next((grade for least, grade in _GRADES if level >= least), _DEBUG)
+    return "\n".join(f"<{grade}>{line}" for line in text.split("\n"))
+
+
+class LogHandler(logging.StreamHandler[TextIO]):
+    """Writes records to a stream, with their grade where that is the journal."""
+
+    def __init__(self, stream: TextIO, environment: Mapping[str, str]) -> None:
+        super().__init__(stream)
+        self._is_graded = is_journal(stream, environment)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the text of a record."""
+        text = super().format(record)
+        return graded(record.levelno, text) if self._is_graded else text
+
+
+def is_journal(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether a stream is the one that systemd has connected to journald, and not one that it was sent to since."""
+    try:
+        there = os.fstat(stream.fileno())
+    except (OSError, ValueError):  # closed, or a stream of a test's
+        return False
+    return environment.get("JOURNAL_STREAM") == f"{there.st_dev}:{there.st_ino}"
 
 
 class TextLines(logging.Formatter):

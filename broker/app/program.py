@@ -1,6 +1,7 @@
 """How every program begins and ends: its version, its log, and one line and an exit code for whatever stops it."""
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -10,7 +11,7 @@ import click
 
 from broker.app.configuration import ProgramSettings
 from broker.app.exits import Exit, OperatorError
-from broker.app.logs import FORMATS, JsonLines
+from broker.app.logs import FORMATS, JsonLines, LogHandler, graded, is_journal
 from broker.app.untrusted import printable
 
 
@@ -107,12 +108,14 @@ def _say(program: str, message: str) -> None:
     if any(isinstance(handler.formatter, JsonLines) for handler in logging.root.handlers):
         logging.getLogger(program).critical("%s", message)
     else:
-        click.echo(f"{program}: {printable(message)}", err=True)
+        line = f"{program}: {printable(message)}"
+        is_graded = is_journal(sys.stderr, os.environ)
+        click.echo(graded(logging.ERROR, line) if is_graded else line, err=True)
 
 
 def log_to_stderr(settings: ProgramSettings) -> None:
     """Send this program's log to stderr, as much of it and in the form that the settings say; may be called again."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = LogHandler(sys.stderr, os.environ)
     handler.setFormatter(FORMATS[settings.log_format]())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
     # what it reports reaches us as errors and is said once there

@@ -1,16 +1,20 @@
-"""A record of the log is one line, whatever it holds."""
+"""A record of the log is one line, whatever it holds, and journald learns how bad it is."""
 
 import json
 import logging
+import os
+import socket
 import subprocess
 import sys
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
 from broker.app.logs import JsonLines, TextLines
 
 PROGRAM = """
+import logging, sys
 import click
 from broker.app.exits import ConfigurationError
 from broker.app.program import log_to_stderr, run
@@ -18,18 +22,52 @@ from shipper.settings import ShipperSettings
 
 @click.command("example")
 def example():
-    log_to_stderr(ShipperSettings(log_format="json"))
+    log_to_stderr(ShipperSettings(log_format=sys.argv[1], log_level="debug"))
+    for level in (logging.DEBUG, logging.INFO, logging.WARNING, logging.CRITICAL):
+        logging.getLogger("own").log(level, "x\\ny")
+    try:
+        1 / 0
+    except ZeroDivisionError:
+        logging.getLogger("own").exception("x")
     raise ConfigurationError("mend\\nit")
 
 run(example, [])
 """
 
 
-def test_the_last_word_of_a_program_that_logs_json_is_an_object_too() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], stderr=subprocess.PIPE, check=False)
+def said(form: str, *, is_journal: bool = True) -> list[str]:
+    """Run the program with a socket as its standard error, as journald's is, and return what came out of that."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        there = os.fstat(theirs.fileno())
+        known = {"JOURNAL_STREAM": f"{there.st_dev}:{there.st_ino}" if is_journal else "1:2"}
+        done = subprocess.run(
+            [sys.executable, "-c", PROGRAM, form],
+            env={**os.environ, **known, "PYTHONPATH": str(Path(__file__).parents[3])},
+            stderr=theirs,
+            timeout=180,
+            check=False,
+        )
+        theirs.close()
+        with ours.makefile() as lines:
+            assert done.returncode == 78
+            return lines.read().splitlines()
 
-    last = json.loads(done.stderr)
-    assert done.returncode == 78
+
+def test_each_line_in_the_journal_has_its_grade() -> None:
+    lines = said("text")
+
+    assert lines[:6] == [
+        *("<7>DEBUG own: x\\ny", "<6>INFO own: x\\ny", "<4>WARNING own: x\\ny"),
+        *("<2>CRITICAL own: x\\ny", "<3>ERROR own: x", "<3>Traceback (most recent call last):"),
+    ]
+    assert lines[-1] == "<3>example: mend\\nit"
+    assert all(line.startswith("<3>") for line in lines[5:])
+
+
+def test_json_sent_elsewhere_has_no_grades_and_its_last_word_is_an_object_too() -> None:
+    *_, last = map(json.loads, said("json", is_journal=False))
+
     assert (last["level"], last["logger"], last["message"]) == ("critical", "example", "mend\nit")
 
 
