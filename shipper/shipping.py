@@ -23,8 +23,7 @@ from shipper.publish.rounds import NEARBY_SIZE, Round, cut, make, next_size
 from shipper.publish.session import SessionLost, Sessions
 from shipper.settings import ShipperSettings, expression
 from shipper.status.report import AgentMeter
-from shipper.tail.follower import Follower
-from shipper.tail.notices import announce
+from shipper.tail.follower import Follower, announce
 from shipper.tail.reader import Block
 
 logger = logging.getLogger(__name__)

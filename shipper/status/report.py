@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from broker.app.units import format_size, rfc3339
 from shipper.publish.rounds import Round
-from shipper.tail.notices import Notice, NoticeKind
+from shipper.tail.scan import Notice, NoticeKind
 from shipper.tail.tailer import Tailer
 
 if TYPE_CHECKING:

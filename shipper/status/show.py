@@ -22,9 +22,8 @@ from shipper.publish.messages import HostMessages, Snapshots
 from shipper.publish.waiting import connection_for, reason_of
 from shipper.settings import ShipperSettings
 from shipper.status.report import FileStatus, HostReport
-from shipper.tail.notices import NoticeKind
 from shipper.tail.paths import Selection
-from shipper.tail.scan import scan
+from shipper.tail.scan import NoticeKind, scan
 
 FINE, LEFT_OUT, BAD = "ok ", "-- ", "BAD"
 Finding = tuple[str, str]

@@ -16,12 +16,10 @@ from shipper.tail.identity import (
     Sample,
     Verdict,
     identify,
-    is_inside_line,
     rule,
 )
-from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Selection, group_of
-from shipper.tail.scan import FileEntry, FileKey
+from shipper.tail.scan import FileEntry, FileKey, Notice, NoticeKind
 from shipper.tail.tailer import Tailer
 
 _CLOCK_SLACK = 20_000_000
@@ -32,6 +30,7 @@ class Catalogue:
     """The files that one follower knows; `chains` holds its tailers by group, oldest first.
 
     `lives` are the live paths whose rotated siblings are looked for; `notices` is what there is to say, until it is taken.
+    `scanned_at` is when the last scan began of which all was decided, None before the first one of a selection.
     """
 
     def __init__(
@@ -44,23 +43,18 @@ class Catalogue:
         self._new_id = new_id
         self._remembered = {cursor.file: cursor for cursor in known}
         self._left: dict[FileKey, Sample] = {}
-        # the groups that a followed file was seen in under several names, by id
-        self._links: defaultdict[str, set[str]] = defaultdict(set)
         self._files: dict[FileKey, FileEntry] = {}
-        self._scanned: int | None = None
-        self._select(selection)
+        self.scanned_at: int | None = None
+        self.retarget(selection)
 
     # what a scan showed
 
     def scanned(self, entries: Iterable[FileEntry], now: int) -> None:
         """Take note of a scan."""
         self._files = {}
-        # links show a file at several paths
+        # links show a file at several paths: the first one counts
         for shown in sorted(entries, key=lambda one: (not one.is_live, not one.wanted, one.path)):
             self._files.setdefault(shown.key, shown)
-            if (tailer := self.tailers.get(shown.key)) and tailer.entry.group != shown.group:
-                # a link of it, or another file that got its inode: then its own group may show a copy
-                self._links[tailer.file] |= {shown.group, tailer.entry.group}
         self.lives |= {entry.path for entry in self._files.values() if entry.wanted}
         for tailer in self._seen():
             entry, before = self._files[tailer.entry.key], tailer.entry.path
@@ -95,11 +89,6 @@ class Catalogue:
             cursors = [known.cursor for known in self._known(entry.group)]
             near[entry] = {*cursors, *self._by_inode[entry.key.inode]}
         return near
-
-    @property
-    def from_end(self) -> bool:
-        """Whether files that are new in the last scan begin at their end, unless their group is known."""
-        return self._selection.from_end and self._scanned is None
 
     def unseen(self, held: Container[str] = ()) -> list[Tailer]:
         """Return the followed files that the last scan did not show, but for those of some groups."""
@@ -139,7 +128,7 @@ class Catalogue:
         if not held:  # or it would be their cursors that seem to be without a file
             there = self._files.keys() | self.tailers.keys()
             self._left = {key: seen for key, seen in self._left.items() if key in there}
-            self._scanned = now  # what is older, and not known by now, was there before us
+            self.scanned_at = now  # what is older, and not known by now, was there before us
             self._forget(now, stored)
 
     def tell(self, kind: NoticeKind, path: str, text: str, lost: int = 0) -> None:
@@ -161,8 +150,11 @@ class Catalogue:
             ):
                 self.leave(tailer)
         self._left = {key: seen for key, seen in self._left.items() if seen.copy_of}
-        self._scanned = None
-        self._select(selection)
+        self.scanned_at = None
+        self._selection = selection
+        paths = {*self.lives, *(cursor.path for cursor in self._remembered.values())}
+        self.lives = {path for path in paths if selection.shows(path)}
+        self._order()
 
     def rewind(self, cursors: Mapping[str, Cursor], now: int) -> bool:
         """Read every followed file on from its cursor, or from where it was begun; remember no other cursors but these.
@@ -178,18 +170,12 @@ class Catalogue:
         self._remembered = {file: c for file, c in cursors.items() if file not in followed}
         return True
 
-    def _select(self, selection: Selection) -> None:
-        self._selection = selection
-        paths = {*self.lives, *(cursor.path for cursor in self._remembered.values())}
-        self.lives = {path for path in paths if selection.shows(path)}
-        self._order()
-
     def _order(self) -> None:
         chains = defaultdict(list)
         for tailer in self.tailers.values():
             chains[tailer.entry.group].append(tailer)
         for tailers in chains.values():
-            tailers.sort(key=lambda tailer: (tailer.rotated is None, tailer.entry.age))
+            tailers.sort(key=lambda tailer: (not tailer.is_rotated, tailer.entry.age))
         self.chains = dict(chains)
 
     # what is known
@@ -208,11 +194,11 @@ class Catalogue:
         """Sort what is known: by group, and what is only remembered by inode as well."""
         tailers, by_group, by_inode = defaultdict(list), defaultdict(list), defaultdict(list)
         for tailer in self.tailers.values():
-            for group in {tailer.entry.group, *self._links.get(tailer.file, ())}:
+            # where another file got its inode, its own group may show a copy
+            for group in {tailer.entry.group, group_of(tailer.label, self.lives)}:
                 tailers[group].append(tailer)
         for cursor in self._remembered.values():
-            for group in {group_of(cursor.path, self.lives), *self._links.get(cursor.file, ())}:
-                by_group[group].append(cursor)
+            by_group[group_of(cursor.path, self.lives)].append(cursor)
             by_inode[cursor.identity.inode].append(cursor)
         self._followed_in, self._remembered_in, self._by_inode = tailers, by_group, by_inode
         self._there = {(entry.group, key.inode) for key, entry in self._files.items()}
@@ -301,7 +287,7 @@ class Catalogue:
 
     def _newest(self, cursors: Collection[Cursor]) -> int | None:
         # a backlog may be read long after its successor was written and rotated, but not before the last scan
-        times = [] if self._scanned is None else [self._scanned]
+        times = [] if self.scanned_at is None else [self.scanned_at]
         # nor before a file was found; that counts only when none was read, since a copy of its lines may be older
         read = [c.seen for c in cursors if c.offset] or [c.seen for c in cursors]
         return min([*times, max(read)] if read else times, default=None)
@@ -345,7 +331,7 @@ class Catalogue:
         if self._remembered.pop(cursor.file, None) is None:
             return  # another copy was first
         self._left.pop(seen.entry.key, None)
-        self._follow(seen, cursor, seen.held.get(cursor.file, False), now)
+        self._follow(seen, cursor, now)
 
     def _begin(self, seen: Sample, now: int) -> None:
         entry, (offset, tail) = seen.entry, seen.last
@@ -357,11 +343,11 @@ class Catalogue:
         label = entry.path if entry.wanted else entry.group
         identity = identify(entry.key.inode, seen.head[:offset], tail)
         cursor = Cursor(self._new_id(), label, offset, identity, now)
-        self._follow(seen, cursor, is_inside_line(tail), now)
+        self._follow(seen, cursor, now)
         self.tailers[entry.key].is_fresh = True
 
-    def _follow(self, seen: Sample, cursor: Cursor, is_in_line: bool, now: int) -> None:
-        tailer = Tailer(cursor, seen, now, is_in_line=is_in_line)
+    def _follow(self, seen: Sample, cursor: Cursor, now: int) -> None:
+        tailer = Tailer(cursor, seen, now)
         self.tailers[seen.entry.key] = tailer
         self._followed_in[seen.entry.group].append(tailer)
         self.tell(NoticeKind.FOUND, seen.entry.path, f"is followed from byte {cursor.offset}")
@@ -371,6 +357,5 @@ class Catalogue:
         remembered = self._remembered
         for cursor in forgettable((c for c in remembered.values() if not stored(c.file)), now):
             del remembered[cursor.file]
-            self._links.pop(cursor.file, None)
         there = {entry.path for entry in self._files.values() if entry.wanted}
         self.lives &= there | self.chains.keys() | {known.path for known in remembered.values()}

@@ -7,6 +7,7 @@ A look decides what every file is; a gathering only reads, and what it finds dou
 """
 
 import asyncio
+import logging
 import sys
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
@@ -17,17 +18,18 @@ from broker.wire.positions import Cursor
 from shipper.tail.catalogue import Catalogue
 from shipper.tail.changes import ChangeDetection
 from shipper.tail.identity import Sample
-from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Selection
 from shipper.tail.reader import Block, Reader, Reading
 from shipper.tail.sampling import sample
-from shipper.tail.scan import FileEntry, FileKey, Scan, scan
+from shipper.tail.scan import FileEntry, FileKey, Notice, NoticeKind, Scan, scan
 from shipper.tail.tailer import Tailer, Turns
 
 _SECOND = 1_000_000_000
 _LEAST_SHARE = 256 * 1024  # bytes that each of many files is given at a time
 _MOST_FILES = 32  # that share what is gathered at a time
 _CLOSING = 1.0  # seconds
+_INFORMED = {NoticeKind.FOUND, NoticeKind.ROTATED, NoticeKind.AGED}
+logger = logging.getLogger(__name__)
 _ENOUGH = 200  # blocks: about what a round's headers have room for
 
 
@@ -192,7 +194,8 @@ class Follower:
         shown = scan(self._selection, tuple(catalogue.lives))
         catalogue.scanned(shown.entries, now)
         asked = catalogue.to_sample()
-        found = sample(asked, from_end=catalogue.from_end)
+        from_end = self._selection.from_end and catalogue.scanned_at is None
+        found = sample(asked, from_end=from_end)
         held = self._moved_groups(shown, asked, found)
         self.is_oriented = not held
         self.look_due |= bool(held)
@@ -206,8 +209,7 @@ class Follower:
         self._reader.open_early(self.stored)
         self._turns.join(catalogue.chains)
         seen = (t.entry for t in catalogue.tailers.values() if t.unseen_since is None)
-        took = time.monotonic() - began
-        catalogue.notices += self._changes.follow(shown.folders, seen, took)
+        catalogue.notices += self._changes.follow(shown.folders, seen, time.monotonic() - began)
         self._turns.resume(catalogue.tailers.values())
 
     def _tell_new(self, troubles: Iterable[Notice]) -> None:
@@ -234,27 +236,19 @@ class Follower:
 
         It goes once it is settled, and read and stored to its end, holds other content than was read, or was held too long.
         """
-        is_open = tailer.is_open
-        size, modified = tailer.size, tailer.entry.modified
-        tailer.suspect = False  # a compressed file is not truncated
-        if is_open and tailer.entry.packing is None:
-            reading = self._reader.read(tailer, 0)
-            size, modified = reading.size, reading.modified
-            # truncated and then deleted: its rest may be in a copy
-            tailer.suspect = not reading.intact
-            tailer.beginning = max(tailer.beginning, reading.run, key=len)
-        how, lost, since = "is gone", tailer.size - tailer.offset, tailer.unseen_since
-        if is_open and not tailer.suspect:
-            is_read = not (tailer.dirty or tailer.held) and tailer.is_settled(now, self._grace)
-            if since is not None and now - since > self._hold:
-                lost = max(lost, size - tailer.offset)
+        is_read, how = not (tailer.dirty or tailer.held), "is gone"
+        if tailer.is_open:
+            tailer.unseen(self._reader.read(tailer, 0), now)
+        if tailer.is_open and not tailer.suspect:
+            since = tailer.unseen_since or now
+            is_stored = tailer.offset <= self.stored(tailer.file)
+            if now - since > self._hold:
                 how = f"was deleted before {rfc3339(since, 'seconds')} and is held open no longer"
-            elif not is_read or tailer.offset > self.stored(tailer.file):
-                tailer.unseen(now, modified)
+            elif not (is_read and is_stored and tailer.is_settled(now, self._grace)):
                 return
-        what = "read to its end"
+        lost, what = tailer.size - tailer.offset, "read to its end"
         if lost:
-            what = f"bytes {tailer.offset} to {tailer.offset + lost} were not read"
+            what = f"bytes {tailer.offset} to {tailer.size} were not read"
         self._catalogue.leave(tailer)
         self._catalogue.tell(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)
 
@@ -275,7 +269,7 @@ class Follower:
                 reading = self._reader.read(tailer, share)
                 budget -= len(reading.run) + len(reading.rest)
                 blocks += self._accept(tailer, reading)
-                if budget <= 0 or tailer.is_in_line:
+                if budget <= 0 or tailer.is_in_line(self._clock()):
                     break
         return blocks
 
@@ -315,3 +309,10 @@ class Follower:
         self.look_due |= tailer.suspect
         self._turns.was_read(tailer)
         return blocks
+
+
+def announce(notices: Iterable[Notice]) -> None:
+    """Log each of these."""
+    for notice in notices:
+        level = logging.INFO if notice.kind in _INFORMED else logging.WARNING
+        logger.log(level, "%s: %s", notice.path, notice.text)

@@ -49,8 +49,8 @@ def is_inside_line(tail: bytes) -> bool:
 class Sample:
     """The size of a file, its first bytes, and by file id which cursors it holds: True where one is inside a line.
 
-    `end` is a size, and the bytes before it; `is_in_live` says that a rotated file begins like the live file of its group, and
-    ends like a part of it or has no end yet. `last` is the offset behind the last newline, with the bytes before it.
+    `end` is a cursor at its end; `is_in_live` says that a rotated file begins like the live file of its group, which holds its
+    end, or that it has no end yet. `last` is the offset behind the last newline, with the bytes before it.
     `copy_of` is the id of the file that it was seen to be a copy of before.
 
     Of a compressed file `size` is at least what it is known to be, `is_partial` says that its end is missing yet, `damage`
@@ -61,7 +61,7 @@ class Sample:
     size: int
     head: bytes
     held: Mapping[str, bool]
-    end: tuple[int, bytes] | None = None
+    end: Cursor | None = None
     is_in_live: bool = False
     is_partial: bool = False
     damage: str = ""

@@ -57,20 +57,15 @@ class Packing(Enum):
 
 
 _ENDINGS = {packing.value: packing for packing in Packing}
-_COMPRESSED = (*_ENDINGS, ".lz4", ".Z", ".zip")
+COMPRESSED = (*_ENDINGS, ".lz4", ".Z", ".zip")
+"""What names of compressed files end in, be it a form that can be read or not."""
 _SUFFIX = re.compile(r"[._-](?:[0-9][0-9TZtz:._-]*|old|prev|bak|save)", re.ASCII)
 _INFIX = re.compile(r"(.+?)[._-][0-9][0-9T_.-]{4,}[0-9Z](\.[A-Za-z][\w-]*)", re.ASCII)
-_NUMBER = re.compile(r".*[^0-9]([0-9]{1,4})", re.ASCII | re.DOTALL)
 
 
 def packing_of(name: str) -> Packing | None:
     """Return the form of compression that a name ends in; None for any other name."""
     return _ENDINGS.get(name[name.rfind(".") :])
-
-
-def is_compressed(name: str) -> bool:
-    """Whether the name says that the file was compressed, be it in a form that can be read or not."""
-    return name.endswith(_COMPRESSED)
 
 
 def decompressed_name(name: str) -> str:
@@ -97,12 +92,6 @@ def live_names(name: str) -> tuple[str, ...]:
     if infix := _INFIX.fullmatch(name):
         found.append(infix[1] + infix[2])
     return tuple(found)
-
-
-def age(modified: int, name: str) -> tuple[int, int, str]:
-    """Return what rotated files are sorted by, oldest first: last write, then the number (a higher one is older)."""
-    number = _NUMBER.fullmatch(decompressed_name(name))
-    return modified, -int(number[1]) if number else 0, name
 
 
 def group_of(path: str, lives: Collection[str]) -> str:

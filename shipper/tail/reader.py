@@ -14,7 +14,7 @@ from broker.wire.message import Section
 from shipper.tail.decompress import Decompressor
 from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, fingerprint
 from shipper.tail.paths import Packing
-from shipper.tail.sampling import close, open_read_only
+from shipper.tail.sampling import close, open_file
 from shipper.tail.scan import FileKey
 
 if TYPE_CHECKING:
@@ -147,27 +147,27 @@ class Reader:
     def _open_one(self, tailer: "Tailer") -> bool:
         """Open a file, or note why that cannot be done; return False where descriptors ran out."""
         try:
-            descriptor = open_read_only(tailer.entry.path)
+            tailer.descriptor = open_file(tailer.entry)
         except OSError as error:
             tailer.note = f"cannot be opened: {error.strerror}"
             return error.errno not in {errno.EMFILE, errno.ENFILE}
-        if FileKey.of(os.fstat(descriptor)) == tailer.entry.key:
-            tailer.descriptor = descriptor
+        if tailer.is_open:
             self._open[tailer] = None
         else:
             tailer.note = "was moved since the last look"
-            close(descriptor)
         return True
 
     def read(self, tailer: "Tailer", limit: int) -> Reading:
         """Return about `limit` bytes of an open file.
 
-        Without a limit only what the file begins with is read, to know whether what was read before is still there.
+        With 0 return what a file begins with, to know whether what was read before is still there; nothing of a compressed one.
         """
         try:
             if tailer.entry.packing is None:
                 return self._read(tailer, limit)
-            return self._decompress(tailer, tailer.entry.packing, limit)
+            if limit:
+                return self._decompress(tailer, tailer.entry.packing, limit)
+            return Reading(True, tailer.size, tailer.entry.modified)
         except OSError as error:
             text = f"cannot be read: {error.strerror or error}"
             return Reading(True, tailer.offset, 0, error=text)

@@ -13,26 +13,32 @@ from shipper.tail.identity import (
     Sample,
     fingerprint,
     has_head,
+    identify,
     is_inside_line,
 )
-from shipper.tail.notices import Notice, NoticeKind
-from shipper.tail.scan import FileEntry, FileKey
+from shipper.tail.scan import FileEntry, FileKey, Notice, NoticeKind
 
 _STEP = 64 * 1024
 _FARTHEST = 16 * 1024 * 1024
-"""How far back a newline is looked for: a line that long is shipped in pieces, so that its rest may be one of them."""
+"""How far back a newline is looked for with `--from end`; a file without one is read from its beginning."""
 
 
-def open_read_only(path: str) -> int:
-    """Open without waiting for a writer, should the path have become a pipe; raise OSError as `os.open` does."""
-    return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+def open_file(entry: FileEntry) -> int:
+    """Open a file; return -1 where another one is at its path by now. Raises OSError.
+
+    Does not wait for a writer, should the path have become a pipe.
+    """
+    descriptor = os.open(entry.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    if FileKey.of(os.fstat(descriptor)) == entry.key:
+        return descriptor
+    close(descriptor)
+    return -1
 
 
-def close(*descriptors: int) -> None:
-    """Close descriptors; raise nothing: whatever a file system that went away says, they are closed then, too."""
-    for descriptor in descriptors:
-        with suppress(OSError):
-            os.close(descriptor)
+def close(descriptor: int) -> None:
+    """Close a descriptor; raise nothing: whatever a file system that went away says, it is closed then, too."""
+    with suppress(OSError):
+        os.close(descriptor)
 
 
 def sample(
@@ -62,29 +68,27 @@ def _compared(live: Sample, rotated: Sample) -> Sample | None:
     """Return the sample of a rotated file, compared with the live file; None if that is not as it was."""
     if rotated.end is None:
         return replace(rotated, is_in_live=rotated.is_partial)
-    now = _probe(live.entry, (), size=rotated.end[0])
+    now = _probe(live.entry, [rotated.end])
     if not isinstance(now, Sample) or now.size < live.size or not now.head.startswith(live.head):
         return None
-    return replace(rotated, is_in_live=now.end == rotated.end)
+    return replace(rotated, is_in_live=bool(now.held))
 
 
 def _probe(
     entry: FileEntry,
     cursors: Collection[Cursor],
     *,
-    size: int | None = None,
     from_end: bool = False,
     live_head: bytes = b"",
 ) -> Sample | Notice | None:
     descriptor = -1
     try:
-        descriptor = open_read_only(entry.path)
-        if FileKey.of(os.fstat(descriptor)) != entry.key:
+        if (descriptor := open_file(entry)) < 0:
             return None
         if entry.packing is not None:
             content = Decompressor(descriptor, entry.packing)
             return _compressed(content, entry, cursors, live_head)
-        return _plain(descriptor, entry, cursors, size, from_end)
+        return _plain(descriptor, entry, cursors, from_end)
     except OSError as error:
         if descriptor < 0 and not isinstance(error, PermissionError):
             return None
@@ -95,11 +99,7 @@ def _probe(
 
 
 def _plain(
-    descriptor: int,
-    entry: FileEntry,
-    cursors: Collection[Cursor],
-    size: int | None,
-    from_end: bool,
+    descriptor: int, entry: FileEntry, cursors: Collection[Cursor], from_end: bool
 ) -> Sample:
     def before(position: int, length: int = TAIL_BYTES) -> bytes:
         start = max(0, position - length)
@@ -107,21 +107,24 @@ def _plain(
 
     end = os.fstat(descriptor).st_size
     tails = {cursor.file: before(cursor.offset, cursor.identity.tail_length) for cursor in cursors}
-    position = end if size is None else size
-    ending = position, before(position)
-    last = _last_line(before, end) if from_end else 0
+    ending, last = before(end), _last_line(before, end) if from_end else 0
     behind = last, before(last)
     # head and size come last: a truncation before that shows in them
     head = os.pread(descriptor, HEAD_BYTES, 0)
     now = os.fstat(descriptor).st_size
-    return Sample(entry, now, head, _held(cursors, now, head, tails), ending, last=behind)
+    held = _held(cursors, now, head, tails)
+    return Sample(entry, now, head, held, _end(end, head, ending), last=behind)
+
+
+def _end(size: int, head: bytes, tail: bytes) -> Cursor:
+    return Cursor("", "", size, identify(0, head[:size], tail), 0)
 
 
 def _last_line(before: Callable[[int, int], bytes], size: int) -> int:
     for length in (_STEP, _FARTHEST):
         if behind := before(size, length).rfind(b"\n") + 1:
             return max(0, size - length) + behind
-    return size if size > _FARTHEST else 0
+    return 0
 
 
 def _held(
@@ -151,7 +154,8 @@ def _compressed(
         while not content.is_at_end():
             content.read(max(0, content.reached - TAIL_BYTES), content.reached + _STEP)
         size = content.reached
-        end = (size, content.read(max(0, size - TAIL_BYTES), size)) if content.is_complete else None
+        if content.is_complete:
+            end = _end(size, head, content.read(max(0, size - TAIL_BYTES), size))
     at_end = content.is_at_end()
     size = content.reached if at_end else content.reached + 1
     partial = at_end and not content.is_complete and not content.damage

@@ -1,19 +1,51 @@
-"""Scans directories: which files the patterns show, and which rotated siblings lie next to them.
+"""Scans directories: which files the patterns show, which rotated siblings lie next to them, and what there is to say of them.
 
 Blocks, so it runs in a thread; reads no file and remembers nothing.
 """
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 from shipper.tail import paths
-from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Packing, Selection
+
+_NUMBER = re.compile(r".*[^0-9]([0-9]{1,4})", re.ASCII | re.DOTALL)
+
+
+class NoticeKind(Enum):
+    """What happened to a file."""
+
+    FOUND = "found"
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+    REFUSED = "refused"
+    ROTATED = "rotated"
+    TRUNCATED = "truncated"
+    GONE = "gone"
+    DAMAGED = "damaged"
+    UNWATCHED = "unwatched"
+    AGED = "aged"
+
+    @property
+    def is_trouble(self) -> bool:
+        """Whether it is a state that lasts until someone mends it, and not an event."""
+        return self in {NoticeKind.MISSING, NoticeKind.UNREADABLE, NoticeKind.REFUSED}
+
+
+class Notice(NamedTuple):
+    """One sentence on a path; `text` is what to say after the path. `lost` counts bytes that were never read."""
+
+    kind: NoticeKind
+    path: str
+    text: str
+    lost: int = 0
 
 
 class FileKey(NamedTuple):
@@ -53,8 +85,9 @@ class FileEntry:
 
     @property
     def age(self) -> tuple[int, int, str]:
-        """What rotated files are sorted by, oldest first."""
-        return paths.age(self.modified, self.path)
+        """What rotated files are sorted by, oldest first: last write, then the number (a higher one is older)."""
+        number = _NUMBER.fullmatch(paths.decompressed_name(self.path))
+        return self.modified, -int(number[1]) if number else 0, self.path
 
     def differs(self, before: "FileEntry") -> bool:
         """Whether it may be another file or have other bytes than before; a compressed one may be renamed freely."""
@@ -202,7 +235,7 @@ def _inspect(path: str, group: str, wanted: bool) -> FileEntry | Notice | None:
         return Notice(NoticeKind.MISSING, path, f"is a folder; name its files, as in {path}/*.log")
     if not stat.S_ISREG(status.st_mode):
         refusal = "is a pipe, a socket or a device, not a file"
-    elif paths.is_compressed(path) and (packing is None or group == path):
+    elif path.endswith(paths.COMPRESSED) and (packing is None or group == path):
         refusal = "is compressed"
     if refusal:
         return Notice(NoticeKind.REFUSED, path, refusal) if wanted else None

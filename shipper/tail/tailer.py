@@ -18,15 +18,15 @@ class Tailer:
 
     `offset` is the next byte to read, not to acknowledge, `note` says what keeps it from being read, `seen` is when it was.
 
-    `rotated` is when the file was found to be no longer at its live path, `unseen_since` when it was found to be at no path,
-    `since` when it was noticed that there may be something to read; each is None while it is not so. `line_began` is when
-    the first piece of the over-long line was read that the offset is in. `held` are the bytes of an unfinished last line.
+    `unseen_since` is when the file was found to be at no path, `since` when it was noticed that there may be something to
+    read, `line_began` when the first piece of the over-long line was read that the offset is in; each is None while it is not
+    so. `held` are the bytes of an unfinished last line.
     `suspect`: what was read of the file may be gone, which the next scan finds out. `lost` bytes cannot be decompressed.
     `beginning` are the first bytes that were ever seen in the file; while they are there it was not written anew.
     `is_fresh` says that the file was never seen before, and that nothing was read of it.
     """
 
-    def __init__(self, cursor: Cursor, seen: Sample, now: int, *, is_in_line: bool) -> None:
+    def __init__(self, cursor: Cursor, seen: Sample, now: int) -> None:
         """Follow from the cursor on, which may be inside a line."""
         entry = seen.entry
         self.file, self.label = cursor.file, cursor.path
@@ -37,21 +37,25 @@ class Tailer:
         self.beginning = seen.head
         self.identity = replace(cursor.identity, inode=entry.key.inode)
         self.size = seen.size
-        self.rotated: int | None = None if entry.is_live else entry.modified
         self.unseen_since: int | None = None
         self.since: int | None = now if seen.size > cursor.offset else None
-        self.line_began: int | None = now if is_in_line else None
+        self.line_began: int | None = now if seen.held.get(cursor.file) else None
         self.held = 0
         self.suspect = False
         self.note = ""
         self.lost: int | None = None
         self._modified = 0 if self.dirty else entry.modified
-        self._grew = now
+        self._settling = now  # since when it has not grown, nor lost its name
 
     @property
     def is_open(self) -> bool:
         """Whether the file is held open: it can be read whatever becomes of its name, and its inode is not reused."""
         return self.descriptor >= 0
+
+    @property
+    def is_rotated(self) -> bool:
+        """Whether the file is not at its live path any more."""
+        return self.unseen_since is not None or not self.entry.is_live
 
     @property
     def path(self) -> str:
@@ -65,7 +69,7 @@ class Tailer:
             return "doubtful"
         if self.unseen_since is not None:
             return "deleted"
-        return "following" if self.rotated is None else "rotated"
+        return "rotated" if self.is_rotated else "following"
 
     @property
     def cursor(self) -> Cursor:
@@ -90,19 +94,17 @@ class Tailer:
         """Whether there is, or may be, something to read."""
         return self.since is not None
 
-    @property
-    def is_in_line(self) -> bool:
-        """Whether the offset is inside an over-long line that was begun less than a second before it was last read."""
-        return self.line_began is not None and self.seen < self.line_began + _LINE_PATIENCE
+    def is_in_line(self, now: int) -> bool:
+        """Whether the offset is inside an over-long line that was begun less than a second ago."""
+        # a clock that was set back would make all files wait until it is there again
+        return self.line_began is not None and 0 <= now - self.line_began < _LINE_PATIENCE
 
     def scanned(self, entry: FileEntry, now: int) -> None:
         """Take note of where the file is and how large it is; a compressed one is read on only when it changed."""
-        before, self.entry = self.entry, entry
+        before, was_rotated = self.entry, self.is_rotated
+        self.entry, self.unseen_since = entry, None
+        self._note_name(now, was_rotated)
         self.suspect |= entry.differs(before) and not self.is_open
-        self._lost_name(now)
-        self.unseen_since = None
-        if entry.is_live:
-            self.rotated = None
         if entry.packing is not None:
             if entry.differs(before):
                 self.mark_changed(now)
@@ -113,21 +115,27 @@ class Tailer:
                 self.mark_changed(now)
             self._note_size(entry.size, now)
 
-    def unseen(self, now: int, modified: int) -> None:
-        """Take note that the file is at no path that we look at; it may still be open, and written to.
+    def unseen(self, reading: Reading, now: int) -> None:
+        """Take note that the file, which is open, is at no path that we look at; it may still be written to.
 
-        `modified` is when it was written last, which decides its place among the others; 0 when that is not known.
+        `reading` is what the file begins with, and when it was written last, which decides its place among the others.
         """
-        self.entry = replace(self.entry, modified=modified or self.entry.modified)
+        was_rotated = self.is_rotated
+        self.entry = replace(self.entry, modified=reading.modified or self.entry.modified)
         self.unseen_since = now if self.unseen_since is None else min(self.unseen_since, now)
-        self._lost_name(now)
+        self._note_name(now, was_rotated)
+        # truncated and then deleted: its rest may be in a copy
+        self.suspect = not reading.intact
+        self.beginning = max(self.beginning, reading.run, key=len)
         if self.entry.packing is None:
+            if reading.intact:
+                self._note_size(max(self.size, reading.size), now)
             self.mark_changed(now)
 
-    def _lost_name(self, now: int) -> None:
+    def _note_name(self, now: int, was_rotated: bool) -> None:
         # a clock that was set back would make newer files wait
-        self.rotated = now if self.rotated is None else min(self.rotated, now)
-        self._grew = min(self._grew, now)
+        if self._settling > now or (self.is_rotated and not was_rotated):
+            self._settling = now
 
     def mark_changed(self, now: int) -> None:
         """Take note that there may be something to read."""
@@ -137,7 +145,7 @@ class Tailer:
     def recognised(self, seen: Sample, now: int) -> None:
         """Take note of what the file looks like, once it is known to be the one it was."""
         self.suspect = False
-        self.mark_changed(self._grew)
+        self.mark_changed(now)
         self.beginning = max(self.beginning, seen.head, key=len)
         self.size = seen.size
         if self.line_began is None and seen.held[self.file]:
@@ -145,7 +153,7 @@ class Tailer:
 
     def is_settled(self, now: int, grace: int) -> bool:
         """Whether the file was rotated away and has not grown for `grace` nanoseconds: its last line is finished."""
-        return self.rotated is not None and now >= max(self.rotated, self._grew) + grace
+        return self.is_rotated and now >= self._settling + grace
 
     def rewind(self, cursor: Cursor, now: int) -> None:
         """Read on from the cursor; a file that has a name is doubtful until the next scan."""
@@ -155,7 +163,7 @@ class Tailer:
         self.identity = replace(cursor.identity, inode=self.entry.key.inode)
         self.suspect |= self.unseen_since is None
         self.line_began, self.held, self.note = None, 0, ""
-        self._modified, self._grew = 0, now
+        self._modified, self._settling = 0, now
         self.mark_changed(now)
 
     def accept(self, reading: Reading, now: int, grace: int) -> list[Block]:
@@ -202,7 +210,7 @@ class Tailer:
     def _note_size(self, size: int, now: int) -> None:
         # its last line was waited for while older files were read, unless the file grew meanwhile
         if size > self.size:
-            self._grew = now
+            self._settling = now
         self.size = size
 
     def _take(self, run: bytes, before: bytes, now: int, end: bytes = b"") -> Block:
@@ -227,22 +235,20 @@ class Tailer:
 class Turns:
     """The rotation groups that may have something to read, in the order of their turns.
 
-    Nothing comes between the pieces of an over-long line while its rest is there, or has been waited for less than a second.
+    Nothing comes between the pieces of an over-long line in its first second.
     """
 
     def __init__(self) -> None:
         self._queue: dict[str, None] = {}
-        self._line: Tailer | None = None
+        self._last: Tailer | None = None  # the file that was read last
 
     def join(self, groups: Iterable[str]) -> None:
         """Put groups at the end of the queue; those that are in it keep their place."""
         self._queue.update(dict.fromkeys(groups))
 
     def leave(self, group: str) -> None:
-        """Take a group out of the queue until it joins again; nobody waits for a line of it any more."""
+        """Take a group out of the queue until it joins again."""
         self._queue.pop(group, None)
-        if self._line is not None and self._line.entry.group == group:
-            self._line = None
 
     def next(
         self, chains: Mapping[str, Sequence[Tailer]], now: int, grace: int, most: int
@@ -251,10 +257,8 @@ class Turns:
 
         One compressed file at most, since each takes memory to decompress.
         """
-        if (line := self._line) is not None and line.dirty and not line.suspect:
-            return [line]
-        if self.is_held(now):
-            return []
+        if self._last is not None and self._last.is_in_line(now) and not self._last.suspect:
+            return [self._last] if self._last.dirty else []
         ready: list[Tailer] = []
         for group in list(self._queue):
             first = _first(chains.get(group, ()))
@@ -273,23 +277,17 @@ class Turns:
         if tailer.entry.packing is None:
             self.leave(tailer.entry.group)
         self.join([tailer.entry.group])
-        if tailer.is_in_line:
-            self._line = tailer
-        elif self._line is tailer:
-            self._line = None
+        self._last = tailer
 
     def resume(self, tailers: Iterable[Tailer]) -> None:
         """Go on in the line that was read last of these files, if the offset of one is in a line."""
-        begun = (tailer for tailer in tailers if tailer.is_in_line)
-        self._line = max(begun, key=lambda tailer: tailer.seen, default=None)
+        begun = (tailer for tailer in tailers if tailer.line_began is not None)
+        self._last = max(begun, key=lambda tailer: tailer.seen, default=None)
 
     def is_held(self, now: int) -> bool:
         """Whether all files wait for the rest of a line, which is still being written; a second at most."""
-        line = self._line
-        if line is None or line.line_began is None or line.dirty or line.suspect:
-            return False
-        # a clock that was set back would make all files wait until it is there again
-        return line.line_began <= now < line.line_began + _LINE_PATIENCE
+        last = self._last
+        return last is not None and last.is_in_line(now) and not (last.dirty or last.suspect)
 
 
 def _first(chain: Iterable[Tailer]) -> Tailer | None:
@@ -297,6 +295,6 @@ def _first(chain: Iterable[Tailer]) -> Tailer | None:
     for tailer in chain:
         if tailer.suspect:
             return None
-        if tailer.dirty or (tailer.held and tailer.rotated is not None):
+        if tailer.dirty or (tailer.held and tailer.is_rotated):
             return tailer
     return None

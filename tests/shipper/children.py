@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from shipper.status.live import ask, require_alone
-from shipper.tail.notices import NoticeKind
 from shipper.tail.reader import most_open_files
+from shipper.tail.scan import NoticeKind
 from tests.shipper.host import Host
 
 ROOT = Path(__file__).parents[2]

@@ -17,9 +17,9 @@ import zstandard
 
 from broker.wire.positions import Cursor, Positions
 from shipper.tail.follower import Follower
-from shipper.tail.notices import Notice, NoticeKind
 from shipper.tail.paths import Packing, Selection
 from shipper.tail.reader import Block
+from shipper.tail.scan import Notice, NoticeKind
 from tests.shipper.shipped import origins
 
 SECOND = 1_000_000_000

@@ -23,9 +23,9 @@ from shipper.settings import ShipperSettings
 from shipper.shipping import Intervals, Shipping
 from shipper.status.report import AgentMeter
 from shipper.tail.follower import Follower
-from shipper.tail.notices import Notice
 from shipper.tail.paths import Selection
 from shipper.tail.reader import Block
+from shipper.tail.scan import Notice
 from tests.shipper.host import SECOND, Host
 
 INTERVALS = Intervals(scan_after=0.01, scan_every=0.01)

@@ -18,7 +18,7 @@ from shipper.publish.session import Sessions
 from shipper.status.live import ask
 from shipper.status.metrics import FILES_SHOWN, agent_metrics
 from shipper.status.report import AgentMeter, AgentView, FileStatus, HostReport
-from shipper.tail.notices import Notice, NoticeKind
+from shipper.tail.scan import Notice, NoticeKind
 from tests.shipper.logs import Ship, append
 from tests.support.processes import Process, wait_until
 

@@ -22,10 +22,18 @@ async def ship_out(host: Host) -> None:
     await host.follower.close()
 
 
+def copied(host: Host, *, packed: bool = False) -> None:
+    content = (host.folder / "app.log").read_bytes()
+    if packed:
+        host.write("app.log.1.gz", gzip.compress(content))
+    else:
+        host.write("app.log.1", content)
+
+
 @pytest.mark.parametrize("read", [b"", b"1\n"], ids=["unread", "read"])
-@pytest.mark.parametrize("packed", [False, True], ids=["plain", "compressed"])
-async def test_a_file_truncated_amid_the_look_that_shows_its_copy_is_read_once(
-    tmp_path: Path, packed: bool, read: bytes
+@pytest.mark.parametrize("way", ["rename", "copy", "truncate", "truncate what was compressed"])
+async def test_a_file_rotated_amid_a_look_is_read_once_and_before_its_successor(
+    tmp_path: Path, way: str, read: bytes
 ) -> None:
     for seam in range(SEAMS):
         host = Host(tmp_path / str(seam))
@@ -33,16 +41,20 @@ async def test_a_file_truncated_amid_the_look_that_shows_its_copy_is_read_once(
         host.write("app.log", read)
         await host.ship()
         host.write("app.log", b"2\n")
-        content = (host.folder / "app.log").read_bytes()
-        name = "app.log.1.gz" if packed else "app.log.1"
-        host.write(name, gzip.compress(content) if packed else content)
-        host.write("app.log", b"in no copy\n")
+        if way.startswith("truncate"):
+            copied(host, packed=way != "truncate")
+            host.write("app.log", b"in no copy\n")
 
-        def truncate(host: Host = host) -> None:
-            os.truncate(host.folder / "app.log", 0)
+        def rotate(host: Host = host) -> None:
+            if way == "rename":
+                host.move("app.log", "app.log.1")
+            else:
+                if way == "copy":
+                    copied(host)
+                os.truncate(host.folder / "app.log", 0)
             host.write("app.log", b"3\n")
 
-        with amid([(seam, truncate)]):
+        with amid([(seam, rotate)]):
             await host.look()
         await ship_out(host)
 
@@ -68,29 +80,3 @@ async def test_a_file_that_appears_amid_the_look_is_not_known_by_its_link(tmp_pa
         await ship_out(host)
 
         assert host.shipped == b"1\n2\n3\n"
-
-
-@pytest.mark.parametrize("way", ["rename", "copy"])
-async def test_a_file_rotated_amid_a_look_is_read_before_its_successor(
-    tmp_path: Path, way: str
-) -> None:
-    for seam in range(SEAMS):
-        host = Host(tmp_path / str(seam))
-        host.folder.mkdir()
-        host.write("app.log", b"")
-        await host.ship()
-        host.write("app.log", b"1\n")
-
-        def rotate(host: Host = host) -> None:
-            if way == "rename":
-                host.move("app.log", "app.log.1")
-            else:
-                host.write("app.log.1", (host.folder / "app.log").read_bytes())
-                os.truncate(host.folder / "app.log", 0)
-            host.write("app.log", b"2\n")
-
-        with amid([(seam, rotate)]):
-            await host.look()
-        await ship_out(host)
-
-        assert host.shipped == b"1\n2\n"

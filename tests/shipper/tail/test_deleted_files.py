@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from shipper.tail.notices import NoticeKind
+from shipper.tail.scan import NoticeKind
 from tests.descriptors import held_by
 from tests.shipper.host import SECOND, Host
 from tests.shipper.tail.conftest import MakeHost

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shipper.tail.notices import NoticeKind
 from shipper.tail.reader import Block
+from shipper.tail.scan import NoticeKind
 from tests.shipper.host import SECOND, Host
 from tests.shipper.shipped import contents
 from tests.shipper.tail.conftest import MakeHost

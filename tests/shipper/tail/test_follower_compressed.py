@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from shipper.tail.notices import NoticeKind
 from shipper.tail.paths import Packing
+from shipper.tail.scan import NoticeKind
 from tests.shipper.host import SECOND, Host, packed
 from tests.shipper.tail.conftest import MakeHost
 

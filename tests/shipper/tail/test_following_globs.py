@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.tail.notices import NoticeKind
+from shipper.tail.scan import NoticeKind
 from tests.shipper.host import Host
 from tests.shipper.tail.conftest import MakeHost
 

@@ -1,6 +1,5 @@
 """Files of odd kinds and under odd conditions: links, pipes, files of 4 GiB and more, closed to us, or 10,000 of them."""
 
-import gzip
 import os
 import resource
 from collections.abc import Iterator
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shipper.tail.notices import NoticeKind
+from shipper.tail.scan import NoticeKind
 from tests.shipper.children import run_child
 from tests.shipper.host import Host
 from tests.shipper.tail.conftest import MakeHost
@@ -67,29 +66,6 @@ async def test_a_hard_link_is_no_second_file_even_when_the_first_name_goes(host:
     await host.ship()
 
     assert host.shipped == b"1\n2\n3\n"
-
-
-@pytest.mark.parametrize("is_gone", [False, True], ids=["followed", "let go"])
-async def test_what_rotation_makes_of_a_hard_link_in_another_group_is_a_copy(
-    host: Host, is_gone: bool
-) -> None:
-    lines = b"".join(b"line %d of a file with two names\n" % number for number in range(100))
-    host.write("app-1.log", lines)
-    second = host.folder / "app-2.log"
-    second.hardlink_to(host.folder / "app-1.log")
-    await host.ship()
-    await host.ship()
-    second.rename(host.folder / "app-2.log.1")
-    host.write("app-2.log", b"new\n")
-    await host.ship()
-    (host.folder / "app-2.log.1.gz").write_bytes(gzip.compress(lines))
-    (host.folder / "app-2.log.1").unlink()
-    if is_gone:
-        (host.folder / "app-1.log").unlink()
-    await host.ship()
-    await host.ship()
-
-    assert host.shipped == lines + b"new\n"
 
 
 def test_permissions_may_be_taken_and_given_back(open_folder: Path) -> None:

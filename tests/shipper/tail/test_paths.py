@@ -2,7 +2,8 @@
 
 import pytest
 
-from shipper.tail.paths import Selection, age, group_of, pattern_of
+from shipper.tail.paths import Selection, group_of, pattern_of
+from shipper.tail.scan import FileEntry, FileKey
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,7 @@ def test_what_an_excluded_file_was_rotated_to_is_not_shown() -> None:
     assert [p for p in ("/l/a.log.1", "/l/debug.log.1") if selection.shows(p)] == ["/l/a.log.1"]
 
 
+KEY = FileKey(1, 1)
 LIVES = {"/log/app.log", "/log/syslog", "/log/web-1.log"}
 
 
@@ -84,8 +86,9 @@ def test_a_rotated_file_belongs_to_the_file_it_was(path: str, group: str) -> Non
 
 
 def test_the_oldest_comes_first_and_among_equals_the_highest_number() -> None:
-    files = [(5, "app.log.1"), (5, "app.log.10.gz"), (5, "app.log.2.gz"), (1, "app.log.0")]
+    times = {"app.log.1": 5, "app.log.10.gz": 5, "app.log.2.gz": 5, "app.log.0": 1}
+    files = [FileEntry(name, name, "app.log", KEY, 1, at, False) for name, at in times.items()]
 
-    in_order = [name for _, name in sorted(files, key=lambda file: age(*file))]
+    in_order = [entry.path for entry in sorted(files, key=lambda entry: entry.age)]
 
     assert in_order == ["app.log.0", "app.log.10.gz", "app.log.2.gz", "app.log.1"]
