@@ -365,12 +365,9 @@ class Shipping:
         most = self._until_scan()
         if self._filter.has_left_out:
             most = min(most, max(0.0, self._until_cover()))
-        if self.follower.is_waiting:
-            most = min(most, self._intervals.interval)
         await self.follower.wait(min(most, self.follower.patience))
 
     def _is_done(self, *, is_idle: bool) -> bool:
-        is_idle &= not self.follower.is_waiting
         return self._once and (is_idle or self.goals.are_met(self.follower.states()))
 
 

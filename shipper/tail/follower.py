@@ -83,9 +83,7 @@ class Follower:
     async def gather(self, budget: int) -> list[Block]:
         """Return about `budget` bytes of lines that are readable now, and move the read cursors behind them.
 
-        Rotation groups take turns, the oldest file of a group first; nothing comes between the pieces of an over-long line,
-        unless its rest takes long to be written. Empty when there is nothing to read or, as `is_waiting` then says, while such
-        a rest is waited for.
+        Rotation groups take turns, the oldest file of a group first; nothing comes between the pieces of an over-long line.
         """
         return await asyncio.shield(self._gather(budget))
 
@@ -95,11 +93,6 @@ class Follower:
             async with asyncio.timeout(timeout):
                 await self.wake.wait()
         self.wake.clear()
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether all files wait for the rest of a line, so that there is more to gather soon."""
-        return self._turns.is_held(self._clock())
 
     @property
     def patience(self) -> float:
@@ -263,13 +256,16 @@ class Follower:
 
     def _read_turns(self, budget: int) -> list[Block]:
         blocks: list[Block] = []
-        while budget > 0 and len(blocks) < _ENOUGH and (turn := self._turn()):
+        while (budget > 0 or not blocks) and len(blocks) < _ENOUGH and (turn := self._turn()):
             share = max(self._least_share, budget // len(turn))
             for tailer in turn:
-                reading = self._reader.read(tailer, share)
-                budget -= len(reading.run) + len(reading.rest)
+                # among other files' lines an over-long one is shipped when all of it is there
+                is_alone = len(self._catalogue.tailers) == 1
+                in_pieces = is_alone or tailer.is_settled(self._clock(), self._grace)
+                reading = self._reader.read(tailer, share, in_pieces=in_pieces)
+                budget -= len(reading.run) + reading.held
                 blocks += self._accept(tailer, reading)
-                if budget <= 0 or tailer.is_in_line(self._clock()):
+                if budget <= 0 or tailer.in_line:
                     break
         return blocks
 

@@ -7,18 +7,20 @@ import errno
 import os
 import resource
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from broker.wire.message import Section
 from shipper.tail.decompress import Decompressor
-from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, fingerprint
+from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, fingerprint, is_inside_line
 from shipper.tail.paths import Packing
 from shipper.tail.sampling import close, open_file
 from shipper.tail.scan import FileKey
 
 if TYPE_CHECKING:
     from shipper.tail.tailer import Tailer
+
+_MOST_SEARCHED = 64  # blocks at a time, so that an endless line keeps no other file waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ def end_of_run(data: bytearray, start: int, end: int, most: int, max_line: int) 
 class Reading:
     """What was read: a run of whole lines, the unfinished line behind them, and the bytes before them.
 
+    `held` are the bytes of the unfinished line; of an over-long one `rest` is empty.
     `intact` is False when what had been read before is gone; nothing was read then. `is_complete` is False at the end
     of a compressed file that has no proper end yet; `damage` says why it cannot have one.
     """
@@ -64,6 +67,7 @@ class Reading:
     run: bytes = b""
     rest: bytes = b""
     tail: bytes = b""
+    held: int = 0
     error: str = ""
     is_complete: bool = True
     damage: str = ""
@@ -157,14 +161,18 @@ class Reader:
             tailer.note = "was moved since the last look"
         return True
 
-    def read(self, tailer: "Tailer", limit: int) -> Reading:
-        """Return about `limit` bytes of an open file.
+    def read(self, tailer: "Tailer", limit: int, *, in_pieces: bool = False) -> Reading:
+        """Return about `limit` bytes of an open file; of an over-long line without its end only `in_pieces`.
 
         With 0 return what a file begins with, to know whether what was read before is still there; nothing of a compressed one.
         """
         try:
             if tailer.entry.packing is None:
-                return self._read(tailer, limit)
+                reading = self._read(tailer, limit)
+                is_whole = tailer.in_line or in_pieces or not is_inside_line(reading.run)
+                if not limit or is_whole or self._has_end(tailer):
+                    return reading
+                return replace(reading, run=b"", rest=b"", held=tailer.searched - tailer.offset)
             if limit:
                 return self._decompress(tailer, tailer.entry.packing, limit)
             return Reading(True, tailer.size, tailer.entry.modified)
@@ -198,6 +206,16 @@ class Reader:
             return Reading(True, size, modified, error="has fewer bytes than its size says")
         return Reading(True, size, modified, *self._split(start, end))
 
+    def _has_end(self, tailer: "Tailer") -> bool:
+        """Whether the end of the over-long line at the offset is found; goes on where the search before has come to."""
+        tailer.searched = max(tailer.searched, tailer.offset + self._max_line)
+        for _ in range(_MOST_SEARCHED):
+            data = os.pread(tailer.descriptor, self._block_size, tailer.searched)
+            if not data or b"\n" in data:
+                return bool(data)
+            tailer.searched += len(data)
+        return False
+
     def _decompress(self, tailer: "Tailer", packing: Packing, limit: int) -> Reading:
         if self._decompressor is None or self._decompressor[0] is not tailer:
             self._decompressor = tailer, Decompressor(tailer.descriptor, packing)
@@ -229,11 +247,12 @@ class Reader:
                 break
         return end
 
-    def _split(self, start: int, end: int) -> tuple[bytes, bytes, bytes]:
-        """Return the whole lines, what is behind them, and what is before them in the buffer."""
+    def _split(self, start: int, end: int) -> tuple[bytes, bytes, bytes, int]:
+        """Return the whole lines, what is behind them and before them in the buffer, and the length of the unfinished line."""
         most = max(self._block_size, self._max_line)
         until = end_of_run(self._buffer, start, end, most, self._max_line)
         with memoryview(self._buffer) as view:
             run, rest, tail = bytes(view[start:until]), bytes(view[until:end]), bytes(view[:start])
         # a rest of more than an unfinished line is read again
-        return run, b"" if b"\n" in rest or len(rest) > self._max_line else rest, tail
+        rest = b"" if b"\n" in rest or len(rest) > self._max_line else rest
+        return run, rest, tail, len(rest)

@@ -9,9 +9,6 @@ from shipper.tail.identity import HEAD_BYTES, TAIL_BYTES, Sample, identify, is_i
 from shipper.tail.reader import Block, Reading, count_lines
 from shipper.tail.scan import FileEntry
 
-_LINE_PATIENCE = 1_000_000_000
-"""Nanoseconds that an over-long line may keep all other files waiting."""
-
 
 class Tailer:
     """One followed file; its file id and label stay, its path is where it was seen last. Times are in nanoseconds.
@@ -19,8 +16,8 @@ class Tailer:
     `offset` is the next byte to read, not to acknowledge, `note` says what keeps it from being read, `seen` is when it was.
 
     `unseen_since` is when the file was found to be at no path, `since` when it was noticed that there may be something to
-    read, `line_began` when the first piece of the over-long line was read that the offset is in; each is None while it is not
-    so. `held` are the bytes of an unfinished last line.
+    read; each is None while it is not so. `held` are the bytes of an unfinished last line, `in_line` says that the offset is
+    inside an over-long one; before `searched` there is no end of such a line.
     `suspect`: what was read of the file may be gone, which the next scan finds out. `lost` bytes cannot be decompressed.
     `beginning` are the first bytes that were ever seen in the file; while they are there it was not written anew.
     `is_fresh` says that the file was never seen before, and that nothing was read of it.
@@ -39,8 +36,8 @@ class Tailer:
         self.size = seen.size
         self.unseen_since: int | None = None
         self.since: int | None = now if seen.size > cursor.offset else None
-        self.line_began: int | None = now if seen.held.get(cursor.file) else None
-        self.held = 0
+        self.in_line = seen.held.get(cursor.file, False)
+        self.held = self.searched = 0
         self.suspect = False
         self.note = ""
         self.lost: int | None = None
@@ -94,11 +91,6 @@ class Tailer:
         """Whether there is, or may be, something to read."""
         return self.since is not None
 
-    def is_in_line(self, now: int) -> bool:
-        """Whether the offset is inside an over-long line that was begun less than a second ago."""
-        # a clock that was set back would make all files wait until it is there again
-        return self.line_began is not None and 0 <= now - self.line_began < _LINE_PATIENCE
-
     def scanned(self, entry: FileEntry, now: int) -> None:
         """Take note of where the file is and how large it is; a compressed one is read on only when it changed."""
         before, was_rotated = self.entry, self.is_rotated
@@ -144,12 +136,11 @@ class Tailer:
 
     def recognised(self, seen: Sample, now: int) -> None:
         """Take note of what the file looks like, once it is known to be the one it was."""
-        self.suspect = False
+        self.suspect, self.searched = False, 0
         self.mark_changed(now)
         self.beginning = max(self.beginning, seen.head, key=len)
         self.size = seen.size
-        if self.line_began is None and seen.held[self.file]:
-            self.line_began = now
+        self.in_line |= seen.held[self.file]
 
     def is_settled(self, now: int, grace: int) -> bool:
         """Whether the file was rotated away and has not grown for `grace` nanoseconds: its last line is finished."""
@@ -162,7 +153,7 @@ class Tailer:
         self.offset, self.seen = cursor.offset, cursor.seen
         self.identity = replace(cursor.identity, inode=self.entry.key.inode)
         self.suspect |= self.unseen_since is None
-        self.line_began, self.held, self.note = None, 0, ""
+        self.in_line, self.held, self.note = False, 0, ""
         self._modified, self._settling = 0, now
         self.mark_changed(now)
 
@@ -176,7 +167,7 @@ class Tailer:
             self.suspect = not reading.error
             self.since, self._modified = None, 0
             return []
-        end = self.offset + len(reading.run) + len(reading.rest)
+        end = self.offset + len(reading.run) + reading.held
         known = max(self.size, end)
         self._note_size(reading.size, now)
         self._modified = reading.modified
@@ -185,7 +176,7 @@ class Tailer:
             self.mark_changed(now)
             return blocks
         self.since = None
-        self.held = len(reading.rest)
+        self.held = reading.held
         settled = self.is_settled(now, grace)
         if not reading.is_complete:
             self.held = max(1, self.held)  # waited for as an unfinished line is
@@ -216,10 +207,7 @@ class Tailer:
     def _take(self, run: bytes, before: bytes, now: int, end: bytes = b"") -> Block:
         """Move behind bytes that were read; `before` are the bytes before them, `end` is added to the lines."""
         start, lines = self.offset, run + end if end else run
-        if lines.endswith(b"\n"):
-            self.line_began = None
-        elif self.line_began is None:
-            self.line_began = now
+        self.in_line = not lines.endswith(b"\n")
         self.offset += len(run)
         self.seen, self.is_fresh = now, False
         if start < HEAD_BYTES:
@@ -235,7 +223,7 @@ class Tailer:
 class Turns:
     """The rotation groups that may have something to read, in the order of their turns.
 
-    Nothing comes between the pieces of an over-long line in its first second.
+    Nothing comes between the pieces of an over-long line, all of which are there.
     """
 
     def __init__(self) -> None:
@@ -257,8 +245,8 @@ class Turns:
 
         One compressed file at most, since each takes memory to decompress.
         """
-        if self._last is not None and self._last.is_in_line(now) and not self._last.suspect:
-            return [self._last] if self._last.dirty else []
+        if (last := self._last) is not None and last.in_line and last.dirty and not last.suspect:
+            return [last]
         ready: list[Tailer] = []
         for group in list(self._queue):
             first = _first(chains.get(group, ()))
@@ -281,13 +269,8 @@ class Turns:
 
     def resume(self, tailers: Iterable[Tailer]) -> None:
         """Go on in the line that was read last of these files, if the offset of one is in a line."""
-        begun = (tailer for tailer in tailers if tailer.line_began is not None)
+        begun = (tailer for tailer in tailers if tailer.in_line)
         self._last = max(begun, key=lambda tailer: tailer.seen, default=None)
-
-    def is_held(self, now: int) -> bool:
-        """Whether all files wait for the rest of a line, which is still being written; a second at most."""
-        last = self._last
-        return last is not None and last.is_in_line(now) and not (last.dirty or last.suspect)
 
 
 def _first(chain: Iterable[Tailer]) -> Tailer | None:

@@ -80,16 +80,6 @@ async def ship_once(follower: Follower) -> bytes:
     return broker.lines
 
 
-async def test_once_does_not_end_while_files_wait_for_the_rest_of_an_over_long_line(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "a.log").write_bytes(b"a" * 1000)
-    (tmp_path / "b.log").write_bytes(b"short\n")
-    follower = follower_of(Follower, tmp_path, block_size=100, max_line=300)
-
-    assert await ship_once(follower) == b"a" * 900 + b"short\n"
-
-
 async def test_once_fails_where_a_disk_does_in_the_middle_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

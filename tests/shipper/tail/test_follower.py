@@ -90,26 +90,26 @@ async def test_an_over_long_line_is_finished_first_after_a_restart(make_host: Ma
     assert host.shipped == b"z" * 4000 + b"\n" + b"short\n"
 
 
-async def test_a_line_without_end_does_not_keep_other_files_waiting(make_host: MakeHost) -> None:
+async def test_an_over_long_line_waits_for_its_end_and_keeps_no_other_file_waiting(
+    make_host: MakeHost,
+) -> None:
     host = make_host("*.log", block_size=100, max_line=300)
     host.write("a.log", b"a" * 1000)
     host.write("b.log", b"short\n")
-    await host.look()
+    assert await host.ship() == b"short\n"
 
-    shipped = await host.gather()
-    host.later += SECOND
-    shipped += await host.gather()
-    assert shipped == b"a" * 900 + b"short\n"
-
-    host.write("c.log", b"c" * 100_000 + b"\n")
-    await host.look()
-    await host.follower.gather(1000)
+    host.write("a.log", b"a" * 1000 + b"\n" + b"b" * 1000)
     host.write("b.log", b"shorter\n")
-    await host.look()
-    await host.follower.gather(50_000)
-    host.later += SECOND
-    blocks = [block for _ in range(2) for block in await host.follower.gather(1000)]
-    assert b"shorter\n" in [block.lines for block in blocks]
+    assert b"a" * 2000 + b"\n" in await host.ship()
+    assert b"bb" not in host.shipped
+    assert [state.held for state in host.follower.states() if state.path.endswith("a.log")] == [
+        1000
+    ]
+
+    host.move("a.log", "a.log.1")
+    assert await host.ship() == b""
+    host.later += 6 * SECOND
+    assert await host.ship() == b"b" * 1000 + b"\n"
 
 
 async def test_bytes_that_were_seen_and_lost_to_a_truncation_are_counted(host: Host) -> None:

@@ -25,7 +25,6 @@ def backdate(path: Path, nanoseconds: int) -> None:
         pytest.param(b"one\ntwo\n", 8, id="whole lines"),
         pytest.param(b"one\nunfinished", 4, id="an unfinished last line"),
         pytest.param(b"one\n" + b"x" * 200_000, 4, id="a long one"),
-        pytest.param(b"one\n" + b"x" * (17 << 20), 0, id="one that is too long"),
     ],
 )
 async def test_a_file_is_begun_behind_its_last_newline(
