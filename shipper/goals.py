@@ -37,7 +37,7 @@ class Goals:
         for state in states:
             if state.held:
                 logger.info("%s: %d bytes of an unfinished last line held", state.path, state.held)
-        for trouble in follower.troubles():
+        for trouble in follower.troubles:
             raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
         unread = [s for s in states if s.offset + s.held < self._sizes.get(s.file, 0)]
         # what is damaged was told of

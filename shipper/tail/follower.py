@@ -70,7 +70,7 @@ class Follower:
         self._reader = Reader(open_files, self._catalogue.tailers)
         self._changes = ChangeDetection(self.wake.set, poll_every, listen)
         self._turns = Turns()
-        self._troubles: list[Notice] = []
+        self.troubles: list[Notice] = []  # what kept files from being read at the last look
         self._lock = asyncio.Lock()
         self.change_limits(grace, hold)
         self.resize(block_size, max_line)
@@ -102,10 +102,6 @@ class Follower:
     def states(self) -> list[Tailer]:
         """Return every followed file as it was last seen."""
         return list(self._catalogue.tailers.values())
-
-    def troubles(self) -> list[Notice]:
-        """Return what kept files from being read at the last look."""
-        return self._troubles
 
     @property
     def open_files(self) -> int:
@@ -207,9 +203,9 @@ class Follower:
 
     def _tell_new(self, troubles: Iterable[Notice]) -> None:
         """Have those of the troubles said that the last look did not have."""
-        before = set(self._troubles)
-        self._troubles = sorted(set(troubles), key=lambda notice: (notice.path, notice.text))
-        self._catalogue.notices += [notice for notice in self._troubles if notice not in before]
+        before = self.troubles
+        self.troubles = sorted(set(troubles), key=lambda notice: (notice.path, notice.text))
+        self._catalogue.notices += [notice for notice in self.troubles if notice not in before]
 
     def _moved_groups(
         self, shown: Scan, asked: Collection[FileEntry], found: Container[FileKey]
