@@ -101,6 +101,16 @@ class Catalogue:
         if tailer.beginning:
             self._remembered[tailer.file] = tailer.last
 
+    def begin_anew(self, tailer: Tailer, seen: Sample, now: int) -> Tailer:
+        """Follow a deleted file that is open as another one, since it was truncated and written anew."""
+        self.leave(tailer)
+        self._tell_truncated([tailer])
+        identity = identify(seen.entry.key.inode, b"", b"")
+        self._follow(seen, Cursor(self._new_id(), tailer.label, 0, identity, now), now)
+        anew = self.tailers[seen.entry.key]
+        anew.unseen_since = tailer.unseen_since
+        return anew
+
     def settle(
         self,
         samples: Iterable[Sample],

@@ -223,17 +223,26 @@ class Follower:
     def _let_go(self, tailer: Tailer, now: int) -> None:
         """Stop following a deleted file that is done with.
 
-        It goes once it is settled, and read and stored to its end, holds other content than was read, or was held too long.
+        It goes once it is settled, and read and stored to its end, or was held too long; one that was truncated and written
+        anew is followed as another file.
         """
-        is_read, how = not (tailer.dirty or tailer.held), "is gone"
+        how = "is gone"
         if tailer.is_open:
-            tailer.unseen(self._reader.read(tailer, 0), now)
+            reading = self._reader.read(tailer, 0)
+            tailer.unseen(reading, now)
+            if reading.size and not reading.intact:
+                seen = Sample(tailer.entry, reading.size, reading.run, {})
+                self._reader.hand_over(tailer, self._catalogue.begin_anew(tailer, seen, now))
+                return
         if tailer.is_open and not tailer.suspect:
             since = tailer.unseen_since or now
+            is_read = not (tailer.dirty or tailer.held)
             is_stored = tailer.offset <= self.stored(tailer.file)
             if now - since > self._hold:
                 how = f"was deleted before {rfc3339(since, 'seconds')} and is held open no longer"
             elif not (is_read and is_stored and tailer.is_settled(now, self._grace)):
+                if tailer.entry.packing is None:
+                    tailer.mark_changed(now)
                 return
         lost, what = tailer.size - tailer.offset, "read to its end"
         if lost:

@@ -71,8 +71,9 @@ class Sample:
     def has_all(self, cursor: Cursor) -> bool:
         """Whether the file has all bytes that were read of the cursor's file."""
         # more of the beginning of a deleted file may be known by now than when the sample was taken
-        begins_so = not cursor.identity.head_length or has_head(cursor, self.head)
-        return begins_so and cursor.file in self.held
+        if cursor.identity.head_length and not has_head(cursor, self.head):
+            return False
+        return cursor.file in self.held or bool(cursor.identity.head_length and not cursor.offset)
 
     def is_copy_of(self, cursor: Cursor) -> bool:
         """Whether the file has another inode and all bytes that were read of the cursor's file."""

@@ -136,6 +136,12 @@ class Reader:
         for tailer in [*gone, *named[: max(0, len(self._open) - len(gone) - most)]]:
             self._close(tailer)
 
+    def hand_over(self, tailer: "Tailer", to: "Tailer") -> None:
+        """Have an open file followed by another tailer."""
+        to.descriptor, tailer.descriptor = tailer.descriptor, -1
+        del self._open[tailer]
+        self._open[to] = None
+
     def close(self) -> None:
         """Close all files."""
         for tailer in list(self._open):
@@ -199,7 +205,7 @@ class Reader:
         intact = fingerprint(self._buffer[:start]) == tailer.identity.tail_hash
         intact &= end >= start and min(size, status.st_size) >= max(tailer.size, begin + end)
         if not (intact and head.startswith(tailer.beginning)):
-            return Reading(False, size, modified)
+            return Reading(False, size, modified, b"" if limit else head)
         if not limit:
             return Reading(True, size, modified, head)
         if end == start and status.st_size > tailer.offset:

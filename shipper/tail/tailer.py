@@ -118,11 +118,9 @@ class Tailer:
         self._note_name(now, was_rotated)
         # truncated and then deleted: its rest may be in a copy
         self.suspect = not reading.intact
-        self.beginning = max(self.beginning, reading.run, key=len)
-        if self.entry.packing is None:
-            if reading.intact:
-                self._note_size(max(self.size, reading.size), now)
-            self.mark_changed(now)
+        if self.entry.packing is None and reading.intact:
+            self.beginning = max(self.beginning, reading.run, key=len)
+            self._note_size(max(self.size, reading.size), now)
 
     def _note_name(self, now: int, was_rotated: bool) -> None:
         # a clock that was set back would make newer files wait

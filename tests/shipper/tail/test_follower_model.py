@@ -163,6 +163,8 @@ DELETED_UNSEEN = "write copy_truncate copy_slowly_and_truncate write recreate re
 REUSED_BETWEEN = (
     "write_part look copy_truncate write copy_slowly_and_truncate write_part rename write"
 )
+WRITTEN_ANEW_AND_DELETED = "write compress_slowly truncate write compress_slowly delete"
+WRITTEN_ANEW_AND_COMPRESSED = "write rename write copy_slowly_and_truncate write rename compress"
 HELD_UNTIL_STORED = (
     "write look gather_all delete look gather_all pass_time look gather_all look rewind"
 )
@@ -179,6 +181,8 @@ def written(program: str) -> list[Step]:
 @example(steps=written(REUSED_BETWEEN))
 @example(steps=written(DELETED_UNSEEN))
 @example(steps=written(DELETED_WHEN_REWOUND))
+@example(steps=written(WRITTEN_ANEW_AND_DELETED))
+@example(steps=written(WRITTEN_ANEW_AND_COMPRESSED))
 @example(steps=written(HELD_UNTIL_STORED))
 @as_many_as(150)
 @given(steps=programs(ACTIONS, {"look_amid": SEAMS, "gather_amid": SEAMS}))
