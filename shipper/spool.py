@@ -173,7 +173,10 @@ class Spool:
     # what the threads do
 
     def _fill(self) -> None:
-        source = self._pipe()
+        source = _INPUT
+        if not stat.S_ISFIFO(os.fstat(_INPUT).st_mode):
+            source, pipe = os.pipe()
+            threading.Thread(target=self._pump, args=(pipe,), daemon=True).start()
         while not self._has_ended:
             copied = 0
             try:
@@ -188,15 +191,8 @@ class Spool:
             if copied < _CHUNK // 2:
                 time.sleep(_PAUSE)
 
-    def _pipe(self) -> int:
-        """Return the input as a pipe, which is filled by a thread where it is none."""
-        if stat.S_ISFIFO(os.fstat(_INPUT).st_mode):
-            return _INPUT
-        source, pipe = os.pipe()
-        threading.Thread(target=self._pump, args=(pipe,), daemon=True).start()
-        return source
-
     def _pump(self, pipe: int) -> None:
+        """Fill a pipe from an input that is none."""
         try:
             while data := os.read(_INPUT, _CHUNK):
                 os.write(pipe, data)

@@ -103,8 +103,6 @@ class ChangeDetection:
         self._listen()
 
     def _watch(self, folders: Sequence[str]) -> None:
-        if self._inotify < 0:
-            return
         before, now = self._watched, dict[WatchDescriptor, list[str]]()
         for folder in folders:
             number = inotify_c.inotify_add_watch(self._inotify, os.fsencode(folder), _MASK)

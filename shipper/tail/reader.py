@@ -36,11 +36,6 @@ class Block:
     continues: bool = False
 
 
-def count_lines(run: bytes) -> int:
-    """Return the number of newlines; taking them out takes a third of the time of `bytes.count` for lines of 100 bytes."""
-    return len(run) - len(run.replace(b"\n", b""))
-
-
 def end_of_run(data: bytearray, start: int, end: int, most: int, max_line: int) -> int:
     """Return where the last whole line in `data[start:end]` ends, `most` bytes behind `start` at most; else `start`.
 

@@ -29,7 +29,8 @@ def open_file(entry: FileEntry) -> int:
     Does not wait for a writer, should the path have become a pipe.
     """
     descriptor = os.open(entry.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    if FileKey.of(os.fstat(descriptor)) == entry.key:
+    status = os.fstat(descriptor)
+    if (status.st_dev, status.st_ino) == entry.key:
         return descriptor
     close(descriptor)
     return -1

@@ -54,11 +54,6 @@ class FileKey(NamedTuple):
     device: int
     inode: int
 
-    @classmethod
-    def of(cls, status: os.stat_result) -> "FileKey":
-        """Return the key of the file that was asked for its status."""
-        return cls(status.st_dev, status.st_ino)
-
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
@@ -241,5 +236,5 @@ def _inspect(path: str, group: str, wanted: bool) -> FileEntry | Notice | None:
         return Notice(NoticeKind.REFUSED, path, refusal) if wanted else None
     # a glob may show the archives of years: what was compressed is followed as what was rotated is, never for itself
     wanted = wanted and packing is None
-    key, size, modified = FileKey.of(status), status.st_size, status.st_mtime_ns
-    return FileEntry(path, real, group, key, size, modified, wanted, packing)
+    key, modified = FileKey(status.st_dev, status.st_ino), status.st_mtime_ns
+    return FileEntry(path, real, group, key, status.st_size, modified, wanted, packing)
