@@ -4,7 +4,6 @@ More partitions exist than hosts are spread over where there were more before: w
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.app.exits import ConfigurationError
@@ -13,12 +12,13 @@ from broker.client.answer import Rejected
 from broker.client.connection import Connection
 from broker.wire.streams import (
     CONFIG_BUCKET,
+    MAX_PARTITIONS,
+    MAX_STREAMS,
     PARTITIONS_KEY,
     STREAMS_KEY,
     StreamLayout,
     existing_in,
-    partitions_in,
-    streams_in,
+    number_in,
 )
 
 
@@ -57,17 +57,17 @@ async def read_partitions(connection: Connection) -> Partitions | None:
     entry = await bucket.read(connection, CONFIG_BUCKET, PARTITIONS_KEY)
     if entry is None:
         return None
-    return Partitions(_number(partitions_in, entry), entry.time, entry.revision)
+    return Partitions(_number(entry, MAX_PARTITIONS), entry.time, entry.revision)
 
 
 async def read_streams(connection: Connection) -> int:
     """Return how many streams the broker names, 1 where it names no number; raises what `read_layout` raises."""
     entry = await bucket.read(connection, CONFIG_BUCKET, STREAMS_KEY)
-    return _number(streams_in, entry) if entry else 1
+    return _number(entry, MAX_STREAMS) if entry else 1
 
 
-def _number(read: Callable[[bytes], int | None], entry: bucket.Entry) -> int:
-    if (number := read(entry.value)) is None:
+def _number(entry: bucket.Entry, most: int) -> int:
+    if (number := number_in(entry.value, most)) is None:
         raise ConfigurationError(
             f"a key of bucket {CONFIG_BUCKET} is {entry.value[:40]!r}, no number; run `logbroker apply`"
         )

@@ -82,7 +82,7 @@ async def full_status(connection: Connection) -> BrokerStatus:
     # the number of servers of a cluster is not known here
     expected = 0 if (await connection.client()).is_clustered else 1
     subjects, nodes, pauses = await asyncio.gather(
-        subjects_in(connection, [one.name for one in found.streams]),
+        counts_by_subject(connection, [one.name for one in found.streams]),
         node_reports(connection, expected),
         current_pauses(connection),
     )
@@ -156,7 +156,7 @@ async def _partition(connection: Connection, number: int, stream: str, now: str)
     return PartitionStatus.model_validate(known)
 
 
-async def subjects_in(connection: Connection, streams: Sequence[str]) -> dict[str, int]:
+async def counts_by_subject(connection: Connection, streams: Sequence[str]) -> dict[str, int]:
     """Return how many messages there are on each subject; raises `Rejected` or `ConnectionLost`."""
     found: dict[str, int] = {}
     for stream in streams:
@@ -220,7 +220,7 @@ async def ask_hosts(
     status = await brief_status(connection)
     streams = [one.name for one in status.streams]
     subjects, pauses = await asyncio.gather(
-        subjects_in(connection, streams), current_pauses(connection)
+        counts_by_subject(connection, streams), current_pauses(connection)
     )
     partitions = {one.partition: one for one in status.partitions}
     found: dict[str, HostStatus] = {}

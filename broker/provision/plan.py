@@ -19,16 +19,17 @@ from broker.topology import Topology, mirrored_site
 from broker.wire.descent import is_being_restored
 from broker.wire.streams import (
     CONFIG_BUCKET,
+    MAX_PARTITIONS,
+    MAX_STREAMS,
     OFFSETS_BUCKET,
     PARTITIONS_KEY,
     STREAMS_KEY,
     StreamLayout,
     consumer_config,
     existing_in,
-    partitions_in,
+    number_in,
     stream_names,
     stream_of,
-    streams_in,
     subjects_in,
 )
 from broker.wire.subjects import consumer_name
@@ -169,7 +170,7 @@ class Actual:
     @property
     def stream_count(self) -> int | None:
         """How many streams there are, None where no entry says so."""
-        return streams_in(self.entries.get(STREAMS_KEY, ("", 0))[0])
+        return number_in(self.entries.get(STREAMS_KEY, ("", 0))[0], MAX_STREAMS)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -193,7 +194,7 @@ class Actual:
 
     @property
     def _said(self) -> int | None:
-        return partitions_in(self.entries.get(PARTITIONS_KEY, ("", 0))[0])
+        return number_in(self.entries.get(PARTITIONS_KEY, ("", 0))[0], MAX_PARTITIONS)
 
     @property
     def existing(self) -> int:

@@ -24,7 +24,7 @@ from broker.client import bucket
 from broker.client.answer import Rejected
 from broker.client.config import existing_partitions, require_layout
 from broker.client.connection import Connection
-from broker.inspect.ask import subjects_in
+from broker.inspect.ask import counts_by_subject
 from broker.inspect.message import nanoseconds, subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence, find_message
 from broker.provision.apply import consumers_of
@@ -232,7 +232,7 @@ async def _filters(
     wanted = LineSelection(choice.hosts)
     return sorted(
         (name, [subject.partition])
-        for name in await subjects_in(connection, [stream])
+        for name in await counts_by_subject(connection, [stream])
         if (subject := subject_of(name))  # of no host that a glob could mean
         and subject.partition in chosen
         and wanted.wants_host(subject.host)

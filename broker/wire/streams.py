@@ -72,17 +72,8 @@ def positions_key(host: str) -> str:
     return own_token(host)
 
 
-def partitions_in(value: str | bytes | None) -> int | None:
-    """Return the number of partitions that an entry of the bucket says; None where it says none that there can be."""
-    return _number_in(value, MAX_PARTITIONS)
-
-
-def streams_in(value: str | bytes | None) -> int | None:
-    """Return the number of streams that an entry of the bucket says; None where it says none that there can be."""
-    return _number_in(value, MAX_STREAMS)
-
-
-def _number_in(value: str | bytes | None, most: int) -> int | None:
+def number_in(value: str | bytes | None, most: int) -> int | None:
+    """Return the number that an entry of the bucket of settings says, None where it says none from 1 to `most`."""
     text = value.decode("ascii", "replace") if isinstance(value, bytes) else value or ""
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
     return int(text) if is_number and 1 <= int(text) <= most else None
