@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, SecretStr
 
@@ -64,11 +64,10 @@ class AccessSettings(ProgramSettings):
     def access(self) -> Access:
         """Return the settings as the value that a connection takes."""
         given = {name: getattr(self, name) for name in ACCESS - {"server"}}
-        return Access(**{name: _plain(one) for name, one in given.items() if one is not None})
-
-
-def _plain(value: Any) -> Any:
-    return value.get_secret_value() if isinstance(value, SecretStr) else value
+        secrets = {
+            n: one.get_secret_value() for n, one in given.items() if isinstance(one, SecretStr)
+        }
+        return Access(**{name: one for name, one in given.items() if one is not None} | secrets)
 
 
 ACCESS = frozenset(AccessSettings.model_fields) - frozenset(ProgramSettings.model_fields)
