@@ -118,7 +118,7 @@ def test_every_command_of_a_page_is_carried_out(
         admin = "credentials add admin ops --store-dir keys --output logbroker-admin.toml"
         assert site.run("logbroker", admin.split())[0] == 0
 
-        for program, text in sorted(NAMED, key=lambda one: turn(one[1])):
+        for program, text in sorted(NAMED, key=lambda one: (turn(one[1]), one)):
             words = here(text, site.quarantined)
             is_apart = words[0] in GOES_ON or words[-1] == "-"
             with subtests.test(f"{program} {text}"):
