@@ -34,13 +34,6 @@ HEAD = ("KIND", "NAME", "PARTITIONS", "SINCE", "ROTATED")
 """The columns of the table, of which `cells` returns the rows."""
 
 _LOCK = "credentials.lock"
-_HINTS = {
-    CredentialKind.HOST: "logshipper --config {file} --file /var/log/app.log",
-    CredentialKind.RECEIVER: "logreceiver --config {file} --output /var/log/logship",
-    CredentialKind.ADMIN: "logbroker status --config {file}",
-    CredentialKind.MONITOR: "logbroker status --config {file}",
-    CredentialKind.SITE: "logbroker run --site-nkey {file} --site {name} --site-remote nats-leaf://HOST:7422 ...",
-}
 
 
 def load_credentials(folder: Path) -> CredentialStore:
@@ -110,14 +103,15 @@ class CredentialFile:
         }
         lines = [
             f"# {self.credential.holder}: whoever has this file gets in as that, so nobody else may read it",
-            f"# {self.hint(file)}",
+            f"# the program takes it by {self.option} {file}",
             *(f"{key} = {_toml(value)}" for key, value in settings.items()),
         ]
         return "\n".join(lines) + "\n"
 
-    def hint(self, file: str) -> str:
-        """Return the command that uses the file."""
-        return _HINTS[self.credential.kind].format(file=file, name=self.credential.name)
+    @property
+    def option(self) -> str:
+        """The option by which a program takes the file."""
+        return "--site-nkey" if self.credential.kind is CredentialKind.SITE else "--config"
 
 
 def write_files(texts: Mapping[Path, str], *, force: bool) -> None:

@@ -256,7 +256,7 @@ def _change(
         held.write(after)
     for one, path in zip(files, paths, strict=False):
         click.echo(
-            f"{one.credential.holder}: its credential is {path}; carry it there, then {one.hint(path.name)}"
+            f"{one.credential.holder}: its credential is {path}; carry it to its program, which takes it by {one.option}"
         )
     click.echo(await_credentials(store_of(settings), after.revision), err=output == _STDOUT)
     return before, after
