@@ -30,7 +30,7 @@ from broker.wire.subjects import inbox_of
 
 CREDENTIALS = "credentials.json"
 """The name of the credential store in the broker's directory."""
-HEAD = ("KIND", "NAME", "PARTITIONS", "SINCE", "ROTATED")
+HEAD = ("KIND", "NAME", "PARTITIONS", "SINCE")
 """The columns of the table, of which `cells` returns the rows."""
 
 _LOCK = "credentials.lock"
@@ -145,15 +145,10 @@ def _toml(value: Any) -> str:
 
 def cells(found: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
     """Return rows for people."""
-    made = []
+    made: list[tuple[str, ...]] = []
     for row in found:
         shares = ",".join(map(str, row["partitions"])) or "all"
-        times = (
-            f"{datetime.fromisoformat(row[key]).astimezone(UTC):%Y-%m-%d %H:%M}Z"
-            if row[key]
-            else "-"
-            for key in ("since", "rotated")
-        )
+        since = f"{datetime.fromisoformat(row['since']).astimezone(UTC):%Y-%m-%d %H:%M}Z"
         partitions = shares if row["kind"] == "receiver" else "-"
-        made.append((row["kind"], row["name"], partitions, *times))
+        made.append((row["kind"], row["name"], partitions, since))
     return made

@@ -5,7 +5,7 @@ credential: nobody gets in then, and only a person who says so opens the broker 
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any, Literal, NamedTuple
@@ -69,7 +69,6 @@ class Credential(BaseModel, frozen=True, extra="forbid", strict=True):
     partitions: tuple[_Partition, ...] = ()
     nkey: _PublicKey
     since: AwareDatetime
-    rotated: AwareDatetime | None = None
 
     @model_validator(mode="after")
     def _check(self) -> "Credential":
@@ -136,19 +135,6 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
             for holder, key, partitions in new
         )
         return self._with((*self.credentials, *made))
-
-    def rotated(
-        self, keys: Mapping[Holder, str], now: datetime, partitions: tuple[int, ...] | None = None
-    ) -> "CredentialStore":
-        """Return the store with new keys, and other `partitions` if any; raises `InvalidStore`."""
-        self.found(keys)
-
-        def changed(one: Credential) -> dict[str, Any]:
-            new = {"nkey": keys[one.holder], "rotated": now}
-            given = {} if partitions is None else {"partitions": partitions}
-            return {**dict(one), **new, **given}
-
-        return self._with(changed(one) if one.holder in keys else one for one in self.credentials)
 
     def revoked(self, holders: Sequence[Holder]) -> "CredentialStore":
         """Return the store without some credentials; it stays secured. Raises `InvalidStore`."""

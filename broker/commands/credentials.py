@@ -63,7 +63,7 @@ def _issues(command: Any) -> Any:
     )
     for decorate in (
         with_settings(STORE_FIELDS | {"server"}),
-        click.option("--force", is_flag=True, help="Replace files that are there."),
+        click.option("--force", is_flag=True, help="Replace credentials and files that are there."),
         option("--output", "FILE", where, default=""),
         option("--partition", "N", of_receivers, several="partitions", callback=partition_list),
         _NAMES,
@@ -92,14 +92,19 @@ def add(
     output: str,
     force: bool,
 ) -> None:
-    """Give someone new a credential: `add host web01`, `add receiver 3`, `add admin`, `add monitor grafana`."""
+    """Give a credential: `add host web01`, `add receiver 3`, `add admin`, `add monitor grafana`.
+
+    With --force whoever has one gets a new one in its place, and the old secret gets nobody in any more.
+    """
     holders = _holders(kind, names, partitions, output)
     shares = [_share(holder, partitions) for holder in holders]
 
     def added(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
         seeds, keys = _new_keys(holders)
         new = [(one, keys[one], share) for one, share in zip(holders, shares, strict=True)]
-        return store.added(new, now().replace(microsecond=0)), seeds
+        known = [one.holder for one in store.credentials if force and one.holder in seeds]
+        left = store.revoked(known) if known else store
+        return left.added(new, now().replace(microsecond=0)), seeds
 
     before, _ = _change(settings, added, output, force=force)
     if not before.secured:
@@ -107,29 +112,6 @@ def add(
             "from now on nobody gets in without a credential; clients that came without one are disconnected",
             err=output == _STDOUT,
         )
-
-
-@_issues
-def rotate(
-    settings: BrokerSettings,
-    kind: str,
-    names: Sequence[str],
-    partitions: tuple[int, ...] | None,
-    output: str,
-    force: bool,
-) -> None:
-    """Make new secrets; the old ones get nobody in any more. What a shipper without the new one reads waits in its files.
-
-    --partition gives a receiver other partitions.
-    """
-    holders = _holders(kind, names, partitions, output)
-
-    def rotated(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
-        seeds, keys = _new_keys(holders)
-        return store.rotated(keys, now().replace(microsecond=0), partitions), seeds
-
-    _change(settings, rotated, output, force=force)
-    click.echo("the old secret gets nobody in any more", err=output == _STDOUT)
 
 
 @credentials.command()

@@ -79,22 +79,11 @@ class Keys:
         partitions = ("--partition", "all") if kind == "receiver" else ()
         self._hand_out("add", kind, *names, *partitions)
 
-    def rotate(self, kind: str, name: str) -> None:
-        """Make a new secret in the same file."""
-        self._hand_out("rotate", kind, name)
-
     def revoke(self, kind: str, *names: str) -> None:
         """Take credentials away; the files stay."""
         with self.changing:
             run_command("logbroker", *_in(self.stores[0], "revoke", kind, *names))
             self._copy()
-
-    def give(self, kind: str, name: str) -> None:
-        """Give a credential to who may have one or not, in the same file."""
-        try:
-            self.add(kind, name)
-        except CommandFailed:
-            self.rotate(kind, name)
 
     def _hand_out(self, *words: str) -> None:
         servers = [word for url in self.urls for word in ("--server", url)]

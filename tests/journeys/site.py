@@ -52,7 +52,7 @@ class Site:
         wait_until("the broker is ready", (self.store / "broker.json").exists, 90, [broker])
         self.server = json.loads((self.store / "broker.json").read_text())["server"]
         self.port = int(self.server.rpartition(":")[2])
-        self.credentials("rotate", "admin", "ops", "--server", self.server, "--force")
+        self.credentials("add", "admin", "ops", "--server", self.server, "--force")
         for host in (*hosts, other):
             self.credentials("add", "host", host)
         self.credentials("add", "receiver", "all")

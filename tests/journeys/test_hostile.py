@@ -35,7 +35,7 @@ def test_lines_flow_while_other_credentials_are_given_and_their_own_is_rotated(s
         for host in site.hosts:
             host.write(3000)
         site.credentials("add", "host", f"other{number}")
-    site.credentials("rotate", "host", HONEST[0], "--force")
+    site.credentials("add", "host", HONEST[0], "--force")
     rotated, *others = site.hosts
     rotated.shipper.kill()
     rotated.shipper.start()  # with its new secret

@@ -34,7 +34,7 @@ def _revoke(world: World, chance: Chance, kind: str) -> Iterator[None]:
     keys, (name, program) = _keys(world), _whom(world, kind, chance)
 
     def mend() -> None:
-        _insist(world, f"{kind} {name} has a credential again", lambda: keys.give(kind, name))
+        _insist(world, f"{kind} {name} has a credential again", lambda: keys.add(kind, name))
         _take_over(world, program)
 
     _try(lambda: keys.revoke(kind, name), mend)
@@ -47,7 +47,7 @@ def _rotate(world: World, chance: Chance, kind: str) -> Iterator[None]:
     keys, (name, program) = _keys(world), _whom(world, kind, chance)
 
     def rotate() -> None:
-        keys.rotate(kind, name)
+        keys.add(kind, name)
 
     def mend() -> None:
         _insist(world, f"{kind} {name} has a new secret", rotate)
