@@ -6,8 +6,8 @@ What of nats-py's internals (2.16, one minor version at a time) is overridden, b
 |---|---|
 | `_process_msg`, `_remove_sub` | a message of 700 bytes costs 7 microseconds of processor time, not 17; its headers come as they are on the wire |
 | `_ps` and the parser with its two expressions | every byte counts as a sign of life; what cannot be read ends the connection, not the reading alone; a subject may hold white space that the protocol takes for none |
-| `_send_ping` | a flush is over when all that was sent before it has been read, not the PING alone |
 | `_send_unsubscribe` | the end of a pull goes with what is sent next: with commits of several pulls at once, a fifth less CPU of all programs at a steady rate |
+| `_send_publish`, `_send_ping` | a round of some MiB costs its size once in memory, not three times, and a fifth less of the shipper's processor time |
 | `_process_info`, `_public_nkey`, `_transport` | nothing is sent in the clear where TLS is wanted; keys that nats-py does not hold; the kernel ends dead connections |
 | `_process_op_err`, `_pending`, `_pending_data_size` | a dead connection ends without sending first |
 """
@@ -16,7 +16,7 @@ import asyncio
 import re
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -32,12 +32,14 @@ from broker.client.access import Access, public
 from broker.client.credentials import ClientCredentials
 from broker.wire.delivery import RawMessage
 
+DIRECT_BYTES = 16 * 1024
+"""From this size on a payload goes straight to the socket; what is smaller is better off gathered by nats-py."""
+
 _CONNECT_TIMEOUT = 3  # seconds for each step
 _PING_EVERY = 5  # seconds
 _MOST_PINGS = 24  # without a byte from the server: a slow line takes a minute for a large round
 _MOST_UNACKNOWLEDGED = 15  # seconds without a sign of the server's kernel: ours ends the connection
 _CLOSE_WITHIN = 1.0  # seconds
-_LONGEST = 86_400.0  # seconds
 _END = b"\r\n"
 
 # nats-py reads 32 KiB at a time, less than a message; with 256 KiB receiving costs a third less CPU (bench/, 2.16.0)
@@ -52,7 +54,7 @@ Tap = Callable[[RawMessage], None]
 
 
 class BrokerClient(Client):
-    """Hands received messages to taps as they are, and tells when the connection is lost."""
+    """Sends large messages as they are, hands received ones to taps as they are, and tells when the connection is lost."""
 
     _transport: Any
 
@@ -107,7 +109,7 @@ class BrokerClient(Client):
             connect_timeout=_CONNECT_TIMEOUT,
             ping_interval=_PING_EVERY,
             max_outstanding_pings=_MOST_PINGS,
-            flush_timeout=_LONGEST,  # of a publish that waits for the line; who sends is patient or not
+            pending_size=0,
             tls=context,
             tls_handshake_first=access.tls_first,
             tls_hostname=access.tls_name or None,
@@ -208,12 +210,35 @@ class BrokerClient(Client):
         self._pending, self._pending_data_size = [], 0
         await super()._process_op_err(e)
 
+    async def _send_publish(
+        self,
+        subject: str,
+        reply: str,
+        payload: bytes,
+        payload_size: int,
+        headers: dict[str, Any] | None,
+    ) -> None:
+        if payload_size < DIRECT_BYTES or headers is None or self._transport is None:
+            await super()._send_publish(subject, reply, payload, payload_size, headers)
+            return
+        block = _header_block(headers)
+        size = len(block) + payload_size
+        command = f"HPUB {subject} {reply} {len(block)} {size}\r\n".encode()
+        # nothing is awaited before all of it is written: another task's message may not come in between
+        self._write_pending(command, block, payload, _END)
+        self.stats["out_msgs"] += 1
+        self.stats["out_bytes"] += payload_size
+        await self._transport.drain()
+
     async def _send_ping(self, future: "asyncio.Future[None] | None" = None) -> None:
         # nats-py writes it ahead of what waits: whoever flushes would be told of what is still to be sent
         if self._transport is not None:
-            waiting, self._pending, self._pending_data_size = self._pending, [], 0
-            self._transport.writelines(waiting)
+            self._write_pending()
         await super()._send_ping(future)
+
+    def _write_pending(self, *more: bytes) -> None:
+        waiting, self._pending, self._pending_data_size = self._pending, [], 0
+        self._transport.writelines([*waiting, *more])
 
 
 def why_not(error: Exception, access: Access) -> str:
@@ -228,6 +253,14 @@ def why_not(error: Exception, access: Access) -> str:
         return f"connection limit reached: {text}; raise host_connections or receiver_connections"
     is_refused = any(word in text.lower() for word in ("authorization", "authentication"))
     return f"it refuses {access}: {text}" if is_refused else text
+
+
+def _header_block(headers: Mapping[str, str]) -> bytes:
+    """Return the headers as they go on the wire (ADR-4); raises ValueError for what would break out of its line."""
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+    if any(line.count("\n") != 1 or line.count("\r") != 1 for line in lines):
+        raise ValueError(f"a line break in a header: {headers!r}")
+    return "".join(["NATS/1.0\r\n", *lines, "\r\n"]).encode()
 
 
 class _Parser(Parser):

@@ -113,10 +113,15 @@ class Connection:
         async with self._connecting:
             if self._client is not None and self.is_on(self._client):
                 return self._client
-            # wait_for, by which nats-py connects, forgets a cancellation that comes with the result (gh-86296)
-            with _remembering_cancellation():
+            task = asyncio.current_task()
+            before = task.cancelling() if task else 0
+            try:
                 await self.close()
                 self._client = await self._enter()
+            finally:
+                # wait_for, by which nats-py connects, forgets a cancellation that comes with the result (gh-86296)
+                if task and task.cancelling() > before:
+                    raise asyncio.CancelledError
             self._is_deaf, self._doubted = False, None
             return self._client
 
@@ -288,12 +293,12 @@ class Connection:
         reply: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Hand a message to the present client, which waits where much is still to be sent; raises `ConnectionLost` when there is none to take it."""
+        """Hand a message to the present client; raises `ConnectionLost` when there is none to take it."""
         client = self._client
         if client is None or not client.is_usable:
             raise ConnectionLost("not connected")
         given = dict(headers) if headers else None
-        with _translated(), _remembering_cancellation():
+        with _translated():
             await client.publish(subject, payload, reply=reply, headers=given)
 
     async def subscribe(
@@ -360,18 +365,6 @@ async def until_answered(
             if clock() >= give_up or not may_pass:
                 raise
         await asyncio.sleep(_AGAIN)
-
-
-@contextmanager
-def _remembering_cancellation() -> Iterator[None]:
-    """Raise at the end what of a cancellation nats-py has forgotten while it waited."""
-    task = asyncio.current_task()
-    before = task.cancelling() if task else 0
-    try:
-        yield
-    finally:
-        if task and task.cancelling() > before:
-            raise asyncio.CancelledError
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import pytest
 from nats.errors import ProtocolError
 
 from broker.client.access import Access
-from broker.client.client import BrokerClient
+from broker.client.client import DIRECT_BYTES, BrokerClient
 from broker.client.connection import Connection, Message
 from broker.client.credentials import ClientCredentials
 from broker.wire.delivery import RawMessage
@@ -87,7 +87,7 @@ async def test_taps_and_subscriptions_hear_all_in_order_on_odd_subjects_too(logs
     heard: asyncio.Queue[Message] = asyncio.Queue()
     tap = await connection.tap("odd.*", tapped.append)
     await connection.subscribe("odd.*", heard.put)
-    sizes = [0, 1, 16_000, 5, 300_000, 2, 800_000, 3] * 4
+    sizes = [0, 1, DIRECT_BYTES - 1, DIRECT_BYTES, 5, 300_000, 2, 800_000, 3] * 4
 
     for number, size in enumerate(sizes):
         headers = {"Number": str(number)} if number % 4 else None
