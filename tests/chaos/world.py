@@ -274,17 +274,6 @@ class World:
             received=lambda: self.received.lately(name),
         )
 
-    def users(self, disk: Disk) -> list[Program]:
-        """Return the programs that have files on a disk."""
-        place, _, name = disk.name.partition("-")
-        match place:
-            case "host":
-                return [host.shipper for host in self.hosts if host.name == name]
-            case "broker":
-                return [broker.program for broker in self.brokers if broker.name == name]
-            case _:
-                return [*self.receivers, *self.spark_programs]
-
     def _mount(self, name: str, path: Path, kind: str) -> None:
         has_blocks = kind != "host" and "blocks" in machine_features()
         images = self.folder / "images" if has_blocks else None

@@ -26,12 +26,12 @@ def _fail(world: World, disk: Disk, _: Chance) -> Iterator[None]:
     """Turn it read-only under who uses it."""
     disk.fail()
     yield
-    _repair(disk, world.users(disk))
+    _repair(disk, _users(world, disk))
 
 
 def _cut_power(world: World, disk: Disk, chance: Chance) -> Iterator[None]:
     """Lose what was not synced; the disk goes a moment before its users, or they do."""
-    users = world.users(disk)
+    users = _users(world, disk)
     with held(users):
         if chance.random() < 0.5:
             _kill(users)
@@ -39,6 +39,18 @@ def _cut_power(world: World, disk: Disk, chance: Chance) -> Iterator[None]:
         _kill(users)
         yield
         _repair(disk, users)
+
+
+def _users(world: World, disk: Disk) -> list[Program]:
+    """Return the programs that have files on a disk."""
+    place, _, name = disk.name.partition("-")
+    match place:
+        case "host":
+            return [host.shipper for host in world.hosts if host.name == name]
+        case "broker":
+            return [broker.program for broker in world.brokers if broker.name == name]
+        case _:
+            return [*world.receivers, *world.spark_programs]
 
 
 def _repair(disk: Disk, users: list[Program]) -> None:
