@@ -22,7 +22,7 @@ from broker.client.connection import ELECTION, Connection
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.claim import end_of_files, iso, moved
-from receiver.consume.stream_state import stream_state
+from receiver.consume.stream_state import StreamState, stream_state
 from receiver.driver.presence import is_gone
 from receiver.settings import ASKING, ReceiverSettings
 from receiver.source.stream import LATEST, look, sequence_of
@@ -200,8 +200,8 @@ async def propose(
 
     Raises `Rejected`, `ConnectionLost`.
     """
-    stream = await stream_state(connection, name)
-    sequence = await _sequence_of(connection, name, to, now)
+    stream = await look(connection, name)
+    sequence = await _sequence_of(connection, stream, to, now)
     at = connection, OFFSETS_BUCKET, offset_key(partition)
     entry = await bucket.read(*at)
     revision = entry.revision if entry else await bucket.newest_revision(*at)
@@ -226,17 +226,16 @@ async def propose(
     )
 
 
-async def _sequence_of(connection: Connection, stream: str, to: str, now: datetime) -> int:
+async def _sequence_of(connection: Connection, stream: StreamState, to: str, now: datetime) -> int:
     """Return the sequence of a stream that `to` names; raises ConfigurationError for what is none, or not in the stream."""
-    state = await look(connection, stream)
     try:
         position = LATEST if to == "latest" else read_moment(to, now)
     except ValueError as error:
         raise ConfigurationError(f"--to: {error}, or latest") from None
-    sequence = max(await sequence_of(connection, position, state), 1)
-    if sequence > state.until or (isinstance(position, datetime) and position > now):
+    sequence = max(await sequence_of(connection, position, stream), 1)
+    if sequence > stream.until or (isinstance(position, datetime) and position > now):
         raise ConfigurationError(
-            f"--to {to}: stream {stream} ends at sequence {state.until - 1}; give 1 to {state.until}, earliest or latest"
+            f"--to {to}: stream {stream.name} ends at sequence {stream.until - 1}; give 1 to {stream.until}, earliest or latest"
         )
     return sequence
 

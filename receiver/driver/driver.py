@@ -42,10 +42,8 @@ _IN_HAND = 64 * 1024 * 1024
 """Bytes that all tasks of a machine hold at once: a pull being written, another under way."""
 _LEAST_PULL = 1024 * 1024  # bytes
 _LONGEST, _SILENCE, _TELLING = 20.0, 5.0, 4.0  # seconds that a task runs
-_LINGER, _GATHER = (
-    0.025,
-    0.1,
-)  # seconds between small pulls, and from the first of them to the commit
+_LINGER = 0.025  # seconds between small pulls
+_GATHER = 0.1  # seconds from the first small pull to the commit
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
 _RETAIN_EVERY = 60.0  # seconds
 _LOOK = 10.0  # seconds between looks at the number of partitions
@@ -71,15 +69,11 @@ class Followers:
 
     def __post_init__(self) -> None:
         threads = ThreadPoolExecutor(self.slots, "job")
-        calendar, limits = (
-            calendar_of(self.settings),
-            limits_of(self.settings, self.slots, self.slots),
-        )
-        self._shared = Shared(
-            *(self.connection, self._run, threads, self.meter.clock, calendar, limits)
-        )
+        calendar, clock = calendar_of(self.settings), self.meter.clock
+        limits = limits_of(self.settings, self.slots, self.slots)
+        self._shared = Shared(self.connection, self._run, threads, clock, calendar, limits)
         self._presence = Presence(self.connection, self.meter.report)
-        self._retention = Retention(order_of(self.settings), self.meter.clock)
+        self._retention = Retention(order_of(self.settings), clock)
 
     async def run(
         self,
@@ -126,7 +120,9 @@ class Followers:
             numbers, output = ", ".join(map(str, wanted)), self.settings.output
             logger.info("receiving partitions %s into %s", numbers, output)
         for number in new:
-            follower = self._follower(number)
+            claim = claim_of(self.settings, layout, number, self.connection)
+            claim.owner, claim.presence = self.owner, self._presence.address
+            follower = PartitionFollower(self._shared, claim, self.meter.expect(number))
             self._followed[number] = follower, group.create_task(self._one(number, follower))
         self.change(self.settings)
 
@@ -187,12 +183,7 @@ class Followers:
             waiting = (n for n, (one, _) in self._followed.items() if one.claim.offset is None)
             await require_sound(self.settings, self.connection, self._layout, waiting)
             raise
-        await follower.close()
-
-    def _follower(self, number: int) -> PartitionFollower:
-        claim = claim_of(self.settings, self._layout, number, self.connection)
-        claim.owner, claim.presence = self.owner, self._presence.address
-        return PartitionFollower(self._shared, claim, self.meter.expect(number))
+        await follower.wake.close()
 
     def _run(self, assignment: Assignment) -> Report:
         # settings and the number of partitions may have changed since the last task

@@ -138,7 +138,7 @@ class PartitionFollower:
         self.stop = asyncio.Event()
         self._shared = shared
         self.claim = claim
-        self._wake = Wake(claim.connection, claim.partition, claim.stream)
+        self.wake = Wake(claim.connection, claim.partition, claim.stream)
         self._standing = standing
         self._partition = standing.partition
         self.timer = RotationTimer(shared.calendar, shared.clock)
@@ -176,10 +176,6 @@ class PartitionFollower:
             async with asyncio.timeout(_RELEASE_PATIENCE):
                 await self.claim.release()
 
-    async def close(self) -> None:
-        """Take the wake-up consumer away."""
-        await self._wake.close()
-
     def _refused(self, error: Rejected, count: int) -> None:
         words = f"partition {self._partition}: the broker refuses: {error}; run `logbroker apply`"
         if self._shared.limits.once and count >= _REFUSALS:
@@ -195,7 +191,7 @@ class PartitionFollower:
                 revision = await until_free(self.claim, self._standing, silence)
             now = datetime.fromtimestamp(self._shared.clock() / 1e9, UTC)
             offset = await self.claim.claim(now, revision)
-        self._wake.epoch = offset.epoch
+        self.wake.epoch = offset.epoch
         self._standing.claimed(offset)
         words = "partition %d: from sequence %d, epoch %d"
         logger.info(words, self._partition, offset.next, offset.epoch)
@@ -203,7 +199,7 @@ class PartitionFollower:
 
     async def _count(self) -> None:
         with suppress(ConnectionLost, Rejected):  # that's fine: it is only shown
-            self._standing.pending = await self._wake.pending(self._offset.next)
+            self._standing.pending = await self.wake.pending(self._offset.next)
 
     async def _has_work(self) -> bool:
         """Return True when there is something to receive; False when there is not and waiting is not wanted."""
@@ -226,7 +222,7 @@ class PartitionFollower:
         await self._check()
         if not self._goes_on:
             if self._shared.limits.once:
-                return not await self._wake.is_none_left(self._offset.next)
+                return not await self.wake.is_none_left(self._offset.next)
             await self._until_woken()
         return True
 
@@ -244,7 +240,7 @@ class PartitionFollower:
         one shows that the broker was set back: what is waited for may be there already.
         """
         timer = self.timer
-        waiting = asyncio.ensure_future(unless(timer.asked, self._wake.wait(self._offset.next)))
+        waiting = asyncio.ensure_future(unless(timer.asked, self.wake.wait(self._offset.next)))
         try:
             while not waiting.done():
                 seconds = min(timer.left(), self._shared.limits.look_around)

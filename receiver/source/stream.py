@@ -172,7 +172,7 @@ async def _request_batch(
     Raises `BrokerAway`, `ConnectionLost`, `Denied`, and `Rejected` when the stream allows no direct gets.
     """
     found: list[SourceMessage] = []
-    status: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    ends: asyncio.Queue[str] = asyncio.Queue()
 
     def take(message: RawMessage) -> None:
         headers = message.headers or {}
@@ -180,17 +180,14 @@ async def _request_batch(
             sequence, time, subject = (headers[name] for name in _OURS)
             rest = {name: value for name, value in headers.items() if name not in _ADDED}
             found.append(SourceMessage(int(sequence), time, subject, rest, message.data))
-        elif not status.done():
-            status.set_result(headers.get("Status", ""))
-
-    async def answer() -> str:
-        return await status
+        else:
+            ends.put_nowait(headers.get("Status", ""))
 
     await connection.once()
     subject = connection.api_subject(f"DIRECT.GET.{stream}")
     async with connection.hearing(take) as inbox:
         await connection.publish(subject, json.dumps(request).encode(), reply=inbox)
-        code = await connection.guard(answer(), _ANSWER, subject)
+        code = await connection.guard(ends.get(), _ANSWER, subject)
     if code not in {"204", "404"}:
         raise Rejected(int(code or 0), 0, _HOW_TO_ALLOW.format(stream))
     return found

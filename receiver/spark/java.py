@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 from pathlib import Path
 from typing import Any
 
@@ -187,14 +187,12 @@ def running_jvm(master: str, classes: Path | None = None) -> Iterator[Jvm]:
             **({"SPARK_LOCAL_IP": "127.0.0.1"} if is_local(master) else {}),
         }
         options = *java_options(java, scratch), *class_options(java, classes)
-        spark = importlib.util.find_spec("pyspark")
-        assert spark is not None, "a dependency"
-        assert spark.origin is not None, "a package"
+        jars = distribution("pyspark").locate_file("pyspark/jars")
         with refusals_told("this machine"):
             process = subprocess.Popen(
                 [
                     *(str(java.executable), *options),
-                    *("-cp", f"{Path(spark.origin).parent / 'jars'}/*", _MAIN),
+                    *("-cp", f"{jars}/*", _MAIN),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=2,  # our stdout belongs to the lines of `replay`

@@ -7,6 +7,7 @@ files, of the stores in the state folder.
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -158,15 +159,17 @@ async def _partition(
         offset = Offset.decode(entry.value) if entry else _UNCLAIMED
     except UnreadableOffset as unreadable:
         error = str(unreadable)
-    known = ("next", "epoch", "owner", "lines", "size", "committed_at")
     left = await waiting(connection, stream, partition, offset.next)
     answer = await report_of(connection, offset.presence) if offset.presence else None
+    told = PartitionReport()
+    with suppress(ValidationError):  # another program at the owner's address says nothing
+        told = REPORTS.validate_json(answer or b"{}").get(partition, told)
     is_owned = offset.epoch > 0 and not offset.is_moved and not offset.released
     is_running = answer is not None if offset.presence else None
     age = await _age(connection, stream, partition, offset.next, now) if left else 0.0
     return ReceivedPartition.model_validate(
-        {name: getattr(offset, name) for name in known}
-        | _told(answer, partition).model_dump()
+        asdict(offset)
+        | told.model_dump()
         | {
             "partition": partition,
             "running": is_running if is_owned else False,
@@ -175,13 +178,6 @@ async def _partition(
             "error": error,
         }
     )
-
-
-def _told(answer: bytes | None, partition: int) -> PartitionReport:
-    """Return what an owner says of a partition; another program at its address says nothing."""
-    with suppress(ValidationError):
-        return REPORTS.validate_json(answer or b"{}").get(partition, PartitionReport())
-    return PartitionReport()
 
 
 async def waiting(connection: Connection, stream: str, partition: int, sequence: int) -> int:

@@ -100,6 +100,10 @@ def _writer(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
 _MODEST = 15  # of 19 steps of niceness: receiving goes first wherever there are few cores
 _CLOSED = "batch <= (SELECT number FROM batch)"
 """Segments that have their names by now; no undo needs them."""
+_NEWEST = """
+SELECT coalesce(max(last_line), 0)
+FROM (SELECT last_line FROM files UNION ALL SELECT last_line FROM segments)
+"""
 _LAST = 2**62  # behind the numbers of a day's segments
 
 logger = logging.getLogger(__name__)
@@ -209,7 +213,7 @@ class Retention:
         segments: list[SegmentRow] = []
         for path in self._stores():
             with self._noted(), Store(path) as store:
-                newest = max(newest, _newest(store))
+                newest = max(newest, int(str(store.rows(_NEWEST)[0][0])))
                 present = self._present(store)
                 owners.update(dict.fromkeys((row.path for row in present), path))
                 segments += map(self._of_all_days, present)
@@ -274,11 +278,6 @@ def be_modest() -> None:
     """Have the calling thread step back behind everybody else's work; for a thread that does nothing but tidy."""
     with suppress(PermissionError):  # that's fine: it tidies at everybody's rank
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _MODEST)
-
-
-def _newest(store: Store) -> int:
-    every = "SELECT last_line FROM files UNION ALL SELECT last_line FROM segments"
-    return int(str(store.rows(f"SELECT max(last_line) FROM ({every})")[0][0] or 0))
 
 
 def _forget(store: Store, paths: list[str]) -> None:

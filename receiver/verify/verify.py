@@ -9,7 +9,7 @@ by one, from all of these, and compared with the files of the partition that has
 import hashlib
 import json
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -138,7 +138,8 @@ def _compare(
         else:
             received[number] = one
     for one in received.values():
-        one.compare_all(moved)
+        expected = one.expected(">", one.until)
+        one.compare({live: file for live, file in expected.items() if file.host not in moved})
     for host, numbers in moved.items():
         if not _compare_moved(host, numbers, received):
             report.moved.append(host)
@@ -186,12 +187,15 @@ def _received(
 
 def _compare_moved(host: str, numbers: Sequence[int], received: "dict[int, _Comparison]") -> bool:
     """Compare a host's files with its lines in all of these partitions; say whether that could be done."""
-    has_files = [one for one in received.values() if one.files.store.files("host = ?", host)]
-    if len(has_files) != 1 or not received.keys() >= set(numbers):
+    owners = [one for one in received.values() if one.files.store.files("host = ?", host)]
+    if len(owners) != 1 or not received.keys() >= set(numbers):
         return False
-    (owner,) = has_files
-    others = [received[number] for number in numbers if number != owner.partition]
-    return owner.compare_moved(host, others)
+    others = (received[number] for number in numbers if number != owners[0].partition)
+    moved = replace(owners[0], left=tuple(one.range_of(host, one.until) for one in others))
+    expected = moved.expected(host, moved.until)
+    if is_own := all(one.is_own for one in expected.values()):
+        moved.compare(expected)
+    return is_own
 
 
 @dataclass(slots=True)
@@ -225,29 +229,16 @@ class _Comparison:
     report: VerifyReport
     left: tuple[Range, ...] = ()
 
-    def compare_all(self, but: Container[str]) -> None:
-        """Compare the files of all hosts but some; raises OSError, `Damaged`, and what `read_lines` raises."""
-        expected = self._expected(">", self.until)
-        self._compare_each({live: one for live, one in expected.items() if one.host not in but})
-
-    def compare_moved(self, host: str, others: Sequence["_Comparison"]) -> bool:
-        """Compare the files of a host that came from others; say whether only its shipper wrote for it."""
-        left = tuple(one.range_of(host, one.until) for one in others)
-        moved = replace(self, left=left)
-        expected = moved._expected(host, self.until)
-        if is_own := all(one.is_own for one in expected.values()):
-            moved._compare_each(expected)
-        return is_own
-
     def range_of(self, host: str, until: int) -> Range:
         """Return where the partition has lines of a host, or of all, before a sequence."""
         return replace(self.item, subject=f"logs.p{self.partition}.{host}", until=until)
 
-    def _compare_each(self, expected: Mapping[str, _Sum]) -> None:
+    def compare(self, expected: Mapping[str, _Sum]) -> None:
+        """Compare files with what they should have; raises OSError, `Damaged`, and what `read_lines` raises."""
         self.report.hosts += len({one.host for one in expected.values()})
         self.report.size += sum(one.length for one in expected.values())
         for live, one in sorted(expected.items()):
-            self._compare(live, one, self.until)
+            self._compare(live, one)
 
     def _lines(self, host: str, until: int) -> Iterator[tuple[str, Piece, bytes]]:
         """Yield lines of the stream with their live file and origin, as they stand there."""
@@ -260,7 +251,8 @@ class _Comparison:
                 live = names.live_name(piece.host, file, piece.stored_at, is_own=is_own)
                 yield live, piece, endings.joined(live, piece)
 
-    def _expected(self, host: str, until: int) -> dict[str, _Sum]:
+    def expected(self, host: str, until: int) -> dict[str, _Sum]:
+        """Return what the stream has before a sequence of each live file of a host, or of all."""
         expected: dict[str, _Sum] = {}
         for live, piece, lines in self._lines(host, until):
             one = expected.setdefault(live, _Sum(piece.host))
@@ -268,14 +260,14 @@ class _Comparison:
             one.is_own &= piece.file_id != ""
         return expected
 
-    def _compare(self, live: str, expected: _Sum, until: int) -> None:
+    def _compare(self, live: str, expected: _Sum) -> None:
         """Report a file that differs; it is compared again while it is rotated, or its last batch undone, meanwhile."""
-        host, report = expected.host, None
+        host, until, report = expected.host, self.until, None
         for _ in range(_ATTEMPTS):
             file, found = self.files.find(live), _Sum(host)
             if file.until != until:
                 until = file.until
-                expected = self._expected(host, until).get(live, _Sum(host))
+                expected = self.expected(host, until).get(live, _Sum(host))
             for part, older in file.newest(expected.length):
                 for piece in self.files.content(part, older):
                     found.add(piece)

@@ -87,7 +87,7 @@ class Loop:
             async with asyncio.timeout(20):
                 await asyncio.wait({self.running})
         finally:
-            await self.follower.close()
+            await self.follower.wake.close()
             await self.connection.close()
 
     async def ends(self) -> None:
@@ -301,4 +301,4 @@ async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(
         loop.stop.set()
         async with asyncio.timeout(9.5):  # all of a program's end has ten
             await asyncio.shield(loop.running)
-            await loop.follower.close()
+            await loop.follower.wake.close()
