@@ -49,11 +49,9 @@ def offsets() -> None:
 def show(as_json: bool, **options: Any) -> None:
     """Show each partition's offset, its owner, and what waits behind it."""
     settings = _settings(options)
-
     wanted = settings.wanted if settings.partition else range
-    found = Status(
-        partitions=ask_broker(settings, _PROGRAM, lambda c: gather(c, _now(), wanted), ELECTION)
-    )
+    partitions = ask_broker(settings, _PROGRAM, lambda c: gather(c, _now(), wanted), ELECTION)
+    found = Status(partitions=partitions)
     if as_json:
         click.echo(found.model_dump_json(indent=2, include={"partitions"}))
     else:
@@ -108,7 +106,6 @@ def adopt(yes: bool, **options: Any) -> None:
     Where the offset itself is gone, the partition goes on behind what the store has of the files, and no line comes twice.
     """
     settings = _settings(options, needs_partition=True)
-
     output, state = settings.output.absolute(), settings.state.absolute()
 
     async def look_at_all(connection: Connection) -> list[tuple[Site, Offset | Move]]:
@@ -120,10 +117,8 @@ def adopt(yes: bool, **options: Any) -> None:
         ]
 
     for site, found in ask_broker(settings, _PROGRAM, look_at_all, ELECTION):
-        at, offset = (
-            f"partition {site.partition}:",
-            found.moved if isinstance(found, Move) else found,
-        )
+        at = f"partition {site.partition}:"
+        offset = found.moved if isinstance(found, Move) else found
         click.echo(
             f"{at} the files in {output} are taken as they are, and it goes on at sequence {offset.next}"
         )
@@ -182,24 +177,22 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A move of a partition's offset from the entry at `revision`, to be carried out or not."""
+    """A move of a partition's offset from the entry at `revision`, to be carried out or not.
+
+    `words` are what it means, in messages; `objection` is why it should not be done now, empty for nothing.
+    """
 
     partition: int
     revision: int
     moved: Offset
     words: str
-    """What it means, in messages."""
     objection: str
-    """Why it should not be done now; empty if nothing speaks against it."""
 
 
 async def propose(
     connection: Connection, name: str, partition: int, to: str, now: datetime
 ) -> Move:
-    """Return what moving the offset of a partition in a stream would mean; raises ConfigurationError for a `to` that names none.
-
-    Raises `Rejected`, `ConnectionLost`.
-    """
+    """Return what moving the offset of a partition in a stream would mean; raises ConfigurationError where `to` is no place in it."""
     stream = await look(connection, name)
     sequence = await _sequence_of(connection, stream, to, now)
     at = connection, OFFSETS_BUCKET, offset_key(partition)

@@ -77,9 +77,8 @@ def replay(settings: ReplaySettings) -> Summary:
     Killed at any moment it leaves a folder with a file `.unfinished` in it.
     """
     os.umask(0o027)
-    now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
-    since = moment_of(settings, "since", settings.since, now)
-    until = moment_of(settings, "until", settings.until, now)
+    since = moment_of(settings, "since", settings.since)
+    until = moment_of(settings, "until", settings.until)
     _, ranges = ask(settings, _PROGRAM, lambda c: find_ranges(c, settings, since, until), ELECTION)
     try:
         summary = _play(settings, ranges)
@@ -120,10 +119,7 @@ async def _gone(connection: Connection, ranges: Iterable[Range]) -> str:
 def paced(
     runs: Iterable[LineRun], clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> Iterator[LineRun]:
-    """Yield the lines of runs in order, none before it is due: so long after the first as it was stored.
-
-    `clock` and `sleep` are in seconds.
-    """
+    """Yield the lines of runs in order, none before it is due: so many seconds after the first as it was stored."""
     ahead: float | None = None  # of the clock before the time of storage
     for run in runs:
         due = LineRun([], run.refused)
@@ -182,8 +178,9 @@ def _into_folder(settings: ReplaySettings) -> Iterator[Callable[[LineRun], None]
     (folder / _UNFINISHED).unlink()
 
 
-def moment_of(settings: StreamSettings, option: str, text: str, now: datetime) -> Moment:
+def moment_of(settings: StreamSettings, option: str, text: str) -> Moment:
     """Return the place in the stream that an option names; raises click.UsageError."""
+    now = datetime.now(UTC)  # noqa: TID251 - words such as 2h count back from it
     try:
         return LATEST if text == "now" else read_moment(text, now, named_zone(settings.time_zone))
     except ValueError as error:
@@ -195,8 +192,7 @@ async def find_ranges(
 ) -> tuple[tuple[int, ...], list[Range]]:
     """Return the partitions that are wanted, and what of each stream lies between two moments.
 
-    What a stream no longer holds of that time is within its range. Raises `BrokerAway`, `ConfigurationError`,
-    `OperatorError`, `click.UsageError`.
+    What a stream no longer holds of that time is within its range. Raises OperatorError kinds, `click.UsageError`.
     """
     layout = await require_layout(connection)
     partitions = settings.wanted(await partitions_there(connection, layout))

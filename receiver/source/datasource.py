@@ -136,13 +136,13 @@ class _BatchReader(_Reader, DataSourceReader):
 
     async def _plan(self, connection: Connection) -> list[Range]:
         options, found = self._options, list[Range]()
-        names = await _streams_of(connection, options)
-        for state in (await _states_of(connection, names)).values():
+        states = await _chosen(connection, options)
+        for state in states.values():
             edges = (options.starting or EARLIEST, options.ending or LATEST)
             first, until = [await sequence_of(connection, edge, state) for edge in edges]
             _moved(_read_until(until, state), state, fail=self._fail)
             first = kept(first, min(until, state.until), state, fail=self._fail)
-            found += cut(options, first, min(until, state.until), state, len(names))
+            found += cut(options, first, min(until, state.until), state, len(states))
         return found
 
 
@@ -165,10 +165,10 @@ class MicroBatchReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
         starting = LATEST if self._options.starting is None else self._options.starting
 
         async def begin(connection: Connection) -> Checkpoint:
-            names = await _streams_of(connection, self._options)
+            states = await _chosen(connection, self._options)
             return {
                 name: _read_until(await sequence_of(connection, starting, state), state)
-                for name, state in (await _states_of(connection, names)).items()
+                for name, state in states.items()
             }
 
         if self._initial is None:
@@ -210,8 +210,8 @@ class MicroBatchReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember where the streams end now: the query ends there."""
-        names = self._ask(lambda c: _streams_of(c, self._options))
-        self._target = {name: state.until for name, state in self._look(names).items()}
+        states = self._ask(lambda c: _chosen(c, self._options))
+        self._target = {name: state.until for name, state in states.items()}
 
     def partitions(self, start: Checkpoint, end: Checkpoint) -> list[InputPartition]:
         """Return the ranges of a micro-batch: the same sequences however often Spark asks."""
@@ -290,14 +290,14 @@ async def _states_of(connection: Connection, names: Iterable[str]) -> dict[str, 
     return await until_answered(connection, look_at_all, AWAY)
 
 
-async def _streams_of(connection: Connection, options: SourceOptions) -> tuple[str, ...]:
-    """Return the streams that a query reads: the one that is named, or all that partitions live in.
+async def _chosen(connection: Connection, options: SourceOptions) -> dict[str, StreamState]:
+    """Return what the streams hold that a query reads: the one that is named, or all that partitions live in.
 
     Raises `ConfigurationError` where a sequence is to be the same place in several streams, `BrokerAway`, `ConnectionLost`.
     """
     await connection.once()
     if options.stream is not None:
-        return (options.stream,)
+        return await _states_of(connection, [options.stream])
     try:
         layout = await until_answered(connection, read_layout, AWAY)
     except Rejected:
@@ -309,4 +309,4 @@ async def _streams_of(connection: Connection, options: SourceOptions) -> tuple[s
             f"sequences count within a stream, and the broker has {len(names)}: name one by the option stream, or give "
             "startingTimestamp and endingTimestamp"
         )
-    return names
+    return await _states_of(connection, names)

@@ -114,18 +114,17 @@ def _size(given: _Given, name: str) -> int | None:
 
 
 def _access(given: _Given) -> Access:
-    creds, nkey, tls_ca, tls_cert, tls_key = (
-        Path(text) if (text := _text(given, name)) else None
-        for name in ("creds", "nkey", "tlsCa", "tlsCert", "tlsKey")
-    )
+    def path(name: str) -> Path | None:
+        return Path(text) if (text := _text(given, name)) else None
+
     return Access(
-        creds=creds,
-        nkey=nkey,
+        creds=path("creds"),
+        nkey=path("nkey"),
         user=_text(given, "user"),
         password=given.get("password", "") or _from_file(given),
-        tls_ca=tls_ca,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
+        tls_ca=path("tlsCa"),
+        tls_cert=path("tlsCert"),
+        tls_key=path("tlsKey"),
         tls_first=_flag(given, "tlsFirst", default=False),
     )
 

@@ -64,8 +64,7 @@ class SourceMessage:
 async def look(connection: Connection, stream: str) -> StreamState:
     """Return what a stream holds now, by a leader: by another's answer it may seem to have been rewound.
 
-    Raises `BrokerAway` at once when there is no broker, `ConfigurationError` when there is no such stream,
-    `OperatorError`, `ConnectionLost`.
+    Raises `BrokerAway` at once without a broker, `ConfigurationError` without the stream, `OperatorError`, `ConnectionLost`.
     """
     await connection.once()
     try:
@@ -93,10 +92,7 @@ async def sequence_of(connection: Connection, position: Position, state: StreamS
 async def message_at(
     connection: Connection, stream: str, request: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """Return the message that is asked for, None for none: the leader has the last word on that.
-
-    Raises `OperatorError`, `ConnectionLost`.
-    """
+    """Return the message that is asked for, None for none, as the leader has it; raises `OperatorError`, `ConnectionLost`."""
     try:
         answer = await connection.api(f"STREAM.MSG.GET.{stream}", request)
     except Rejected as error:
@@ -107,10 +103,7 @@ async def message_at(
 
 
 def kept(first: int, until: int, state: StreamState, *, fail: bool) -> int:
-    """Return from where `[first, until)` can be read: where the stream now begins, if that is later.
-
-    Raises `LostSequences` instead when `fail`.
-    """
+    """Return where to begin with `[first, until)`: where the stream does, if that is later; with `fail` raise `LostSequences`."""
     if fail and first < min(state.first, until):
         raise LostSequences(
             f"sequences {first} to {min(state.first, until) - 1} were removed from the stream before they "

@@ -190,10 +190,7 @@ def running_jvm(master: str, classes: Path | None = None) -> Iterator[Jvm]:
         jars = distribution("pyspark").locate_file("pyspark/jars")
         with refusals_told("this machine"):
             process = subprocess.Popen(
-                [
-                    *(str(java.executable), *options),
-                    *("-cp", f"{jars}/*", _MAIN),
-                ],
+                [str(java.executable), *options, "-cp", f"{jars}/*", _MAIN],
                 stdin=subprocess.PIPE,
                 stdout=2,  # our stdout belongs to the lines of `replay`
                 cwd=scratch,
@@ -301,8 +298,7 @@ def _end(process: "subprocess.Popen[bytes]", patience: float) -> None:
 def scratch_folder() -> Iterator[Path]:
     """Make a folder in TMPDIR, or in /tmp where that path is too long for sockets; raises `OperatorError`.
 
-    It is locked while this process lives. Those that are not locked any more are removed: process ids would not tell, since
-    containers may share the folder.
+    It is locked while this process lives; others that are not are removed. Process ids do not tell: containers may share TMPDIR.
     """
     parent = Path(tempfile.gettempdir()).absolute()
     if len(os.fsencode(parent)) > _LONGEST:

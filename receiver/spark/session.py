@@ -167,8 +167,7 @@ def _stop(context: SparkContext) -> None:
 def check_masters(master: str, patience: float = _PATIENCE) -> None:
     """Return as soon as one of the masters of `spark://host:port,host:port` takes a connection; any other URL is not asked.
 
-    Each is given `patience` seconds. Raises OperatorError saying why none does, `ConfigurationError` for what is no such
-    address.
+    Each is given `patience` seconds. Raises OperatorError saying why none does, `ConfigurationError` for any other address.
     """
     if not master.startswith(_STANDALONE):
         return

@@ -83,10 +83,7 @@ class Files:
         return sum(map(len, self.content(Part(segment.path, 0))))
 
     def content(self, part: Part, skip: int = 0) -> Iterator[bytes]:
-        """Yield the lines of a part but the first `skip` bytes, decompressed; of a live file what the store has.
-
-        Of a file that is gone it yields nothing.
-        """
+        """Yield the lines of a part but the first `skip` bytes, decompressed; of a live file what the store has, of one that is gone nothing."""
         left = part.length if part.is_live else None
         with suppress(FileNotFoundError), within(self.output, part.path) as at, _open(*at) as file:
             while piece := file.read(READ if left is None else min(READ, left)):

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from functools import partial
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.units import format_size
@@ -97,22 +97,15 @@ def verify(settings: StreamSettings) -> VerifyReport:
     output = settings.output.absolute()
     if not output.is_dir():
         raise ConfigurationError(f"there is no folder {output}; give the receiver's --output")
-    now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given
-    since = moment_of(settings, "since", settings.since, now)
-
-    async def find(
-        connection: Connection,
-    ) -> tuple[tuple[int, ...], list[Range], dict[str, list[int]]]:
-        partitions, ranges = await find_ranges(connection, settings, since)
-        return partitions, ranges, await _hosts_that_moved(connection, ranges)
-
-    partitions, ranges, moved = ask(settings, _PROGRAM, find, ELECTION)
+    since = moment_of(settings, "since", settings.since)
+    find = partial(find_ranges, settings=settings, since=since)
+    partitions, ranges = ask(settings, _PROGRAM, find, ELECTION)
+    moved = ask(settings, _PROGRAM, lambda c: _hosts_that_moved(c, ranges), ELECTION)
+    items = {number: ranges[number % len(ranges)] for number in partitions}
     report = VerifyReport()
     try:
         with ExitStack() as stack:
-            _compare(
-                settings, {n: ranges[n % len(ranges)] for n in partitions}, moved, report, stack
-            )
+            _compare(settings, items, moved, report, stack)
     except Damaged as error:
         raise OperatorError(str(error)) from None
     except OSError as error:
