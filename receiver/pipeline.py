@@ -102,8 +102,7 @@ class _Pipeline:
         layout, existing = found
         wanted = settings.wanted(existing)
         await unless(self._stop, require_sound(settings, self._connection, layout, wanted))
-        count = len(wanted)
-        slots = _MOST_WORKERS if is_local(settings.master) else count
+        slots = _MOST_WORKERS if is_local(settings.master) else len(wanted)
         starting = spark_context(
             *(settings.master, slots, settings.spark),
             executor_python=settings.executor_python,

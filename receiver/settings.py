@@ -30,7 +30,6 @@ VERIFY_FIELDS = ASKING | {
     *("since", "host", "partition", "output", "state_dir", "path_template", "time_zone"),
 }
 
-_NEVER = timedelta(0)
 _LARGEST_ID = 2**32 - 2  # of users and groups
 
 
@@ -188,7 +187,7 @@ class ReceiverSettings(AccessSettings):
         0, "N", "Closed files to keep per host; 0 keeps all."
     )
     keep_age: Duration = option(
-        _NEVER,
+        timedelta(0),
         "TIME",
         "Time behind the newest line for which closed files are kept, e.g. 30d; 0 keeps all.",
     )

@@ -185,8 +185,7 @@ class Batch:
     def write(self, messages: Messages) -> int:
         """Append the lines of messages to their hosts' files; return of how many, as the batch may be full.
 
-        Raises OSError. Lines of many hosts are held until there are more for each: opening and syncing a file costs more
-        than its lines.
+        Raises OSError. Lines of many hosts are held until there are more of each: opening a file costs more than its lines.
         """
         count = 0
         for delivery, message in messages:

@@ -310,8 +310,7 @@ class OffsetEntry:
     async def fence(self) -> None:
         """Write the entry as it is: a move that an earlier attempt has sent, and is still on its way, fails from now on.
 
-        It also shows that what was read was the newest, which a replica of the broker need not have had. Raises what
-        `move` raises.
+        It also shows that what was read was the newest, which a replica need not have had. Raises what `move` raises.
         """
         assert self.offset is not None, "read, and found ours, before anything is undone"
         await self._put(self.offset)

@@ -2,7 +2,6 @@
 
 Runs in a Spark worker. In any doubt about where the consumer stands it is reset to the first sequence that is wanted;
 a delivery out of its place is never passed on. Nothing is polled: a pull for what is not there yet waits at the broker.
-
 """
 
 import asyncio
@@ -47,8 +46,7 @@ class PartitionReader:
         self._connection = connection
         self._assignment = assignment
         self._stream = stream
-        self._partition = assignment.partition
-        self._consumer = consumer_name(assignment.partition)
+        self._consumer = f"{stream}.{consumer_name(assignment.partition)}"
         self._ahead: Future[Messages] | None = None
         self._left_over: Messages = ()
         self._is_ended = False
@@ -143,7 +141,7 @@ class PartitionReader:
 
     async def _unchanged(self) -> dict[str, Any]:
         """Return the state of the consumer, made where there is none; raises `ConnectionLost` for one that somebody has changed."""
-        name, wanted = f"{self._stream}.{self._consumer}", consumer_config(self._partition)
+        name, wanted = self._consumer, consumer_config(self._assignment.partition)
         try:
             info = await self._connection.api(f"CONSUMER.INFO.{name}")
         except Rejected as error:
@@ -155,16 +153,14 @@ class PartitionReader:
         config, wanted = info["config"], {"headers_only": None, "pause_until": None, **wanted}
         if changed := [key for key, value in wanted.items() if config.get(key) != value]:
             raise ConnectionLost(
-                f"consumer {self._consumer} was changed ({', '.join(changed)}) and might leave lines out; delete it, it is "
+                f"consumer {info['name']} was changed ({', '.join(changed)}) and might leave lines out; delete it, it is "
                 "made again"
             )
         return info
 
     async def _reset(self) -> None:
         # a reset of a consumer that is not there is never answered (2.15.1)
-        await self._connection.api(
-            f"CONSUMER.RESET.{self._stream}.{self._consumer}", {"seq": self._sequence}
-        )
+        await self._connection.api(f"CONSUMER.RESET.{self._consumer}", {"seq": self._sequence})
         self._number = 1
 
     async def _pull(self, most: int, wait: float, *, is_sure: bool = False) -> Messages:
@@ -193,8 +189,8 @@ class PartitionReader:
 
     async def _ask(self, most: int, size: int, wait: float) -> Pulled:
         """Pull, or return nothing as soon as we are to leave; should the broker answer then, the next session finds the consumer elsewhere."""
-        consumer = f"{self._stream}.{self._consumer}"
-        self._pulling = asyncio.ensure_future(pull(self._connection, consumer, most, size, wait))
+        pulling = pull(self._connection, self._consumer, most, size, wait)
+        self._pulling = asyncio.ensure_future(pulling)
         try:
             return await self._pulling
         except asyncio.CancelledError:

@@ -1,7 +1,6 @@
 """A host whose lines come from another partition by now: they go on here when all before them is committed there.
 
-Its shipper says so by a claim with `Log-Follows` (docs/protocol.md). Such a claim begins a batch. Every wait points back in
-time, so that no two partitions wait for each other.
+A claim with `Log-Follows` says so (docs/protocol.md), and begins a batch. Waits point back in time: no two wait for each other.
 """
 
 from contextlib import suppress

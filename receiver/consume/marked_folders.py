@@ -1,8 +1,7 @@
 """Whether a task sees the very folders that the driver means, and not others of the same name on its own machine.
 
 Those may be another machine's, or what is beneath a disk that is not mounted any more. A folder is told by a mark, which
-is made in it once and stays. Where it is shared, locks must be shared as well: two attempts at one partition are kept
-apart by nothing else.
+is made in it once and stays. Where it is shared, locks must be shared, too: nothing else keeps two attempts apart.
 """
 
 import fcntl

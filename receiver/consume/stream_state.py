@@ -23,8 +23,7 @@ class StreamRestored(StreamMismatch):
 class StreamState:
     """The stream as the broker describes it: when it was made, and the sequences it holds, `[first, until)`.
 
-    `ancestors` are the streams that it was restored from, oldest first. It has so many `messages`, which are `size` bytes in
-    all, and the last of them was stored at `last`.
+    `ancestors` are the streams that it was restored from, oldest first. It has `messages` of `size` bytes, the newest of `last`.
     """
 
     created: str

@@ -1,7 +1,6 @@
 """All partitions of one receiver: each is followed by itself, and one that is lost to another receiver ends no other.
 
-What settings mean for those who do the work is said here: where tasks write and how long they run, what becomes of closed
-segments. These are values of no type that a Spark worker would not have.
+What settings mean for tasks and retention is said here, as values of no type that a Spark worker would not have.
 """
 
 import asyncio

@@ -56,9 +56,9 @@ logger = logging.getLogger(__name__)
 class TaskLimits:
     """How large batches are, `limit` and `pull` in bytes, and how long tasks run.
 
-    With `once` a follower ends when nothing is left. A `standby` takes over from an owner that has not answered for so many
-    seconds. A task that has not reported `patience` seconds after its time is reported as blocked. So many seconds lie between the first attempts at what goes wrong (`pause`), and between looks at the
-    stream (`check`), and for a successor and at the clock, which may be set meanwhile (`look_around`).
+    With `once` a follower ends when nothing is left. Seconds: of silence after which a `standby` takes over, `patience` with a
+    task that has not reported, `pause` between the first attempts at what goes wrong, and between looks at the stream (`check`),
+    and for a successor and at the clock, which may be set (`look_around`).
     """
 
     limit: int
@@ -149,8 +149,7 @@ class PartitionFollower:
     async def run(self) -> None:
         """Claim the partition and follow it; raises OperatorError for what only a person can mend.
 
-        Raises `TakenOver` when another receiver has claimed it, `FencedError` when a person has moved its offset, unless it
-        stands by.
+        Unless it stands by: raises `TakenOver` by another receiver, `FencedError` when a person has moved its offset.
         """
         refusals = 0
         while not self.stop.is_set():

@@ -1,7 +1,6 @@
 """The status of the partitions and of the received files: one document, printed as tables for people or as JSON.
 
-What KV and the stream know is asked of the broker; what only the owner knows, of the owner, if it lives; what is known of
-files, of the stores in the state folder.
+The broker is asked for what KV and the stream know, a living owner for what it alone knows, the stores for files.
 """
 
 import asyncio
@@ -66,6 +65,7 @@ class ReceivedPartition(PartitionReport):
     def row(self) -> tuple[str, ...]:
         """Return the row of the table."""
         seconds = self.behind_seconds
+        owner = ", standby: ".join((self.owner or "nobody yet", *self.standby))
         oldest = "?" if seconds is None else format_duration(timedelta(seconds=round(seconds)))
         return (
             *(str(self.partition), str(self.next), str(self.behind), oldest),
@@ -73,9 +73,7 @@ class ReceivedPartition(PartitionReport):
             "" if self.lines_per_second is None else f"{self.lines_per_second:,.0f}",
             str(self.epoch),
             "starting" if self.starting else _RUNNING[self.running],
-            "UNREADABLE"
-            if self.error
-            else ", standby: ".join((self.owner or "nobody yet", *self.standby)),
+            "UNREADABLE" if self.error else owner,
             self.committed_at or "never",
         )
 
@@ -106,15 +104,11 @@ class Status(BaseModel):
         files = list[HostFile]()
         for path in sorted(state.glob("p*.db")):
             with suppress(OSError, Damaged), Store(path) as store:
-                rows = [
-                    dict(zip(HostFile.model_fields, row, strict=True)) for row in store.rows(_FILES)
-                ]
-                files += map(HostFile.model_validate, rows)
-        return cls(
-            partitions=partitions,
-            state_dir=state,
-            files=sorted(files, key=lambda file: file.path),
-        )
+                for row in store.rows(_FILES):
+                    named = zip(HostFile.model_fields, row, strict=True)
+                    files.append(HostFile.model_validate(dict(named)))
+        files.sort(key=lambda file: file.path)
+        return cls(partitions=partitions, state_dir=state, files=files)
 
     def show(self, *, with_hosts: bool = False) -> None:
         """Write it to standard output, for people."""

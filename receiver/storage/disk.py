@@ -34,8 +34,7 @@ class Locked(Exception):
 def exclusive_lock(path: Path, patience: float) -> Iterator[None]:
     """Hold the lock; the kernel lets go of it when its holder dies, however it dies.
 
-    A task that lost its driver may hold it until its batch is written: hence the patience, in seconds. Raises
-    `Locked`, OSError.
+    `patience` is in seconds: a task that lost its driver holds it until its batch is written. Raises `Locked`, OSError.
     """
     with open_folder(path.parent) as folder:
         descriptor = folder.open(path.name, os.O_RDWR | os.O_CREAT)

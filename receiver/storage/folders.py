@@ -102,10 +102,6 @@ class Folders:
                 opened.sync()
         self._changed.clear()
 
-    def can_sync_all(self) -> bool:
-        """Whether one sync of the output folder's file system is as good as one of each file."""
-        return disk.can_sync_all(self.root.descriptor)
-
     def sync_all(self) -> None:
         """Bring to disk what was written on the output folder's file system since it was opened, and names; raises OSError."""
         disk.sync_all(self.root.descriptor)

@@ -1,8 +1,7 @@
 """Which live file the lines of a host go to, and keeps it: the store knows every name that was ever given.
 
-Lines of a host that are published into a partition which is not the host's go to `<host>..p<N>.log`: no host's name holds
-two dots in a row. A path that was a source file and is a folder now cannot be both below the output, so that one of them
-is marked.
+Lines of a host that are published into another partition go to `<host>..p<N>.log`: no host's name holds two dots in a row.
+A path that was a source file and is a folder now cannot be both below the output: one of them is marked.
 """
 
 import errno

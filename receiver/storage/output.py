@@ -278,7 +278,7 @@ class Output:
 
     def _leave_all(self) -> None:
         """Close all files; without a sync where one for all can be made at the batch's end."""
-        self._has_left = self._has_left or self.folders.can_sync_all()
+        self._has_left = self._has_left or disk.can_sync_all(self.folders.root.descriptor)
         while self._open:
             self._finish_and_close(*self._open.popitem())
 

@@ -33,9 +33,8 @@ _PIECE = 1024 * 1024
 def compress_segment(folder: Folder, plain: str, method: str, stopped: Callable[[], bool]) -> str:
     """Put the compressed form in the place of a segment, with its mode, owner and time; return its suffix, empty for none.
 
-    One caller at a time. What is compressed already, in whatever way, stays so. Leaves off soon after `stopped()` is true.
+    One caller at a time. What is compressed already, in whatever way, stays so. Leaves off soon after `stopped()`; raises OSError.
     A file of a day may have got lines since it was compressed: it stays beside its compressed form, which has another time.
-    Raises OSError.
     """
     suffix = compressed_form(folder, plain)
     if (found := folder.find(plain)) is None:
@@ -113,8 +112,7 @@ logger = logging.getLogger(__name__)
 class Limits:
     """What is kept; 0 is no limit.
 
-    `number` segments per live file, none whose last line is `age` nanoseconds older than the newest line of all, `size`
-    bytes in all.
+    `number` segments per live file, none whose last line is `age` nanoseconds older than the newest of all, `size` bytes in all.
     """
 
     number: int = 0
@@ -185,19 +183,17 @@ class Retention:
             self._noted(),
             exclusive_lock(self.order.state / "retention.lock", 0.0),
         ):
-            for path in self._stores():
+            paths = sorted(self.order.state.glob("p*.db"))
+            for path in paths:
                 with self._noted(), Store(path) as store:
                     for segment in store.segments(f"compressed = '' AND {_CLOSED}"):
                         if not stopped():
                             self._compress(store, segment, stopped)
             if self.order.limits != Limits() and not stopped():
-                self._prune()
+                self._prune(paths)
         if self._failed and self._failed != self._told:
             logger.warning("closed files are left as they are for now, %s", self._failed)
         self._told = self._failed
-
-    def _stores(self) -> list[Path]:
-        return sorted(self.order.state.glob("p*.db"))
 
     def _compress(self, store: Store, segment: SegmentRow, stopped: Callable[[], bool]) -> None:
         with self._noted(), within(self.order.output, segment.path) as (folder, name):
@@ -207,11 +203,11 @@ class Retention:
                 with store.transaction():
                     store.change(query, suffix, form.st_size, segment.path)
 
-    def _prune(self) -> None:
+    def _prune(self, paths: list[Path]) -> None:
         limits, now, newest = self.order.limits, self.clock(), 0
         owners: dict[str, Path] = {}
         segments: list[SegmentRow] = []
-        for path in self._stores():
+        for path in paths:
             with self._noted(), Store(path) as store:
                 newest = max(newest, int(str(store.rows(_NEWEST)[0][0])))
                 present = self._present(store)

@@ -156,8 +156,7 @@ class FileRow(NamedTuple):
 class SegmentRow(NamedTuple):
     """A closed segment by its path, with that of its live file. `size` is in bytes, as they are on disk.
 
-    `compressed` is the suffix of its compressed form, empty where there is none. It has `length` bytes of lines, None
-    where nobody has counted them.
+    `compressed` is the suffix of its compressed form, empty for none. It has `length` bytes of lines, None where not counted.
     """
 
     path: str

@@ -11,6 +11,8 @@ from receiver.storage.store import Store
 _FORGOTTEN = 30 * 24 * 3600 * 1_000_000_000  # nanoseconds behind the file that was read last
 _MOST_CACHED = 50_000  # rows
 
+_REPORTED = ("host", "file", "file_id", "start", "end", "sequence")
+
 GAP_REPORTS = ".gaps.p*.jsonl"
 """What the names of all reports in an output folder match."""
 
@@ -71,12 +73,7 @@ def lines_of(gaps: Iterable[Finding], partition: int) -> bytes:
     for gap in gaps:
         about = {
             "kind": gap.kind.value,
-            "host": gap.host,
-            "file": gap.file,
-            "file_id": gap.file_id,
-            "start": gap.start,
-            "end": gap.end,
-            "sequence": gap.sequence,
+            **{name: getattr(gap, name) for name in _REPORTED},
             "since": _iso(gap.since),
             "until": _iso(gap.read_at),
             "partition": partition,
