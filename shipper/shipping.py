@@ -7,16 +7,15 @@ lines: the files wait.
 import asyncio
 import logging
 import math
-import os
 import random
 from collections import ChainMap, deque
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from broker.app.faults import fault
-from broker.wire.positions import Cursor, Positions, forgettable
+from broker.wire.positions import Positions, forgettable
 from shipper.goals import Goals
 from shipper.line_filter import LineFilter, Rules
 from shipper.publish.rounds import NEARBY_SIZE, Round, cut, make, next_size
@@ -25,13 +24,12 @@ from shipper.settings import ShipperSettings, expression
 from shipper.status.report import AgentMeter
 from shipper.tail.follower import Follower, announce
 from shipper.tail.reader import Block
+from shipper.tail.sampling import size_at
 
 logger = logging.getLogger(__name__)
 _SMALL = 128 * 1024  # bytes of lines that are compressed sooner than a thread would begin
 _TRICKLE = 512 * 1024  # bytes of lines that are not worth a round before its interval is over
-_LONGEST_PAUSE = (
-    0.2  # seconds between sessions: somebody else may write to our subject all the time
-)
+_LONGEST_PAUSE = 0.2  # seconds between sessions: another client may write to our subject
 Answer = TypeVar("Answer")
 
 
@@ -94,10 +92,9 @@ class Shipping:
         """Begin a session with nothing in hand."""
         self.follower.stored = self.position
         self._filter = LineFilter(rules_of(self._settings))
-        self._sending: deque[asyncio.Task[None]] = (
-            deque()
-        )  # what was gathered, and not found acknowledged
-        self._pending: deque[dict[str, int]] = deque()  # when it was read, by file id
+        # what was gathered and not found acknowledged, and when that was read, by file id
+        self._sending = deque[asyncio.Task[None]]()
+        self._pending = deque[dict[str, int]]()
         self._interval, self._size = self._intervals.interval, NEARBY_SIZE
         self._sent_at = self._covered_at = -math.inf
         self._has_found = self._is_behind = self._is_trickle = False
@@ -140,9 +137,10 @@ class Shipping:
         # before it is oriented, files that are there are not followed yet, and none would seem to be wanted
         if self.follower.is_oriented:
             old = forgettable(self.positions.without(self._following()).files.values(), now)
-            if gone := await asyncio.to_thread(_gone, old):
-                # one of them may have come back meanwhile
-                self.positions = self.positions.without(gone - self._following())
+            sizes = await asyncio.to_thread(lambda: {one.file: size_at(one) for one in old})
+            # one of them may have come back meanwhile
+            if gone := {file for file, size in sizes.items() if size is None} - self._following():
+                self.positions = self.positions.without(gone)
 
     def _following(self) -> set[str]:
         return {state.file for state in self.follower.states()}
@@ -171,7 +169,7 @@ class Shipping:
         elif self._sending:
             await self._acknowledged()
             return True
-        if self._is_done(is_idle=not blocks):
+        if self._once and (not blocks or self.goals.are_met(self.follower.states())):
             return await self._scan_again()
         if not blocks:
             await self._wait_for_changes()
@@ -367,21 +365,8 @@ class Shipping:
             most = min(most, max(0.0, self._until_cover()))
         await self.follower.wait(min(most, self.follower.patience))
 
-    def _is_done(self, *, is_idle: bool) -> bool:
-        return self._once and (is_idle or self.goals.are_met(self.follower.states()))
-
 
 def rules_of(settings: ShipperSettings) -> Rules:
     """Return which lines are shipped."""
     include, exclude = settings.include_lines, settings.exclude_lines
     return Rules(tuple(map(expression, include)), tuple(map(expression, exclude)))
-
-
-def _gone(cursors: Sequence[Cursor]) -> set[str]:
-    """Return the ids of files that are not at their paths any more."""
-    gone = {cursor.file for cursor in cursors}
-    for cursor in cursors:
-        with suppress(OSError):
-            found = os.stat(cursor.path)  # noqa: PTH116 - a path of any bytes, as it was followed
-            gone -= {cursor.file} if found.st_ino == cursor.identity.inode else set()
-    return gone

@@ -36,13 +36,10 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerConfig:
-    """The configuration of the broker, as far as it concerns one host; `clock` is nanoseconds since the epoch.
-
-    `partitions` are known after `read`, and `subject` is where the host's lines go with so many.
-    """
+    """The configuration of the broker, as far as it concerns one host; `clock` is nanoseconds since the epoch."""
 
     def __init__(self, connection: Connection, host: str, clock: Callable[[], int]) -> None:
-        """Know nothing before `read` or `run`."""
+        """Know nothing before `read` or `run`; `subject` is where the host's lines go with so many partitions."""
         self.partitions = Partitions(1, "", 0)
         self.subject = Subject.for_host(host, 1)
         self._connection = connection

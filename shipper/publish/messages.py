@@ -21,11 +21,7 @@ from broker.client.answer import ConnectionLost, Rejected
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection
 from broker.client.pulling import pull
-from broker.wire.message import (
-    MalformedMessage,
-    Origin,
-    decode_origin,
-)
+from broker.wire.message import MalformedMessage, Origin, decode_origin
 from broker.wire.positions import Covered, Positions, PositionsUnreadable
 from broker.wire.streams import (
     PAYLOAD_HEADROOM,
@@ -115,7 +111,6 @@ class HostMessages:
     """
 
     def __init__(self, connection: Connection, host: str, streams: int) -> None:
-        """Remember the host."""
         self.streams = streams
         self._connection = connection
         self._filter = host_filter(host)
@@ -135,10 +130,7 @@ class HostMessages:
         return HostMessage(int(headers["Nats-Sequence"]), _origin_of(headers), subject, stream)
 
     def since(self, first: int, stream: str) -> AsyncIterator[list[HostMessage]]:
-        """Yield all messages of a stream from sequence `first` on, oldest first, in pages.
-
-        What came counts only if nothing is raised.
-        """
+        """Yield a stream's messages from sequence `first` on in pages, which count only if nothing is raised."""
         start = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, first)}
         return self._read(stream, start)
 
@@ -155,10 +147,7 @@ class HostMessages:
         ]
 
     async def rebuild(self, known: Positions, ends: Mapping[str, int]) -> Rebuilt:
-        """Return the positions as these streams have them by now, each at least up to the sequence that is named with it.
-
-        `known` are those of a snapshot, or none.
-        """
+        """Return the positions as these streams have them by now, each at least up to its end; `known` are those of a snapshot."""
         rebuilt = Rebuilt(known)
         for stream, end in ends.items():
             covered = known.covered.get(stream)
@@ -202,7 +191,11 @@ class HostMessages:
             made = (await self._create(stream, config))["created"]
         count, is_last = 0, False
         while not is_last:
-            page = await self._pull(stream)
+            pulled = await pull(self._connection, f"{stream}.{self._consumer}", _PAGE)
+            page = [
+                HostMessage(delivery.sequence, _origin_of(message.headers), message.subject, stream)
+                for delivery, message in pulled.messages
+            ]
             count, is_last = count + len(page), len(page) < _PAGE
             yield page
         # made anew with the same configuration, a consumer answers how it stands; another's is refused
@@ -224,13 +217,6 @@ class HostMessages:
             removal = f"CONSUMER.DELETE.{stream}.{self._consumer}"
             await self._connection.api(removal, patience=_SHORT)
 
-    async def _pull(self, stream: str) -> list[HostMessage]:
-        pulled = await pull(self._connection, f"{stream}.{self._consumer}", _PAGE)
-        return [
-            HostMessage(delivery.sequence, _origin_of(message.headers), message.subject, stream)
-            for delivery, message in pulled.messages
-        ]
-
 
 def _origin_of(headers: Mapping[str, str] | None) -> Origin | None:
     """Return where a message came from; None for what no agent of ours wrote, which says nothing about positions."""
@@ -249,25 +235,20 @@ async def largest_payload(connection: Connection) -> int:
 class Snapshots:
     """The snapshot of one host's positions, as one agent reads and writes it by compare-and-set.
 
-    It holds what headers of the stream need not be read for again, and what they cannot tell.
+    It holds what headers of the stream need not be read for again, and what they cannot tell. Raises as `HostMessages` does.
     """
 
     def __init__(self, connection: Connection, host: str) -> None:
-        """Remember the host; nothing is asked before `read`."""
         self._connection = connection
         self._key = positions_key(host)
         self.time = ""  # of the one that was read, RFC 3339; empty where there is none
-        self._version = version_of("nats-logship")
         self._revision = 0
         self._written: Positions | None = None
         self.found = Positions()  # what was written meanwhile, by retention or an older agent
         self._writing = asyncio.Lock()
 
     async def read(self) -> Positions:
-        """Return the positions of the snapshot; none where there is no snapshot, or where it cannot be read, which is logged.
-
-        Raises `Rejected` where there is no such bucket, `ConnectionLost`.
-        """
+        """Return the positions of the snapshot; none where there is no snapshot, or where it cannot be read, which is logged."""
         entry = await bucket.read(self._connection, POSITIONS_BUCKET, self._key)
         self._written, self.found = None, Positions()
         self._revision, self.time = (entry.revision, entry.time) if entry else (0, "")
@@ -281,10 +262,7 @@ class Snapshots:
             return Positions()
 
     async def write(self, positions: Positions) -> None:
-        """Write the positions, unless they are those last written.
-
-        Raises `FencedError` where a newer agent wrote before, `Rejected`, `ConnectionLost`: then they may be written or not.
-        """
+        """Write the positions, unless they are those last written; raises `FencedError` where a newer agent wrote before."""
         async with self._writing:
             while positions is not self._written:
                 try:
@@ -298,10 +276,7 @@ class Snapshots:
                         raise fenced_by(rival) from None
 
     async def try_write(self, positions: Positions) -> None:
-        """Write the positions if the broker takes them; a snapshot that cannot be written costs a longer start, and no line.
-
-        Raises `FencedError`.
-        """
+        """Write the positions if the broker takes them: without, a start takes longer. Raises `FencedError`."""
         try:
             await self.write(positions)
         except (ConnectionLost, Rejected) as error:
@@ -309,7 +284,8 @@ class Snapshots:
             logger.warning("cannot write the snapshot of the positions: %s; %s", error, later)
 
     async def _write(self, positions: Positions) -> None:
-        value = replace(positions.joined(self.found), version=self._version).encode()
+        version = version_of("nats-logship")
+        value = replace(positions.joined(self.found), version=version).encode()
         if len(value) > await largest_payload(self._connection):
             raise Rejected(
                 413,

@@ -100,7 +100,5 @@ def make(blocks: Sequence[Block], agent: str, compression: Compression) -> Round
         frame: bytes = _local.compressor.compress(payload)
         if compressed := len(frame) < len(payload):
             payload = frame
-    return Round(
-        Origin(agent, blocks[0].read_at, tuple(block.section for block in blocks), compressed),
-        payload,
-    )
+    sections = tuple(block.section for block in blocks)
+    return Round(Origin(agent, blocks[0].read_at, sections, compressed), payload)

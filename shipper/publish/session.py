@@ -61,10 +61,7 @@ class Sessions:
         owner: str = "",
         tag: str = "",
     ) -> None:
-        """Open none yet; `clock` is nanoseconds since the epoch, `owner` the host of the credential.
-
-        `tag` is eight hex digits, random ones by default.
-        """
+        """Open none yet; `clock` is in nanoseconds, `owner` the host of the credential, `tag` eight hex digits."""
         self.connection = connection
         self.waiting = Waiting(host, owner)
         self.snapshots = Snapshots(connection, host)
@@ -243,10 +240,7 @@ class Sessions:
     # publishing
 
     async def publish(self, round_: Round) -> int:
-        """Return the stream sequence of the round's message once it is on disk, however long that takes.
-
-        Sent again with the same expected sequence it is stored once. Raises `SessionLost`.
-        """
+        """Return the sequence of the round's message once it is on disk, however long that takes; raises `SessionLost`."""
         self._last = await self.waiting.until_answered(lambda: self._store(round_))
         return self._last
 
@@ -290,10 +284,7 @@ class Sessions:
         return stored_at(answer)
 
     def _patience(self, payload: bytes) -> float:
-        """Return the seconds in which a payload gets through a line that is still of use; a dead one is noticed by pings.
-
-        What a server of several sent on to a leader that died is never answered.
-        """
+        """Return the seconds to wait for an answer: what was sent on to a leader that died is never answered."""
         return _PATIENCE + len(payload) / _SLOWEST
 
 

@@ -56,10 +56,7 @@ def connection_for(settings: ShipperSettings, host: str) -> Connection:
 
 
 class Waiting:
-    """What this agent waits for, if anything: `reason` is empty while all goes well.
-
-    `retries` counts what was tried again, by cause.
-    """
+    """What this agent waits for: `reason` is empty while all goes well; `retries` counts, by cause, what was tried again."""
 
     def __init__(self, host: str = "", owner: str = "") -> None:
         """Wait for nothing; `host` and `owner` are those of `reason_of`."""

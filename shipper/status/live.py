@@ -14,7 +14,7 @@ import secrets
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,17 +58,14 @@ async def status_socket(host: str, report: Callable[[], HostReport]) -> AsyncIte
         except (OSError, TimeoutError):
             writer.transport.abort()
 
-    server = None
-    try:
-        name = f"\0{_prefix(host)}{secrets.token_hex(4)}"
-        server = await asyncio.start_unix_server(answer, name)
-    except OSError as error:
-        logger.warning("no live status: %s", error.strerror or error)
-    try:
+    with ExitStack() as stack:
+        try:
+            name = f"\0{_prefix(host)}{secrets.token_hex(4)}"
+            server = await asyncio.start_unix_server(answer, name)
+            stack.callback(server.close)
+        except OSError as error:
+            logger.warning("no live status: %s", error.strerror or error)
         yield
-    finally:
-        if server is not None:
-            server.close()
 
 
 async def ask(host: str = "", patience: float = _PATIENCE) -> tuple[list[HostReport], list[Peer]]:

@@ -23,6 +23,7 @@ from shipper.publish.waiting import connection_for, reason_of
 from shipper.settings import ShipperSettings
 from shipper.status.report import FileStatus, HostReport
 from shipper.tail.paths import Selection
+from shipper.tail.sampling import size_at
 from shipper.tail.scan import NoticeKind, scan
 
 FINE, LEFT_OUT, BAD = "ok ", "-- ", "BAD"
@@ -67,12 +68,7 @@ async def stored(settings: ShipperSettings, host: str) -> HostReport:
 
 
 def _file(cursor: Cursor) -> FileStatus:
-    size = None
-    try:
-        found = os.stat(cursor.path)  # noqa: PTH116 - a path of any bytes, as it was followed
-        size = found.st_size if found.st_ino == cursor.identity.inode else None
-    except OSError:
-        pass  # deleted, or not ours to see: the position is shown all the same
+    size = size_at(cursor)
     return FileStatus(
         path=cursor.path,
         state="gone" if size is None else "saved",

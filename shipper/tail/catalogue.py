@@ -10,14 +10,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import replace
 
 from broker.wire.positions import Cursor, forgettable
-from shipper.tail.identity import (
-    FilePresence,
-    Known,
-    Sample,
-    Verdict,
-    identify,
-    rule,
-)
+from shipper.tail.identity import FilePresence, Known, Sample, Verdict, identify, rule
 from shipper.tail.paths import Selection, group_of
 from shipper.tail.scan import FileEntry, FileKey, Notice, NoticeKind
 from shipper.tail.tailer import Tailer

@@ -62,9 +62,8 @@ class ChangeDetection:
         self._watch(folders)
         # a write to a new file, or in a new folder, before this was not heard
         is_new = not (before.issuperset(self._files.values()) and watched.issuperset(self._watched))
-        self._next_poll = time.monotonic() + (
-            0 if is_new else max(self._poll_every, _POLL_SHARE * took)
-        )
+        every = 0 if is_new else max(self._poll_every, _POLL_SHARE * took)
+        self._next_poll = time.monotonic() + every
         if shortage or not self._shortage:
             return []
         text = f"not all of it can be watched, the rest is polled: {self._shortage}"
@@ -137,6 +136,5 @@ class ChangeDetection:
         # an event may come before its watch is known here
         has_moved |= any(number not in self._watched for number, _ in names)
         found = ((os.fsdecode(name.rstrip(b"\0")), number) for number, name in names)
-        return {
-            f"{home}/{name}" for name, n in found for home in self._watched.get(n, ())
-        }, has_moved
+        written = {f"{home}/{name}" for name, n in found for home in self._watched.get(n, ())}
+        return written, has_moved

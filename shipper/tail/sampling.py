@@ -42,6 +42,14 @@ def close(descriptor: int) -> None:
         os.close(descriptor)
 
 
+def size_at(cursor: Cursor) -> int | None:
+    """Return the size of a file on disk; None where it is not at its path any more, or is not ours to see."""
+    with suppress(OSError):
+        found = os.stat(cursor.path)  # noqa: PTH116 - a path of any bytes, as it was followed
+        return found.st_size if found.st_ino == cursor.identity.inode else None
+    return None
+
+
 def sample(
     asked: Mapping[FileEntry, Collection[Cursor]], *, from_end: bool
 ) -> dict[FileKey, Sample | Notice]:
