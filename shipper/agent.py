@@ -142,10 +142,7 @@ class Agent:
                 return await self._ship()
 
     async def _first_session(self) -> Positions:
-        """Return the positions; without acknowledgements there is nothing to claim.
-
-        Raises `OperatorError` when another agent of the host lives on this machine, before it could be deposed by a claim.
-        """
+        """Return the positions; raises `OperatorError` for another agent of the host here, before a claim could end that one."""
         sessions = self._sessions
         await sessions.prepare()
         if not self._settings.take_over:
@@ -234,8 +231,8 @@ class Agent:
             raise OperatorError("with --once nothing is read again")
         self._settings, changes = reload(self._settings, settings)
         log_to_stderr(self._settings)
-        follower = self._shipping.follower
         self._shipping.change(self._settings)
+        follower = self._shipping.follower
         grace, hold = self._settings.grace, self._settings.hold_deleted
         follower.change_limits(grace.total_seconds(), hold.total_seconds())
         if self._view.spool is None:

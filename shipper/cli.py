@@ -23,8 +23,6 @@ from broker.client.access_settings import ACCESS
 from broker.wire.subjects import InvalidHost, validate_host
 from shipper.settings import ShipperSettings
 
-_CHECKED = {"file", "exclude", "ignore_older", "host"}
-
 
 @click.group(
     "logshipper",
@@ -88,7 +86,7 @@ def _status(context: click.Context, /, as_json: bool, **options: Any) -> int:
 
 
 @logshipper.command("check")
-@settings_options(ShipperSettings, only={*_CHECKED, *ACCESS})
+@settings_options(ShipperSettings, only={"file", "exclude", "ignore_older", "host", *ACCESS})
 @click.pass_context
 def _check(context: click.Context, /, **options: Any) -> int:
     """Check the configuration, the broker and the files, and say what would be followed; changes nothing."""

@@ -15,7 +15,6 @@ class Goals:
     """The size that each file had when the first scan had decided on all files, by file id."""
 
     def __init__(self) -> None:
-        """Know no file yet."""
         self.scans_left = 5  # for files that move while they are read
         self._sizes: dict[str, int] = {}
 

@@ -12,16 +12,13 @@ from shipper.tail.reader import Block
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which lines are shipped: those in which one of `include` is found (all, when there is none) and none of `exclude`.
-
-    Each line is searched by itself, without its newline.
-    """
+    """Which lines are shipped: those in which one of `include` is found (all, when there is none) and none of `exclude`."""
 
     include: tuple[re.Pattern[bytes], ...] = ()
     exclude: tuple[re.Pattern[bytes], ...] = ()
 
     def apply(self, run: bytes) -> bytes:
-        """Return what is left of whole lines, or of a piece of one."""
+        """Return what is left of whole lines, or of a piece of one; each is searched by itself, without its newline."""
         end = b"\n" if run.endswith(b"\n") else b""
         lines = run.removesuffix(b"\n").split(b"\n")
         if self.include:

@@ -32,10 +32,7 @@ def _alone(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def expression(text: str) -> re.Pattern[bytes]:
-    """Compile a regular expression over bytes; raises ValueError that names it.
-
-    Its author answers for what it costs, catastrophic backtracking included.
-    """
+    """Compile a regular expression over bytes, whose author answers for what it costs; raises ValueError that names it."""
     try:
         return re.compile(text.encode("utf-8", "surrogateescape"))
     except (re.error, OverflowError, RecursionError) as error:

@@ -27,9 +27,6 @@ from shipper.shipping import Shipping
 from shipper.tail.identity import HEAD_BYTES, identify
 from shipper.tail.paths import Selection
 
-PATH = "-"
-"""The path of standard input in settings and headers."""
-
 _INPUT = 0  # descriptor
 _SEGMENT = 16 * 1024 * 1024
 """Bytes; what is acknowledged keeps its space on disk until all of its segment is."""
@@ -90,10 +87,7 @@ class Spool:
         self._notify: Callable[[], object] = bool
         self._removing = threading.Lock()
         self._thread = threading.Thread(target=self._fill, daemon=True)
-        self._take_up()
-
-    def _take_up(self) -> None:
-        found = [match for name in self._folder.names() if (match := _NAME.fullmatch(name))]
+        found = [match for name in folder.names() if (match := _NAME.fullmatch(name))]
         for match in sorted(found, key=lambda match: int(match[1])):
             self._number = int(match[1])
             # it may be another shipper's, which is about to end, or ships to another broker
@@ -160,7 +154,7 @@ class Spool:
         if known := shipping.positions.files.get(segment.file):
             return replace(known, identity=replace(known.identity, inode=inode))
         head = os.pread(segment.descriptor, HEAD_BYTES, 0)
-        return Cursor(segment.file, PATH, 0, identify(inode, head, b""), self._clock())
+        return Cursor(segment.file, "-", 0, identify(inode, head, b""), self._clock())
 
     def _remove_before(self, segment: _Segment | None) -> None:
         with self._removing:  # one that was cancelled with the session before goes on in its thread

@@ -287,12 +287,11 @@ class Snapshots:
         version = version_of("nats-logship")
         value = replace(positions.joined(self.found), version=version).encode()
         if len(value) > await largest_payload(self._connection):
-            raise Rejected(
-                413,
-                0,
+            reason = (
                 f"the snapshot of {len(positions.files)} files has {len(value)} bytes, which is larger than the broker takes; "
-                "raise its max_payload, or ship fewer files",
+                "raise its max_payload, or ship fewer files"
             )
+            raise Rejected(413, 0, reason)
         fault("snapshot_sending")
         self._revision = await bucket.write(
             self._connection, POSITIONS_BUCKET, self._key, value, self._revision

@@ -42,10 +42,7 @@ class Round:
 
 
 def cut(blocks: Sequence[Block], most_bytes: int) -> Iterator[Sequence[Block]]:
-    """Yield the blocks of one round after the other, in their order.
-
-    A round has at most `most_bytes` of lines, or a single block that is larger, and headers that the server takes.
-    """
+    """Yield the blocks of each round, of `most_bytes` of lines at most or one larger block, with headers that the server takes."""
     most_bytes = min(most_bytes, MAX_LINES_BYTES)
     start = size = headers = 0
     for place, block in enumerate(blocks):

@@ -104,8 +104,7 @@ class Sessions:
 
     async def save(self, positions: Positions) -> None:
         """Return once the broker has the positions."""
-        written = self.waiting.until_answered(lambda: self.snapshots.write(positions))
-        await self.in_time(written)
+        await self.in_time(self.waiting.until_answered(lambda: self.snapshots.write(positions)))
 
     async def prepare(self) -> None:
         """Read what the broker says to this host, however long it takes; raises `ConfigurationError` for what is no number."""
@@ -229,13 +228,11 @@ class Sessions:
             is_news = covered is None or other.sequence > covered.sequence
             if is_news and who not in self._named and _subject_of(other) is not None:
                 self._named.add(who)
-                logger.warning(
+                message = (
                     "another client (%s) wrote to %s, which is for this host's shipper only, at sequence %d: claimed again; "
-                    "find that client, and give it a subject of its own or take its right to this one",
-                    who,
-                    other.subject,
-                    other.sequence,
+                    "find that client, and give it a subject of its own or take its right to this one"
                 )
+                logger.warning(message, who, other.subject, other.sequence)
 
     # publishing
 

@@ -75,13 +75,10 @@ class HostReport(BaseModel):
 
 
 class AgentMeter:
-    """The counters of one run of the shipper, over all its sessions; `clock` is nanoseconds since the epoch.
-
-    `observe` is told the seconds from reading the oldest block of a round to its acknowledgement.
-    """
+    """The counters of one run; `observe` is told the seconds from reading a round's oldest block to its acknowledgement."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
-        """Begin at 0, now."""
+        """Begin at 0; `clock` is nanoseconds since the epoch."""
         self._clock = clock
         self.lines = self.bytes = self.sent = self.rounds = 0
         self.lost: Counter[str] = Counter()
@@ -110,7 +107,6 @@ class AgentView:
     """Makes the report of one agent; `spool` is None where standard input is not read."""
 
     def __init__(self, host: str, shipping: "Shipping", clock: Callable[[], int]) -> None:
-        """Look at a run; `clock` is nanoseconds since the epoch."""
         self.meter = shipping.meter
         self.waiting = shipping.sessions.waiting
         self.shipping = shipping

@@ -47,10 +47,7 @@ async def _connected(settings: ShipperSettings, host: str) -> AsyncIterator[Conn
 
 
 async def stored(settings: ShipperSettings, host: str) -> HostReport:
-    """Return the positions of a host as the broker has them, beside the sizes of the files on this machine.
-
-    Raises `OperatorError` where the broker has none, or does not tell.
-    """
+    """Return a host's positions as the broker has them, with the sizes of files here; raises `OperatorError` for none."""
     try:
         async with _connected(settings, host) as connection:
             snapshots = Snapshots(connection, host)

@@ -93,9 +93,8 @@ class ChangeDetection:
             return
         self._inotify = inotify_c.inotify_init()
         if self._inotify < 0:
-            self._shortage = (
-                f"{os.strerror(ctypes.get_errno())}; raise fs.inotify.max_user_instances"
-            )
+            reason = os.strerror(ctypes.get_errno())
+            self._shortage = f"{reason}; raise fs.inotify.max_user_instances"
             return
         os.set_blocking(self._inotify, False)
         os.set_inheritable(self._inotify, False)

@@ -37,10 +37,7 @@ _ERRORS = (zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, EOFError, V
 
 
 class Decompressor:
-    """The content of one compressed file; streams that stand behind each other are one content.
-
-    `damage` says why nothing more can be decompressed, empty while all is well.
-    """
+    """The content of all streams of one compressed file; `damage` says why nothing more can be decompressed, if so."""
 
     def __init__(self, descriptor: int, packing: Packing) -> None:
         self._descriptor = descriptor

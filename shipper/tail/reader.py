@@ -25,10 +25,7 @@ _MOST_SEARCHED = 64  # blocks at a time, so that an endless line keeps no other 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines of one file, read at `read_at` nanoseconds since the epoch.
-
-    `continues` says that the block begins inside an over-long line, whose beginning is in the block before.
-    """
+    """Whole lines of one file, read at `read_at` (nanoseconds); `continues` an over-long line that the block before began."""
 
     section: Section
     lines: bytes

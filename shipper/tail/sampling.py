@@ -24,10 +24,7 @@ _FARTHEST = 16 * 1024 * 1024
 
 
 def open_file(entry: FileEntry) -> int:
-    """Open a file; return -1 where another one is at its path by now. Raises OSError.
-
-    Does not wait for a writer, should the path have become a pipe.
-    """
+    """Open a file, also a pipe without waiting; return -1 where another one is at its path by now. Raises OSError."""
     descriptor = os.open(entry.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     status = os.fstat(descriptor)
     if (status.st_dev, status.st_ino) == entry.key:
@@ -84,11 +81,7 @@ def _compared(live: Sample, rotated: Sample) -> Sample | None:
 
 
 def _probe(
-    entry: FileEntry,
-    cursors: Collection[Cursor],
-    *,
-    from_end: bool = False,
-    live_head: bytes = b"",
+    entry: FileEntry, cursors: Collection[Cursor], *, from_end: bool = False, live_head: bytes = b""
 ) -> Sample | Notice | None:
     descriptor = -1
     try:

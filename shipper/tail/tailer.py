@@ -221,10 +221,7 @@ class Tailer:
 
 
 class Turns:
-    """The rotation groups that may have something to read, in the order of their turns.
-
-    Nothing comes between the pieces of an over-long line, all of which are there.
-    """
+    """The rotation groups that may have something to read, in order; nothing comes between the pieces of an over-long line."""
 
     def __init__(self) -> None:
         self._queue: dict[str, None] = {}
