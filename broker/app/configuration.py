@@ -64,7 +64,6 @@ class ProgramSettings(BaseSettings):
         frozen=True,
         extra="forbid",
         alias_generator=AliasGenerator(validation_alias=name_of),
-        defer_build=True,  # the models that a program's own is made from are never used
         env_prefix_target="alias",
         env_ignore_empty=True,
         enable_decoding=False,  # a variable is read as an option is, never as JSON

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,9 @@ from broker.app import command_line
 from broker.app.command_line import SectionedCommand
 from broker.app.exits import ConfigurationError
 from broker.app.files import make_folder, write_atomic
-from broker.client.connection import Connection
+from broker.client.connection import ELECTION, Connection, until_answered
 from broker.commands.shared import DRY_RUN, JSON, asking, print_json, with_settings
-from broker.provision.apply import (
-    carry_out,
-    look,
-    look_at_partitions,
-)
+from broker.provision.apply import carry_out, look, look_at_partitions
 from broker.provision.plan import (
     Step,
     compare,
@@ -46,7 +43,9 @@ def apply(settings: BrokerSettings, dry_run: bool, as_json: bool, yes: bool) -> 
 
     async def work(connection: Connection) -> None:
         desired = settings.topology()
-        made = plan(desired, await look(connection, desired))
+        # a cluster whose streams get more replicas may elect leaders just now
+        found = await until_answered(connection, partial(look, desired=desired), ELECTION)
+        made = plan(desired, found)
         await _propose(connection, made, dry_run, as_json, yes)
 
     asking(settings, "apply", work)
@@ -87,7 +86,7 @@ def partitions(
     """Spread hosts over N partitions, while shippers and receivers run: no line is lost, or comes twice, or out of order."""
 
     async def work(connection: Connection) -> None:
-        actual = await look_at_partitions(connection)
+        actual = await until_answered(connection, look_at_partitions, ELECTION)
         before = f"hosts are spread over {actual.number or 'unknown'} partitions now"
         click.echo(before, err=as_json)
         made, question = plan_partitions(number, actual), f"Spread hosts over {number} partitions?"

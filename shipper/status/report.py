@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from broker.app.units import format_size, rfc3339
 from shipper.publish.rounds import Round
@@ -30,8 +30,6 @@ class FileStatus(BaseModel):
     `oldest_unshipped_seconds` is how long the agent has known of the oldest line that is not acknowledged.
     """
 
-    model_config = ConfigDict(defer_build=True)
-
     path: str
     state: str
     size_bytes: int | None
@@ -47,8 +45,6 @@ class HostReport(BaseModel):
     `paused` says until when an operator has paused the host, by whom and why; `unhealthy` why the agent does not ship, or
     will not for long.
     """
-
-    model_config = ConfigDict(defer_build=True)
 
     host: str
     running: bool

@@ -69,7 +69,10 @@ def test_brokers_of_different_sizes_agree_on_the_smallest_and_go_from_one_replic
             reload(node, size)
         has("num_replicas", 3)
         has("max_bytes", 100_000_000)
-        reload(cluster.nodes["n2"], 250_000_000)  # its disk was exchanged for a larger one
+        larger = cluster.nodes["n2"]
+        reload(larger, 250_000_000)  # its disk was exchanged for a larger one
+        said = "settings reloaded; changed: max_bytes"
+        wait_until("it goes by that", lambda: said in larger.process.said(), 120)
         servers = [word for url in cluster.urls for word in ("--server", url)]
         raised = call_logbroker("apply", "--max-bytes", "200MB", "--replicas", "3", *servers)
         assert raised.returncode == 0, raised.stderr
