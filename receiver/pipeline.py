@@ -16,14 +16,17 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, suppress
 from functools import partial
 from math import inf
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 
 from broker.app.exits import OperatorError
 from broker.app.pages import PageServer
 from broker.app.program import log_to_stderr
-from broker.app.service import BrokenOff, Notifier, Service, differences
+from broker.app.service import Notifier, Service, differences
 from broker.client.connection import Connection
 from receiver.consume.assignment import MarkedFolder
 from receiver.consume.marked_folders import held, marked_folder
@@ -40,7 +43,6 @@ from receiver.storage.layout import Permissions
 
 _MOST_WORKERS = 16  # of some 21 MiB each, beside 260 for the driver and its JVM
 _FORGOTTEN = 60.0  # seconds
-_STARTED_WITHIN = 120.0  # seconds; Spark asks for a master during 60 of them
 _END_WITHIN, _LAST_RESORT = 8.5, 9.5  # seconds for all of the end, and until nothing is waited for
 _AT_ONCE = frozenset(
     {
@@ -109,10 +111,7 @@ class _Pipeline:
             jvm=self._jvm,
         )
         with ExitStack() as stack:
-            try:  # it takes seconds and blocks the loop
-                with self._service.blocking(_STARTED_WITHIN):
-                    spark = stack.enter_context(starting)
-            except BrokenOff:
+            if (spark := await self._entered(starting, stack)) is None:
                 return
             stack.enter_context(held(folders))
             self._followers = Followers(
@@ -125,6 +124,18 @@ class _Pipeline:
             forgotten = inf if is_local(settings.master) else _FORGOTTEN
             await self._followers.run(*found, self._stop, watch(spark, forgotten))
         await self._connection.close()
+
+    async def _entered(
+        self, starting: AbstractContextManager[SparkContext], stack: ExitStack
+    ) -> SparkContext | None:
+        """Return Spark, whose start takes seconds; None where the end is asked for meanwhile, by which its JVM ends."""
+        work = asyncio.ensure_future(asyncio.to_thread(stack.enter_context, starting))
+        spark = await unless(self._stop, asyncio.shield(work))
+        if spark is None:
+            self._jvm.process.kill()
+            with suppress(OperatorError, Py4JError):
+                await work
+        return spark
 
     async def _change(self, settings: ReceiverSettings) -> None:
         self._settings, changes = differences(self._settings, settings, _AT_ONCE)

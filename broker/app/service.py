@@ -11,17 +11,8 @@ import os
 import signal
 import socket
 import time
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Coroutine,
-    Iterable,
-    Iterator,
-    MutableMapping,
-)
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
-from types import FrameType
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, MutableMapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from broker.app.configuration import ProgramSettings, name_of
@@ -91,10 +82,6 @@ class Supervised(Protocol):
         """Whether nothing has been stuck for more than `most` seconds."""
 
 
-class BrokenOff(BaseException):
-    """The program was told to end while it did what blocks its loop."""
-
-
 class Service(Generic[Settings]):
     """One program that runs until it is told to end: `asked` is set then, by the first signal."""
 
@@ -155,50 +142,20 @@ class Service(Generic[Settings]):
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
         return True
 
-    @contextmanager
-    def blocking(self, seconds: float) -> Iterator[None]:
-        """Do something that blocks the loop and ends within so many seconds, for which the watchdog waits.
-
-        The first signal raises `BrokenOff` there, and is heard by the loop as well.
-        """
-        before = {number: signal.getsignal(number) for number in _SIGNALS}
-        watchdog = self._notifier.watchdog or seconds
-
-        def break_off(_: int, __: FrameType | None) -> None:
-            _restore(before)
-            self._bound()
-            raise BrokenOff
-
-        for number in _SIGNALS:
-            signal.signal(number, break_off)
-        if watchdog < seconds:
-            self._notifier.send(f"WATCHDOG_USEC={round(seconds * 1e6)}", "WATCHDOG=1")
-        try:
-            yield
-        finally:
-            _restore(before)
-            if watchdog < seconds:
-                self._notifier.send(f"WATCHDOG_USEC={round(watchdog * 1e6)}", "WATCHDOG=1")
-
     def _ask(self) -> None:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)  # the second one needs no help of ours
-        self._bound()
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(self._code))
+        signal.setitimer(signal.ITIMER_REAL, self._last_resort)
+        # once threads are waited for nothing hangs any more, and the interpreter takes the handler away, not the alarm
+        atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
         self.asked.set()
         self._notifier.send("STOPPING=1")
         seconds = self._end()
         with suppress(RuntimeError):  # the work is done already
             self._limit.reschedule(loop.time() + seconds)
-
-    def _bound(self) -> None:
-        if signal.getitimer(signal.ITIMER_REAL)[0]:
-            return  # bounded since the signal came
-        signal.signal(signal.SIGALRM, lambda *_: os._exit(self._code))
-        signal.setitimer(signal.ITIMER_REAL, self._last_resort)
-        # once threads are waited for nothing hangs any more, and the interpreter takes the handler away, not the alarm
-        atexit.register(signal.setitimer, signal.ITIMER_REAL, 0)
 
     async def _reload(self, reread: Callable[[], Settings]) -> None:
         while True:
@@ -229,11 +186,6 @@ class Service(Generic[Settings]):
     def _feed(self, watchdog: float | None) -> None:
         if watchdog and self._view.is_moving(watchdog):
             self._notifier.send("WATCHDOG=1")
-
-
-def _restore(handlers: "dict[signal.Signals, signal._HANDLER]") -> None:
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def differences(old: Model, new: Model, at_once: Collection[str]) -> tuple[Model, str]:
