@@ -7,10 +7,9 @@ from typing import Any
 
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection, Message
-from broker.wire.message import EXPECTED_SEQUENCE
+from broker.wire.message import EXPECTED_SEQUENCE, NEVER
 
 _TRIES, _NEXT_TRY = 100, 0.01  # seconds
-_NEVER = 2**62  # a revision that no key comes to
 _LAST = re.compile(r"wrong last sequence: ([0-9]+)")
 _NO_MESSAGE = "404"
 
@@ -55,7 +54,7 @@ async def confirm(connection: Connection, bucket: str, key: str, entry: Entry | 
     """
     named = None
     try:
-        await _ask(connection, bucket, key, b"", _NEVER)
+        await _ask(connection, bucket, key, b"", NEVER)
     except Rejected as error:
         if not error.is_conflict:
             raise

@@ -270,13 +270,6 @@ class Connection:
             if len(found) >= page.get("total", 0):
                 return found
 
-    async def permissions(self) -> Mapping[str, Any] | None:
-        """Return what the server says that we may do; None for a user without limits, and where it does not tell."""
-        with suppress(Rejected):
-            found = (await self.ask("$SYS.REQ.USER.INFO")).get("data")
-            return found.get("permissions") if isinstance(found, dict) else None
-        return None
-
     @property
     def own(self) -> str:
         """Our name in subjects, where our rights are limited to those; empty where they are not."""

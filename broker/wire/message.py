@@ -17,6 +17,8 @@ from broker.wire.streams import MAX_PARTITIONS
 
 EXPECTED_SEQUENCE = "Nats-Expected-Last-Subject-Sequence"
 """The header by which the server compares the last sequence of a subject before it stores a message, and keeps it with it."""
+NEVER = 2**62
+"""A sequence that no subject comes to: a message that expects it is always refused, and the refusal comes from the leader."""
 
 MAX_LINES_BYTES = 16 * 1024 * 1024
 """The most lines of one message, in bytes, decompressed: a bound on what a damaged or hostile message can cost."""

@@ -5,9 +5,7 @@ Both ends check every name, since `/` and `..` are legal in a NATS subject and a
 
 import hashlib
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 _FNV_OFFSET = 0x811C9DC5
 _FNV_PRIME = 0x01000193
@@ -139,16 +137,3 @@ def own_token(name: str) -> str:
     """
     plain = _PLAIN_NAME.fullmatch(name)
     return name if plain else _HASHED + hashlib.sha256(name.encode()).hexdigest()[:32]
-
-
-def may_publish(permissions: Mapping[str, Any] | None, subject: str) -> bool:
-    """Whether permissions as nats-server tells them, None for a user without limits, let a message go to `subject`."""
-    publish = (permissions or {}).get("publish") or {}
-    allowed, denied = publish.get("allow"), publish.get("deny") or ()
-    is_allowed = allowed is None or any(_covers(pattern, subject) for pattern in allowed)
-    return is_allowed and not any(_covers(pattern, subject) for pattern in denied)
-
-
-def _covers(pattern: str, subject: str) -> bool:
-    regex = re.escape(pattern).replace(r"\*", "[^.]+")
-    return re.fullmatch(re.sub(r">$", ".+", regex), subject) is not None

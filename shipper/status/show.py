@@ -12,12 +12,13 @@ from rich.console import RenderableType
 from broker.app.exits import OperatorError
 from broker.app.table import table
 from broker.app.units import format_duration, format_size
-from broker.client.answer import ConnectionLost, Rejected
+from broker.client.answer import ConnectionLost, Denied, Rejected
 from broker.client.config import read_streams, require_layout
 from broker.client.connection import Connection
+from broker.wire.message import EXPECTED_SEQUENCE, NEVER
 from broker.wire.positions import Cursor
 from broker.wire.streams import stream_names
-from broker.wire.subjects import Subject, may_publish
+from broker.wire.subjects import Subject
 from shipper.publish.messages import HostMessages, Snapshots
 from shipper.publish.waiting import connection_for, reason_of
 from shipper.settings import ShipperSettings
@@ -103,7 +104,7 @@ def _row(file: FileStatus) -> tuple[str, ...]:
 
 
 async def check(settings: ShipperSettings, host: str) -> list[Finding]:
-    """Check files and broker; publishes nothing."""
+    """Check files and broker; nothing is stored."""
     files = [] if settings.is_input else check_files(settings.selection)
     try:
         broker = await _check_broker(settings, host)
@@ -137,8 +138,20 @@ async def _check_broker(settings: ShipperSettings, host: str) -> list[Finding]:
         layout = await require_layout(connection)
         subject = Subject.for_host(host, layout.partitions)
         place = f"stream {layout.stream_of(subject.partition)}, {subject} of {layout.partitions} partitions"
-        may = may_publish(await connection.permissions(), str(subject))
+        may = await _may_publish(connection, subject)
         return [
             (FINE, f"broker at {connection.servers}: {place}"),
             (FINE if may else BAD, f"this user may {'' if may else 'not '}publish to {subject}"),
         ]
+
+
+async def _may_publish(connection: Connection, subject: Subject) -> bool:
+    """Whether this user may publish to a subject, by a message that the stream always refuses; raises `Rejected`, `ConnectionLost`."""
+    try:
+        await connection.ask(str(subject), b"", {EXPECTED_SEQUENCE: str(NEVER)})
+    except Denied:
+        return False
+    except Rejected as error:
+        if not error.is_conflict:
+            raise
+    return True

@@ -3,7 +3,6 @@ import pytest
 from broker.auth.permissions import API, SubjectRights, permissions_of
 from broker.auth.store import Credential, CredentialKind
 from broker.wire.pause import PAUSE_SUBJECT
-from broker.wire.subjects import may_publish
 from tests.secured import NOW, key_of
 
 
@@ -11,10 +10,6 @@ def of(kind: CredentialKind, name: str) -> SubjectRights:
     permissions = permissions_of(Credential(kind=kind, name=name, nkey=key_of("x"), since=NOW), 1)
     assert permissions is not None
     return permissions
-
-
-def allows(permissions: SubjectRights, subject: str) -> bool:
-    return may_publish({"publish": {"allow": permissions.publish}}, subject)
 
 
 @pytest.mark.parametrize("host", ["web01", "web01.example.net", "wéb01", "x" * 253])
@@ -31,13 +26,11 @@ def test_all_that_a_host_may_do_bears_its_own_name(host: str) -> None:
         f"{API}.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.streams",
         "$SYS.REQ.USER.INFO",
     }
-    assert allows(mine, f"logs.p3.{host}")
-    assert not allows(mine, f"logs.p3.{host}.com")
+    assert [one for one in mine.publish if one.startswith("logs.")] == [f"logs.*.{host}"]
 
 
 def test_a_receiver_of_all_partitions_reaches_those_to_come_and_still_writes_no_line() -> None:
     mine = of(CredentialKind.RECEIVER, "r")
 
-    assert allows(mine, "$KV.LOGS_OFFSETS.p9999")
-    assert allows(mine, f"{API}.CONSUMER.MSG.NEXT.LOGS.receiver-p9999")
-    assert not allows(mine, "logs.p0.web01")
+    assert {"$KV.LOGS_OFFSETS.*", f"{API}.CONSUMER.MSG.NEXT.LOGS.*"} <= {*mine.publish}
+    assert not any(one.startswith(("logs.", ">", "*")) for one in mine.publish)

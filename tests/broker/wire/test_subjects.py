@@ -1,5 +1,4 @@
 import re
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +8,6 @@ from broker.wire.subjects import (
     InvalidHost,
     InvalidSubject,
     Subject,
-    may_publish,
     partition_of,
     registry_consumer,
     validate_host,
@@ -73,21 +71,3 @@ def test_hosts_that_no_consumer_may_be_called_after_go_by_a_hash_of_their_own() 
 
     assert len(names) == len(hosts)
     assert all(re.fullmatch("shipper-=[0-9a-f]{32}", name) for name in names)
-
-
-@pytest.mark.parametrize(
-    ("permissions", "may"),
-    [
-        (None, True),
-        ({"subscribe": {"allow": ["x"]}}, True),
-        *(({"publish": {"allow": [one]}}, True) for one in ("logs.p0.a.b", "logs.*.a.b", "logs.>")),
-        *(
-            ({"publish": {"allow": [one]}}, False)
-            for one in ("logs.p0", "logs.*.b", "logs.p0.a.b.>")
-        ),
-        ({"publish": {"deny": ["logs.>"]}}, False),
-        ({"publish": {"allow": []}}, False),
-    ],
-)
-def test_rights_are_read_as_the_server_reads_them(permissions: Any, may: bool) -> None:
-    assert may_publish(permissions, "logs.p0.a.b") is may
