@@ -24,7 +24,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from broker.app.exits import OperatorError
-from broker.app.pages import PageServer
+from broker.app.pages import page_server
 from broker.app.program import log_to_stderr
 from broker.app.service import Notifier, Service, differences
 from broker.client.connection import Connection
@@ -92,7 +92,7 @@ class _Pipeline:
             from receiver.status.metrics import page_of  # a library that nobody else needs
 
             pages = {"/metrics": page_of(self._meter), "/healthz": self._meter.health}
-            yield PageServer(address, pages)
+            yield page_server(address, pages)
 
     async def _work(self) -> None:
         settings = self._settings

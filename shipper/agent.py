@@ -92,12 +92,12 @@ class Agent:
 
     def _background(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
-            from broker.app.pages import PageServer, health_page  # libraries that nobody else needs
+            from broker.app.pages import health_page, page_server  # libraries that nobody else needs
             from shipper.status.metrics import agent_metrics
 
             view = self._view
             health = lambda: health_page(view.health(), view.paused or "ok")  # noqa: E731
-            yield PageServer(address, {"/metrics": agent_metrics(view), "/healthz": health})
+            yield page_server(address, {"/metrics": agent_metrics(view), "/healthz": health})
         yield status_socket(self._host, self._view.report)
 
     def _end(self) -> float:

@@ -5,7 +5,8 @@ Bounded in clients, sizes and time, so that no client, slow or hostile, can dist
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING
@@ -56,73 +57,64 @@ def metrics_page(collect: "Callable[[], Iterable[Metric]]") -> Callable[[], Page
     return lambda: Page(200, generate_latest(registry), _METRICS)
 
 
-class PageServer:
-    """Answers while it is entered."""
+@asynccontextmanager
+async def page_server(
+    address: Address,
+    pages: Mapping[str, Callable[[], Page]],
+    option: str = "--listen",
+    patience: float = _PATIENCE,
+) -> AsyncIterator[None]:
+    """Answer by what `pages` makes for each path, until the end of the block; a client has `patience` seconds.
 
-    def __init__(
-        self,
-        address: Address,
-        pages: Mapping[str, Callable[[], Page]],
-        option: str = "--listen",
-        patience: float = _PATIENCE,
-    ) -> None:
-        """Remember where to listen, by which option, and by path what makes the answers; a client has `patience` seconds."""
-        self._address = address
-        self._option = option
-        self._pages = pages
-        self._patience = patience
-        self._clients: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
+    Raises `ConfigurationError`, which names `option`, where `address` cannot be listened on.
+    """
+    clients: set[asyncio.StreamWriter] = set()
 
-    async def __aenter__(self) -> "PageServer":
-        """Listen; raises `ConfigurationError` where that cannot be."""
-        try:
-            self._server = await asyncio.start_server(
-                self._serve, self._address.host, self._address.port, limit=_MOST_REQUEST
-            )
-        except OSError as error:
-            raise ConfigurationError(
-                f"cannot listen on {self._address}: {error.strerror or error}; check {self._option}"
-            ) from None
-        port = self._server.sockets[0].getsockname()[1]
-        logger.info("listening on http://%s", self._address.reached_at(port))
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Stop listening, and let go of who has not heard all yet."""
-        if self._server is not None:
-            self._server.close()
-        for client in self._clients:
-            client.transport.abort()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._clients) >= _MOST_CLIENTS:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(clients) >= _MOST_CLIENTS:
             writer.transport.abort()
             return
-        self._clients.add(writer)
+        clients.add(writer)
         try:
-            async with asyncio.timeout(self._patience):
-                page = self._answer(await _head_of(reader))
-                head = (
-                    f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}\r\nContent-Type: {page.kind}\r\n"
-                    f"Content-Length: {len(page.body)}\r\nConnection: close\r\n\r\n"
-                )
-                writer.write(head.encode() + page.body)
+            async with asyncio.timeout(patience):
+                writer.write(_answer(pages, await _head_of(reader)))
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
         except (OSError, TimeoutError):
             writer.transport.abort()
         finally:
-            self._clients.discard(writer)
+            clients.discard(writer)
 
-    def _answer(self, head: bytes) -> Page:
-        words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
-        if len(words) != 3 or words[0] != "GET":
-            return Page(400, b"GET a page\n")
-        if page := self._pages.get(words[1].partition("?")[0]):
-            return page()
-        return Page(404, "".join(f"{path}\n" for path in self._pages).encode())
+    try:
+        server = await asyncio.start_server(serve, address.host, address.port, limit=_MOST_REQUEST)
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot listen on {address}: {error.strerror or error}; check {option}"
+        ) from None
+    port = server.sockets[0].getsockname()[1]
+    logger.info("listening on http://%s", address.reached_at(port))
+    try:
+        yield
+    finally:
+        server.close()
+        for client in clients:
+            client.transport.abort()
+
+
+def _answer(pages: Mapping[str, Callable[[], Page]], request: bytes) -> bytes:
+    words = request.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+    if len(words) != 3 or words[0] != "GET":
+        page = Page(400, b"GET a page\n")
+    elif make := pages.get(words[1].partition("?")[0]):
+        page = make()
+    else:
+        page = Page(404, "".join(f"{path}\n" for path in pages).encode())
+    head = (
+        f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}\r\nContent-Type: {page.kind}\r\n"
+        f"Content-Length: {len(page.body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + page.body
 
 
 async def _head_of(reader: asyncio.StreamReader) -> bytes:

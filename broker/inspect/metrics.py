@@ -15,7 +15,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError
-from broker.app.pages import Page, PageServer, health_page, metrics_page
+from broker.app.pages import Page, health_page, metrics_page, page_server
 from broker.app.untrusted import printable
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
@@ -36,7 +36,7 @@ async def serve_metrics(connection: Connection, address: Address) -> None:
     """Serve both pages until cancelled; raises `ConfigurationError` where the address cannot be listened on."""
     metrics = _Metrics(connection)
     pages = {"/metrics": metrics_page(metrics.collect), "/healthz": metrics.health}
-    async with PageServer(address, pages, "--metrics"):
+    async with page_server(address, pages, "--metrics"):
         while True:
             await metrics.look()
             await asyncio.sleep(_STATUS_EVERY)

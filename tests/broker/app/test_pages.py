@@ -2,17 +2,19 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError
-from broker.app.pages import Page, PageServer
+from broker.app.pages import Page, page_server
 
 
 async def test_an_address_that_is_not_ours_is_a_configuration_error() -> None:
     with pytest.raises(ConfigurationError, match="--listen"):
-        await PageServer(Address("192.0.2.1", 9464), {}).__aenter__()
+        async with page_server(Address("192.0.2.1", 9464), {}):
+            pass
 
 
 @pytest.mark.parametrize(
@@ -29,16 +31,14 @@ async def test_a_request_gets_the_answer_that_it_deserves(
     request_: bytes, status: bytes, free_port: Callable[[], int]
 ) -> None:
     port = free_port()
-    listening = await opened(port)
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-
-    writer.write(request_)
-    try:
-        answer = await reader.read()
-    except ConnectionError:  # it was not even read to its end
-        answer = b"HTTP/1.1 400"
-    writer.close()
-    await listening.__aexit__(None, None, None)
+    async with opened(port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request_)
+        try:
+            answer = await reader.read()
+        except ConnectionError:  # it was not even read to its end
+            answer = b"HTTP/1.1 400"
+        writer.close()
 
     assert answer.startswith(b"HTTP/1.1 " + status)
     assert answer.endswith(b"well\n") == (status == b"200")
@@ -48,27 +48,25 @@ async def test_clients_that_say_nothing_or_do_not_listen_keep_others_away_for_a_
     free_port: Callable[[], int],
 ) -> None:
     port = free_port()
-    listening = await opened(port, body=b"x" * (64 << 20), patience=0.5)
-    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
-    deaf = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(40)]
-    for _, writer in deaf:
-        writer.write(b"GET /page HTTP/1.1\r\n\r\n")
+    async with opened(port, body=b"x" * (64 << 20), patience=0.5):
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(8)]
+        deaf = [await asyncio.open_connection("127.0.0.1", port, limit=1) for _ in range(40)]
+        for _, writer in deaf:
+            writer.write(b"GET /page HTTP/1.1\r\n\r\n")
 
-    for _ in range(400):
-        if served := await answers(port):
-            break
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(20):
+            while not await answers(port):
+                await asyncio.sleep(0.05)
 
-    for _, writer in silent + deaf:
-        writer.transport.abort()
-    await listening.__aexit__(None, None, None)
-    assert served
+        for _, writer in silent + deaf:
+            writer.transport.abort()
 
 
-async def opened(port: int, body: bytes = b"well\n", patience: float = 5.0) -> PageServer:
-    address = Address("127.0.0.1", port)
-    server = PageServer(address, {"/page": lambda: Page(200, body)}, patience=patience)
-    return await server.__aenter__()
+def opened(
+    port: int, body: bytes = b"well\n", patience: float = 5.0
+) -> AbstractAsyncContextManager[None]:
+    pages = {"/page": lambda: Page(200, body)}
+    return page_server(Address("127.0.0.1", port), pages, patience=patience)
 
 
 async def answers(port: int) -> bool:
