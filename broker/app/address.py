@@ -51,11 +51,11 @@ def parse_address(value: object) -> Address:
     return Address(host or "0.0.0.0", int(port))
 
 
-def _optional(value: object) -> Address | None:
-    return None if value is None or value == "" else parse_address(value)
-
-
 Listen = Annotated[Address, BeforeValidator(parse_address), PlainSerializer(str)]
 """A setting that holds an address."""
-OptionalListen = Annotated[Address | None, BeforeValidator(_optional), PlainSerializer(str)]
+OptionalListen = Annotated[
+    Address | None,
+    BeforeValidator(lambda value: None if value in (None, "") else parse_address(value)),
+    PlainSerializer(str),
+]
 """A setting that holds an address, or an empty text for none."""

@@ -31,19 +31,10 @@ class SectionedCommand(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {"Options": []}
         for one in self.get_params(ctx):
             if record := one.get_help_record(ctx):
-                section = one.section if isinstance(one, _SettingOption) else "Options"
-                sections.setdefault(section, []).append(record)
+                sections.setdefault(getattr(one, "section", "Options"), []).append(record)
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
-
-
-class _SettingOption(click.Option):
-    """An option of a setting; `section` is the title under which the help shows it."""
-
-    def __init__(self, *arguments: Any, section: str, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.section = section
 
 
 def settings_options(
@@ -58,7 +49,9 @@ def settings_options(
         # what a program shares with others comes after its own
         fields = sorted(model.model_fields.items(), key=lambda f: f[0] not in model.__annotations__)
         for name, field in reversed(fields):
-            if (only is None or name in only) and _is_option(field):
+            # what few ever set is left to the --config file and the environment
+            is_option = get_origin(field.annotation) is not dict and not extra_of(field).get("file_only")
+            if is_option and (only is None or name in only):
                 command = _option(name, field, _section_of(model, name))(command)
         return click.option(
             "--config",
@@ -105,11 +98,6 @@ def spread(
     return result
 
 
-def _is_option(field: FieldInfo) -> bool:
-    """Whether a setting is worth an option: what few ever set is left to the --config file and the environment."""
-    return get_origin(field.annotation) is not dict and not extra_of(field).get("file_only")
-
-
 def _section_of(model: type[BaseModel], name: str) -> str:
     for one in model.__mro__:
         for title, names in vars(one).get("sections", {}).items():
@@ -119,21 +107,24 @@ def _section_of(model: type[BaseModel], name: str) -> str:
     return str(getattr(declaring, "section", "Options"))
 
 
+class _SettingOption(click.Option):
+    """The option of a setting; `section` is the title under which the help shows it."""
+
+    def __init__(self, words: Sequence[str], /, section: str, **options: Any) -> None:
+        super().__init__(words, **options)
+        self.section = section
+
+
 def _option(name: str, field: FieldInfo, section: str) -> Callable[[Command], Command]:
     shown = name_of(name).replace("_", "-")
-    flag = f"--{shown}"
-    help_text = f"{field.description or ''}{_default_text(field)}"
-    shared: dict[str, Any] = {
-        "default": None,
-        "help": help_text,
-        "cls": _SettingOption,
-        "section": section,
-    }
-    if field.annotation is bool:
-        return click.option(f"{flag}/--no-{shown}", name, **shared)
-    multiple = get_origin(field.annotation) is tuple
-    metavar = str(extra_of(field).get("metavar", "TEXT"))
-    return click.option(flag, name, multiple=multiple, metavar=metavar, **shared)
+    flag, more = f"--{shown}/--no-{shown}", dict[str, Any]()
+    if field.annotation is not bool:
+        flag, metavar = f"--{shown}", str(extra_of(field).get("metavar", "TEXT"))
+        more = {"multiple": get_origin(field.annotation) is tuple, "metavar": metavar}
+    text = f"{field.description or ''}{_default_text(field)}"
+    return click.option(
+        flag, name, cls=_SettingOption, section=section, default=None, help=text, **more
+    )
 
 
 def _default_text(field: FieldInfo) -> str:
@@ -143,7 +134,7 @@ def _default_text(field: FieldInfo) -> str:
     shown = ",".join(default) if isinstance(default, tuple) else default
     if isinstance(shown, ByteSize):
         shown = shown.human_readable().replace(".0", "")
-    if isinstance(shown, timedelta):
+    elif isinstance(shown, timedelta):
         shown = format_duration(shown)
     return f"  [default: {shown}]"
 

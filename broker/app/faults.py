@@ -5,6 +5,7 @@ The tests of each end name its points, and a line's journey in docs/architecture
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "LOGSHIP_FAULTS"
@@ -20,16 +21,10 @@ def fault(point: str) -> None:
     if (folder := os.environ.get(VARIABLE)) is None:
         return
     for name, number in ((point, signal.SIGKILL), (f"{point}.stop", signal.SIGSTOP)):
-        if _is_due(Path(folder, name)):
+        path = Path(folder, name)
+        with suppress(FileNotFoundError):
+            if left := path.stat().st_size:
+                os.truncate(path, left - 1)
+                continue
+            path.unlink()
             os.kill(os.getpid(), number)
-
-
-def _is_due(path: Path) -> bool:
-    try:
-        if left := path.stat().st_size:
-            os.truncate(path, left - 1)
-            return False
-        path.unlink()
-    except FileNotFoundError:
-        return False
-    return True

@@ -25,19 +25,11 @@ def run(
     Adds `--version`, which also shows the versions of what the program runs, as `others` returns them, and `-h`. SIGTERM ends
     the program in order from now on, until it handles the signal itself: with code 1 where `--once` asked for all at once.
     """
-    told_to_end = Exit.FAILED if "--once" in arguments else Exit.DONE
-    end_on_sigterm(told_to_end)
+    end_on_sigterm(Exit.FAILED if "--once" in arguments else Exit.DONE)
     program = command.name or "logship"
     versioned = _version_option(program, others)(command)
-    names = ["-h", "--help"]
-    sys.exit(
-        _code_of(
-            lambda: versioned.main(
-                arguments, program, standalone_mode=False, help_option_names=names
-            ),
-            program,
-        )
-    )
+    options: dict[str, Any] = {"standalone_mode": False, "help_option_names": ["-h", "--help"]}
+    sys.exit(_code_of(lambda: versioned.main(arguments, program, **options), program))
 
 
 def version_of(package: str) -> str:
@@ -82,8 +74,12 @@ def _code_of(call: Callable[[], object], program: str) -> int:
         result = call()
     except click.Abort:
         return 130
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)  # the whole help, as no command was given
+        return Exit.USAGE
     except click.UsageError as error:
-        _say_usage(program, error)
+        asked = error.ctx.command_path if error.ctx else program
+        _say(program, f"{error.format_message()} (see {asked} --help)")
         return Exit.USAGE
     except click.ClickException as error:
         _say(program, error.format_message())
@@ -94,14 +90,6 @@ def _code_of(call: Callable[[], object], program: str) -> int:
     except BrokenPipeError:
         return Exit.FAILED  # whoever read our output went away; that's fine, they wanted no more
     return result if isinstance(result, int) else Exit.DONE
-
-
-def _say_usage(program: str, error: click.UsageError) -> None:
-    if isinstance(error, click.exceptions.NoArgsIsHelpError):
-        click.echo(error.format_message(), err=True)  # the whole help, as no command was given
-    else:
-        asked = error.ctx.command_path if error.ctx else program
-        _say(program, f"{error.format_message()} (see {asked} --help)")
 
 
 def _say(program: str, message: str) -> None:

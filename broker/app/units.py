@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, ByteSize, PlainSerializer
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _TOKEN = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
@@ -49,17 +49,9 @@ Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer
 """A setting that holds a length of time."""
 
 
-_SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
 def format_size(size: int) -> str:
     """Write a size with at most one decimal, in the largest unit that leaves at least one: `0 B`, `1.5 KiB`."""
-    value, place = float(size), 0
-    while value >= 1023.95 and place < len(_SIZE_UNITS) - 1:
-        value, place = value / 1024, place + 1
-    return (
-        f"{value:.0f} {_SIZE_UNITS[place]}" if place == 0 else f"{value:.1f} {_SIZE_UNITS[place]}"
-    )
+    return ByteSize(size).human_readable(separator=" ")
 
 
 ACCEPTED = (

@@ -35,7 +35,7 @@ def test_a_whole_number_of_seconds_comes_back_from_its_text(seconds: int) -> Non
 
 @pytest.mark.parametrize(
     ("size", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1024**2 - 1, "1.0 MiB")],
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1024**2, "1.0 MiB")],
 )
 def test_a_size_is_written_in_the_largest_unit(size: int, text: str) -> None:
     assert format_size(size) == text
