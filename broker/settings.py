@@ -199,9 +199,6 @@ class BrokerSettings(
     server_name: Annotated[str, Field(pattern=r"^[^\s.*>\x00-\x1f\x7f]*$")] = option(
         "", "NAME", "Name of the server in logs and clusters; default: this machine's name."
     )
-    nats_server: Path | None = option(
-        None, "PATH", "Another nats-server than the one of the package.", file_only=True
-    )
     nats: Table = Field({}, description="nats-server's own settings, for what has no option.")
 
     def topology(self) -> Topology:

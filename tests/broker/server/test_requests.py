@@ -49,7 +49,7 @@ async def test_lines_that_a_consumer_pushes_to_where_requests_are_heard_are_none
         heard.append(message.data)
         await connection.publish(message.reply, b"{}")
 
-    listening = asyncio.create_task(listen(connection, "logship.x", handle, listens))
+    listening = asyncio.create_task(listen(connection, {"logship.x": handle}, listens))
     await listens.wait()
     for line in (b"a line", b"another"):
         await connection.ask("logs.p0.web01", line)
