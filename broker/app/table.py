@@ -1,11 +1,12 @@
-"""Tables and lines for people, by rich: in colour on a terminal, unless NO_COLOR is set, and plain anywhere else.
+"""Tables, lines and progress for people, by rich: in colour on a terminal, unless NO_COLOR is set, and plain anywhere else.
 
 What others wrote is shown as it is, never read as markup, with an escape for whatever a terminal would act on. Imported
 only where something is shown: rich takes 80 ms, and 0.8 ms a row, so that a table has no more than 500 rows.
 """
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -14,6 +15,8 @@ from rich.text import Text
 from broker.app.untrusted import printable
 
 _MOST_ROWS = 500
+Advance = Callable[[int], None]
+"""Is called with how much further a long piece of work is, in the unit of its size."""
 _WIDE = 10_000  # columns where the output is no terminal: no line is folded there
 
 
@@ -52,3 +55,17 @@ def show(*parts: RenderableType) -> None:
     out = stdout()
     for part in parts:
         out.print(plain(part) if isinstance(part, str) else part, soft_wrap=isinstance(part, str))
+
+
+@contextmanager
+def progress(label: str, size: int) -> Iterator[Advance]:
+    """Show a piece of work of about `size` as a bar on standard error, where that is a terminal, and yield what moves it on."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), BarColumn()
+    rest = TaskProgressColumn(), TimeRemainingColumn()
+    hidden = not console.is_terminal
+    with Progress(*columns, *rest, console=console, transient=True, disable=hidden) as bar:
+        task = bar.add_task(label, total=size)
+        yield lambda more: bar.advance(task, more)

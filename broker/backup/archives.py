@@ -27,7 +27,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from broker.app.exits import OperatorError
 from broker.app.files import Folder, make_folder, open_folder, read_file, reporting, write_atomic
-from broker.app.progress import Advance, progress
+from broker.app.table import Advance, progress
 from broker.client.answer import ConnectionLost
 from broker.client.connection import Connection
 from broker.inspect.reader import find_message

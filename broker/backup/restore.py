@@ -21,7 +21,7 @@ from typing import Any
 import aiofiles
 
 from broker.app.exits import OperatorError
-from broker.app.progress import progress
+from broker.app.table import progress
 from broker.app.units import format_duration, format_size
 from broker.backup.archives import BUCKETS, CHUNK, PATIENCE, WINDOW, Archive
 from broker.client.answer import ConnectionLost, Rejected, answer_of

@@ -23,7 +23,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import nats.errors
 from nats.aio.msg import Msg
@@ -35,6 +35,9 @@ from broker.client.answer import ConnectionLost, Denied, Rejected, answer_of
 from broker.client.client import BrokerClient, Tap, why_not
 from broker.client.credentials import read_credentials
 
+if TYPE_CHECKING:
+    from broker.client.access_settings import AccessSettings
+
 Message = Msg
 Answer = TypeVar("Answer")
 
@@ -45,6 +48,7 @@ _ANYBODY, _API = "_INBOX", "$JS.API"  # prefixes of whoever has none of its own
 _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
 _PATIENCE = 5.0  # seconds for an answer: a server that gives none is left for another one
 _MOST_SILENCE = 4.5  # seconds without an answer; until then a server may not know that another died
+_STREAM_NOT_FOUND = 10059
 _MOST_REFUSALS = 12.0  # seconds without a leader; elections take four to nine
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 logger = logging.getLogger(__name__)
@@ -213,8 +217,13 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         patience: float = _PATIENCE,
     ) -> Message:
-        """Send a request and return its answer within `patience` seconds; raises `ConnectionLost`, or `Rejected` where nobody listens."""
-        client = await self.client()
+        """Send a request and return its answer within `patience` seconds; raises `ConnectionLost`, or `Rejected` where nobody listens.
+
+        One of the JetStream API, `$JS.API.…`, goes to where that is for the user that we are.
+        """
+        client = await self.client()  # its credential file says where the API is
+        if subject.startswith(_API):
+            subject = self.api_subject(subject.removeprefix(f"{_API}."))
         given = dict(headers) if headers else None
         call = client.request(subject, payload, timeout=patience + 1, headers=given)
         return await self.guard(call, patience, subject)
@@ -242,13 +251,7 @@ class Connection:
     ) -> dict[str, Any]:
         """Call the JetStream API, e.g. `api("STREAM.INFO.LOGS")`; raises `Rejected` for an error answer."""
         payload = b"" if body is None else json.dumps(body).encode()
-        await self.client()  # its credential file says where the API is
-        return await self.ask(self.api_subject(name), payload, patience=patience)
-
-    async def call(self, name: str, payload: bytes = b"", patience: float = _PATIENCE) -> Message:
-        """Call the JetStream API and return its answer as it is, for those that are no JSON; raises as `request`."""
-        await self.client()
-        return await self.request(self.api_subject(name), payload, patience=patience)
+        return await self.ask(f"{_API}.{name}", payload, patience=patience)
 
     def api_subject(self, name: str) -> str:
         """Return the subject of a call of the JetStream API for the user that we are, e.g. `STREAM.INFO.LOGS`."""
@@ -358,6 +361,36 @@ async def until_answered(
             if clock() >= give_up or not may_pass:
                 raise
         await asyncio.sleep(_AGAIN)
+
+
+def ask(
+    settings: "AccessSettings",
+    program: str,
+    question: Callable[[Connection], Awaitable[Answer]],
+    patience: float = 0.0,
+) -> Answer:
+    """Connect as `program`, return what `question` finds, and disconnect: all that a command asks of a broker.
+
+    What changes nothing may be asked again for `patience` seconds while a cluster has no leader. Raises `OperatorError` for
+    a broker that is away, refuses or does not answer.
+    """
+
+    async def asked() -> Answer:
+        connection = Connection(settings.server, program, access=settings.access)
+        at = f"the broker at {connection.servers}"
+        try:
+            await connection.once()
+            return await until_answered(connection, question, patience)
+        except Rejected as error:
+            is_absent = error.error == _STREAM_NOT_FOUND
+            hint = "; set it up with `logbroker apply`" if is_absent else ""
+            raise OperatorError(f"{at} refuses: {error.description}{hint}") from None
+        except ConnectionLost as error:
+            raise OperatorError(f"{at} does not answer: {error}") from None
+        finally:
+            await connection.close()
+
+    return asyncio.run(asked())
 
 
 @contextmanager

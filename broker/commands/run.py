@@ -12,6 +12,7 @@ import click
 
 from broker.app.command_line import SectionedCommand, given, settings_options
 from broker.app.exits import ConfigurationError
+from broker.app.files import reporting
 from broker.app.program import log_to_stderr
 from broker.app.service import Notifier, Service
 from broker.commands.shared import store_of
@@ -19,7 +20,7 @@ from broker.retention.worker import retain
 from broker.server.conf import own_name
 from broker.server.context import ServerContext
 from broker.server.leaders import spread_leaders
-from broker.server.store import check_membership, locked_store, remove_state, store_error
+from broker.server.store import check_membership, locked_store, remove_state
 from broker.settings import RUN_FIELDS, BrokerSettings
 
 logger = logging.getLogger(__name__)
@@ -54,20 +55,17 @@ async def _serve(
     settings: BrokerSettings, folder: Path, reread: Callable[[], BrokerSettings]
 ) -> None:
     """Run the broker on `folder`, absolute, until SIGTERM or SIGINT; raises `OperatorError` when it cannot start or ends by itself."""
-    try:
-        with locked_store(folder) as lock:
-            remove_state(folder)
-            context = ServerContext(settings, folder, (retain, spread_leaders, _serve_metrics))
-            check_membership(folder, settings.cluster, own_name(settings))
+    with reporting(folder, "use the store"), locked_store(folder) as lock:
+        remove_state(folder)
+        context = ServerContext(settings, folder, (retain, spread_leaders, _serve_metrics))
+        check_membership(folder, settings.cluster, own_name(settings))
 
-            async def change(changed: BrokerSettings) -> None:
-                await context.change(changed)
-                _log_as_set(context.settings)
+        async def change(changed: BrokerSettings) -> None:
+            await context.change(changed)
+            _log_as_set(context.settings)
 
-            service = Service(context, change, _end)
-            await service.run(Notifier(os.environ), reread, context.run(lock))
-    except OSError as error:
-        raise store_error(folder, error) from None
+        service = Service(context, change, _end)
+        await service.run(Notifier(os.environ), reread, context.run(lock))
 
 
 def _end() -> float:

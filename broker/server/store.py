@@ -76,15 +76,6 @@ def _has_locked(descriptor: int, how: int) -> bool:
     return True
 
 
-def store_error(folder: Path, error: OSError) -> Exception:
-    """Return an error of the store's disk as one for a person; any other one as it is."""
-    if not Path(error.filename or ".").is_relative_to(folder):
-        return error
-    return OperatorError(
-        f"cannot use the store {folder}: {error.strerror}; check --store-dir and its owner"
-    )
-
-
 def measure(folder: Path) -> Space:
     """Return how much space there is, and how much of it the store uses already."""
     usage, size = shutil.disk_usage(folder), 0

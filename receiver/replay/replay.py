@@ -18,10 +18,10 @@ import click
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import open_folder
-from broker.app.progress import progress
+from broker.app.table import progress
 from broker.app.selection import LineSelection
 from broker.app.units import Moment, read_moment
-from broker.client.asking import ask
+from broker.client.connection import ask
 from broker.client.config import require_layout
 from broker.client.connection import ELECTION, Connection
 from broker.wire.message import MAX_LINES_BYTES, MalformedMessage

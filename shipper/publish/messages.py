@@ -122,7 +122,7 @@ class HostMessages:
 
     async def newest(self, stream: str, subjects: str) -> HostMessage | None:
         """Return the last message of a subject, or of subjects; None when there is none (any more)."""
-        answer = await self._connection.call(f"DIRECT.GET.{stream}.{subjects}")
+        answer = await self._connection.request(f"$JS.API.DIRECT.GET.{stream}.{subjects}")
         headers = answer.headers or {}
         if "Nats-Sequence" not in headers and headers.get("Status") == _NO_MESSAGE:
             return None

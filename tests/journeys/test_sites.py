@@ -73,7 +73,7 @@ def stored(suite: Suite, host: str) -> bytes:
         subject, sequence, lines = str(Subject.for_host(host, PARTITIONS)), 1, []
         while True:
             body = json.dumps({"seq": sequence, "next_by_subj": subject}).encode()
-            answer = await connection.call(f"DIRECT.GET.{STREAM}", body)
+            answer = await connection.request(f"$JS.API.DIRECT.GET.{STREAM}", body)
             headers = answer.headers or {}
             if "Status" in headers:
                 return b"".join(lines)

@@ -53,7 +53,7 @@ async def test_a_host_goes_over_to_another_stream_and_a_receiver_reads_its_own(
         assert set(heads) == {"LOGS_0", "LOGS_1"}
         for stream in ("LOGS_0", "LOGS_1"):
             with pytest.raises(Denied):
-                await other.call(f"DIRECT.GET.{stream}.logs.p1.web02")
+                await other.request(f"$JS.API.DIRECT.GET.{stream}.logs.p1.web02")
         wake = Wake(receiver, 1, "LOGS_1", 1)
         assert await wake.pending(1) == 2
         with pytest.raises(Denied):

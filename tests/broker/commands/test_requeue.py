@@ -42,7 +42,7 @@ def stored(url: str, *work: Any) -> list[bytes]:
     async def read(connection: Connection) -> list[bytes]:
         state = (await connection.api("STREAM.INFO.LOGS"))["state"]
         numbers = range(max(1, state["first_seq"]), state["last_seq"] + 1)
-        calls = (connection.call("DIRECT.GET.LOGS", b'{"seq": %d}' % n) for n in numbers)
+        calls = (connection.request("$JS.API.DIRECT.GET.LOGS", b'{"seq": %d}' % n) for n in numbers)
         return [(await one).data for one in calls]
 
     found: list[bytes] = ask(url, *work, read)
