@@ -1,5 +1,6 @@
 """What logbroker can be told: every option, environment variable (LOGBROKER_…) and key of the TOML file."""
 
+import platform
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -200,6 +201,11 @@ class BrokerSettings(
         "", "NAME", "Name of the server in logs and clusters; default: this machine's name."
     )
     nats: Table = Field({}, description="nats-server's own settings, for what has no option.")
+
+    @property
+    def name(self) -> str:
+        """The name of the server."""
+        return self.server_name or platform.node().replace(".", "-") or "logbroker"
 
     def topology(self) -> Topology:
         """Return what must exist on the broker."""

@@ -15,7 +15,7 @@ from broker.auth.store import Credential, CredentialKind
 from broker.client.access import Access
 from broker.client.connection import Connection
 from broker.client.nkey import new_seed, user_key
-from broker.server.conf import quoted
+from broker.server.resolve import quoted
 from broker.server.requests import ConsumerRequests
 from broker.topology import Topology
 from broker.wire.subjects import inbox_of

@@ -17,7 +17,6 @@ from broker.app.program import log_to_stderr
 from broker.app.service import Notifier, Service
 from broker.commands.shared import store_of
 from broker.retention.worker import retain
-from broker.server.conf import own_name
 from broker.server.context import ServerContext
 from broker.server.leaders import spread_leaders
 from broker.server.store import check_membership, locked_store, remove_state
@@ -58,7 +57,7 @@ async def _serve(
     with reporting(folder, "use the store"), locked_store(folder) as lock:
         remove_state(folder)
         context = ServerContext(settings, folder, (retain, spread_leaders, _serve_metrics))
-        check_membership(folder, settings.cluster, own_name(settings))
+        check_membership(folder, settings.cluster, settings.name)
 
         async def change(changed: BrokerSettings) -> None:
             await context.change(changed)

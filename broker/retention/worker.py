@@ -19,7 +19,6 @@ from broker.client.answer import ConnectionLost, Rejected
 from broker.client.config import existing_partitions, known_layout
 from broker.report import SpaceReport
 from broker.retention.purging import Purge, needed, purge
-from broker.server.conf import own_name
 from broker.server.context import ServerContext
 from broker.server.resolve import space_kept_free
 from broker.wire.descent import is_being_restored
@@ -77,7 +76,7 @@ class StreamRetention:
         info = await self._connection.api(f"STREAM.INFO.{self._stream}")
         cluster = info.get("cluster") or {}
         # a server on its own has no name of a cluster, and is the leader of all that it holds
-        leads = not cluster.get("name") or cluster.get("leader") == own_name(self._context.settings)
+        leads = not cluster.get("name") or cluster.get("leader") == self._context.settings.name
         share = excess(info, self._missing())
         if not leads or is_being_restored(info["config"]) or not share:
             self._enter(_OK)

@@ -23,11 +23,19 @@ from broker.auth.files import CREDENTIALS
 from broker.client.connection import Connection, Message
 from broker.provision.apply import provision
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, NodeReport, SpaceReport
-from broker.server.conf import KEY_VARIABLE, ServerConf, TlsConf, own_name, quoted, render
 from broker.server.health import HealthWatch
 from broker.server.process import NatsServer, Ports, find, started
 from broker.server.requests import ConsumerRequests, credentials_answer, listen
-from broker.server.resolve import ServerKeys, resolve, secret_in, space_kept_free
+from broker.server.resolve import (
+    KEY_VARIABLE,
+    ServerConf,
+    ServerKeys,
+    TlsConf,
+    quoted,
+    resolve,
+    secret_in,
+    space_kept_free,
+)
 from broker.server.store import clear_half_made, measure, remove_state, streams_in, write_state
 from broker.settings import BrokerSettings
 from broker.topology import mirrored_site
@@ -67,7 +75,7 @@ class ServerContext:
             {KEY_VARIABLE: quoted(secret_in(key_file, "--encryption-key-file"))} if key_file else {}
         )
         self._space = measure(folder)
-        self._health = HealthWatch(own_name(settings), folder, self._kept_free)
+        self._health = HealthWatch(settings.name, folder, self._kept_free)
         self._server: NatsServer | None = None
         self._ports: Ports | None = None
         self._connection: Connection | None = None
@@ -125,7 +133,7 @@ class ServerContext:
         path, memory = self.folder / _CONF, int(self.settings.memory)
         clear_half_made(self.folder)
         stored = streams_in(self.folder)
-        write_atomic(path, render(self.conf), _CONF_MODE)
+        write_atomic(path, self.conf.text, _CONF_MODE)
         connections: list[Connection] = []
         try:
             async with (
@@ -209,7 +217,7 @@ class ServerContext:
         version = (await self.connection.client()).connected_server_version
         store, tls = self.conf.credentials, self.conf.tls
         report = NodeReport(
-            name=own_name(self.settings),
+            name=self.settings.name,
             version=f"{version.major}.{version.minor}.{version.patch}",
             nats_server_pid=self._server.pid if self._server else None,
             credentials=len(store.credentials) if store.secured else None,
@@ -225,7 +233,7 @@ class ServerContext:
 
     async def _answer_credentials(self, message: Message) -> None:
         """Answer an admin who asks for the credentials, or revokes some: see `CredentialsReport`."""
-        own = own_name(self.settings)
+        own = self.settings.name
         answer = await credentials_answer(self.folder, own, self.reload, message)
         await self.connection.publish(message.reply, answer)
 
@@ -254,15 +262,14 @@ class ServerContext:
         self._stamps = _stamped(self.folder, self.conf.tls)
         # thousands of credentials take a second, in which nobody else is to wait
         conf = await asyncio.to_thread(self._resolve, settings)
-        text = await asyncio.to_thread(render, conf)
-        path_changed = settings.http and conf.http_path != self.conf.http_path
-        if path_changed or conf.own != self.conf.own:  # these count at a start only
+        # these count at a start only
+        if (conf.http_path, conf.own) != (self.conf.http_path, self.conf.own):
             logger.info("restarting nats-server, since this cannot change while it runs")
             self._wanted = settings
             self._restart_wanted.set()
             return
         if self._server:
-            write_atomic(self.folder / _CONF, text, _CONF_MODE)
+            write_atomic(self.folder / _CONF, conf.text, _CONF_MODE)
             await self._server.reload()
         if conf.credentials.revision != self.conf.credentials.revision:
             logger.info("took over %d credentials", len(conf.credentials.credentials))

@@ -13,7 +13,6 @@ from typing import Any
 
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
-from broker.server.conf import own_name
 from broker.server.context import ServerContext
 
 _LOOK_EVERY = 20.0  # seconds; at least so long between two elections that a broker asks for
@@ -43,7 +42,7 @@ async def spread_leaders(context: ServerContext) -> None:
     """Keep the leaders of the cluster's streams spread, until cancelled; nothing to do for one server or one stream."""
     names = context.conf.topology.names
     if context.settings.cluster and len(names) > 1:
-        await keep_spread(context.connection, own_name(context.settings), names, _LOOK_EVERY)
+        await keep_spread(context.connection, context.settings.name, names, _LOOK_EVERY)
 
 
 async def keep_spread(

@@ -1,14 +1,19 @@
 """The resolved configuration: what nats-server is to be, from settings, credentials, certificates and disk at one moment.
 
-Reads; changes nothing.
+Reads; changes nothing. nats-server (2.15.1) refuses a name that it does not know, at its start and at a reload. It reads JSON,
+all but the escapes of control characters.
 """
 
+import json
 import logging
 import secrets
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
+from broker.app.address import Address
 from broker.app.exits import ConfigurationError
 from broker.app.units import format_size
 from broker.auth.accounts import LOGS, MONITOR, RECEIVE, SHIP, Section, accounts_of
@@ -17,16 +22,31 @@ from broker.auth.files import load_credentials
 from broker.auth.store import CredentialStore
 from broker.client.access import Access
 from broker.client.nkey import InvalidSeed, new_seed, seed_of, user_key
-from broker.server.conf import ServerConf, TlsConf, decided_here
 from broker.server.store import Space, check_encryption, streams_in
 from broker.settings import BrokerSettings, SecuritySettings, SitesSettings
-from broker.wire.streams import streams_among
+from broker.topology import Topology
+from broker.wire.streams import MAX_PAYLOAD, streams_among
+
+KEY_VARIABLE = "LOGSHIP_STORE_KEY"
+"""By which nats-server gets the key of its store: neither a file of ours nor a command line holds the key."""
 
 _LEAST_SECRET = 16  # bytes
 _LARGEST_RESERVE = 20 * 1024**3
-_LARGEST_BUCKETS = (
-    1024**3
-)  # of the store: the positions of a host take some KB, or MB with thousands of files
+# of the store: the positions of a host take some KB, or MB with thousands of files
+_LARGEST_BUCKETS = 1024**3
+_CLUSTER_USER = "logbroker"
+_SITE_SUBJECTS = ["logs.>", "$KV.>", "logship.>", "_INBOX.>", "JS.>"]
+"""Subjects that are this site's own affair in either direction: if they crossed, a line would be stored by its publisher and by
+the copy of the stream."""
+_DEFAULTS: Section = {
+    # a line that takes a minute for a pull is slow and not dead; under TLS there is no second try
+    "write_deadline": "60s",
+    "write_timeout": "retry",
+    "ping_interval": "20s",
+    "ping_max": 2,
+    "reconnect_error_reports": 60,  # attempts to reach other servers, one a second
+    "lame_duck_duration": "30s",
+}
 logger = logging.getLogger(__name__)
 
 
@@ -43,6 +63,50 @@ class ServerKeys:
         """The path of a secured server's monitoring, which asks for no credential and tells everybody's inboxes."""
 
 
+@dataclass(frozen=True, slots=True)
+class TlsConf:
+    """Absolute paths of PEM files, `authorities` being those that others' certificates are checked against; logbroker's own `access`."""
+
+    certificate: Path
+    key: Path
+    authorities: Path | None
+    access: Access
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files whose change is a reason to read them again."""
+        named = (self.certificate, self.key, self.authorities)
+        return tuple(dict.fromkeys(filter(None, named)))
+
+    def section(self, *, verify: bool) -> Section:
+        """Return what a listener is told of TLS; with `verify` it takes nobody without a certificate."""
+        return {
+            "cert_file": self.certificate,
+            "key_file": self.key,
+            "ca_file": self.authorities,
+            "min_version": "1.3",
+            "timeout": 5,
+            "verify": verify or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConf:
+    """The resolved configuration of a broker: settings, and what goes with them; `text` is nats-server's configuration file.
+
+    `own` is how logbroker itself connects. `http_path` is where the monitoring answers: a
+    secret where not everybody on this machine may see it. The key of a store that is encrypted is in the environment (KEY_VARIABLE).
+    """
+
+    settings: BrokerSettings
+    text: str = field(repr=False)
+    topology: Topology
+    credentials: CredentialStore
+    tls: TlsConf | None
+    http_path: str = field(repr=False)
+    own: Access
+
+
 def resolve(settings: BrokerSettings, folder: Path, keys: ServerKeys, space: Space) -> ServerConf:
     """Return what the server of a folder is to be; raises `ConfigurationError` for what does not go together."""
     streams = settings.streams or streams_among(streams_in(folder)) or 1
@@ -51,31 +115,142 @@ def resolve(settings: BrokerSettings, folder: Path, keys: ServerKeys, space: Spa
         raise ConfigurationError(contradiction)
     check_encryption(folder, has_key=settings.encryption_key_file is not None)
     tls = tls_of(settings, folder)
-    conf = ServerConf(
-        settings=settings,
-        folder=folder,
-        # the stream's own limit keeps to the space there is: a server whose limit is below what its streams were promised
-        # earlier refuses every change of them, to a smaller promise included
-        max_store=space.total,
-        accounts=_accounts(settings, keys, store, streams),
-        tls=tls,
-        http_path=keys.monitoring if store.secured else "",
-        cluster_secret=_cluster_secret(settings),
-        site_seed=_site_seed(settings),
-        topology=replace(
-            settings.topology(),
-            max_bytes=_limit_of(settings, space),
-            may_grow=not settings.cluster,
-            stream_count=streams,
-        ),
-        credentials=store,
-        own=replace(tls.access if tls else Access(), nkey_seed=keys.own.nkey_seed),
+    path = keys.monitoring if store.secured and settings.http else ""
+    decided = {
+        **_server(settings, folder, space.total),
+        "http_base_path": path or None,
+        "tls": tls.section(verify=False) if tls else None,
+        "cluster": _cluster(settings, tls) if settings.cluster else None,
+        "leafnodes": _sites(settings, tls, secured=store.secured),
+        **_accounts(settings, keys, store, streams),
+    }
+    topology = replace(
+        settings.topology(),
+        max_bytes=_limit_of(settings, space),
+        may_grow=not settings.cluster,
+        stream_count=streams,
     )
-    if decided := decided_here(conf):
+    own = replace(tls.access if tls else Access(), nkey_seed=keys.own.nkey_seed)
+    return ServerConf(settings, _rendered(settings, decided), topology, store, tls, path, own)
+
+
+def _rendered(settings: BrokerSettings, decided: Section) -> str:
+    """Return the text of the configuration file; raises `ConfigurationError` where an operator sets what is `decided` here."""
+    if taken := sorted({*map(str.lower, settings.nats)} & {*decided, "host", "net", "port"}):
         raise ConfigurationError(
-            f"[nats] {', '.join(decided)}: logbroker sets this itself; see `logbroker run --help` for its options"
+            f"[nats] {', '.join(taken)}: logbroker sets this itself; see `logbroker run --help` for its options"
         )
-    return conf
+    # clients are told to go elsewhere; where there is nowhere to go, waiting helps nobody
+    grace = {"lame_duck_grace_period": "1s" if settings.cluster else "100ms"}
+    text = quoted({**_DEFAULTS, **grace, **settings.nats, **decided})
+    # a variable is no string; as a piece of configuration it may be one (`quoted`)
+    text = text.replace(f'"key": "${KEY_VARIABLE}"', f'"key": ${KEY_VARIABLE}')
+    return f"# written by logbroker at every start: change its settings, not this file\n{text}\n"
+
+
+def quoted(value: object) -> str:
+    """Return a value as nats-server reads it, as JSON; of a mapping what is not None."""
+    return json.dumps(_without_none(value), indent=1, ensure_ascii=False, default=str)
+
+
+def _without_none(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {name: _without_none(one) for name, one in value.items() if one is not None}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_without_none(one) for one in value]
+    return value
+
+
+def _server(settings: BrokerSettings, folder: Path, size: int) -> Section:
+    """Return what an operator cannot set of the server itself; `size` is that of the disk of `folder` in bytes."""
+    is_encrypted = settings.encryption_key_file is not None
+    return {
+        "server_name": settings.name,
+        "listen": _bindable(settings.listen),
+        "http": _bindable(settings.http),
+        "logtime": False,
+        "max_payload": MAX_PAYLOAD,
+        "feature_flags": {"js_ack_fc_v2": False},  # nats-py cannot read these acknowledgements yet
+        "jetstream": {
+            "store_dir": str(folder),
+            # the stream's own limit keeps to the space there is: a server whose limit is below what its streams were promised
+            # earlier refuses every change of them, to a smaller promise included
+            "max_file_store": size,
+            "max_memory_store": 64 * 1024**2,  # for consumers that are kept in memory
+            "domain": settings.site or None,
+            "sync_interval": "always",  # acknowledged means on disk
+            "cipher": "chachapoly" if is_encrypted else None,
+            "key": f"${KEY_VARIABLE}" if is_encrypted else None,
+            "limits": {
+                "max_request_batch": 10_000,
+                "default_max_consumers": -1,  # one per partition, and one per shipper that starts
+            },
+        },
+    }
+
+
+def _bindable(address: Address | None) -> str | None:
+    # nats-server takes 0 as its default port, and -1 as any free one
+    return None if address is None else str(Address(address.host, address.port or -1))
+
+
+def _cluster(settings: BrokerSettings, tls: TlsConf | None) -> Section:
+    """Return the section; raises `ConfigurationError` for a secret that is none.
+
+    Servers look for each other every second: what is sent on to one that has gone without a word is lost until they notice, and
+    then they tell clients how many of them they still know (in `connect_urls`), who go elsewhere by it.
+    """
+    path, secret = settings.cluster_secret_file, ""
+    if path is not None:
+        secret = secret_in(path, "--cluster-secret-file")
+        if path.stat().st_mode & 0o007:
+            raise ConfigurationError(
+                f"--cluster-secret-file {path}: should be readable by its owner alone (`chmod 600`)"
+            )
+    shown = {"user": _CLUSTER_USER, "password": secret, "timeout": 3}
+    credentials = f"{_CLUSTER_USER}:{quote(secret, safe='')}@" if secret else ""
+    return {
+        "name": settings.cluster,
+        "listen": _bindable(settings.cluster_listen),
+        "authorization": shown if secret else None,
+        "routes": [f"nats-route://{credentials}{route}" for route in settings.route],
+        "compression": {"mode": "s2_auto"},  # only where they are far from each other
+        "ping_interval": "1s",
+        "ping_max": 3,
+        "write_deadline": "10s",
+        # without authorities anybody's certificate would do
+        "tls": tls.section(verify=True) if tls and tls.authorities else None,
+    }
+
+
+def _sites(settings: SitesSettings, tls: TlsConf | None, *, secured: bool) -> Section | None:
+    """Return the section of leaf nodes, over which nothing goes but copies of streams; None where there are no other sites."""
+    seed = None
+    if settings.site_nkey is not None:
+        try:
+            seed = seed_of(_text_in(settings.site_nkey, "--site-nkey"))
+        except InvalidSeed as error:
+            raise ConfigurationError(f"--site-nkey {settings.site_nkey}: {error}") from None
+    if settings.site_listen is None and not settings.site_remote:
+        return None
+    line = tls.section(verify=bool(tls.authorities)) if tls else None
+    listening = {
+        "listen": _bindable(settings.site_listen),
+        "authorization": None if secured else {"account": LOGS},
+        "tls": line,
+    }
+    remotes = [
+        {
+            "url": f"{'tls' if tls else 'nats-leaf'}://{remote}",
+            "account": LOGS,
+            "nkey": seed,
+            "deny_imports": _SITE_SUBJECTS,
+            "deny_exports": _SITE_SUBJECTS,
+            "tls": line,
+        }
+        for remote in settings.site_remote
+    ]
+    return {**(listening if settings.site_listen else {}), "remotes": remotes or None}
 
 
 def _accounts(
@@ -150,27 +325,6 @@ def _limit_of(settings: BrokerSettings, space: Space) -> int:
             *(format_size(limit), format_size(asked)),
         )
     return limit if asked is None else min(int(asked), limit)
-
-
-def _cluster_secret(settings: BrokerSettings) -> str:
-    path = settings.cluster_secret_file
-    if path is None or not settings.cluster:
-        return ""
-    secret = secret_in(path, "--cluster-secret-file")
-    if path.stat().st_mode & 0o007:
-        raise ConfigurationError(
-            f"--cluster-secret-file {path}: should be readable by its owner alone (`chmod 600`)"
-        )
-    return secret
-
-
-def _site_seed(settings: BrokerSettings) -> str:
-    if settings.site_nkey is None:
-        return ""
-    try:
-        return seed_of(_text_in(settings.site_nkey, "--site-nkey"))
-    except InvalidSeed as error:
-        raise ConfigurationError(f"--site-nkey {settings.site_nkey}: {error}") from None
 
 
 def secret_in(path: Path, option: str) -> str:

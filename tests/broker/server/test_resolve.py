@@ -1,5 +1,7 @@
-"""The resolved configuration: what does not go together is refused, and the stream fits into its store."""
+"""The resolved configuration: a real nats-server takes it, what does not go together is refused, and the stream fits into its store."""
 
+import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +11,102 @@ from hypothesis import strategies as st
 
 from broker.app.configuration import load
 from broker.app.exits import ConfigurationError
-from broker.server.conf import ServerConf
-from broker.server.resolve import ServerKeys, resolve
+from broker.auth.accounts import accounts_of
+from broker.client.nkey import new_seed
+from broker.server.process import find
+from broker.server.resolve import ServerConf, ServerKeys, quoted, resolve
 from broker.server.store import Space
 from broker.settings import BrokerSettings
+from tests.broker.auth.test_store import EVERY_KIND, key
 
 SPACE = Space(free=10**9, held=0, total=10**10)
 ROUTES = ("nats-route://b1:6222", "nats-route://b2:6222")
 SECRET = "0123456789abcdef"
 ANYWHERE = "0.0.0.0:4222"
 sizes = st.integers(0, 10**15)
+ODD = (
+    "\t\n\r"
+    + "".join(map(chr, range(32, 256)))
+    + "ü€😀 $2a$11$x \\u0041 \\x41 ${HOME} 'a' (b) #c //d"
+)
+CLUSTER = {"cluster": "logs", "route": ["nats://[fd00::2]:6222"]}
+SITES = {"site": "here", "site_listen": "127.0.0.1:7422"}
+REMOTES = {"site_remote": ["nats-leaf://hub:7422", "nats-leaf://b:1"]}
 
 
-def resolved(folder: Path, space: Space = SPACE, **options: Any) -> ServerConf:
+def resolved(folder: Path, space: Space = SPACE, /, **options: Any) -> ServerConf:
     given_settings = load(BrokerSettings, {"store_dir": folder, **options}, None)
     return resolve(given_settings, folder, ServerKeys(), space)
+
+
+def secret_file(path: Path, text: str) -> Path:
+    path.touch(0o600)
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.nats
+@pytest.mark.parametrize("odd", ["plain", 'with "quotes", \\, @:/%40 and $HOME {x} # no', "ü"])
+def test_nats_server_takes_every_section_whatever_the_texts_are(tmp_path: Path, odd: str) -> None:
+    store = tmp_path / odd.replace("/", "-")
+    store.mkdir()
+    own = {"server_metadata": {"x": odd, "all": ODD}, "server_tags": ["a", odd]}
+    own |= {"max_connections": 9, "websocket": {"port": 8080, "no_tls": True}}
+    addresses = {"listen": "127.0.0.1:0", "http": "[::1]:0", "server_name": "b1"}
+    secret = secret_file(tmp_path / "secret", odd * 16)
+
+    conf = resolved(
+        *(store,), **addresses, **CLUSTER, **SITES, **REMOTES, cluster_secret_file=secret, nats=own
+    )
+
+    path = store / "nats-server.conf"
+    path.write_text(conf.text, "utf-8")
+    found = subprocess.run([find(), "-t", "-c", path], capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_an_operators_settings_win_over_defaults(tmp_path: Path) -> None:
+    text = resolved(tmp_path, nats={"write_deadline": "9s"}).text
+
+    assert '"sync_interval": "always"' in text  # acknowledged means on disk
+    assert '"write_deadline": "9s"' in text
+    assert '"http":' not in resolved(tmp_path, http=None).text
+
+
+def test_servers_show_each_other_the_secret_and_a_sites_own_subjects_cross_nowhere(
+    tmp_path: Path,
+) -> None:
+    files = {
+        "cluster_secret_file": secret_file(tmp_path / "secret", SECRET),
+        "site_nkey": secret_file(tmp_path / "seed", new_seed()),
+    }
+
+    conf = resolved(tmp_path, **CLUSTER, **SITES, **REMOTES, **files)
+    told = json.loads(conf.text.partition("\n")[2])
+    unsecured = json.loads(resolved(tmp_path, **CLUSTER, **SITES).text.partition("\n")[2])
+
+    assert told["cluster"]["routes"] == [f"nats-route://logbroker:{SECRET}@[fd00::2]:6222"]
+    assert told["cluster"]["authorization"]["password"] == SECRET
+    for remote in told["leafnodes"]["remotes"]:
+        assert "logs.>" in remote["deny_imports"]
+        assert remote["deny_exports"] == remote["deny_imports"]
+        assert remote["nkey"] == files["site_nkey"].read_text()
+    assert "authorization" not in unsecured["cluster"]
+    assert "leafnodes" not in resolved(tmp_path, site="here").text
+    for file in files.values():
+        assert file.read_text() not in repr(conf)
+
+
+def test_nobody_but_an_admin_or_a_site_comes_in_as_another_site() -> None:
+    section = accounts_of(EVERY_KIND.credentials, key(99), streams=1)
+    accounts = json.loads(quoted(section))["accounts"].values()
+    kinds = [
+        user.get("allowed_connection_types") for one in accounts for user in one.get("users", [])
+    ]
+
+    assert len(kinds) == len(EVERY_KIND.credentials) + 1
+    assert kinds.count(["STANDARD"]) == len(kinds) - 3
+    assert kinds.count(["LEAFNODE"]) == 1
 
 
 @pytest.mark.parametrize(
@@ -38,7 +121,10 @@ def resolved(folder: Path, space: Space = SPACE, **options: Any) -> ServerConf:
         ({"site": "a", "mirror": "a"}, "name other sites"),
         ({"mirror": "a"}, "takes a --site"),
         ({"site": "a", "site_nkey": "/gone"}, "--site-nkey /gone: No such file"),
-        ({"nats": {"port": 1, "max_connections": 2}}, r"\[nats\] port: logbroker sets this"),
+        (
+            {"nats": {"write_deadline": "9s", "Port": 1, "accounts": {}, "listen": ""}},
+            r"\[nats\] accounts, listen, port: logbroker sets this",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(
