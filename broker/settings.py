@@ -1,6 +1,7 @@
 """What logbroker can be told: every option, environment variable (LOGBROKER_…) and key of the TOML file."""
 
 import platform
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -9,13 +10,13 @@ from pydantic import AfterValidator, BeforeValidator, ByteSize, Field, PlainSeri
 from pydantic_settings import SettingsConfigDict
 
 from broker.app.address import Address, Listen, OptionalListen, parse_address
-from broker.app.configuration import ProgramSettings, Table, option, split_texts
+from broker.app.configuration import Table, option, split_texts
 from broker.app.units import Duration, format_duration
 from broker.client.access_settings import ACCESS, AccessSettings
 from broker.topology import Topology
 from broker.wire.streams import MAX_PARTITIONS, MAX_STREAMS
 
-_SCHEMES = ("nats-route://", "nats-leaf://", "nats://", "tls://")
+_SCHEMES = ("", "nats-route", "nats-leaf", "nats", "tls")
 _IN_A_CLUSTER = 3  # servers with each line: one of them may be lost
 _MOST_AGE = timedelta(days=100_000)  # 64 bits of nanoseconds
 
@@ -25,17 +26,13 @@ def parse_route(value: object) -> Address:
 
     A secret does not belong there: every process of the machine sees a command line.
     """
-    text = str(value).strip()
-    address = text
-    for scheme in _SCHEMES:
-        address = address.removeprefix(scheme)
+    scheme, _, address = str(value).strip().rpartition("://")
     if "@" in address:
-        raise ValueError(
-            f"{text.rpartition('@')[2]!r} comes with a password; leave it to --cluster-secret-file"
-        )
+        shown = address.rpartition("@")[2]
+        raise ValueError(f"{shown!r} comes with a password; leave it to --cluster-secret-file")
     found = parse_address(address.rstrip("/"))
-    if ":" not in address or not found.port:
-        raise ValueError(f"{text!r} names no port; write nats-route://host:6222")
+    if scheme not in _SCHEMES or ":" not in address or not found.port:
+        raise ValueError(f"{address!r} names no port; write nats-route://host:6222")
     return found
 
 
@@ -53,122 +50,25 @@ Size = Annotated[ByteSize, Field(gt=0, le=2**63 - 1)]
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class StreamsSettings(ProgramSettings):
-    """The settings that say what must exist on the broker.
+class BrokerSettings(AccessSettings):
+    """The settings of logbroker; a command uses those that concern it.
 
-    What has no default is left as it is found on a broker, so that a limit that somebody set by hand stays.
+    What of the streams has no default is left as it is found on a broker, so that a limit that somebody set by hand stays.
+    Nothing of a cluster counts without `cluster`, nothing of other sites without `site`.
     """
-
-    section: ClassVar[str] = "Streams"
-
-    partitions: Annotated[int, Field(ge=1, le=MAX_PARTITIONS)] = option(
-        10, "N", "Partitions that hosts are spread over; changed later by `logbroker partitions`."
-    )
-    streams: Annotated[int, Field(ge=1, le=MAX_STREAMS)] | None = option(
-        None,
-        "S",
-        "Streams that partitions are spread over; fixed at the first start, by default 1.",
-    )
-    max_age: Annotated[Duration, AfterValidator(_age)] = option(
-        timedelta(days=1), "TIME", "How long lines are kept for receivers that are away."
-    )
-    max_bytes: Size | None = option(
-        None, "SIZE", "The most that all streams together may hold, e.g. 50GB; at most what fits."
-    )
-    discard: Literal["old", "new"] = option(
-        "new", "old|new", "When the streams are full: new lines wait at their host, or old ones go."
-    )
-    replicas: Annotated[int, Field(ge=1, le=5)] | None = option(
-        None, "N", "Servers that hold each line; default: what is there, at first 3 in a cluster."
-    )
-
-
-class ClusterSettings(ProgramSettings):
-    """What makes one of several servers of a broker; nothing of it counts without `cluster`."""
-
-    section: ClassVar[str] = "Cluster"
-
-    cluster: Annotated[str, Field(pattern=r"^[^\s.*>]*$")] = option(
-        "", "NAME", "Name of the cluster that this broker is of; all of its servers say the same."
-    )
-    cluster_listen: Listen = option(
-        Address("127.0.0.1", 6222), "HOST:PORT", "Where the other servers of the cluster connect."
-    )
-    route: Routes = option(
-        (), "URL", "Where a server of the cluster listens, nats-route://host:6222; several times."
-    )
-    cluster_secret_file: Path | None = option(
-        None, "FILE", "Secret of the cluster; needed where --cluster-listen is not on loopback."
-    )
-
-
-class SitesSettings(ProgramSettings):
-    """What makes this broker one of several sites; nothing of it counts without `site`."""
-
-    section: ClassVar[str] = "Other sites"
-
-    site: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]*$")] = option(
-        "", "NAME", "Name of this site among others (its JetStream domain)."
-    )
-    site_listen: OptionalListen = option(
-        None,
-        "HOST:PORT",
-        "Where brokers of other sites connect, e.g. 0.0.0.0:7422; none by default.",
-    )
-    site_remote: Routes = option(
-        (), "URL", "Where another site listens for this one, nats-leaf://host:7422; several times."
-    )
-    site_nkey: Path | None = option(
-        None, "FILE", "Seed by which --site-remote knows this site (`credentials add site`)."
-    )
-    mirror: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]*$")] | None = option(
-        None,
-        "SITE",
-        "Hold a copy of that site's lines and take no others; '' makes it a stream again.",
-    )
-    source: Sites = option(
-        (), "SITE", "Take in the lines of another site beside one's own; several times."
-    )
-
-
-class SecuritySettings(ProgramSettings):
-    """Who may connect, what is shown to clients, and encryption at rest; `logbroker tls init` needs no options of TLS."""
-
-    section: ClassVar[str] = "Security"
-
-    allow_anonymous: bool = Field(
-        False, description="Listen beyond this machine without credentials, for whoever reaches it."
-    )
-    encryption_key_file: Path | None = option(
-        None, "FILE", "Key that the store is encrypted with, at least 16 bytes; needed for ever."
-    )
-    server_cert: Path | None = option(
-        None,
-        "FILE",
-        "Certificate and its chain; default: DIR/tls/broker.pem of `logbroker tls init`.",
-    )
-    server_key: Path | None = option(
-        None, "FILE", "Private key of --server-cert, unless it stands in that file."
-    )
-    client_ca: Path | None = option(
-        None, "FILE", "Authorities of others' certificates; default: DIR/tls/authority.pem."
-    )
-    host_connections: Count = option(
-        50_000, "N", "Most connections of all hosts, of nats-server's 65536.", file_only=True
-    )
-    receiver_connections: Count = option(
-        10_000, "N", "Most connections of all receivers; each has a few.", file_only=True
-    )
-
-
-class BrokerSettings(
-    StreamsSettings, SitesSettings, ClusterSettings, SecuritySettings, AccessSettings
-):
-    """The settings of logbroker; a command uses those that concern it."""
 
     model_config = SettingsConfigDict(env_prefix="LOGBROKER_")
     program: ClassVar[str] = "logbroker"
     section: ClassVar[str] = "Server"
+    sections: ClassVar[Mapping[str, Collection[str]]] = {
+        "Security": (
+            *("allow_anonymous", "encryption_key_file", "server_cert", "server_key", "client_ca"),
+            *("host_connections", "receiver_connections"),
+        ),
+        "Cluster": ("cluster", "cluster_listen", "route", "cluster_secret_file"),
+        "Other sites": ("site", "site_listen", "site_remote", "site_nkey", "mirror", "source"),
+        "Streams": ("partitions", "streams", "max_age", "max_bytes", "discard", "replicas"),
+    }
 
     store_dir: Path | None = option(
         None, "DIR", "Folder of the broker's data; default: $STATE_DIRECTORY of systemd."
@@ -202,6 +102,79 @@ class BrokerSettings(
     )
     nats: Table = Field({}, description="nats-server's own settings, for what has no option.")
 
+    allow_anonymous: bool = Field(
+        False, description="Listen beyond this machine without credentials, for whoever reaches it."
+    )
+    encryption_key_file: Path | None = option(
+        None, "FILE", "Key that the store is encrypted with, at least 16 bytes; needed for ever."
+    )
+    server_cert: Path | None = option(
+        None, "FILE", "Certificate and its chain; default: DIR/tls/broker.pem (`tls init`)."
+    )
+    server_key: Path | None = option(
+        None, "FILE", "Private key of --server-cert, unless it stands in that file."
+    )
+    client_ca: Path | None = option(
+        None, "FILE", "Authorities of others' certificates; default: DIR/tls/authority.pem."
+    )
+    host_connections: Count = option(
+        50_000, "N", "Most connections of all hosts, of nats-server's 65536.", file_only=True
+    )
+    receiver_connections: Count = option(
+        10_000, "N", "Most connections of all receivers; each has a few.", file_only=True
+    )
+
+    cluster: Annotated[str, Field(pattern=r"^[^\s.*>]*$")] = option(
+        "", "NAME", "Name of the cluster that this broker is of; all of its servers say the same."
+    )
+    cluster_listen: Listen = option(
+        Address("127.0.0.1", 6222), "HOST:PORT", "Where the other servers of the cluster connect."
+    )
+    route: Routes = option(
+        (), "URL", "Where a server of the cluster listens, nats-route://host:6222; several times."
+    )
+    cluster_secret_file: Path | None = option(
+        None, "FILE", "Secret of the cluster; needed where --cluster-listen is not on loopback."
+    )
+
+    site: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]*$")] = option(
+        "", "NAME", "Name of this site among others (its JetStream domain)."
+    )
+    site_listen: OptionalListen = option(
+        None, "HOST:PORT", "Where brokers of other sites connect, e.g. 0.0.0.0:7422."
+    )
+    site_remote: Routes = option(
+        (), "URL", "Where another site listens for this one, nats-leaf://host:7422; several times."
+    )
+    site_nkey: Path | None = option(
+        None, "FILE", "Seed by which --site-remote knows this site (`credentials add site`)."
+    )
+    mirror: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]*$")] | None = option(
+        None, "SITE", "Hold a copy of that site's lines and take no others; '' ends that."
+    )
+    source: Sites = option(
+        (), "SITE", "Take in the lines of another site beside one's own; several times."
+    )
+
+    partitions: Annotated[int, Field(ge=1, le=MAX_PARTITIONS)] = option(
+        10, "N", "Partitions that hosts are spread over; changed later by `logbroker partitions`."
+    )
+    streams: Annotated[int, Field(ge=1, le=MAX_STREAMS)] | None = option(
+        None, "S", "Streams that partitions are spread over; fixed at the first start; default: 1."
+    )
+    max_age: Annotated[Duration, AfterValidator(_age)] = option(
+        timedelta(days=1), "TIME", "How long lines are kept for receivers that are away."
+    )
+    max_bytes: Size | None = option(
+        None, "SIZE", "The most that all streams together may hold, e.g. 50GB; at most what fits."
+    )
+    discard: Literal["old", "new"] = option(
+        "new", "old|new", "When the streams are full: new lines wait at their host, or old ones go."
+    )
+    replicas: Annotated[int, Field(ge=1, le=5)] | None = option(
+        None, "N", "Servers that hold each line; default: what is there, at first 3 in a cluster."
+    )
+
     @property
     def name(self) -> str:
         """The name of the server."""
@@ -224,8 +197,8 @@ class BrokerSettings(
 
 
 _LOG = {"log_level", "log_format"}
-_STREAMS = set(StreamsSettings.model_fields)  # those of the log among them
+_STREAMS = {*BrokerSettings.sections["Streams"]}
 RUN_FIELDS = frozenset(BrokerSettings.model_fields) - ACCESS
-APPLY_FIELDS = frozenset(_STREAMS | {"site", "mirror", "source"} | ACCESS)
+APPLY_FIELDS = frozenset(_LOG | _STREAMS | {"site", "mirror", "source"} | ACCESS)
 STATUS_FIELDS = frozenset(_LOG | ACCESS)
 STORE_FIELDS = frozenset(_LOG | {"store_dir"})

@@ -197,7 +197,7 @@ async def propose(
     sequence = await _sequence_of(connection, stream, to, now)
     at = connection, OFFSETS_BUCKET, offset_key(partition)
     entry = await bucket.read(*at)
-    revision = entry.revision if entry else await bucket.newest_revision(*at)
+    revision = entry.revision if entry else (await bucket.newest(*at)).revision
     offset = None
     with suppress(UnreadableOffset):
         offset = Offset.decode(entry.value) if entry else None

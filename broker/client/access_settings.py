@@ -25,9 +25,7 @@ class AccessSettings(ProgramSettings):
     )
     creds: Path | None = option(None, "FILE", "Credentials file of a NATS user: JWT and seed.")
     nkey: Path | None = option(
-        None,
-        "FILE",
-        "File that holds the seed of an nkey user, alone or as `nkey_seed` of settings.",
+        None, "FILE", "File with the seed of an nkey user, alone or as `nkey_seed` of settings."
     )
     nkey_seed: SecretStr | None = option(None, "SEED", f"Seed of an nkey user itself; {_SEEN}.")
     user: str = option("", "NAME", "Name of a user with a password.")

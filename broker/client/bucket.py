@@ -37,13 +37,8 @@ async def read(connection: Connection, bucket: str, key: str) -> Entry | None:
 
     So `write` by the revision, or `confirm`, before anything is concluded that cannot be taken back. Raises `Rejected` when there is no such bucket, `ConnectionLost`.
     """
-    newest = await _newest(connection, bucket, key)
-    return None if newest.is_deletion else newest
-
-
-async def newest_revision(connection: Connection, bucket: str, key: str) -> int:
-    """Return the revision of what was written to a key last, its deletion included; 0 where nothing ever was. One of several servers may answer that lags; raises as `read`."""
-    return (await _newest(connection, bucket, key)).revision
+    found = await newest(connection, bucket, key)
+    return None if found.is_deletion else found
 
 
 async def confirm(connection: Connection, bucket: str, key: str, entry: Entry | None) -> None:
@@ -61,8 +56,8 @@ async def confirm(connection: Connection, bucket: str, key: str, entry: Entry | 
         named = _LAST.search(error.description)
     last = int(named[1]) if named else -1
     if entry is None and last > 0:
-        newest = await _newest(connection, bucket, key)
-        last = 0 if newest.is_deletion and newest.revision == last else last
+        found = await newest(connection, bucket, key)
+        last = 0 if found.is_deletion and found.revision == last else last
     if last != (entry.revision if entry else 0):
         raise Behind(f"a replica lags behind with {bucket}/{key}, or it is being written")
 
@@ -75,10 +70,10 @@ async def write(connection: Connection, bucket: str, key: str, value: bytes, rev
     try:
         return await _put(connection, bucket, key, value, revision)
     except Conflict:
-        newest = await _newest(connection, bucket, key)
-        if revision or not newest.is_deletion or not newest.revision:
+        found = await newest(connection, bucket, key)
+        if revision or not found.is_deletion or not found.revision:
             raise
-        return await _put(connection, bucket, key, value, newest.revision)  # over the marker
+        return await _put(connection, bucket, key, value, found.revision)  # over the marker
 
 
 async def _put(connection: Connection, bucket: str, key: str, value: bytes, revision: int) -> int:
@@ -105,8 +100,8 @@ async def _ask(
     return await connection.ask(f"$KV.{bucket}.{key}", value, headers)
 
 
-async def _newest(connection: Connection, bucket: str, key: str) -> Entry:
-    """Return the newest entry of a key, a deletion among them; one of revision 0 where there is none."""
+async def newest(connection: Connection, bucket: str, key: str) -> Entry:
+    """Return the newest entry of a key, a deletion among them; one of revision 0 where there is none. Raises as `read`."""
     answer: Message = await connection.request(
         f"$JS.API.DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}"
     )

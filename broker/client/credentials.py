@@ -92,22 +92,20 @@ def _bytes(path: Path, option: str) -> bytes:
 
 
 def _context(access: Access) -> ssl.SSLContext:
+    files = {"--tls-ca": access.tls_ca, "--tls-cert": access.tls_cert, "--tls-key": access.tls_key}
+    read = {option: _bytes(path, option) for option, path in files.items() if path}
     context = ssl.create_default_context()  # checks the chain and the host's name
     if access.tls_ca or access.tls_ca_pem:
-        text = access.tls_ca_pem
-        if access.tls_ca:
-            text = _bytes(access.tls_ca, "--tls-ca").decode("ascii", "ignore")
+        text = access.tls_ca_pem or read["--tls-ca"].decode("ascii", "ignore")
         try:
-            context = ssl.create_default_context(cadata=text)
+            # of an empty text the system's certificates would be trusted
+            context = ssl.create_default_context(cadata=text or "-")
         except (ssl.SSLError, ValueError, TypeError):  # the last two of a text that is not ASCII
             name = f"{access.tls_ca}; check --tls-ca" if access.tls_ca else "tls_ca_pem"
             raise ConfigurationError(f"no certificate in {name}") from None
         # a certificate that is named is trusted, also where it is not that of an authority
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if access.tls_cert:
-        _bytes(access.tls_cert, "--tls-cert")
-        if access.tls_key:
-            _bytes(access.tls_key, "--tls-key")
         try:
             # a password is given lest OpenSSL asks for one at the terminal
             context.load_cert_chain(access.tls_cert, access.tls_key, password=lambda: b"")

@@ -167,41 +167,35 @@ class Console:
         return web.Response(text="ok\n")
 
     async def _hosts(self, _: web.Request) -> web.StreamResponse:
-        response = web.Response(
-            body=encode(await self._feeds.hosts()), content_type="application/json"
-        )
+        response = web.json_response(body=encode(await self._feeds.hosts()))
         response.enable_compression()
         return response
 
     async def _host(self, request: web.Request) -> web.StreamResponse:
         document = await self._feeds.host(request.query.get("host", ""))
-        return web.Response(body=encode(document), content_type="application/json")
+        return web.json_response(body=encode(document))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        if self._streams.locked():
-            raise web.HTTPServiceUnavailable(text="too many pages are open\n")
-        async with self._streams:
-            return await _stream(request, self._feeds.views())
+        return await _stream(request, self._feeds.views(), self._streams)
 
     async def _lines(self, request: web.Request) -> web.StreamResponse:
-        if self._tails.locked():
-            raise web.HTTPServiceUnavailable(text="too many pages show lines\n")
         now = datetime.now(UTC)  # noqa: TID251 - what a person means by today
         text = request.query.get("since", "")
         since = read_moment(text, now) if text else None
         wanted = line_options(lambda name: request.query.get(name, ""), since)
-        async with self._tails:
-            return await _stream(request, self._feeds.lines(wanted))
+        return await _stream(request, self._feeds.lines(wanted), self._tails)
 
 
 async def _stream(
-    request: web.Request, documents: AsyncGenerator[bytes, None]
+    request: web.Request, documents: AsyncGenerator[bytes, None], places: asyncio.Semaphore
 ) -> web.StreamResponse:
     """Send documents as server-sent events, each once the client has taken the one before; a slow client gets fewer of them."""
+    if places.locked():
+        raise web.HTTPServiceUnavailable(text="too many pages are open\n")
     response = web.StreamResponse(headers=_HEADERS | {"Content-Type": "text/event-stream"})
-    await response.prepare(request)
     try:
-        async with aclosing(documents):
+        async with places, aclosing(documents):
+            await response.prepare(request)
             async for document in documents:
                 async with asyncio.timeout(_WRITING):
                     await response.write(b"data: " + document + b"\n\n")

@@ -23,7 +23,7 @@ from broker.auth.store import CredentialStore
 from broker.client.access import Access
 from broker.client.nkey import InvalidSeed, new_seed, seed_of, user_key
 from broker.server.store import Space, check_encryption, streams_in
-from broker.settings import BrokerSettings, SecuritySettings, SitesSettings
+from broker.settings import BrokerSettings
 from broker.topology import Topology
 from broker.wire.streams import MAX_PAYLOAD, streams_among
 
@@ -223,7 +223,7 @@ def _cluster(settings: BrokerSettings, tls: TlsConf | None) -> Section:
     }
 
 
-def _sites(settings: SitesSettings, tls: TlsConf | None, *, secured: bool) -> Section | None:
+def _sites(settings: BrokerSettings, tls: TlsConf | None, *, secured: bool) -> Section | None:
     """Return the section of leaf nodes, over which nothing goes but copies of streams; None where there are no other sites."""
     seed = None
     if settings.site_nkey is not None:
@@ -300,7 +300,7 @@ def _contradictions(settings: BrokerSettings, *, secured: bool) -> Iterator[str]
         )
 
 
-def _contradictions_of_sites(settings: SitesSettings) -> Iterator[str]:
+def _contradictions_of_sites(settings: BrokerSettings) -> Iterator[str]:
     for field in ("mirror", "site_listen", "site_nkey", "site_remote", "source"):
         if getattr(settings, field) and not settings.site:
             yield f"--{field.replace('_', '-')} takes a --site, the name of this one"
@@ -345,7 +345,7 @@ def _text_in(path: Path, option: str) -> str:
         raise ConfigurationError(f"{option} {path}: {reason}") from None
 
 
-def tls_of(settings: SecuritySettings, folder: Path) -> TlsConf | None:
+def tls_of(settings: BrokerSettings, folder: Path) -> TlsConf | None:
     """Return what the settings and the store say, None for the clear; that a key is of another certificate nats-server says."""
     pki = Pki(folder)
     certificate = settings.server_cert or (pki.broker if pki.broker.exists() else None)

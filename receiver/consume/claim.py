@@ -177,7 +177,7 @@ class Claim:
         while True:
             stream = await stream_state(self.connection, self.stream)
             entry = await bucket.read(*self._at)
-            newest = entry.revision if entry else await bucket.newest_revision(*self._at)
+            newest = entry.revision if entry else (await bucket.newest(*self._at)).revision
             try:
                 return await self._next(entry, stream, iso(now), newest), newest, stream.first
             except Damaged as error:

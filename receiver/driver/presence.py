@@ -119,7 +119,7 @@ async def until_free(claim: Claim, standing: Standing, silence: float) -> int:
     while True:
         at = connection, OFFSETS_BUCKET, offset_key(standing.partition)
         entry = await bucket.read(*at)
-        revision = entry.revision if entry else await bucket.newest_revision(*at)
+        revision = entry.revision if entry else (await bucket.newest(*at)).revision
         offset = _owned(entry)
         if offset is None or (offset.owner, offset.presence) == (claim.owner, claim.presence):
             return revision

@@ -31,6 +31,7 @@ FILES = {"empty": "", "not-base32": "S3CRET!!", "damaged": SEED[:-4] + "AAAA"}
         ({"tls_ca_pem": "-----"}, "no certificate in tls_ca_pem"),
         ({"tls_ca_pem": "é"}, "no certificate in tls_ca_pem"),
         ({"tls_ca": "client.key"}, "no certificate in"),
+        ({"tls_ca": "empty"}, "no certificate in"),
         ({"tls_key": "client.key"}, "--tls-cert"),
         ({"tls_cert": "client.pem", "tls_key": "server.key"}, "KEY_VALUES_MISMATCH"),
     ],
