@@ -7,7 +7,6 @@ import asyncio
 import logging
 import os
 import shutil
-import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -318,17 +317,16 @@ class ServerContext:
     async def _follow_files(self) -> None:
         """Reload where a file has changed, or a reload failed: a disk may refuse once."""
         await self._ready.wait()
-        failed, retry = "", 0.0
+        failed = ""
         while True:
-            is_due = bool(failed) and time.monotonic() >= retry
-            if is_due or _stamped(self.folder, self.conf.tls) != self._stamps:
-                retry, before, failed = time.monotonic() + _RETRY_AFTER, failed, ""
+            if failed or _stamped(self.folder, self.conf.tls) != self._stamps:
+                before, failed = failed, ""
                 try:
                     await self.reload()
                 except OperatorError as error:
                     if (failed := str(error)) != before:
                         logger.error("reload failed, keeping current settings: %s", error)  # noqa: TRY400 - a person must mend it
-            await asyncio.sleep(_LOOK_EVERY)
+            await asyncio.sleep(_RETRY_AFTER if failed else _LOOK_EVERY)
 
 
 Background = Callable[[ServerContext], Coroutine[Any, Any, None]]

@@ -30,7 +30,6 @@ _CREATE = "$JS.API.CONSUMER.CREATE"
 _ACKNOWLEDGES = "$JS.ACK."
 _LARGEST = 64 * 1024  # bytes of a request; ours have less than one KiB
 _LONGEST_SUBJECT = 1024  # characters; two names of at most 255 bytes, and a host
-_WAITING = 8 * 1024**2  # bytes of messages that may wait; thousands of shippers may start at once
 _AT_ONCE = 64  # requests that JetStream is asked at a time
 _REFUSED = 10012  # JetStream's error for a consumer that cannot be made
 _REQUEST = frozenset({"stream_name", "config", "action"})
@@ -65,7 +64,7 @@ async def listen(
         client = await connection.client()
         with suppress(ConnectionLost):
             for subject, handle in handlers.items():
-                await connection.subscribe(subject, partial(take, handle), _WAITING, queue)
+                await connection.subscribe(subject, partial(take, handle), queue)
             await connection.guard(client.flush(_FLUSH), _FLUSH)
             listens.set()
             await asyncio.wait([client.lost])
