@@ -24,6 +24,10 @@ from broker.settings import BrokerSettings
         ({"route": ("nats-route://u:s3cret@b2:6222",)}, "--cluster-secret-file"),
         ({"site_remote": ("nats-leaf://hub",)}, "--site-remote"),
         ({"source": ("a b",)}, "--source"),
+        *(
+            ({"server": ("nats://127.0.0.1:4222", one)}, "--server: .* is no address of a NATS")
+            for one in ("http://b1", "nats://me:s3cret@b1:port", "nats://[::1", "nats://", "")
+        ),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused_by_name_and_shows_no_secret(
@@ -33,3 +37,9 @@ def test_a_setting_that_cannot_be_is_refused_by_name_and_shows_no_secret(
         load(BrokerSettings, options, None)
 
     assert "s3cret" not in str(refused.value)
+
+
+def test_servers_are_taken_several_in_one_text_too() -> None:
+    some = ("nats://127.0.0.1:4222", "tls://broker1:4222", "nats://[::1]:4222", "b1:4222", "b1")
+
+    assert load(BrokerSettings, {"server": (", ".join(some),)}, None).server == some

@@ -1,4 +1,4 @@
-"""Lengths of time, sizes and places in the stream are read and written as people do."""
+"""Lengths of time and places in the stream are read and written as people do."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.app.units import Moment, format_duration, format_size, parse_duration, read_moment
+from broker.app.units import Moment, format_duration, parse_duration, read_moment
 
 
 @pytest.mark.parametrize(
@@ -31,15 +31,6 @@ def test_a_whole_number_of_seconds_comes_back_from_its_text(seconds: int) -> Non
     length = timedelta(seconds=seconds)
 
     assert parse_duration(format_duration(length)) == length
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (1024**2, "1.0 MiB")],
-)
-def test_a_size_is_written_in_the_largest_unit(size: int, text: str) -> None:
-    assert format_size(size) == text
-    assert len(format_size(size * 1024**3 + 1023)) <= 10
 
 
 NOW = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)

@@ -1,13 +1,14 @@
 """A look is begun again while a leader may be missing, and only then."""
 
 import asyncio
-from dataclasses import dataclass
-from typing import cast
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from broker.client.answer import ConnectionLost, Denied, Rejected
-from broker.client.connection import Connection, until_answered
+from broker.client.connection import until_answered
 
 Trouble = ConnectionLost | Rejected
 
@@ -15,16 +16,6 @@ LOST = ConnectionLost("no answer in 3 s")
 NOBODY = Rejected(503, 0, "nobody listens there")
 NO_LEADER = Rejected(503, 10008, "JetStream system temporarily unavailable")
 NO_STREAM = Rejected(404, 10059, "stream not found")
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A server that is always there, as the connection to itself."""
-
-    is_clustered: bool
-
-    async def once(self, patience: float) -> "Server":
-        return self
 
 
 @pytest.mark.parametrize(
@@ -39,14 +30,10 @@ class Server:
 async def test_a_cluster_may_be_without_a_leader_and_what_no_waiting_mends_is_told_at_once(
     trouble: Trouble, is_clustered: bool, is_waited_out: bool
 ) -> None:
-    answers: list[Trouble | str] = [trouble, "found"]
+    connection: Any = AsyncMock()  # to a server that is always there
+    connection.once.return_value = SimpleNamespace(is_clustered=is_clustered)
 
-    async def ask(_: Connection) -> str:
-        if isinstance(answer := answers.pop(0), Exception):
-            raise answer
-        return answer
-
-    found = until_answered(cast("Connection", Server(is_clustered)), ask, 60)
+    found = until_answered(connection, AsyncMock(side_effect=[trouble, "found"]), 60)
 
     assert await asyncio.gather(found, return_exceptions=True) == [
         "found" if is_waited_out else trouble

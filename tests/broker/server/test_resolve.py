@@ -121,6 +121,10 @@ def test_nobody_but_an_admin_or_a_site_comes_in_as_another_site() -> None:
         ({"site": "a", "mirror": "a"}, "name other sites"),
         ({"mirror": "a"}, "takes a --site"),
         ({"site": "a", "site_nkey": "/gone"}, "--site-nkey /gone: No such file"),
+        ({"server_cert": "gone.pem"}, "cannot use certificate .*/gone.pem: No such file"),
+        ({"server_cert": __file__}, "cannot use certificate"),
+        ({"server_key": "key.pem"}, "logbroker tls init"),
+        ({"client_ca": "ca.pem"}, "logbroker tls init"),
         (
             {"nats": {"write_deadline": "9s", "Port": 1, "accounts": {}, "listen": ""}},
             r"\[nats\] accounts, listen, port: logbroker sets this",
