@@ -77,9 +77,9 @@ class BrokerSettings(AccessSettings):
         Address("127.0.0.1", 4222), "HOST:PORT", "Where clients connect; 0 takes a free port."
     )
     http: OptionalListen = option(
-        *(Address("127.0.0.1", 8222), "HOST:PORT"),
-        "Where nats-server's monitoring answers, with credentials under a path of DIR/broker.json; '' turns it off.",
-        may_be_empty=True,
+        Address("127.0.0.1", 8222),
+        "HOST:PORT",
+        "Where nats-server's monitoring answers, with credentials under a path of DIR/broker.json; off for none.",
     )
     metrics: OptionalListen = option(
         None, "HOST:PORT", "Address for /metrics (Prometheus) and /healthz, e.g. 127.0.0.1:9463."

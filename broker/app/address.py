@@ -55,7 +55,7 @@ Listen = Annotated[Address, BeforeValidator(parse_address), PlainSerializer(str)
 """A setting that holds an address."""
 OptionalListen = Annotated[
     Address | None,
-    BeforeValidator(lambda value: None if value in (None, "") else parse_address(value)),
+    BeforeValidator(lambda value: None if value in (None, "", "off") else parse_address(value)),
     PlainSerializer(str),
 ]
-"""A setting that holds an address, or an empty text for none."""
+"""A setting that holds an address, or `off` or an empty text for none."""

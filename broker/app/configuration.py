@@ -136,12 +136,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _variables(model: type[ProgramSettings]) -> dict[str, Any]:
-    """Return the settings that the environment gives, as text; an empty variable gives one that may be empty, and no other.
+    """Return the settings that the environment gives, as text; an empty variable gives none.
 
     Raises `ConfigurationError` for a variable that is no setting.
     """
-    prefix, fields = prefix_of(model), model.model_fields
-    known = {f"{prefix}{name_of(field)}".upper() for field in (*fields, "config")}
+    prefix = prefix_of(model)
+    known = {f"{prefix}{name_of(field)}".upper() for field in (*model.model_fields, "config")}
     for variable, value in os.environ.items():
         name = variable.upper()
         is_unknown = name.startswith(prefix) and name not in known
@@ -149,9 +149,7 @@ def _variables(model: type[ProgramSettings]) -> dict[str, Any]:
             raise ConfigurationError(
                 f"environment variable {variable} is not a setting; see --help for those there are"
             )
-    empty = {name_of(field) for field, one in fields.items() if extra_of(one).get("may_be_empty")}
-    given = EnvSettingsSource(model, env_ignore_empty=False)()
-    return {name: value for name, value in given.items() if value or name in empty}
+    return EnvSettingsSource(model)()
 
 
 def _is_of_service(name: str, value: str) -> bool:
@@ -167,23 +165,22 @@ def _translate(
     variables: Collection[str],
     files: Mapping[Path, Collection[str]],
 ) -> click.UsageError | ConfigurationError:
-    """Return the error for a person: it names the place to mend, for what contradicts another setting one of the two."""
-    prefix, reason = prefix_of(model), _reason(first, model.program)
-    name = str(first["loc"][0]) if first["loc"] else ""
-    flag, variable = f"--{name.replace('_', '-')}", f"{prefix}{name}".upper()
+    """Return the error for a person: it names the place to mend, and what contradicts another setting both of them."""
+    reason = _reason(first, model.program)
+    if not first["loc"]:
+        return click.UsageError(reason)
+    name = str(first["loc"][0])
+    flag, variable = f"--{name.replace('_', '-')}", f"{prefix_of(model)}{name}".upper()
     if first["type"] == "missing":
         return click.UsageError(
             f"{flag} is required (or {variable}, or {name} in the --config file)"
         )
-    others = (name_of(field) for field in model.model_fields)
-    for one in (name, *(other for other in others if _is_named(other, reason))):
-        if one in options:
-            return click.UsageError(f"--{one.replace('_', '-')}: {reason}")
-        if one in variables:
-            return ConfigurationError(f"{prefix}{one}".upper() + f": {reason}")
-        if file := next((path for path, content in files.items() if one in content), None):
-            return ConfigurationError(f"{file}: {one}: {reason}")
-    return click.UsageError(f"{flag}: {reason}" if name else reason)
+    if name not in options and name in variables:
+        return ConfigurationError(f"{variable}: {reason}")
+    file = next((path for path, content in files.items() if name in content), None)
+    if name not in options and file:
+        return ConfigurationError(f"{file}: {name}: {reason}")
+    return click.UsageError(f"{flag}: {reason}")
 
 
 def _reason(first: ErrorDetails, program: str) -> str:
@@ -194,7 +191,3 @@ def _reason(first: ErrorDetails, program: str) -> str:
             return f"{first['input']!r}: {first['msg'][:1].lower()}{first['msg'][1:]}"
         case _:  # without the value, which may be a secret
             return first["msg"].removeprefix("Value error, ")
-
-
-def _is_named(name: str, reason: str) -> bool:
-    return re.search(rf"(?<!\w){name.replace('_', '[-_]')}(?!\w)", reason) is not None

@@ -96,8 +96,7 @@ def test_a_variable_like_that_of_a_service_is_refused_yet(
         ({"wait": "soon"}, "", "", r"^--wait: .*length of time"),
         ({}, "", 'wait = "soon"', r"x\.toml: wait: .*length of time"),
         ({}, "later", 'wait = "soon"', r"^EXAMPLE_WAIT: .*length of time"),
-        ({"needed": 9}, "", "enough = 3", r"^--needed: needed \(9\) must not"),
-        ({}, "", "needed = 9\nenough = 3", r"x\.toml: needed: needed"),
+        ({"needed": 9}, "", "enough = 3", r"^needed \(9\) must not be more than enough"),
         ({}, "", 'enough = "many"', r"x\.toml: enough: 'many'"),
         ({}, "", "enuogh = 7", r"x\.toml: enuogh: not a setting"),
     ],
@@ -114,7 +113,7 @@ def test_an_error_names_the_place_where_one_of_the_settings_stands(
     path.write_text(content if "needed" in content else f"needed = 1\n{content}", "utf-8")
     monkeypatch.setenv("EXAMPLE_WAIT", variable)
 
-    kind = click.UsageError if words.startswith("^--") else ConfigurationError
+    kind = click.UsageError if words.startswith(("^--", "^needed")) else ConfigurationError
     with pytest.raises(kind, match=words):
         load(Example, options, path)
 
