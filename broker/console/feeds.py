@@ -219,22 +219,20 @@ class Feeds:
 
 def _document(piece: TailPiece, most: int) -> dict[str, Any]:
     """Return lines with where they came from; of more than `most` the first ones, of a long one its beginning."""
-    lines = piece.lines.removesuffix(b"\n").split(b"\n")
+    lines, shown = piece.lines.removesuffix(b"\n").split(b"\n"), []
+    for line in lines[: max(1, most)]:
+        more = len(line) - _LONGEST
+        rest = f" … and {more:,} bytes more" if more > 0 else ""
+        shown.append(line[:_LONGEST].decode("utf-8", "surrogateescape") + rest)
     return {
         "host": piece.host,
         "partition": piece.partition,
         "sequence": piece.sequence,
         "stored": rfc3339(piece.stored_at),
         "file": piece.file,
-        "lines": [_shown(line) for line in lines[: max(1, most)]],
-        "more": max(0, len(lines) - max(1, most)),
+        "lines": shown,
+        "more": len(lines) - len(shown),
     }
-
-
-def _shown(line: bytes) -> str:
-    text = line[:_LONGEST].decode("utf-8", "surrogateescape")
-    more = len(line) - _LONGEST
-    return text if more <= 0 else f"{text} … and {more:,} bytes more"
 
 
 def line_options(query: Callable[[str], str], since: Any) -> TailOptions:

@@ -110,11 +110,8 @@ class Console:
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard], client_max_size=4096)
-        app.router.add_get("/events", self._events)
-        app.router.add_get("/hosts", self._hosts)
-        app.router.add_get("/host", self._host)
-        app.router.add_get("/lines", self._lines)
-        app.router.add_get("/healthz", self._health)
+        for handler in (self._events, self._hosts, self._host, self._lines, self._healthz):
+            app.router.add_get(f"/{handler.__name__[1:]}", handler)
         app.router.add_post("/login", self._login)
         app.router.add_get("/", self._page)
         app.router.add_static("/", _PAGE)
@@ -163,7 +160,7 @@ class Console:
     async def _page(self, _: web.Request) -> web.StreamResponse:
         return web.FileResponse(_PAGE / "index.html")
 
-    async def _health(self, _: web.Request) -> web.StreamResponse:
+    async def _healthz(self, _: web.Request) -> web.StreamResponse:
         return web.Response(text="ok\n")
 
     async def _hosts(self, _: web.Request) -> web.StreamResponse:

@@ -27,15 +27,15 @@ def surplus(infos: Sequence[Mapping[str, Any]], own: str) -> tuple[str, str] | N
     leads = Counter(info["cluster"].get("leader", "") for info in infos)
     for info in infos:
         if info["cluster"].get("leader") == own:
-            level = [one["name"] for one in info["cluster"].get("replicas") or () if _is_level(one)]
+            level = [
+                one["name"]
+                for one in info["cluster"].get("replicas") or ()
+                if one["current"] and not one.get("offline") and not one.get("lag")
+            ]
             target = min(level, key=lambda name: leads[name], default=own)
             if leads[own] - leads[target] >= 2:
                 return info["config"]["name"], target
     return None
-
-
-def _is_level(replica: Mapping[str, Any]) -> bool:
-    return bool(replica["current"]) and not replica.get("offline") and not replica.get("lag")
 
 
 async def spread_leaders(context: ServerContext) -> None:

@@ -31,21 +31,17 @@ def validate_host(host: str) -> str:
 
     At most 253 bytes of UTF-8 (the length of a domain name, RFC 1035); dots separate non-empty tokens.
     """
-    if reason := _objection(host):
-        raise InvalidHost(f"host name {host!r} {reason}")
-    return host
-
-
-def _objection(host: str) -> str | None:
     if not host:
-        return "is empty"
-    if len(host.encode("utf-8", "surrogatepass")) > _MAX_HOST_BYTES:
-        return f"is longer than {_MAX_HOST_BYTES} bytes"
-    if _FORBIDDEN.search(host) or not host.isprintable():
-        return "holds white space, '*', '>', '/' or a control character"
-    if "" in host.split("."):
-        return "starts or ends with a dot, or holds two dots in a row"
-    return None
+        reason = "is empty"
+    elif len(host.encode("utf-8", "surrogatepass")) > _MAX_HOST_BYTES:
+        reason = f"is longer than {_MAX_HOST_BYTES} bytes"
+    elif _FORBIDDEN.search(host) or not host.isprintable():
+        reason = "holds white space, '*', '>', '/' or a control character"
+    elif "" in host.split("."):
+        reason = "starts or ends with a dot, or holds two dots in a row"
+    else:
+        return host
+    raise InvalidHost(f"host name {host!r} {reason}")
 
 
 def partition_of(host: str, partitions: int) -> int:

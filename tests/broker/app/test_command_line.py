@@ -8,8 +8,6 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
-from hypothesis import given as hypothesis_given
-from hypothesis import strategies as st
 
 from broker.app.command_line import ask, given, settings_options, spread
 from broker.app.exits import OperatorError
@@ -62,13 +60,6 @@ def test_an_option_that_is_not_given_leaves_the_file_its_say(tmp_path: Path) -> 
 )
 def test_words_after_a_repeatable_option_are_spread(words: list[str], result: list[str]) -> None:
     assert spread(words, {"--file"}, {"status"}) == result
-
-
-@hypothesis_given(st.lists(st.sampled_from(["--file", "--host", "a", "b", "status", "-"])))
-def test_spreading_keeps_every_word_in_its_order(words: list[str]) -> None:
-    result = iter(spread(words, {"--file"}, {"status"}))
-
-    assert all(word in result for word in words)
 
 
 @pytest.mark.parametrize(

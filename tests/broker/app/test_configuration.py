@@ -54,14 +54,6 @@ def test_an_option_beats_environment_file_credential_and_default(
     assert load(Example, {"name": "option"}, file).name == "option"
 
 
-def test_several_texts_are_a_list_in_a_file_and_commas_in_the_environment(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert load(Example, {}, file).names == ("a", "b")
-    monkeypatch.setenv("EXAMPLE_NAMES", "c, d")
-    assert load(Example, {}, file).names == ("c", "d")
-
-
 @pytest.mark.parametrize("service", ["EXAMPLE", "EXAMPLE_0_HEADLESS"])
 def test_the_variables_of_an_orchestrators_service_are_passed_over(
     service: str, monkeypatch: pytest.MonkeyPatch
