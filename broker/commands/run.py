@@ -18,6 +18,7 @@ from broker.app.service import Notifier, Service
 from broker.commands.shared import store_of
 from broker.retention.worker import retain
 from broker.server.context import ServerContext
+from broker.server.health import watch_health
 from broker.server.leaders import spread_leaders
 from broker.server.store import check_membership, locked_store, remove_state
 from broker.settings import RUN_FIELDS, BrokerSettings
@@ -56,7 +57,8 @@ async def _serve(
     """Run the broker on `folder`, absolute, until SIGTERM or SIGINT; raises `OperatorError` when it cannot start or ends by itself."""
     with reporting(folder, "use the store"), locked_store(folder) as lock:
         remove_state(folder)
-        context = ServerContext(settings, folder, (retain, spread_leaders, _serve_metrics))
+        background = watch_health, retain, spread_leaders, _serve_metrics
+        context = ServerContext(settings, folder, background)
         check_membership(folder, settings.cluster, settings.name)
 
         async def change(changed: BrokerSettings) -> None:

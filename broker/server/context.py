@@ -5,8 +5,10 @@ resolve ─▶ conf ─▶ start ─▶ ports ─▶ provision ─▶ ready … 
 
 import asyncio
 import logging
+import math
 import os
 import shutil
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +24,6 @@ from broker.auth.files import CREDENTIALS
 from broker.client.connection import Connection, Message
 from broker.provision.apply import provision
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, NodeReport, SpaceReport
-from broker.server.health import HealthWatch
 from broker.server.process import NatsServer, Ports, find, started
 from broker.server.requests import ConsumerRequests, credentials_answer, listen
 from broker.server.resolve import (
@@ -63,6 +64,8 @@ class ServerContext:
         self.folder = folder
         self.retention: dict[str, SpaceReport] = {}
         """What retention did for each stream, for the report."""
+        self.frozen = ""
+        """The write that failed, for which nats-server stores nothing more."""
         self._background = background
         self._waits_for = ""  # what of its cluster the server waits for
         self._mirror: str | None = None  # the site that this one is a mirror of
@@ -74,7 +77,7 @@ class ServerContext:
             {KEY_VARIABLE: quoted(secret_in(key_file, "--encryption-key-file"))} if key_file else {}
         )
         self._space = measure(folder)
-        self._health = HealthWatch(settings.name, folder, self._kept_free)
+        self._restarted = -math.inf
         self._server: NatsServer | None = None
         self._ports: Ports | None = None
         self._connection: Connection | None = None
@@ -107,12 +110,12 @@ class ServerContext:
         """Return one line on how the broker is."""
         if self._waits_for:
             return f"waiting for its cluster: {self._waits_for}"
-        if self._health.frozen:
-            return f"FROZEN, nothing is stored: {self._health.frozen}"
+        if self.frozen:
+            return f"FROZEN, nothing is stored: {self.frozen}"
         return "serving" if self.is_ready else "starting"
 
     def is_moving(self, most: float) -> bool:
-        """Return true: a nats-server that hangs is restarted by `HealthWatch`."""
+        """Return true: a nats-server that hangs is restarted by `watch_health`."""
         return True
 
     async def run(self, lock: int) -> None:
@@ -169,7 +172,6 @@ class ServerContext:
         consumers, listens = ConsumerRequests(requests), asyncio.Event()
         handlers = {SUBJECT: self._answer, CREDENTIALS_SUBJECT: self._answer_credentials}
         return [
-            self._health.run(self.connection, self._restart_wanted.set),
             listen(self.connection, handlers, listens),
             consumers.run(),
             self._follow_files(),
@@ -223,8 +225,8 @@ class ServerContext:
             certificates=ends_of(tls.files if tls else ()),
             mirror=self._mirror,
             free=shutil.disk_usage(self.folder).free,
-            reserve=self._kept_free(),
-            frozen=self._health.frozen or None,
+            reserve=self.kept_free(),
+            frozen=self.frozen or None,
             encrypted=self.settings.encryption_key_file is not None,
             retention=self.retention,
         )
@@ -236,8 +238,16 @@ class ServerContext:
         answer = await credentials_answer(self.folder, own, self.reload, message)
         await self.connection.publish(message.reply, answer)
 
-    def _kept_free(self) -> int:
+    def kept_free(self) -> int:
+        """Return how many bytes of the store's disk are to stay free."""
         return space_kept_free(self.settings, self._space.total)
+
+    def restart(self, reason: str, pause: float) -> None:
+        """Have nats-server restarted, unless it was in the last `pause` seconds."""
+        if time.monotonic() - self._restarted >= pause:
+            self._restarted = time.monotonic()
+            logger.warning("restarting nats-server: %s", reason)
+            self._restart_wanted.set()
 
     async def change(self, settings: BrokerSettings) -> None:
         """Make new settings count, as far as a running broker can; raises `OperatorError` and keeps the current ones."""

@@ -10,13 +10,10 @@ import logging
 import re
 import shutil
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 from broker.app.units import format_size
 from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import Connection
+from broker.server.context import ServerContext
 
 _SUBJECT = "$SYS.REQ.SERVER.PING.HEALTHZ"
 _LOOK_EVERY = 2.0  # seconds
@@ -37,41 +34,23 @@ def failed_write(answer: bytes) -> str:
     return (found["reason"] or found[0]) if found else ""
 
 
-class HealthWatch:
-    """The watch over the nats-server of a folder, through its restarts."""
-
-    def __init__(self, name: str, folder: Path, reserve: Callable[[], int]) -> None:
-        """Ask nothing yet; `reserve` says how many bytes of the store's disk are to stay free."""
-        self.frozen = ""
-        """The write that failed, for which nothing more is stored."""
-        self._question = json.dumps({"server_name": name, "exact_match": True}).encode()
-        self._folder, self._reserve = folder, reserve
-        self._restarted = -_PAUSE
-
-    async def run(self, connection: Connection, restart: Callable[[], Any]) -> None:
-        """Watch until cancelled; `restart` is called when that heals."""
-        self.frozen, answered = "", time.monotonic()
-        while True:
-            try:
-                async with asyncio.timeout(2 * _PATIENCE):  # also where it does not let us in
-                    answer = await connection.request(_SUBJECT, self._question, patience=_PATIENCE)
-                if (frozen := failed_write(answer.data)) and not self.frozen:
-                    logger.error(
-                        "nats-server stores nothing more, since a write failed: %s", frozen
-                    )
-                self.frozen, answered = frozen, time.monotonic()
-            except (ConnectionLost, Rejected, TimeoutError) as error:
-                logger.debug("nats-server does not answer about its health: %s", error)
-            reason = self._reason_to_restart(time.monotonic() - answered)
-            if reason and time.monotonic() - self._restarted >= _PAUSE:
-                self._restarted = time.monotonic()
-                logger.warning("restarting nats-server: %s", reason)
-                restart()
-            await asyncio.sleep(_LOOK_EVERY)
-
-    def _reason_to_restart(self, silence: float) -> str:
-        if self.frozen:
-            free = shutil.disk_usage(self._folder).free
-            has_space = free >= max(self._reserve() // 2, _LEAST_SPACE)
-            return f"there is space again ({format_size(free)})" if has_space else ""
-        return f"no answer for {_HANGS:g} s" if silence > _HANGS else ""
+async def watch_health(context: ServerContext) -> None:
+    """Watch until cancelled, and have nats-server restarted where that heals."""
+    question = json.dumps({"server_name": context.settings.name, "exact_match": True}).encode()
+    context.frozen, answered = "", time.monotonic()
+    while True:
+        try:
+            async with asyncio.timeout(2 * _PATIENCE):  # also where it does not let us in
+                answer = await context.connection.request(_SUBJECT, question, patience=_PATIENCE)
+            if (frozen := failed_write(answer.data)) and not context.frozen:
+                logger.error("nats-server stores nothing more, since a write failed: %s", frozen)
+            context.frozen, answered = frozen, time.monotonic()
+        except (ConnectionLost, Rejected, TimeoutError) as error:
+            logger.debug("nats-server does not answer about its health: %s", error)
+        if context.frozen:
+            free = shutil.disk_usage(context.folder).free
+            if free >= max(context.kept_free() // 2, _LEAST_SPACE):
+                context.restart(f"there is space again ({format_size(free)})", _PAUSE)
+        elif time.monotonic() - answered > _HANGS:
+            context.restart(f"no answer for {_HANGS:g} s", _PAUSE)
+        await asyncio.sleep(_LOOK_EVERY)

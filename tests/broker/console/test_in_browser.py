@@ -198,14 +198,9 @@ async def test_a_wrong_question_is_said_and_lines_are_copied_without_a_clipboard
     await page.click("#line-copy")
     await expect(page.locator("#line-note")).to_have_text("copied")
 
-    for field, wrong, words in (
-        ("#line-match", "(", "no regular expression"),
-        ("#line-since", "garbage", "no place in the stream"),
-    ):
-        await page.fill(field, wrong)
-        await page.get_by_role("button", name="Show").click()
-        await expect(page.locator("#line-note")).to_contain_text(words)
-        await page.fill(field, "")
+    await page.fill("#line-match", "(")
+    await page.get_by_role("button", name="Show").click()
+    await expect(page.locator("#line-note")).to_contain_text("no regular expression")
 
 
 async def test_a_row_keeps_the_focus_and_a_pause_is_seen_on_a_phone(

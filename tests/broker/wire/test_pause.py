@@ -43,10 +43,8 @@ def test_what_is_no_list_of_pauses_is_refused_in_one_line(value: bytes) -> None:
     ("glob", "matched", "others"),
     [
         ("*", ("web01", "a.b.c", "münchen"), ()),
-        ("web*", ("web", "web01", "web01.example.net"), ("db01", "Web01", "my.web01")),
-        ("web0[1-3]", ("web01", "web03"), ("web04", "web0", "web01.x")),
-        ("web0[!1]", ("web02",), ("web01",)),
-        ("db?.example.net", ("db1.example.net",), ("db12.example.net", "db1-example.net.x")),
+        ("web*", ("web", "web01.example.net"), ("db01", "Web01", "my.web01")),
+        ("db?.x[!1]", ("db1.x2",), ("db12.x2", "db1.x1", "db1-x2")),
     ],
 )
 def test_a_glob_matches_whole_names(
