@@ -1,8 +1,14 @@
+"""What may be relied on of what a broker answers, and when it is asked again."""
+
+import asyncio
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
-from broker.client.answer import is_certain, is_level
+from broker.client.answer import ConnectionLost, Denied, Rejected, is_certain, is_level
+from broker.client.connection import until_answered
 
 SECOND = 1_000_000_000
 
@@ -47,3 +53,33 @@ def test_what_a_stream_holds_is_known_by_a_leader_of_the_majority_and_by_all_tha
     told: dict[str, Any], certain: bool, level: bool
 ) -> None:
     assert (is_certain(told), is_level(told)) == (certain, level)
+
+
+Trouble = ConnectionLost | Rejected
+
+LOST = ConnectionLost("no answer in 3 s")
+NOBODY = Rejected(503, 0, "nobody listens there")
+NO_LEADER = Rejected(503, 10008, "JetStream system temporarily unavailable")
+NO_STREAM = Rejected(404, 10059, "stream not found")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "is_clustered", "is_waited_out"),
+    [
+        *((trouble, True, True) for trouble in (LOST, NOBODY, NO_LEADER)),
+        *((trouble, True, False) for trouble in (NO_STREAM, Denied("permissions violation"))),
+        (NOBODY, False, False),
+    ],
+    ids=str,
+)
+async def test_a_cluster_may_be_without_a_leader_and_what_no_waiting_mends_is_told_at_once(
+    trouble: Trouble, is_clustered: bool, is_waited_out: bool
+) -> None:
+    connection: Any = AsyncMock()  # to a server that is always there
+    connection.once.return_value = SimpleNamespace(is_clustered=is_clustered)
+
+    found = until_answered(connection, AsyncMock(side_effect=[trouble, "found"]), 60)
+
+    assert await asyncio.gather(found, return_exceptions=True) == [
+        "found" if is_waited_out else trouble
+    ]

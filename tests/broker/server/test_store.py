@@ -53,19 +53,12 @@ def test_a_store_stays_alone_or_that_member_of_its_cluster_until_its_disk_is_wip
     check_membership(alone, "logs", "b2")
 
 
-@pytest.mark.parametrize(("was", "wrong"), [(True, "give its"), (False, "logbroker backup")])
-def test_a_store_is_opened_as_it_was_stored_and_never_converted(
-    tmp_path: Path, was: bool, wrong: str
-) -> None:
-    check_encryption(tmp_path, has_key=not was)  # a new one
-    folder = tmp_path / "jetstream" / "LOGS" / "streams" / "LOGS"
-    folder.mkdir(parents=True)
-    for name in ("meta.inf", *(["meta.key"] if was else [])):
-        (folder / name).touch()
+def test_a_store_in_the_clear_is_not_opened_with_a_key(alone: Path) -> None:
+    (alone / "jetstream/LOGS/streams/LOGS/meta.inf").touch()
 
-    check_encryption(tmp_path, has_key=was)
-    with pytest.raises(ConfigurationError, match=wrong):
-        check_encryption(tmp_path, has_key=not was)
+    check_encryption(alone, has_key=False)
+    with pytest.raises(ConfigurationError, match="in the clear.*logbroker backup"):
+        check_encryption(alone, has_key=True)
 
 
 def test_what_a_running_broker_does_not_take_is_an_error(tmp_path: Path) -> None:
