@@ -8,9 +8,9 @@ import json
 import logging
 import os
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any, TextIO
 
+from broker.app.units import rfc3339
 from broker.app.untrusted import printable
 
 _GRADES = (  # from the worst on; syslog(3)
@@ -67,9 +67,8 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the object of a record; ASCII, so that no reader can take it wrongly."""
-        moment = datetime.fromtimestamp(record.created, UTC)
         entry = {
-            "time": moment.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "time": rfc3339(round(record.created * 1e9)),
             "level": record.levelname.lower(),
             "logger": _subsystem(record.name),
             "message": _whole(record.getMessage()),
