@@ -4,7 +4,7 @@ Opens no file and never shows a secret: what the files hold is read by `credenti
 """
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -42,13 +42,6 @@ class Access:
     def wants_tls(self) -> bool:
         """Whether nothing may be sent in the clear, whatever the scheme of the address."""
         return self.tls_first or any((self.tls_ca, self.tls_cert, self.tls_key, self.tls_ca_pem))
-
-    def absolute(self, folder: Path) -> "Access":
-        """Return the same for another process: relative paths are of `folder`."""
-        paths = {
-            name: getattr(self, name) for name in ("creds", "nkey", "tls_ca", "tls_cert", "tls_key")
-        }
-        return replace(self, **{name: path and folder / path for name, path in paths.items()})
 
     def __str__(self) -> str:
         """Name what we come with, for messages to a person; never a secret."""

@@ -12,6 +12,10 @@ from broker.client.access import Access, check_prefix, check_servers
 _SEEN = "all processes see an option, so give it in the environment or the --config file"
 
 
+File = Annotated[Path, AfterValidator(Path.absolute)]
+"""The path of a file; absolute, as it goes to other processes as well."""
+
+
 class AccessSettings(ProgramSettings):
     """Where the broker is, the settings of `Access`, and those of every program."""
 
@@ -23,21 +27,21 @@ class AccessSettings(ProgramSettings):
     server: Annotated[Many, AfterValidator(check_servers)] = option(
         ("nats://127.0.0.1:4222",), "URL", "Address of the broker; may be given several times."
     )
-    creds: Path | None = option(None, "FILE", "Credentials file of a NATS user: JWT and seed.")
-    nkey: Path | None = option(
+    creds: File | None = option(None, "FILE", "Credentials file of a NATS user: JWT and seed.")
+    nkey: File | None = option(
         None, "FILE", "File with the seed of an nkey user, alone or as `nkey_seed` of settings."
     )
     nkey_seed: SecretStr | None = option(None, "SEED", f"Seed of an nkey user itself; {_SEEN}.")
     user: str = option("", "NAME", "Name of a user with a password.")
     password: SecretStr | None = Field(None, description=f"Password of --user; {_SEEN}.")
-    tls_ca: Path | None = option(
+    tls_ca: File | None = option(
         None,
         "FILE",
         "Certificates that the broker's is checked against, by default those of the system; like "
         "every option of TLS, and a tls:// address, it forbids to talk in the clear.",
     )
-    tls_cert: Path | None = option(None, "FILE", "Own certificate, for a broker that asks for one.")
-    tls_key: Path | None = option(
+    tls_cert: File | None = option(None, "FILE", "Own certificate, for a broker that asks for one.")
+    tls_key: File | None = option(
         None, "FILE", "Private key of --tls-cert, unless it stands in that file."
     )
     tls_ca_pem: str = option(

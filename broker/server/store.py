@@ -135,14 +135,11 @@ def check_encryption(folder: Path, *, has_key: bool) -> None:
     """Refuse a store that is stored otherwise: nats-server would take it for empty, or convert it; a wrong key it names itself."""
     for meta in (folder / _DATA).glob("*/streams/*/meta.inf"):
         if meta.with_name("meta.key").exists() != has_key:
-            anew = "`logbroker backup`, and restore to an empty --store-dir"
-            is_so, way = (
-                ("in the clear", anew)
-                if has_key
-                else ("encrypted", "give its --encryption-key-file")
-            )
+            found, way = "encrypted", "give its --encryption-key-file"
+            if has_key:
+                found, way = "in the clear", "`logbroker backup`, and restore to an empty --store-dir"
             raise ConfigurationError(
-                f"{meta.parent} is {is_so}, and a store is not encrypted in place: {way}"
+                f"{meta.parent} is {found}, and a store is not encrypted in place: {way}"
             )
 
 

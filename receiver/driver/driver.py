@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from broker.app.exits import ConfigurationError, FencedError, leading
 from broker.client.answer import ConnectionLost, Rejected
@@ -255,7 +254,7 @@ def destination_of(
         int(settings.rotate_size),
         settings.server,
         settings.rotate_every,
-        settings.access.absolute(Path.cwd()),
+        settings.access,
         settings.time_zone,
         settings.path_template,
         settings.permissions,

@@ -12,7 +12,6 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from heapq import merge
-from pathlib import Path
 
 import click
 
@@ -248,7 +247,7 @@ def read_lines(
 def _messages(
     settings: StreamSettings, item: Range, advance: Callable[[int], None]
 ) -> Iterator[SourceMessage]:
-    connection = background.connection(settings.server, settings.access.absolute(Path.cwd()))
+    connection = background.connection(settings.server, settings.access)
     passed = item.first
     for messages in read(connection, item):
         yield from messages
