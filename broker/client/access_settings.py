@@ -11,7 +11,6 @@ from broker.client.access import Access, check_prefix, check_servers
 
 _SEEN = "all processes see an option, so give it in the environment or the --config file"
 
-
 File = Annotated[Path, AfterValidator(Path.absolute)]
 """The path of a file; absolute, as it goes to other processes as well."""
 
@@ -52,14 +51,10 @@ class AccessSettings(ProgramSettings):
         description="Begin with TLS, for a broker with handshake_first; others say hello first.",
     )
     inbox_prefix: Annotated[str, AfterValidator(check_prefix)] = option(
-        "",
-        "SUBJECT",
-        "What the subjects begin with on which answers are heard, if the credential file does not say it.",
+        "", "SUBJECT", "Prefix of the subjects of answers, if no credential file says it."
     )
     api_prefix: Annotated[str, AfterValidator(check_prefix)] = option(
-        "",
-        "SUBJECT",
-        "What the subjects of the JetStream API begin with, e.g. $JS.hub.API, if the credential file does not say it.",
+        "", "SUBJECT", "Prefix of the JetStream API ($JS.hub.API), if no credential file says it."
     )
 
     @property
