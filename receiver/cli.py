@@ -81,8 +81,7 @@ def status(as_json: bool, hosts: bool, **options: Any) -> None:
     """Show who receives each partition, how far behind it is, what stops it, and what the stores say of its files."""
     settings = given(ReceiverSettings, options)
     log_to_stderr(settings)
-    from broker.client.connection import ask
-    from broker.client.connection import ELECTION
+    from broker.client.connection import ELECTION, ask
     from receiver.status.status import Status, gather
 
     now = datetime.now(UTC)  # noqa: TID251 - the clock that everything below is given

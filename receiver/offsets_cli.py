@@ -15,10 +15,10 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.program import log_to_stderr
 from broker.app.units import read_moment
 from broker.client import bucket
-from broker.client.connection import ask as ask_broker
 from broker.client.bucket import Conflict
 from broker.client.config import require_layout
 from broker.client.connection import ELECTION, Connection
+from broker.client.connection import ask as ask_broker
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.claim import end_of_files, iso, moved

@@ -92,7 +92,10 @@ class Agent:
 
     def _background(self) -> Iterator[AbstractAsyncContextManager[object]]:
         if address := self._settings.listen:
-            from broker.app.pages import health_page, page_server  # libraries that nobody else needs
+            from broker.app.pages import (
+                health_page,
+                page_server,
+            )  # libraries that nobody else needs
             from shipper.status.metrics import agent_metrics
 
             view = self._view

@@ -15,8 +15,8 @@ from broker.auth.store import Credential, CredentialKind
 from broker.client.access import Access
 from broker.client.connection import Connection
 from broker.client.nkey import new_seed, user_key
-from broker.server.resolve import quoted
 from broker.server.requests import ConsumerRequests
+from broker.server.resolve import quoted
 from broker.topology import Topology
 from broker.wire.subjects import inbox_of
 from tests.conftest import apply_topology

@@ -50,7 +50,9 @@ def settings_options(
         fields = sorted(model.model_fields.items(), key=lambda f: f[0] not in model.__annotations__)
         for name, field in reversed(fields):
             # what few ever set is left to the --config file and the environment
-            is_option = get_origin(field.annotation) is not dict and not extra_of(field).get("file_only")
+            is_option = get_origin(field.annotation) is not dict and not extra_of(field).get(
+                "file_only"
+            )
             if is_option and (only is None or name in only):
                 command = _option(name, field, _section_of(model, name))(command)
         return click.option(

@@ -75,12 +75,12 @@ def _code_of(call: Callable[[], object], program: str) -> int:
         result = call()
     except click.Abort:
         return 130
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)  # the whole help, as no command was given
-        return Exit.USAGE
     except click.UsageError as error:
-        asked = error.ctx.command_path if error.ctx else program
-        _say(program, f"{error.format_message()} (see {asked} --help)")
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            click.echo(error.format_message(), err=True)  # the whole help, as no command was given
+        else:
+            asked = error.ctx.command_path if error.ctx else program
+            _say(program, f"{error.format_message()} (see {asked} --help)")
         return Exit.USAGE
     except click.ClickException as error:
         _say(program, error.format_message())

@@ -60,7 +60,13 @@ def show(*parts: RenderableType) -> None:
 @contextmanager
 def progress(label: str, size: int) -> Iterator[Advance]:
     """Show a piece of work of about `size` as a bar on standard error, where that is a terminal, and yield what moves it on."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn()

@@ -102,9 +102,7 @@ async def _ask(
 
 async def newest(connection: Connection, bucket: str, key: str) -> Entry:
     """Return the newest entry of a key, a deletion among them; one of revision 0 where there is none. Raises as `read`."""
-    answer: Message = await connection.request(
-        f"$JS.API.DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}"
-    )
+    answer: Message = await connection.request(f"$JS.API.DIRECT.GET.KV_{bucket}.$KV.{bucket}.{key}")
     headers = answer.headers or {}
     if headers.get("Status", _NO_MESSAGE) != _NO_MESSAGE:
         raise ConnectionLost(f"an answer that is no entry: {headers}")

@@ -48,7 +48,9 @@ _ANYBODY, _API = "_INBOX", "$JS.API"  # prefixes of whoever has none of its own
 _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
 _PATIENCE = 5.0  # seconds for an answer: a server that gives none is left for another one
 _MOST_SILENCE = 4.5  # seconds without an answer; until then a server may not know that another died
-_MOST_WAITING = 8 * 1024**2  # bytes of a subscription's messages; thousands of shippers may ask at once
+_MOST_WAITING = (
+    8 * 1024**2
+)  # bytes of a subscription's messages; thousands of shippers may ask at once
 _STREAM_NOT_FOUND = 10059
 _MOST_REFUSALS = 12.0  # seconds without a leader; elections take four to nine
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
@@ -225,7 +227,8 @@ class Connection:
         client = await self.client()  # its credential file says where the API is
         if subject.startswith(_API):
             subject = self.api_subject(subject.removeprefix(f"{_API}."))
-        call = client.request(subject, payload, timeout=patience + 1, headers=headers or None)
+        given = dict(headers) if headers else None
+        call = client.request(subject, payload, timeout=patience + 1, headers=given)
         return await self.guard(call, patience, subject)
 
     async def ask(
@@ -293,15 +296,16 @@ class Connection:
         client = self._client
         if client is None or not client.is_usable:
             raise ConnectionLost("not connected")
+        given = dict(headers) if headers else None
         with _translated():
-            await client.publish(subject, payload, reply=reply, headers=headers or None)
+            await client.publish(subject, payload, reply=reply, headers=given)
 
     async def subscribe(
         self, subject: str, callback: Callable[[Message], Awaitable[None]], queue: str = ""
     ) -> Subscription:
         """Subscribe on the present client; the subscription ends with it. In a `queue` one of all hears each message."""
         client = await self.client()
-        limits = {"pending_msgs_limit": -1, "pending_bytes_limit": _MOST_WAITING}
+        limits: Any = {"pending_msgs_limit": -1, "pending_bytes_limit": _MOST_WAITING}
         with _translated():
             return await client.subscribe(subject, queue, cb=callback, **limits)
 

@@ -12,8 +12,8 @@ import click
 from broker.app import program
 from broker.app.command_line import given, settings_options
 from broker.app.units import ACCEPTED, parse_duration, read_moment
-from broker.client.connection import ask as ask_broker
 from broker.client.connection import ELECTION, Connection
+from broker.client.connection import ask as ask_broker
 from broker.inspect.matching import check_pattern
 from broker.settings import STATUS_FIELDS, BrokerSettings
 from broker.wire.streams import MAX_PARTITIONS

@@ -282,10 +282,10 @@ def _contradictions(settings: BrokerSettings, *, secured: bool) -> Iterator[str]
         "http": settings.allow_anonymous,  # which knows no credentials
         "site_listen": secured,
     }
-    for field, reached_by_others in is_fit.items():
-        if (address := getattr(settings, field)) and not (reached_by_others or address.is_loopback):
+    for name, reached_by_others in is_fit.items():
+        if (address := getattr(settings, name)) and not (reached_by_others or address.is_loopback):
             yield (
-                f"--{field.replace('_', '-')} {address} is open to the network, and whoever connects there gets in: keep it on "
+                f"--{name.replace('_', '-')} {address} is open to the network, and whoever connects there gets in: keep it on "
                 "127.0.0.1, or add credentials with `logbroker credentials add admin NAME` (`add site NAME`) for --listen and "
                 "--site-listen; --allow-anonymous is for --listen and --http in a closed network"
             )
@@ -300,9 +300,9 @@ def _contradictions(settings: BrokerSettings, *, secured: bool) -> Iterator[str]
 
 
 def _contradictions_of_sites(settings: BrokerSettings) -> Iterator[str]:
-    for field in ("mirror", "site_listen", "site_nkey", "site_remote", "source"):
-        if getattr(settings, field) and not settings.site:
-            yield f"--{field.replace('_', '-')} takes a --site, the name of this one"
+    for name in ("mirror", "site_listen", "site_nkey", "site_remote", "source"):
+        if getattr(settings, name) and not settings.site:
+            yield f"--{name.replace('_', '-')} takes a --site, the name of this one"
     if settings.mirror and settings.source:
         yield "--mirror and --source exclude each other: a copy takes in nothing else"
     if settings.site and settings.site in (settings.mirror, *settings.source):

@@ -137,7 +137,10 @@ def check_encryption(folder: Path, *, has_key: bool) -> None:
         if meta.with_name("meta.key").exists() != has_key:
             found, way = "encrypted", "give its --encryption-key-file"
             if has_key:
-                found, way = "in the clear", "`logbroker backup`, and restore to an empty --store-dir"
+                found, way = (
+                    "in the clear",
+                    "`logbroker backup`, and restore to an empty --store-dir",
+                )
             raise ConfigurationError(
                 f"{meta.parent} is {found}, and a store is not encrypted in place: {way}"
             )

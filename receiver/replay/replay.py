@@ -17,12 +17,11 @@ import click
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import open_folder
-from broker.app.table import progress
 from broker.app.selection import LineSelection
+from broker.app.table import progress
 from broker.app.units import Moment, read_moment
-from broker.client.connection import ask
 from broker.client.config import require_layout
-from broker.client.connection import ELECTION, Connection
+from broker.client.connection import ELECTION, Connection, ask
 from broker.wire.message import MAX_LINES_BYTES, MalformedMessage
 from broker.wire.subjects import InvalidHost, InvalidSubject, partition_filter
 from receiver.consume import background

@@ -17,8 +17,7 @@ from functools import partial
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.units import format_size
 from broker.app.untrusted import printable
-from broker.client.connection import ask
-from broker.client.connection import ELECTION, Connection
+from broker.client.connection import ELECTION, Connection, ask
 from receiver.consume.judging import Endings, Piece
 from receiver.consume.stream_state import stream_state
 from receiver.replay.replay import find_ranges, moment_of, read_lines
