@@ -68,7 +68,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the object of a record; ASCII, so that no reader can take it wrongly."""
         entry = {
-            "time": rfc3339(round(record.created * 1e9)),
+            "time": rfc3339(round(record.created * 1e6) * 1000),
             "level": record.levelname.lower(),
             "logger": _subsystem(record.name),
             "message": _whole(record.getMessage()),
