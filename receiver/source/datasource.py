@@ -65,8 +65,7 @@ class JetStreamSource(DataSource):
     A row is a section of a message, whole lines of one file, or with `explode` a line. The lines of a host are in order by
     sequence and then section or pos, as long as it is in one partition. docs/spark.md describes columns and options.
 
-    Files of credentials and certificates are read where the tasks run, a passwordFile where the query is planned. Spark
-    shows options, but what files hold it never sees.
+    Files of credentials and certificates are read where the tasks run: what they hold Spark never sees.
     """
 
     @classmethod
@@ -176,8 +175,8 @@ class MicroBatchReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return a limit for Spark to hand back; it knows none of bytes and rows together."""
-        most = self._options.most_offsets or self._options.most_bytes
+        """Return a limit for Spark to hand back."""
+        most = self._options.most_offsets
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
     def latestOffset(self, start: Checkpoint, limit: ReadLimit) -> Checkpoint:  # noqa: N802
@@ -188,25 +187,20 @@ class MicroBatchReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
             self._is_unwritten = False
             return start
         found = self._news(start)
-        streams = 0 if isinstance(limit, ReadAllAvailable) else len(start)  # 0: no limits
-        return {name: self._next(since, found[name], streams) for name, since in start.items()}
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else 0
+        window = max(1, most // len(start)) if most else None  # of sequences of each stream
+        return {name: self._next(since, found[name], window) for name, since in start.items()}
 
-    def _next(self, since: ReadUntil, state: StreamState, streams: int) -> ReadUntil:
+    def _next(self, since: ReadUntil, state: StreamState, window: int | None) -> ReadUntil:
         first = since["sequence"]
         moved = _moved(since, state, fail=self._fail)
         if moved is not None:
             # a batch without rows brings the query there: ranges over two streams mean nothing
             return _read_until(moved, state)
         until = min((self._target or {}).get(state.name, state.until), state.until)
-        if streams:
-            until = min(until, max(first, state.first) + self._window(state, streams))
+        if window:
+            until = min(until, max(first, state.first) + window)
         return _read_until(max(first, until), state)
-
-    def _window(self, state: StreamState, count: int) -> int:
-        """Return how many sequences of one of so many streams a micro-batch may have."""
-        most_bytes, most_offsets = self._options.most_bytes, self._options.most_offsets
-        by_size = state.until if most_bytes is None else state.window_of(most_bytes // count)
-        return by_size if most_offsets is None else min(by_size, max(1, most_offsets // count))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember where the streams end now: the query ends there."""

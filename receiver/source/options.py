@@ -14,10 +14,8 @@ from receiver.source.stream import EARLIEST, EPOCH, LATEST, Position
 KNOWN = (
     *("servers", "stream", "partitions", "hosts"),
     *("startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"),
-    *("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss"),
-    *("explode", "includeHeaders"),
-    *("creds", "nkey", "user", "password", "passwordFile"),
-    *("tlsCa", "tlsCert", "tlsKey", "tlsFirst"),
+    *("maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss", "explode", "includeHeaders"),
+    *("creds", "nkey", "user", "password", "tlsCa", "tlsCert", "tlsKey", "tlsFirst"),
 )
 
 _DEFAULT_SERVER = "nats://127.0.0.1:4222"
@@ -34,7 +32,7 @@ class SourceOptions:
     """How to reach the stream, what to read of it, and which rows to make.
 
     `stream` None: all that partitions live in. `subjects` None: all that these hold. `starting` None: earliest for a batch,
-    latest for a stream. `most_bytes` (as stored) and `most_offsets` bound a micro-batch; a query has at least `pieces` tasks.
+    latest for a stream. `most_offsets` bounds a micro-batch; a query has at least `pieces` tasks.
     Rows are sections of messages, or with `explode` their lines; with or without `headers`.
     """
 
@@ -44,7 +42,6 @@ class SourceOptions:
     subjects: tuple[str, ...] | None = None
     starting: Position | None = None
     ending: Position | None = None
-    most_bytes: int | None = None
     most_offsets: int | None = None
     pieces: int = 1
     fail_on_data_loss: bool = True
@@ -75,7 +72,6 @@ class SourceOptions:
             subjects=_subjects(given),
             starting=_position(given, "starting"),
             ending=_position(given, "ending"),
-            most_bytes=_size(given, "maxBytesPerTrigger"),
             most_offsets=_size(given, "maxOffsetsPerTrigger"),
             pieces=_size(given, "minPartitions") or 1,
             fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
@@ -121,22 +117,12 @@ def _access(given: _Given) -> Access:
         creds=path("creds"),
         nkey=path("nkey"),
         user=_text(given, "user"),
-        password=given.get("password", "") or _from_file(given),
+        password=given.get("password", ""),
         tls_ca=path("tlsCa"),
         tls_cert=path("tlsCert"),
         tls_key=path("tlsKey"),
         tls_first=_flag(given, "tlsFirst", default=False),
     )
-
-
-def _from_file(given: _Given) -> str:
-    """Return the password that `passwordFile` holds, its first line; no plan of Spark's shows it."""
-    if not (path := _text(given, "passwordFile")):
-        return ""
-    try:
-        return Path(path).read_text("utf-8").partition("\n")[0].rstrip("\r")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"passwordFile: cannot read {path}: {error}") from None
 
 
 def _position(given: _Given, edge: str) -> Position | None:

@@ -42,15 +42,12 @@ def guarded(processes: Processes, free_port: Callable[[], int], tmp_path: Path) 
 
 
 def test_the_rights_that_the_page_names_suffice_and_a_refusal_is_told_without_the_password(
-    guarded: dict[str, str], tmp_path: Path
+    guarded: dict[str, str],
 ) -> None:
     page = (Path(__file__).parents[3] / "docs/spark.md").read_text("utf-8")
-    secret = tmp_path / "secret"
-    secret.write_text(f"{_SECRET}\n")
-    by_file = {**guarded, "password": "", "passwordFile": str(secret)}
 
     assert all(right in page for right in RIGHTS)
-    assert {row["host"] for row in rows_of("", **by_file)} == {"web01", "web02"}
+    assert {row["host"] for row in rows_of("", **guarded)} == {"web01", "web02"}
     with pytest.raises(OperatorError, match="refuses user 'analyst'") as refused:
         rows_of("", **{**guarded, "password": "wr0ng"})
     assert "wr0ng" not in str(refused.value)
