@@ -48,7 +48,7 @@ def live_of(name: str) -> str:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _A_MONDAY = datetime(1970, 1, 5)  # noqa: DTZ001 - by the clock on the wall, wherever that hangs
-_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
+_DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)
 _LATEST = 200_000_000_000_000_000_000  # nanoseconds; in the year 8307, which leaves room for periods of centuries
 
@@ -70,10 +70,9 @@ def named_zone(name: str) -> tzinfo:
 class Calendar:
     """Periods of a length, aligned to the wall clock of a zone; 0 is no periods.
 
-    Lengths below a day count from local midnight, and the last of a day ends with it: `1h` begins at full hours, `6h` at
-    0, 6, 12 and 18, `7h` at 0, 7, 14 and 21. Longer ones count from a Monday's midnight: `1d` has 23 or 25 hours where
-    the clock is put forward or back, `1w` begins on Mondays. What is no longer than an hour is counted in time that
-    has passed, so that the hour that comes twice is two.
+    Lengths below a day are counted in time that has passed since local midnight, and the last of a day ends with it: `1h`
+    begins at full hours, `7h` at 0, 7, 14 and 21, but for the day on which the clock is put forward or back. Longer ones
+    count from a Monday's midnight by the clock: `1d` has 23 or 25 hours on such a day, `1w` begins on Mondays.
     """
 
     every: timedelta
@@ -91,18 +90,13 @@ class Calendar:
             return Period(0, 2**127)  # time rotates nothing
         local = (_EPOCH + timedelta(microseconds=moment // 1000)).astimezone(self.zone)
         wall = local.replace(tzinfo=None, fold=0)
+        if self.every >= _DAY:
+            start = _A_MONDAY + (wall - _A_MONDAY) // self.every * self.every
+            return Period(self._moment(start), self._moment(start + self.every))
         midnight = wall.replace(hour=0, minute=0, second=0, microsecond=0)
-        anchor = midnight if self.every < _DAY else _A_MONDAY
-        start = anchor + (wall - anchor) // self.every * self.every
-        stop = start + self.every
-        if self.every < _DAY:
-            stop = min(stop, midnight + _DAY)
-        if self.every > _HOUR:
-            return Period(self._moment(start), self._moment(stop))
-        begin, stopped = (self._moment(edge.replace(fold=local.fold)) for edge in (start, stop))
-        end = min(stopped, begin + self.every // _MICROSECOND * 1000)
-        # An hour in which the clock is put back by less is cut there; what follows is a period of its own.
-        return Period(begin, end) if moment < end else Period(end, stopped)
+        day, length = self._moment(midnight), self.every // _MICROSECOND * 1000
+        begin = day + (moment - day) // length * length
+        return Period(begin, min(begin + length, self._moment(midnight + _DAY)))
 
     def _moment(self, wall: datetime) -> int:
         # A time that the clock leaves out is the moment at which it is put forward.
