@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from broker.app.faults import fault
 from receiver.storage import disk, rotation
@@ -180,11 +180,8 @@ class Output:
         return number
 
     def _segment(self, row: FileRow, path: str, number: int, size: int) -> SegmentRow:
-        closed_at = datetime.now(UTC).isoformat(timespec="seconds")  # noqa: TID251 - for a person
-        return SegmentRow(
-            *(path, row.path, number, row.day, size, row.last_line),
-            *(closed_at, "", self.batch, size),
-        )
+        about = (path, row.path, number, row.day, size, row.last_line)
+        return SegmentRow(*about, compressed="", batch=self.batch, length=size)
 
     def _announce(self, closing: list[SegmentRow], rows: list[FileRow]) -> None:
         if closing or rows:

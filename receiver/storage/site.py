@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from broker.app.faults import fault
@@ -293,10 +292,6 @@ def _segment(path: str, folders: Folders, site: Site) -> SegmentRow:
     assert closed is not None, "it is no live one"
     live, number, suffix = closed
     plain = path.removesuffix(suffix)
-    closed_at = datetime.fromtimestamp(found.st_mtime, UTC).isoformat(timespec="seconds")
-    return SegmentRow(
-        *(plain, live, number, Layout(site.template).parse(live).day, found.st_size),
-        *(found.st_mtime_ns, closed_at, suffix),
-        batch=0,
-        length=None if suffix else found.st_size,
-    )
+    day, length = Layout(site.template).parse(live).day, None if suffix else found.st_size
+    about = (plain, live, number, day, found.st_size, found.st_mtime_ns)
+    return SegmentRow(*about, compressed=suffix, batch=0, length=length)

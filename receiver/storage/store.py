@@ -57,7 +57,7 @@ CREATE TABLE gaps (
 );
 CREATE TABLE segments (
   path TEXT PRIMARY KEY, live TEXT NOT NULL, number INTEGER NOT NULL, day TEXT NOT NULL,
-  size INTEGER NOT NULL, last_line INTEGER NOT NULL, closed_at TEXT NOT NULL,
+  size INTEGER NOT NULL, last_line INTEGER NOT NULL,
   compressed TEXT NOT NULL, batch INTEGER NOT NULL, length INTEGER
 );
 CREATE INDEX segments_of_file ON segments (live);
@@ -165,7 +165,6 @@ class SegmentRow(NamedTuple):
     day: str
     size: int
     last_line: int
-    closed_at: str
     compressed: str
     batch: int
     length: int | None = None

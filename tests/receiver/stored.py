@@ -43,7 +43,7 @@ def add(state: Path, output: Path, *names: str, moment: int = 1) -> None:
                 store.put_files([FileRow(*row, moment, moment, batch=1)])
             else:
                 number = int(name.removeprefix(f"{live}.").partition(".")[0])
-                store.put_segments([SegmentRow(name, live, number, "", size, moment, "", "", 1)])
+                store.put_segments([SegmentRow(name, live, number, "", size, moment, "", 1)])
 
 
 def age(state: Path, output: Path, name: str, moment: int) -> None:

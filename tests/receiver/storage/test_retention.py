@@ -169,7 +169,7 @@ def of_a_day(order: Order, path: str, day: str, moment: int) -> None:
     (order.output / path).parent.mkdir(parents=True, exist_ok=True)
     (order.output / path).write_bytes(b"a line\n")
     with begun(order.state, order.output) as store, store.transaction():
-        store.put_segments([SegmentRow(path, path, 1, day, 7, moment, "", "", 1)])
+        store.put_segments([SegmentRow(path, path, 1, day, 7, moment, "", 1)])
 
 
 def test_where_the_output_is_not_mounted_nothing_is_forgotten(order: Order, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_where_the_output_is_not_mounted_nothing_is_forgotten(order: Order, tmp_
 
 def segment(live: str, number: int, moment: int = 0, size: int = 10) -> SegmentRow:
     name = f"{live}.{number:06d}"
-    return SegmentRow(name, live, number, "", size, moment, "", "", 0)
+    return SegmentRow(name, live, number, "", size, moment, "", 0)
 
 
 segments = st.lists(
