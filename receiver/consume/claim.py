@@ -42,33 +42,6 @@ def carried_over(offset: Offset | None, stream: StreamState, now: str) -> Offset
     return moved(offset, stream, min(offset.next, until), "logbroker restore", now)
 
 
-def claimed(
-    offset: Offset | None,
-    stream: StreamState,
-    partition: int,
-    owner: str,
-    now: str,
-    last: StoredBatch | None = None,
-    revision: int = 0,
-) -> Offset:
-    """Return the entry of a new owner, who cannot be asked yet: the next epoch; `last` is the batch that its store has.
-
-    Where there is no entry, one may have been deleted under the hands of an owner: no epoch was ever beyond the newest
-    `revision` of the key. Raises `Damaged` where store, offset and stream do not go together.
-    """
-    first = start(offset, stream, partition)
-    if offset is None and last is not None and last.until:
-        end = end_of_files(last, stream, partition)
-        key = f"key {offset_key(partition)} of bucket {OFFSETS_BUCKET}"
-        raise Damaged(partition, f"{key} is gone, but the files were written up to sequence {end}")
-    claim = _of_next_epoch(
-        offset or Offset(first, revision, stream.created, owner, stream=stream.name), owner, now
-    )
-    if offset is not None and last is not None:
-        first_undone(last, claim, partition)
-    return claim
-
-
 def end_of_files(last: StoredBatch, stream: StreamState, partition: int) -> int:
     """Return where a partition goes on behind what its files have; raises `StreamMismatch` where that is of another stream."""
     end = Offset(last.until, last.epoch, last.created, "", stream=last.stream)
@@ -78,9 +51,10 @@ def end_of_files(last: StoredBatch, stream: StreamState, partition: int) -> int:
 def moved(
     offset: Offset | None, stream: StreamState, to: int, by: str, now: str, revision: int = 0
 ) -> Offset:
-    """Return the entry of an offset that a person moves, and that may be none: then of an epoch as `claimed` has it.
+    """Return the entry of an offset that a person moves, and that may be none.
 
     It stops whoever owns the partition. The files are judged by the batch that was committed last, where that is known.
+    Where there is no entry, an owner may have lost it: no epoch was ever beyond the newest `revision` of the key.
     """
     before = offset or Offset(to, revision, "", by, commit=_NOT_KNOWN, stream=stream.name)
     moved = _of_next_epoch(before, by, now)
@@ -190,11 +164,19 @@ class Claim:
     async def _next(
         self, entry: bucket.Entry | None, stream: StreamState, now: str, revision: int
     ) -> Offset:
-        """Return the offset as it is once it is ours; raises what `claim` raises."""
-        before = carried_over(self._decode(entry), stream, now)
-        last = await self._last_batch(before)
-        offset = claimed(before, stream, self.partition, self.owner, now, last, revision)
-        return replace(offset, presence=self.presence)
+        """Return the offset as it is once it is ours, where store, offset and stream go together; raises what `claim` raises."""
+        offset = carried_over(self._decode(entry), stream, now)
+        last, first = await self._last_batch(offset), start(offset, stream, self.partition)
+        if offset is None and last is not None and last.until:
+            end = end_of_files(last, stream, self.partition)
+            key = f"key {self._at[2]} of bucket {OFFSETS_BUCKET}"
+            words = f"{key} is gone, but the files were written up to sequence {end}"
+            raise Damaged(self.partition, words)
+        before = offset or Offset(first, revision, stream.created, "", stream=stream.name)
+        claim = _of_next_epoch(before, self.owner, now)
+        if offset is not None and last is not None:
+            first_undone(last, claim, self.partition)
+        return replace(claim, presence=self.presence)
 
     async def _last_batch(self, offset: Offset | None) -> StoredBatch | None:
         """Return the batch that the store has; raises `Damaged` where it does not go with the files."""
