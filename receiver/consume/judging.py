@@ -8,17 +8,15 @@ Decides only; never touches a file.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Protocol
 
 from zstandard import ZstdDecompressor
 
 from broker.wire.message import Section, decode_origin, decode_payload, split
 from broker.wire.subjects import Subject
-from receiver.storage.findings import Finding, FindingKind
+from receiver.storage.findings import Ends, Finding, FindingKind
 
 _DAY = 24 * 3600 * 1_000_000_000  # nanoseconds
 _LONGEST = 1024  # characters of a path in a finding: hardly a file has one that long, but any message may name it
-_NEVER = (-1, 0)  # the end of a file that is not known, and when that was read
 _NEWLINE = b"\n"
 
 Source = tuple[str, str]
@@ -95,18 +93,6 @@ class Endings:
         return piece.payload if is_rest else _NEWLINE + piece.payload
 
 
-class Ends(Protocol):
-    """How far the source files of a partition were received, and when that was read, by host and file; a dict may be one.
-
-    The file `""` of a host stands for its messages: the end is the sequence of the last one. That of the host `""` is the
-    sequence up to which messages of hosts that are not known may have been received.
-    """
-
-    def get(self, key: Source, default: tuple[int, int], /) -> tuple[int, int]: ...  # noqa: D102
-
-    def __setitem__(self, key: Source, value: tuple[int, int], /) -> None: ...
-
-
 @dataclass(slots=True)
 class Judge:
     """Judges a partition's messages in the order of their sequences, section by section, and keeps what was found.
@@ -114,7 +100,7 @@ class Judge:
     It goes by `ends`, which are kept up to date; files whose path nobody `wants` are passed over.
     """
 
-    ends: Ends = field(default_factory=dict[Source, tuple[int, int]])
+    ends: Ends = field(default_factory=Ends)
     wants: Callable[[str], bool] = lambda _: True
     findings: list[Finding] = field(default_factory=list)
     _gap_at: int = 0  # sequence of the last message that showed a gap
@@ -159,7 +145,7 @@ class Judge:
 
     def _judged(self, host: str, section: Section, sequence: int, read_at: int) -> Judgement:
         key = (host, section.span.file)
-        reached, since = self.ends.get(key, _NEVER)
+        reached, since = self.ends[key]
         judgement = judge(reached if reached >= 0 else None, section, host, sequence)
         if finding := judgement.finding:
             self._keep(replace(finding, since=since, read_at=read_at))
@@ -171,8 +157,8 @@ class Judge:
 
         To be called once for every message, whatever becomes of it. A message that shows a gap tells its own loss.
         """
-        last, since = self.ends.get((host, ""), _NEVER)
-        known = last if last >= 0 else self.ends.get(("", ""), _NEVER)[0]
+        last, since = self.ends[host, ""]
+        known = last if last >= 0 else self.ends["", ""][0]
         if predecessor is not None and 0 <= known < predecessor and self._gap_at != sequence:
             loss = Finding(FindingKind.LOSS, host, "", "", 0, 0, sequence, stored_at, since)
             self._keep(replace(loss, after=max(last, 0)))

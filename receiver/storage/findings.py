@@ -1,4 +1,4 @@
-"""What was found out about sections that do not simply follow their predecessors. Values only."""
+"""How far source files were received, and what was found out about sections that do not follow there. Values only."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -35,3 +35,14 @@ class Finding:
     read_at: int
     since: int = 0
     after: int = 0
+
+
+class Ends(dict[tuple[str, str], tuple[int, int]]):
+    """How far source files were received, by host and file, and when that was read in nanoseconds; (-1, 0) where it is not known.
+
+    The file `""` of a host stands for its messages: the end is the sequence of the last one. That of the host `""` is the
+    sequence up to which messages of hosts that are not known may have been received.
+    """
+
+    def __missing__(self, key: tuple[str, str]) -> tuple[int, int]:
+        return -1, 0

@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from receiver.storage.findings import Finding, FindingKind
+from receiver.storage.findings import Ends, Finding, FindingKind
 from receiver.storage.store import Store
 
 _FORGOTTEN = 30 * 24 * 3600 * 1_000_000_000  # nanoseconds behind the file that was read last
@@ -17,25 +16,27 @@ GAP_REPORTS = ".gaps.p*.jsonl"
 """What the names of all reports in an output folder match."""
 
 
-@dataclass(slots=True)
-class Spans:
-    """The spans of one partition: by host and file the end of the last one, and when that was read in nanoseconds."""
+class Spans(Ends):
+    """The ends of one partition, as its store has them."""
 
-    store: Store
-    _known: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
-    _news: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    def __init__(self, store: Store) -> None:
+        """Know nothing yet."""
+        super().__init__()
+        self.store = store
+        self._news: dict[tuple[str, str], tuple[int, int]] = {}
 
-    def get(self, key: tuple[str, str], default: tuple[int, int]) -> tuple[int, int]:
-        """Return the span of a source file."""
-        if (found := self._known.get(key)) is None:
-            if len(self._known) >= _MOST_CACHED:
-                self._known = dict(self._news)
-            found = self._known[key] = self.store.span(*key) or default
+    def __missing__(self, key: tuple[str, str]) -> tuple[int, int]:
+        if len(self) >= _MOST_CACHED:
+            self.clear()
+            self.update(self._news)
+        found = self.store.span(*key) or (-1, 0)
+        super().__setitem__(key, found)
         return found
 
     def __setitem__(self, key: tuple[str, str], value: tuple[int, int]) -> None:
         """Remember how far a source file was received; in the store with the batch."""
-        self._known[key] = self._news[key] = value
+        super().__setitem__(key, value)
+        self._news[key] = value
 
     def begin(self, sequence: int) -> None:
         """Remember the sequence up to which somebody else may have received messages, where nothing is known."""
