@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from broker.client.access import Access
 from broker.client.answer import ConnectionLost, Rejected
@@ -17,7 +17,6 @@ from broker.topology import Topology
 from broker.wire.streams import STREAM
 from receiver.consume import background
 from tests.conftest import Server, apply_topology
-from tests.receiver.flaky import Flaky
 from tests.receiver.model import Model, Sent
 from tests.receiver.partition import Message, lines_of, message
 
@@ -25,6 +24,20 @@ Answer = TypeVar("Answer")
 
 HOSTS = {0: ("web01", "web02.example.net"), 1: ("db",)}
 FILES = ("/var/log/app.log", "/var/log/sys.log")
+
+
+class Flaky(Connection):
+    """A connection whose next write to KV ends as if it was cut, before or after the answer: "stored" or "not stored"."""
+
+    breaks: str | None = None
+
+    async def ask(self, subject: str, *rest: Any, **more: Any) -> dict[str, Any]:
+        if not subject.startswith("$KV.") or self.breaks is None:
+            return await super().ask(subject, *rest, **more)
+        when, self.breaks = self.breaks, None
+        if when == "stored":
+            await super().ask(subject, *rest, **more)
+        raise ConnectionLost("cut")
 
 
 class Broker:

@@ -1,10 +1,7 @@
 """What logreceiver's command line says of good and bad input: one line, the right code, no traceback."""
 
-import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +13,6 @@ from broker.app.configuration import load
 from broker.app.exits import Exit
 from receiver.cli import logreceiver as command
 from receiver.settings import ReceiverSettings
-from tests.support.processes import Processes, wait_until
 
 PROGRAM = str(Path(sys.executable).with_name("logreceiver"))
 
@@ -94,26 +90,6 @@ def test_help_is_quick_and_brings_no_spark() -> None:
         assert option in shown
 
 
-def test_told_to_stop_while_no_broker_answers_it_ends_at_once(
-    processes: Processes, free_port: Callable[[], int], tmp_path: Path
-) -> None:
-    receiver = processes.start(
-        "logreceiver",
-        [
-            *(PROGRAM, "--partition", "0", "--output", tmp_path / "out"),
-            *("--server", f"nats://127.0.0.1:{free_port()}"),
-        ],
-    )
-    wait_until("it waits", lambda: "broker away" in receiver.said(), 60, [receiver])
-
-    began = time.monotonic()
-    os.kill(receiver.pid, signal.SIGINT)
-
-    assert receiver.wait(10) == 0
-    assert time.monotonic() - began < 5
-    assert "Traceback" not in receiver.said()
-
-
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
@@ -127,11 +103,6 @@ def test_partitions_may_be_given_in_any_form(given: object, wanted: tuple[int, .
     settings = load(ReceiverSettings, {"partition": given}, None)
 
     assert settings.wanted(4) == wanted
-
-
-def test_the_state_belongs_to_the_files_unless_told_otherwise() -> None:
-    assert str(load(ReceiverSettings, {"output": "/x"}, None).state) == "/x/.logreceiver"
-    assert str(load(ReceiverSettings, {"output": "/x", "state_dir": "/y"}, None).state) == "/y"
 
 
 @pytest.mark.parametrize("given", ["Europe/Berln", "europe/paris", "../../etc/passwd"])

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from broker.wire.message import Section
-from receiver.consume.assignment import Ending, SessionLimits
+from receiver.consume.assignment import Ending, ForcedRotation, SessionLimits
 from receiver.storage.retention import Order, Retention
 from tests.receiver.mounts import mounted
 from tests.receiver.partition import Partition, lines_of, message
-from tests.receiver.points import IN_BATCH
+from tests.receiver.points import IN_BATCH, IN_TURN
 
 pytestmark = pytest.mark.nats
 
@@ -108,3 +108,21 @@ def test_a_task_killed_twice_while_it_undoes_is_still_undone(partition: Partitio
 
     assert codes == [-9, -9, -9]
     check(partition, sent)
+
+
+@pytest.mark.parametrize("point", ["announced", "closed", "rotated", "files_synced", *IN_TURN])
+def test_a_task_killed_while_it_closes_files_though_no_line_comes_is_mended_by_the_next(
+    partition: Partition, point: str
+) -> None:
+    hosts = {f"{host}.log.000001": b"one\n" for host in _HOSTS}
+    for host in _HOSTS:
+        partition.lines(host, b"one")
+    until = partition.receive().until
+    assert partition.run_apart(until, fault=point, rotation=ForcedRotation.ALL) == -9
+
+    partition.receive(until)
+
+    assert {name: data for name, data in partition.files().items() if data} == hosts
+    partition.lines("web01", b"next")
+    partition.receive(until)
+    assert partition.read("web01") == b"one\nnext\n"

@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,14 +20,11 @@ from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM
 from receiver.cli import logreceiver
 from receiver.consume.assignment import Done
-from receiver.consume.claim import Claim
 from receiver.storage.disk import exclusive_lock
-from receiver.storage.site import Site
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats
 
-NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 BLOCKS = [b"%d\n" % number for number in range(6)]
 ALL = b"".join(BLOCKS)
 OLD = b"".join(BLOCKS[:2] + BLOCKS[4:])
@@ -235,20 +231,6 @@ def test_moved_to_another_machine_with_its_files_it_goes_on(scene: Scene, tmp_pa
     replace(scene, partition=there).receive()
 
     assert there.read("web01") == ALL
-
-
-def test_another_state_folder_over_the_same_files_is_refused_and_the_owner_goes_on(
-    scene: Scene, tmp_path: Path
-) -> None:
-    async def second(connection: Connection) -> None:
-        site = Site(scene.partition.output, tmp_path / "other state", 0)
-        await Claim(connection, 0, "other:2", "LOGS", site).claim(NOW)
-
-    with pytest.raises(ConfigurationError, match="--state-dir"):
-        scene.partition.ask(second)
-
-    scene.receive()
-    assert scene.partition.read("web01") == ALL
 
 
 def test_adopting_is_refused_while_a_receiver_is_at_work_and_where_there_is_no_offset(

@@ -162,17 +162,3 @@ def test_a_frame_that_claims_more_than_a_message_may_hold_is_set_aside_unread(
 
     assert done.quarantined == 1
     assert not (tmp_path / "out" / "web01.log").exists()
-
-
-@pytest.mark.parametrize("hosts", [3, 300])
-def test_lines_of_few_and_of_many_hosts_stand_in_order_over_the_pulls_of_a_batch(
-    tmp_path: Path, hosts: int
-) -> None:
-    sent = [(f"logs.p0.web{n % hosts}", b"line %d" % n, None) for n in range(4 * hosts)]
-
-    done = write(tmp_path, sent, chunk=hosts)
-
-    assert done.lines == len(sent)
-    for host in range(hosts):
-        lines = b"".join(b"line %d\n" % n for n in range(host, len(sent), hosts))
-        assert (tmp_path / "out" / f"web{host}.log").read_bytes() == lines

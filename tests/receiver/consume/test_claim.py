@@ -9,9 +9,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from broker.app.exits import ConfigurationError, FencedError
+from broker.app.exits import FencedError
 from broker.client import bucket
-from broker.client.answer import ConnectionLost
 from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
@@ -19,36 +18,24 @@ from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, EntryTaken, OffsetEntry
 from receiver.offsets_cli import carry_out, propose
 from tests.lagging import Lagging
-from tests.receiver.flaky import Flaky
 
 pytestmark = pytest.mark.nats
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 FIRST = Done(0, 1, 5, lines=3, size=30, stored_at=10**18)
 SECOND = Done(0, 5, 9, lines=4, size=40, stored_at=10**18)
-
-
 ENTRY = f"KV_{OFFSETS_BUCKET}.$KV.{OFFSETS_BUCKET}.p0"
 
 
-class Replica(Lagging, Flaky):
-    """One that lags, on a line that breaks."""
-
-
 @pytest.fixture
-async def connection(logs_url: str) -> AsyncIterator[Replica]:
-    made = Replica([logs_url], "tests")
+async def connection(logs_url: str) -> AsyncIterator[Lagging]:
+    made = Lagging([logs_url], "tests")
     yield made
     await made.close()
 
 
-async def stored(connection: Connection) -> Offset | None:
-    found = await bucket.read(connection, OFFSETS_BUCKET, "p0")
-    return Offset.decode(found.value) if found else None
-
-
 async def test_of_claims_at_once_every_one_has_an_epoch_and_one_is_the_owner(
-    connection: Replica,
+    connection: Lagging,
 ) -> None:
     receivers = [Claim(connection, 0, f"r:{n}", "LOGS") for n in range(8)]
 
@@ -66,34 +53,6 @@ async def test_of_claims_at_once_every_one_has_an_epoch_and_one_is_the_owner(
     assert sum(isinstance(error, FencedError) for error in fenced) == 7
 
 
-@pytest.mark.parametrize("when", ["stored", "not stored"])
-async def test_a_claim_in_doubt_is_claimed_again(connection: Replica, when: str) -> None:
-    receiver = Claim(connection, 0, "a:1", "LOGS")
-    connection.breaks = when
-
-    with pytest.raises(ConnectionLost):
-        await receiver.claim(NOW)
-    offset = await receiver.claim(NOW)
-
-    assert offset == await stored(connection)
-    await receiver.confirm()
-
-
-@pytest.mark.parametrize("entry", [b"junk", b'{"version":1}', b'{"version":1,"next":"1"}', b"null"])
-async def test_an_unreadable_entry_is_said_so_and_left_alone(
-    connection: Replica, entry: bytes
-) -> None:
-    await connection.ask("$KV.LOGS_OFFSETS.p0", entry)
-
-    with pytest.raises(ConfigurationError, match=r"not an offset.*offsets adopt") as raised:
-        await Claim(connection, 0, "a:1", "LOGS").claim(NOW)
-
-    assert "\n" not in str(raised.value)
-    found = await bucket.read(connection, OFFSETS_BUCKET, "p0")
-    assert found
-    assert found.value == entry
-
-
 async def claimed(connection: Connection, owner: str = "a:1") -> OffsetEntry:
     for _ in range(8):
         await connection.ask("logs.p0.web01", b"x")
@@ -103,41 +62,9 @@ async def claimed(connection: Connection, owner: str = "a:1") -> OffsetEntry:
     return entry
 
 
-@pytest.mark.parametrize("when", ["stored", "not stored"])
-async def test_a_move_in_doubt_is_seen_by_the_next_session(connection: Replica, when: str) -> None:
-    entry = await claimed(connection)
-    await entry.move(FIRST)
-
-    connection.breaks = when
-    with pytest.raises(ConnectionLost):
-        await entry.move(SECOND)
-
-    again = OffsetEntry(connection, 0, lambda: NOW)
-    offset = await again.read()
-    assert offset is not None
-    assert offset.next == (9 if when == "stored" else 5)
-    if when != "stored":
-        await again.move(SECOND)
-        offset = await stored(connection)
-        assert offset is not None
-    assert (offset.lines, offset.size, offset.owner) == (7, 70, "a:1")
-    assert offset.last_time == "2001-09-09T01:46:40.000Z"
-
-
-async def test_a_later_owner_is_found_and_its_entry_stays(connection: Replica) -> None:
-    entry = await claimed(connection)
-    await entry.move(FIRST)
-    later = await Claim(connection, 0, "b:2", "LOGS").claim(NOW)
-
-    with pytest.raises(EntryTaken) as taken:
-        await entry.move(SECOND)
-
-    assert taken.value.found == later == await stored(connection)
-
-
 @pytest.mark.parametrize("by_hand", [True, False])
 async def test_an_entry_that_was_deleted_is_made_again_in_an_epoch_that_no_owner_has(
-    connection: Replica, by_hand: bool
+    connection: Lagging, by_hand: bool
 ) -> None:
     owner = Claim(connection, 0, "a:1", "LOGS")
     await owner.claim(NOW)
@@ -160,7 +87,7 @@ async def test_an_entry_that_was_deleted_is_made_again_in_an_epoch_that_no_owner
 
 
 @pytest.mark.parametrize("before", ["nothing", "an older epoch", "an older batch"])
-async def test_a_replica_that_lags_is_not_believed(connection: Replica, before: str) -> None:
+async def test_a_replica_that_lags_is_not_believed(connection: Lagging, before: str) -> None:
     if before == "an older epoch":
         await claimed(connection, "before:0")
     if before == "an older batch":
@@ -181,7 +108,7 @@ async def test_a_replica_that_lags_is_not_believed(connection: Replica, before: 
     assert await entry.read(offset.epoch, offset.next) == offset
 
 
-async def test_an_entry_that_went_back_indeed_ends_a_move(connection: Replica) -> None:
+async def test_an_entry_that_went_back_indeed_ends_a_move(connection: Lagging) -> None:
     """Somebody has removed the bucket and made it anew: its revisions begin again."""
     entry = await claimed(connection)
     await entry.move(FIRST)
@@ -193,7 +120,7 @@ async def test_an_entry_that_went_back_indeed_ends_a_move(connection: Replica) -
         await entry.move(SECOND)
 
 
-async def test_a_claim_is_not_refused_for_what_an_entry_was(connection: Replica) -> None:
+async def test_a_claim_is_not_refused_for_what_an_entry_was(connection: Lagging) -> None:
     revision = await bucket.write(connection, OFFSETS_BUCKET, "p0", b"damaged", 0)
     await connection.remember(ENTRY)
     made = str((await connection.api("STREAM.INFO.LOGS"))["created"])
@@ -211,7 +138,7 @@ async def test_a_claim_is_not_refused_for_what_an_entry_was(connection: Replica)
 
 
 async def test_an_owner_does_not_end_since_a_replica_has_not_seen_it_yet(
-    connection: Replica,
+    connection: Lagging,
 ) -> None:
     await connection.remember(ENTRY)
     ledger = Claim(connection, 0, "a:1", "LOGS")
