@@ -4,7 +4,6 @@ Health page, status line, metrics and the answer to `logreceiver status` are mad
 """
 
 import logging
-import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -29,7 +28,7 @@ _DAY = 24 * 3600 * _SECOND
 _LONG = 60.0  # seconds; what is blocked for less may pass by itself
 _MOST_STANDBYS = 8  # that are named of a partition
 _STANDBY_FOR = 6 * _SECOND  # for which each is named after it has asked
-_RATE_SPAN = 10.0  # seconds
+_RECENT = 30 * _SECOND  # longer than a task
 
 logger = logging.getLogger(__name__)
 
@@ -70,45 +69,19 @@ REPORTS = TypeAdapter(dict[int, PartitionReport])
 
 
 @dataclass(slots=True)
-class Rate:
-    """An exponentially weighted mean, which needs no history; times are seconds, and may jump as clocks do."""
-
-    began: float
-    at: float
-    bytes: float = 0.0
-    lines: float = 0.0
-
-    def add(self, size: int, lines: int, now: float) -> None:
-        """Count what has moved just now."""
-        fading = _fading(self.at, now)
-        self.bytes = self.bytes * fading + size / _RATE_SPAN
-        self.lines = self.lines * fading + lines / _RATE_SPAN
-        self.at = now
-
-    def per_second(self, now: float) -> tuple[float, float]:
-        """Return the bytes and the lines a second at `now`."""
-        # before the span is full the mean is over what there was of it, a second at least
-        seen = 1.0 - math.exp(min(-1.0, self.began - now) / _RATE_SPAN)
-        fading = _fading(self.at, now) / seen
-        return self.bytes * fading, self.lines * fading
-
-
-def _fading(since: float, now: float) -> float:
-    return math.exp(min(0.0, since - now) / _RATE_SPAN)
-
-
-@dataclass(slots=True)
 class Standing:
     """How one partition stands; times are nanoseconds since the epoch, as `clock` gives them, 0 for never.
 
     `next` is the first sequence that no file holds yet; `owner` is who has the partition while this receiver stands by,
     `successor` who took it over for good, and what is to be done about it. `pending` is how many messages waited after the
     last batch, `stored_at` when the last received message was stored, and `seconds` what all batches took together.
+    `rate` is bytes and lines a second of the last task, which `began_at`.
     """
 
     partition: int
     clock: Callable[[], int]
-    rate: Rate
+    rate: tuple[float, float] = (0.0, 0.0)
+    began_at: int = 0
     next: int = 0
     epoch: int = 0
     owner: str = ""
@@ -134,7 +107,7 @@ class Standing:
     def claimed(self, offset: Offset) -> None:
         """Take note that the partition is ours, and where it goes on."""
         self.next, self.epoch, self.owner = offset.next, offset.epoch, ""
-        self.blocked, self.blocked_since = None, 0
+        self.blocked, self.blocked_since, self.began_at = None, 0, self.clock()
         self.stored_at = nanoseconds(offset.last_time) or self.stored_at
 
     def done(self, report: Report) -> None:
@@ -152,7 +125,8 @@ class Standing:
         self.quarantined += done.quarantined
         self.stored_at = done.stored_at or self.stored_at
         self.committed_at = now if report.batches else self.committed_at
-        self.rate.add(done.size, done.lines, now / _SECOND)
+        seconds = max(1.0, (now - self.began_at) / _SECOND)
+        self.rate = done.size / seconds, done.lines / seconds
         for finding in done.findings:
             self.found[finding.kind.value] += 1
             self.found_bytes[finding.kind.value] += finding.end - finding.start
@@ -189,6 +163,10 @@ class Standing:
             return 0.0
         return max(0, now - self.stored_at) / _SECOND
 
+    def rate_at(self, now: int) -> tuple[float, float]:
+        """Return bytes and lines a second, none where no task has committed anything for a while."""
+        return self.rate if now - self.committed_at < _RECENT else (0.0, 0.0)
+
     def problem(self, now: int) -> str:
         """Return why the partition is not received, empty when it is."""
         seconds = (now - self.blocked_since) / _SECOND
@@ -207,7 +185,7 @@ class Standing:
                 detail=self.blocked.detail,
                 since=f"{since:%Y-%m-%dT%H:%M:%SZ}",
             )
-        _, lines = self.rate.per_second(now / _SECOND)
+        _, lines = self.rate_at(now)
         while self._of_a_day and self._of_a_day[0][0] < now - _DAY:
             self._of_a_day.popleft()
         gaps_of = sum((gaps for _, gaps, _ in self._of_a_day), Counter[str]())
@@ -232,9 +210,7 @@ class Meter:
 
     def expect(self, partition: int) -> Standing:
         """Return how a partition that is to be received stands."""
-        now = self.clock() / _SECOND
-        new = Standing(partition, self.clock, Rate(now, now))
-        return self.partitions.setdefault(partition, new)
+        return self.partitions.setdefault(partition, Standing(partition, self.clock))
 
     @property
     def standings(self) -> list[Standing]:
@@ -290,10 +266,10 @@ class Meter:
         return "" if self.is_ready else "starting"
 
     def _work(self) -> Iterator[str]:
-        all_, seconds = self.standings, self.clock() / _SECOND
+        all_, now = self.standings, self.clock()
         if ours := [one for one in all_ if not one.owner and not one.successor]:
             pending = sum(one.pending for one in ours)
-            rate = format_size(int(sum(one.rate.per_second(seconds)[0] for one in ours)))
+            rate = format_size(int(sum(one.rate_at(now)[0] for one in ours)))
             plural = "" if len(ours) == 1 else "s"
             yield f"{len(ours)} partition{plural}, {pending:,} messages behind, {rate}/s"
         yield from (f"standing by behind {one.owner}: {one.partition}" for one in all_ if one.owner)

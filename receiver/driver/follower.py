@@ -143,7 +143,7 @@ class PartitionFollower:
         self._partition = standing.partition
         self.timer = RotationTimer(shared.calendar, shared.clock)
         self._is_silent = self._goes_on = self._has_heard = False
-        self._checked = self._fell_silent = -inf
+        self._checked = -inf
         self._attempts = 0
 
     async def run(self) -> None:
@@ -257,6 +257,7 @@ class PartitionFollower:
         """Run a task at the partition; True when there may be more for the next one."""
         rotation = self.timer.take(is_silent=self._is_silent)
         self._standing.is_starting = not self._has_heard
+        self._standing.began_at = self._shared.clock()
         report = await self._report(rotation)
         self._has_heard, self._standing.is_starting = True, False
         fault("heard")
@@ -269,7 +270,6 @@ class PartitionFollower:
                 self._shared.closed.set()
         match report.ended:
             case Ending.SILENCE:
-                self._fell_silent = asyncio.get_running_loop().time()
                 was_woken = not self._goes_on and rotation is ForcedRotation.NONE
                 if was_woken and not report.batches:
                     await unless(self.stop, asyncio.sleep(_VAIN_PAUSE))
@@ -285,18 +285,17 @@ class PartitionFollower:
 
     async def _report(self, rotation: ForcedRotation) -> Report:
         """Run a task, in the next slot that is free, and return its report."""
-        shared, limits, loop = self._shared, self._shared.limits, asyncio.get_running_loop()
+        shared, limits = self._shared, self._shared.limits
         session, subject = limits.session, f"{_LEAVE}.{shared.connection.private()}"
-        if self._attempts:
-            # one batch: that the partition goes on is told soon
+        if self._attempts or not self._has_heard:
+            # one batch: that the partition is received, or goes on, is told soon
             session = replace(session, longest=0.0)
-        elif loop.time() - self._fell_silent < session.longest and not limits.once:
-            session = replace(session, silence=session.longest)  # lines come again and again: go on
         assignment = Assignment(
             *(self._partition, self._offset.next, self._offset.epoch, limits.limit, rotation),
             *(limits.pull, session, subject),
         )
-        task = loop.run_in_executor(shared.threads, shared.run_task, assignment)
+        running = asyncio.get_running_loop().run_in_executor
+        task = running(shared.threads, shared.run_task, assignment)
         asking = asyncio.ensure_future(self._ask_to_leave(subject))
         try:
             overdue = limits.session.longest + limits.patience

@@ -46,7 +46,7 @@ FROM files LEFT JOIN (
 class ReceivedPartition(PartitionReport):
     """A partition; what is None is not known.
 
-    `behind` is in messages, `behind_seconds` the age of the oldest of them. The rate is over about ten seconds; it comes from
+    `behind` is in messages, `behind_seconds` the age of the oldest of them. The rate is that of the last task; it comes from
     the owner, as does `blocked`. `error` says why the offset cannot be read.
     """
 

@@ -163,7 +163,7 @@ def test_the_status_line_says_how_far_behind_it_is_how_fast_and_for_whom_it_stan
     assert meter.is_ready
     assert problem(meter) == ""
     assert meter.status() == (
-        "1 partition, 1,234 messages behind, 742.8 KiB/s; standing by behind central2:77: 3"
+        "1 partition, 1,234 messages behind, 781.2 KiB/s; standing by behind central2:77: 3"
     )
 
 
