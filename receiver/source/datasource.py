@@ -75,22 +75,15 @@ class JetStreamSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns; they depend on `explode` and `includeHeaders` only."""
-        return columns(self._parsed())
+        return columns(SourceOptions.parse(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a bounded query."""
-        return _BatchReader(self._parsed())
+        return _BatchReader(SourceOptions.parse(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a streaming query."""
-        return MicroBatchReader(self._parsed())
-
-    def _parsed(self) -> SourceOptions:
-        try:
-            return SourceOptions.parse(self.options)
-        except ConfigurationError as error:
-            # Spark shows the whole traceback of an error; the message is at its end
-            raise error.with_traceback(None) from None
+        return MicroBatchReader(SourceOptions.parse(self.options))
 
 
 class _Reader:
@@ -117,9 +110,6 @@ class _Reader:
             raise OperatorError(
                 f"{connection.servers}: no answer about the streams in {_PLANNING:g} s"
             ) from None
-        except OperatorError as error:
-            # Spark shows the whole traceback of an error; the message is at its end
-            raise error.with_traceback(None) from None
 
 
 class _BatchReader(_Reader, DataSourceReader):

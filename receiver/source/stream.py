@@ -27,7 +27,6 @@ EARLIEST, LATEST = 0, 2**63 - 1
 _NO_STREAM, _NO_MESSAGE = 10059, 10037
 _RUN_BYTES = 8 * 1024 * 1024
 _RUN_MESSAGES = 2000
-_FIRST_MESSAGES = 16  # before anything is known of how close they lie
 _LAG = 0.1  # seconds until a replica that is behind its leader is asked again
 _ANSWER = 30.0  # seconds
 _HOW_TO_ALLOW = "stream {0} takes no direct gets; allow them: nats stream edit {0} --allow-direct"
@@ -122,26 +121,24 @@ def read(
     """
     if item.first >= item.until:
         return
-    pending = background.submit(_fetch(connection, item, _FIRST_MESSAGES, fail))
+    pending = background.submit(_fetch(connection, item, fail))
     try:
         while run := pending.result():
             rest = replace(item, first=run[-1].sequence + 1)
             if rest.first >= item.until:
                 yield [message for message in run if message.sequence < item.until]
                 return
-            expected = len(run) * (rest.until - rest.first) // (rest.first - item.first)
-            most = min(_RUN_MESSAGES, expected + expected // 10 + _FIRST_MESSAGES)
-            pending = background.submit(_fetch(connection, rest, most, fail))
+            pending = background.submit(_fetch(connection, rest, fail))
             yield run
-            item = rest
     finally:
         pending.cancel()
 
 
-async def _fetch(connection: Connection, item: Range, most: int, fail: bool) -> list[SourceMessage]:
-    """Return the next messages of a range, about `most`, with some behind it; none where it has no more."""
+async def _fetch(connection: Connection, item: Range, fail: bool) -> list[SourceMessage]:
+    """Return the next messages of a range, with some behind it; none where it has no more."""
     begin = {"seq": item.first, "next_by_subj": item.subject}
-    limits = {"batch": min(most, item.until - item.first), "max_bytes": _RUN_BYTES}
+    most = min(_RUN_MESSAGES, item.until - item.first)
+    limits = {"batch": most, "max_bytes": _RUN_BYTES}
     while True:
         run = await until_answered(
             connection, lambda c: _request_batch(c, item.stream, begin | limits), AWAY
