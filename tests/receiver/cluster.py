@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Mapping
@@ -27,14 +26,13 @@ class Cluster:
         processes: Processes,
         folder: Path,
         workers: int = 2,
-        hidden: Path | None = None,
         *,
         host: str = "127.0.0.1",
         within: tuple[str, ...] = (),
         memory: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start them and wait until all have found each other; the last worker sees `hidden` as an empty folder.
+        """Start them and wait until all have found each other.
 
         They talk to each other at the address `host`; `within` is what their command lines begin with, `environment` what
         they and what they start find in theirs. A master remembers its applications over a restart in `memory`, or not
@@ -59,7 +57,6 @@ class Cluster:
                 "worker.Worker",
                 *("--webui-port", "0", "--cores", "1", "--memory", "1g"),
                 *("--work-dir", str(folder / f"worker{number}"), self.url),
-                before=_blind_to(hidden) if hidden and number == workers - 1 else (),
             )
             for number in range(workers)
         ]
@@ -87,9 +84,7 @@ class Cluster:
         )
         return tuple(f"-Dspark.deploy.{name}={value}" for name, value in options.items())
 
-    def _start(
-        self, name: str, program: str, *arguments: str, before: tuple[str, ...] = ()
-    ) -> Process:
+    def _start(self, name: str, program: str, *arguments: str) -> Process:
         scratch = self._folder / f"{name}.scratch"
         scratch.mkdir()
         home = Path(pyspark.__file__).parent
@@ -97,7 +92,6 @@ class Cluster:
             name,
             [
                 *self._within,
-                *before,
                 str(self._java.executable),
                 *java_options(self._java, scratch),
                 *self._recovery(),
@@ -113,21 +107,6 @@ class Cluster:
                 "PYTHONPATH": "",
             },
         )
-
-
-def _blind_to(folder: Path) -> tuple[str, ...]:
-    command = 'mount -t tmpfs none "$0" && exec "$@"'
-    return ("unshare", "--mount", "sh", "-c", command, str(folder))
-
-
-def can_be_blind() -> bool:
-    """Whether this machine lets us give a process mounts of its own."""
-    asked = subprocess.run(
-        ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"],
-        check=False,
-        capture_output=True,
-    )
-    return asked.returncode == 0
 
 
 def _bare_python(folder: Path) -> Path:

@@ -4,13 +4,12 @@ import json
 import socket
 import struct
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.descriptors import held_by
-from tests.support.processes import Process, Processes, wait_until
+from tests.support.processes import Processes, wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -34,14 +33,6 @@ with spark_context("local[1]") as sc:
     print(json.dumps(told | {"secrets": secrets, "settings": settings}), flush=True)
     time.sleep(600)
 """
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    with Processes(tmp_path_factory.mktemp("driver")) as processes:
-        driver = processes.start("driver", [sys.executable, "-c", PROGRAM])
-        wait_until("Spark runs", lambda: driver.said().endswith("}}"), _START, [driver])
-        yield driver
 
 
 def listening(pid: int) -> dict[int, str]:
@@ -71,10 +62,15 @@ def open_blocks() -> bytes:
     return struct.pack("!q", 8 + len(head) + len(body)) + head + body
 
 
-def test_every_port_of_a_local_spark_refuses_who_has_no_secret(driver: Process) -> None:
+def test_every_port_of_a_local_spark_refuses_who_has_no_secret_and_no_command_line_shows_one(
+    processes: Processes,
+) -> None:
+    driver = processes.start("driver", [sys.executable, "-c", PROGRAM])
+    wait_until("Spark runs", lambda: driver.said().endswith("}}"), _START, [driver])
     told = json.loads(driver.said().splitlines()[0])
 
     ports = listening(told["jvm"])
+    lines = [Path(f"/proc/{pid}/cmdline").read_text() for pid in driver.tree()]
 
     python = [pid for pid in driver.tree() if pid != told["jvm"]]
     assert not [port for pid in python for port in listening(pid)]
@@ -86,15 +82,6 @@ def test_every_port_of_a_local_spark_refuses_who_has_no_secret(driver: Process) 
         answer = exchange(port, open_blocks())
         assert answer[8] == _FAILURE
         assert b"Expected SaslMessage" in answer
-
-
-def test_no_secret_of_a_local_spark_stands_in_a_command_line_or_in_its_settings(
-    driver: Process,
-) -> None:
-    told = json.loads(driver.said().splitlines()[0])
-
-    lines = [Path(f"/proc/{pid}/cmdline").read_text() for pid in driver.tree()]
-
     assert len(lines) >= 3, "driver, JVM, daemon"
     assert len(told["secrets"]) == 2, "of py4j and of Spark"
     for secret in told["secrets"]:

@@ -4,9 +4,7 @@ import gzip
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from broker.topology import Topology
 from receiver.consume import task
 from receiver.settings import StreamSettings
 from receiver.storage.layout import DEFAULT
-from receiver.storage.retention import Order, Retention
 from receiver.verify.verify import ComparedFile, VerifyReport, verify
 from tests.receiver.partition import Partition, lines_of, message, ours
 from tests.receiver.replay.test_replay import publish_odd_messages
@@ -204,35 +201,6 @@ def test_files_of_another_layout_are_found(partition: Partition) -> None:
     assert report.live == str(path.relative_to(partition.output))
     assert report.difference.startswith(report.live)
     assert report.expected - report.received == 1
-
-
-@pytest.mark.long
-def test_files_are_well_that_are_rotated_and_compressed_while_they_are_looked_at(
-    partition: Partition,
-) -> None:
-    received(partition)
-    order = Order(partition.output, partition.state, "zstd")
-
-    def receive_more() -> None:
-        begin = sum(map(len, LINES))
-        for number in range(40):
-            more = b"more %03d, of a log that goes on\n" % number * 9
-            partition.publish(ours("web01", "app.log", begin, more))
-            begin += len(more)
-            partition.receive(partition.offset().next)
-            Retention(order, time.time_ns).tidy(lambda: False)
-
-    looks = 0
-    with ThreadPoolExecutor(1) as beside:
-        receiving = beside.submit(receive_more)
-        while not receiving.done():
-            assert examined(partition).files == []
-            looks += 1
-        receiving.result()
-
-    assert looks > 3
-    assert list(partition.output.glob("web01.log.*.zst"))
-    assert examined(partition).files == []
 
 
 def program(partition: Partition, *arguments: str) -> "subprocess.CompletedProcess[str]":
