@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.journey, pytest.mark.spark, pytest.mark.long]
 SCRIPTS = {
     one for page in SCRIPTED for block in blocks(TEXTS[page], "sh") for one in commands(block)
 }
-# the scripts run the first with what it needs; the other writes what all tests with Spark use, so test_prepare.py has it write elsewhere
+# the scripts run the first with what it needs; the other writes what all tests with Spark use, so test_session.py has it write elsewhere
 ELSEWHERE = {*SCRIPTS, ("logbroker", "run"), ("logreceiver", "prepare")}
 NAMED = {one for text in TEXTS.values() for one in commands(text)} - ELSEWHERE
 HERE = {

@@ -165,12 +165,3 @@ def test_the_status_line_says_how_far_behind_it_is_how_fast_and_for_whom_it_stan
     assert meter.status() == (
         "1 partition, 1,234 messages behind, 781.2 KiB/s; standing by behind central2:77: 3"
     )
-
-
-def test_findings_that_are_too_many_for_the_log_are_counted(
-    meter: Meter, caplog: pytest.LogCaptureFixture
-) -> None:
-    meter.partitions[0].done(Report(Done(0, 1, 1, findings=(GAP,) * 23), 1, Ending.SILENCE))
-
-    assert len(caplog.messages) == 21
-    assert "3 more of these" in caplog.messages[-1]

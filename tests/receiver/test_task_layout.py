@@ -1,12 +1,16 @@
 """A task and the paths of its files: folders, days, modes, hostile names, other layouts, few descriptors."""
 
 import os
+import time
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+import zstandard
 
-from receiver.consume.assignment import Cause
-from receiver.storage.layout import Permissions
+from receiver.consume.assignment import Cause, Done, ForcedRotation
+from receiver.storage.layout import Layout, Permissions
+from receiver.storage.retention import Limits, Order, Retention
 from tests.receiver.partition import Partition, blocked, ours
 
 pytestmark = pytest.mark.nats
@@ -81,3 +85,76 @@ def test_what_is_made_has_its_mode_and_owner_whatever_the_umask(partition: Parti
         found = path.stat()
         assert oct(found.st_mode & 0o7777) == ("0o2775" if path.is_dir() else "0o664")
         assert not is_root or found.st_gid == group
+
+
+TEMPLATE = "{date}/{host}.log"
+DAY = 86_400_000_000_000
+
+
+@pytest.fixture
+def daily(partition: Partition) -> Partition:
+    return replace(partition, template=TEMPLATE)
+
+
+def order(partition: Partition, compress: str = "zstd", limits: Limits = Limits()) -> Order:  # noqa: B008 - a value
+    return Order(partition.output, partition.state, compress, limits, Layout(TEMPLATE))
+
+
+def paths(partition: Partition) -> list[str]:
+    found = (path.relative_to(partition.output) for path in partition.output.rglob("*"))
+    return sorted(str(path) for path in found if not path.parts[0].startswith("."))
+
+
+@pytest.mark.parametrize("every", [timedelta(), timedelta(days=1)], ids=["never", "daily"])
+def test_a_file_of_yesterday_stays_as_it_is_and_is_compressed_under_its_name(
+    daily: Partition, monkeypatch: pytest.MonkeyPatch, every: timedelta
+) -> None:
+    daily.lines("web01", b"one")
+    daily = replace(daily, rotate_every=every)
+    until = daily.receive().until
+    (_, live) = paths(daily)
+    retention = Retention(order(daily), time.time_ns)
+    now = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: now + 2 * DAY)
+
+    retention.tidy(lambda: False)
+    assert live in paths(daily), "nobody has said that the partition is silent"
+    turned = daily.rotate(until, ForcedRotation.DUE)
+    retention.tidy(lambda: False)
+
+    assert isinstance(turned, Done)
+    assert turned.closed == (live,)
+    assert paths(daily) == [live.partition("/")[0], f"{live}.zst"]
+    packed = (daily.output / f"{live}.zst").read_bytes()
+    assert zstandard.ZstdDecompressor().decompressobj().decompress(packed) == b"one\n"
+
+
+def test_no_line_goes_to_a_day_before_that_of_the_last_committed_one(daily: Partition) -> None:
+    daily.lines("web01", b"one")
+    daily.move(1, last_time="2099-12-31T12:00:00.000Z")
+
+    daily.receive()
+
+    assert paths(daily) == ["2099-12-31", "2099-12-31/web01.log"]
+
+
+def test_days_that_are_over_are_closed_segments_once_and_forgotten_when_they_are_removed(
+    daily: Partition,
+) -> None:
+    for day in range(3, 6):
+        last = daily.lines("web01", b"one")
+        daily.move(last, last_time=f"2099-12-0{day}T12:00:00.000Z")
+        daily.receive(last)
+    known = daily.sql("SELECT path FROM segments ORDER BY path")
+
+    Retention(order(daily, "none", Limits(number=1)), time.time_ns).tidy(lambda: False)
+
+    assert known == [("2099-12-03/web01.log",), ("2099-12-04/web01.log",)]
+    assert [path for path in paths(daily) if path.endswith(".log")] == [
+        "2099-12-04/web01.log",
+        "2099-12-05/web01.log",
+    ]
+    assert daily.sql("SELECT path FROM files ORDER BY path") == [
+        ("2099-12-04/web01.log",),
+        ("2099-12-05/web01.log",),
+    ]

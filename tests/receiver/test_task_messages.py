@@ -1,12 +1,17 @@
-"""A task and what it is sent: claims, rubbish, hostile names, gaps and repeats."""
+"""A task and what it is sent: claims, rubbish, hostile names, gaps and repeats, and messages that were removed before they were received."""
 
 import json
 import socket
+from pathlib import Path
 
 import pytest
 
+from broker.client.connection import Connection
+from broker.topology import Topology
+from broker.wire.streams import STREAM
 from receiver.consume.assignment import Done
 from receiver.storage.findings import FindingKind
+from tests.conftest import apply_topology
 from tests.receiver.partition import Partition, ours
 
 pytestmark = pytest.mark.nats
@@ -104,3 +109,99 @@ def test_a_line_whose_rest_is_long_in_coming_is_ended_before_lines_of_another_fi
     assert isinstance(second, Done), second
     assert partition.read("web01") == b"piece, more, \nother\nrest\n"
     assert partition.offset().next == 5
+
+
+LINE = b"x" * 9_999 + b"\n"
+
+
+@pytest.fixture
+def limited(fresh_url: str, tmp_path: Path) -> Partition:
+    apply_topology(fresh_url, Topology(partitions=2, max_bytes=300_000, discard="old"))
+    made = Partition(fresh_url, tmp_path)
+    made.claim()
+    return made
+
+
+def shipped(partition: Partition, host: str, after: int, *spans: tuple[str, int]) -> int:
+    """Publish a line for each file and start, as a shipper does whose last message is `after`."""
+    for file, start in spans:
+        subject, payload, headers = ours(host, file, start, LINE)
+        expected = {"Nats-Expected-Last-Subject-Sequence": str(after)}
+        after = partition.publish((subject, payload, headers | expected))
+    return after
+
+
+def remove(partition: Partition, *sequences: int) -> None:
+    async def remove_all(connection: Connection) -> None:
+        for sequence in sequences:
+            await connection.api(f"STREAM.MSG.DELETE.{STREAM}", {"seq": sequence})
+
+    partition.ask(remove_all)
+
+
+def losses(partition: Partition) -> list[tuple[str, int, int]]:
+    found = [one for one in partition.told() if one["kind"] == "loss"]
+    return [(one["host"], one["after"], one["sequence"]) for one in found]
+
+
+def test_a_full_stream_that_discards_old_loses_no_line_in_silence(limited: Partition) -> None:
+    shipped(limited, "web01", 0, *(("a", n * len(LINE)) for n in range(120)))
+
+    limited.receive()
+    limited.receive(121)
+
+    received = len(limited.read("web01")) // len(LINE)
+    assert 0 < received < 120
+    assert losses(limited) == [("web01", 0, 120 - received + 1)]
+
+
+def test_a_loss_is_found_behind_an_earlier_receiver_and_told_once(limited: Partition) -> None:
+    last = shipped(limited, "web01", 0, ("a", 0))
+    done = limited.receive()
+    last = shipped(limited, "web01", last, ("b", 0), ("b", 10_000))
+    remove(limited, last - 1)
+
+    done = limited.receive(done.until)
+    shipped(limited, "web01", last, ("b", 20_000))
+    done = limited.receive(done.until)
+    limited.receive(done.until)
+
+    assert losses(limited) == [("web01", 1, 3)]
+
+
+def test_a_gap_whose_bytes_are_known_is_told_as_a_gap_alone(limited: Partition) -> None:
+    shipped(limited, "web01", 0, ("a", 0), ("a", 10_000), ("a", 20_000))
+    remove(limited, 2)
+
+    done = limited.receive()
+    limited.receive(done.until)
+
+    assert [(one["kind"], one["start"], one["end"]) for one in limited.told()] == [
+        ("gap", 10_000, 20_000)
+    ]
+
+
+def test_what_was_received_by_another_and_removed_is_no_loss(limited: Partition) -> None:
+    last = shipped(limited, "web01", 0, ("a", 0), ("a", 10_000))
+    remove(limited, 1)
+    limited.claim(last + 1, epoch=2)  # the state of the receiver before is not here
+    shipped(limited, "web01", last, ("a", 20_000))
+
+    done = limited.receive(last + 1, 2)
+    limited.receive(done.until, 2)
+
+    assert limited.told() == []
+
+
+def test_messages_of_strangers_and_claims_between_are_no_loss(limited: Partition) -> None:
+    last = shipped(limited, "web01", 0, ("a", 0))
+    last = limited.lines("web01", b"a stranger's")
+    claim = {"Log-Agent": "2-2", "Log-Read-At": "1"}
+    last = limited.publish(("logs.p0.web01", b"", claim))
+    last = limited.publish(("logs.p0.web01", b"x", {"Content-Encoding": "br"}))
+    shipped(limited, "web01", last, ("a", 10_000))
+
+    done = limited.receive()
+    limited.receive(done.until)
+
+    assert limited.told() == []

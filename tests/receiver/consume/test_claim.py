@@ -12,10 +12,12 @@ import pytest
 from broker.app.exits import FencedError
 from broker.client import bucket
 from broker.client.connection import Connection
+from broker.wire.descent import Ancestor
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Done
-from receiver.consume.claim import Claim, EntryTaken, OffsetEntry
+from receiver.consume.claim import Claim, EntryTaken, OffsetEntry, carried_over
+from receiver.consume.stream_state import StreamMismatch, StreamState, start
 from receiver.offsets_cli import carry_out, propose
 from tests.lagging import Lagging
 
@@ -152,3 +154,37 @@ async def test_an_owner_does_not_end_since_a_replica_has_not_seen_it_yet(
     await connection.ask(f"$KV.{OFFSETS_BUCKET}.p0", b"", {"KV-Operation": "DEL"})
     with pytest.raises(FencedError):
         await ledger.confirm()
+
+
+CREATED = "2026-11-20T00:00:00Z"
+
+
+def offset_at(sequence: int, created: str = CREATED) -> Offset:
+    return Offset(sequence, 3, created, "old:1", 10, 1000, "before", "then")
+
+
+def test_a_stream_that_went_back_is_refused() -> None:
+    with pytest.raises(StreamMismatch, match="rewound.*offsets set --partition 4 --to earliest"):
+        start(offset_at(12), StreamState(CREATED, 1, 10), 4)
+
+
+RESTORED = StreamState("now", 1, 10, ancestors=(Ancestor("older", 5), Ancestor(CREATED, 8)))
+
+
+@pytest.mark.parametrize(
+    ("found", "next_", "by_hand"),
+    [
+        pytest.param(offset_at(6), 6, True, id="in the backup"),
+        pytest.param(offset_at(6, "older"), 5, True, id="of what was backed up before"),
+        pytest.param(offset_at(9), 8, True, id="beyond the backup"),
+        pytest.param(offset_at(6, "now"), 6, False, id="claimed since"),
+        pytest.param(offset_at(6, "other"), 6, False, id="of another stream"),
+    ],
+)
+def test_an_offset_of_the_stream_that_was_backed_up_is_carried_over(
+    found: Offset, next_: int, by_hand: bool
+) -> None:
+    carried = carried_over(found, RESTORED, "now")
+
+    assert carried is not None
+    assert (carried.next, carried.is_moved) == (next_, by_hand)
