@@ -11,7 +11,7 @@ from pathlib import Path
 
 from broker.app.files import Folder
 from broker.wire.delivery import Delivery, RawMessage
-from receiver.storage.folders import make_folder, within
+from receiver.storage.folders import within
 
 FOLDER = ".quarantine"
 _MOST_HELD = 4 * 1024 * 1024  # bytes
@@ -61,7 +61,6 @@ class Quarantine:
         """Bring everything to disk, and make room for more; raises OSError."""
         if not self._held:
             return
-        make_folder(self.output)
         with within(self.output, f"{FOLDER}/{self._name}", make=True) as (folder, name):
             for number in count(1):
                 file = f"{name}.msg" if number == 1 else f"{name}-{number}.msg"

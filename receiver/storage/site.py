@@ -228,8 +228,6 @@ def adopt(site: Site, offset: Offset) -> int:
     To be called under the partition's lock. Gaps and spans stay where they can be read; a store that cannot be read is
     put aside. Raises OSError.
     """
-    make_folder(site.output)
-    make_folder(site.state)
     ours = set(site.files())
     with _readable(site) as store, closing(Folders(site.output)) as folders:
         known = {row.path: row for row in store.files("TRUE")}

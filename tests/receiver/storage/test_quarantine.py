@@ -15,6 +15,7 @@ MADE = "2026-11-20T00:00:00.123456789Z"
 
 def set_aside(folder: Path, *payloads: bytes, first: int = 7, made: str = MADE) -> None:
     """Set messages aside as one batch of partition 0."""
+    (folder / "out").mkdir(exist_ok=True)
     aside = Quarantine(folder / "out", 0, made)
     for sequence, payload in enumerate(payloads, first):
         aside.set_aside(
