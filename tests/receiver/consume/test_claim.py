@@ -110,18 +110,6 @@ async def test_a_replica_that_lags_is_not_believed(connection: Lagging, before: 
     assert await entry.read(offset.epoch, offset.next) == offset
 
 
-async def test_an_entry_that_went_back_indeed_ends_a_move(connection: Lagging) -> None:
-    """Somebody has removed the bucket and made it anew: its revisions begin again."""
-    entry = await claimed(connection)
-    await entry.move(FIRST)
-    await connection.api(
-        f"STREAM.PURGE.KV_{OFFSETS_BUCKET}", {"filter": f"$KV.{OFFSETS_BUCKET}.p0"}
-    )
-
-    with pytest.raises(EntryTaken):
-        await entry.move(SECOND)
-
-
 async def test_a_claim_is_not_refused_for_what_an_entry_was(connection: Lagging) -> None:
     revision = await bucket.write(connection, OFFSETS_BUCKET, "p0", b"damaged", 0)
     await connection.remember(ENTRY)

@@ -97,20 +97,6 @@ def test_with_a_template_it_makes_the_folders_that_the_receiver_makes(
     assert len(files) > 1
 
 
-def test_it_moves_no_offset_and_makes_no_consumer(partition: Partition) -> None:
-    partition.lines("web01", b"one\n")
-
-    replayed(partition)
-
-    async def consumers(connection):  # type: ignore[no-untyped-def]
-        return await connection.api("CONSUMER.NAMES.LOGS"), await connection.api(
-            "STREAM.INFO.KV_LOGS_OFFSETS"
-        )
-
-    names, offsets = partition.ask(consumers)
-    assert (names["consumers"], offsets["state"]["messages"]) == ([], 0)
-
-
 def test_hosts_files_and_ranges_are_chosen(partition: Partition) -> None:
     publish_odd_messages(partition)
 

@@ -96,29 +96,6 @@ def test_a_batch_read_again_is_the_same_and_tasks_get_pieces(logs_url: str) -> N
     assert len(query.reader.partitions(start, end)) == 4
 
 
-@pytest.mark.parametrize(
-    ("chosen", "sequences"),
-    [
-        ({}, [1, 2, 3, 4]),
-        ({"partitions": "1"}, [2, 3, 4]),
-        ({"hosts": "web,nobody"}, [1, 2]),
-    ],
-    ids=str,
-)
-def test_what_is_read_may_be_chosen(
-    chosen: dict[str, str], sequences: list[int], logs_url: str
-) -> None:
-    query = Query(logs_url, **chosen)
-    start = dict(query.reader.initialOffset())
-    fill(logs_url, 2)
-    publish(logs_url, ("logs.p1.db", b"x\n", None), ("logs.p1.other", b"x\n", None))
-
-    end = query.latest(start)
-
-    assert end["LOGS"]["sequence"] == 5
-    assert query.batch(start, end) == sequences
-
-
 @pytest.mark.parametrize("is_anew", [True, False], ids=["made anew", "went back"])
 def test_a_stream_that_is_another_stops_a_query_or_is_read_from_where_it_is_new(
     logs_url: str, *, is_anew: bool
