@@ -35,10 +35,6 @@ class StreamState:
     size: int = 0
     last: datetime = datetime(1, 1, 1, tzinfo=UTC)
 
-    def window_of(self, size: int) -> int:
-        """Return how many sequences hold about `size` bytes, by the average of what is stored; at least one."""
-        return max(1, size * self.messages // max(1, self.size))
-
     def in_common_with(self, created: str) -> int | None:
         """Return the end of what it has in common with a stream that it was restored from; None for any other."""
         return next((one.until for one in self.ancestors if one.created == created), None)

@@ -236,7 +236,8 @@ def cut(
     pieces = -(-options.pieces // streams)
     length = max(1, (until - first) * len(chosen) // pieces)
     if options.subjects is None:
-        length = min(length, state.window_of(_PIECE_BYTES))
+        of_a_piece = _PIECE_BYTES * state.messages // max(1, state.size)  # on an average
+        length = min(length, max(1, of_a_piece))
     return [
         Range(subject, begin, min(begin + length, until), state.name)
         for subject in chosen
