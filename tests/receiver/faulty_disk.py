@@ -1,4 +1,4 @@
-"""A fake for faults: the n-th call that changes a file fails, or the process dies there, or the disk stays broken.
+"""Disks that make trouble, and small ones of their own. The n-th call that changes a file fails, or the process dies there, or the disk stays broken.
 
 Also keeps book of what a power cut would take: after an fsync that failed, the kernel takes pages for clean that never
 reached the disk, so that only bytes that were cut off and written again are safe.
@@ -9,11 +9,14 @@ import errno
 import io
 import os
 import sqlite3
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from receiver.storage import disk
 
@@ -221,3 +224,23 @@ class _Raw(io.FileIO):
 
     def write(self, data: Any) -> int:
         return os.write(self.fileno(), bytes(data))
+
+
+@contextmanager
+def mounted(folder: Path, *options: str, kind: str = "tmpfs") -> Iterator[Path]:
+    """Mount a file system on a folder; skips the test where that is not possible."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system")
+    folder.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        ["mount", "-t", kind, "-o", ",".join(options) or "defaults", kind, str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)

@@ -14,8 +14,7 @@ from receiver.consume import task
 from receiver.consume.assignment import Blocked, Cause, Ending, SessionLimits
 from receiver.consume.marked_folders import Elsewhere, held, look, marked_folder
 from receiver.storage.disk import can_sync_all
-from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble
-from tests.receiver.mounts import mounted
+from tests.receiver.faulty_disk import Died, FaultyDisk, Trouble, mounted
 from tests.receiver.partition import Partition, blocked, ours
 from tests.support.processes import wait_until
 

@@ -9,7 +9,7 @@ import pytest
 from broker.wire.message import Section
 from receiver.consume.assignment import Ending, ForcedRotation, SessionLimits
 from receiver.storage.retention import Order, Retention
-from tests.receiver.mounts import mounted
+from tests.receiver.faulty_disk import mounted
 from tests.receiver.partition import Partition, lines_of, message
 from tests.receiver.points import IN_BATCH, IN_TURN
 
