@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.app.exits import ConfigurationError
 from broker.app.files import open_folder
@@ -326,8 +326,8 @@ class Store:
         """Change rows within a transaction."""
         self._sql.execute(sql, values)
 
-    def change_all(self, sql: str, values: Iterable[tuple[object, ...]]) -> None:
-        """Change rows for each of some values within a transaction."""
+    def change_all(self, sql: str, values: Iterable[Any]) -> None:
+        """Change rows for each of some values, tuples or dicts, within a transaction."""
         self._sql.executemany(sql, values)
 
     def batch(self) -> StoredBatch | None:

@@ -2,15 +2,14 @@
 
 import json
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, datetime
 
-from receiver.storage.findings import Ends, Finding, FindingKind
+from receiver.storage.findings import Ends, Finding
 from receiver.storage.store import Store
 
 _FORGOTTEN = 30 * 24 * 3600 * 1_000_000_000  # nanoseconds behind the file that was read last
 _MOST_CACHED = 50_000  # rows
-
-_REPORTED = ("host", "file", "file_id", "start", "end", "sequence")
 
 GAP_REPORTS = ".gaps.p*.jsonl"
 """What the names of all reports in an output folder match."""
@@ -70,39 +69,30 @@ def gap_report(partition: int) -> str:
 
 def lines_of(gaps: Iterable[Finding], partition: int) -> bytes:
     """Return the lines of the report."""
-    lines = []
-    for gap in gaps:
-        about = {
-            "kind": gap.kind.value,
-            **{name: getattr(gap, name) for name in _REPORTED},
-            "since": _iso(gap.since),
-            "until": _iso(gap.read_at),
-            "partition": partition,
-            "bytes": gap.end - gap.start,
-            **({"after": gap.after} if gap.kind is FindingKind.LOSS else {}),
-        }
-        lines.append(json.dumps(about, separators=(",", ":")).encode() + b"\n")
-    return b"".join(lines)
+    found = ({**_told(gap), "partition": partition} for gap in gaps)
+    lines = (json.dumps(one, separators=(",", ":")) for one in found)
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def put_gaps(store: Store, gaps: Iterable[Finding], batch: int) -> None:
+    """Write what a batch has shown never to have come, within its transaction."""
+    store.change_all(
+        "INSERT INTO gaps VALUES (NULL, :kind, :host, :file, :file_id, :start, :end, :sequence, :after, :since, :until, :batch)",
+        ({**_told(gap), "batch": batch} for gap in gaps),
+    )
+
+
+def _told(gap: Finding) -> dict[str, object]:
+    """Return what is said of a gap, in the report as in the store."""
+    about, size = asdict(gap), gap.end - gap.start
+    moments = {"since": _iso(gap.since), "until": _iso(about.pop("read_at"))}
+    return {**about, "kind": gap.kind.value, **moments, "bytes": size}
 
 
 def _iso(moment: int) -> str | None:
     if not 0 < moment < 2**62:
         return None
     return datetime.fromtimestamp(moment / 1e9, UTC).isoformat(timespec="milliseconds")
-
-
-def put_gaps(store: Store, gaps: Iterable[Finding], batch: int) -> None:
-    """Write what a batch has shown never to have come, within its transaction."""
-    store.change_all(
-        "INSERT INTO gaps VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            (
-                *(gap.kind.value, gap.host, gap.file, gap.file_id, gap.start, gap.end),
-                *(gap.sequence, gap.after, _iso(gap.since), _iso(gap.read_at), batch),
-            )
-            for gap in gaps
-        ),
-    )
 
 
 def take_over(store: Store, before: Store, host: str) -> None:

@@ -85,6 +85,7 @@ def test_gaps_and_repeats_are_found_across_batches_and_not_invented_by_an_undo(
         "start": 16,
         "end": 20,
         "sequence": 5,
+        "after": 0,
         "partition": 0,
         "bytes": 4,
     }
