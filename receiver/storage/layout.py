@@ -30,7 +30,6 @@ _LONGEST = 226  # bytes of a component; ".000001.zst" fits behind, ".….new" ar
 _LONGEST_PATH = 1024  # bytes of a file's path; with the rest far below PATH_MAX
 _MOST_LEVELS = 32  # of a source file's path: each folder of it costs an inode
 _LITERAL = 24  # bytes that a component may have beside a host's name
-_LONGEST_HOST = 190  # bytes of the name itself, where a component is not the default one
 _RELATIVE, _STANDARD_INPUT, _UNNAMED = "%relative", "%stdin", "%unnamed"
 """With "%" and no hex: no name escapes to these."""
 _DAY = timedelta(days=1)
@@ -94,13 +93,11 @@ class Layout:
         `file` is None where nobody says which; `mark` follows the host's name where another partition writes the file
         of that name, and holds two dots, which no host's own name does.
         """
-        if self.template == DEFAULT:
-            return f"{stem_of(host)}{mark}.log"
         parts = self.template.replace("{date}", date).split("/")
         return "/".join(
             self._file_path(file)
             if part == "{file}"
-            else part.replace("{host}", stem_of(host, _LONGEST_HOST) + mark)
+            else part.replace("{host}", stem_of(host) + mark)
             for part in parts
         )
 

@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
-_LONGEST_STEM = 215  # bytes; a file name has 255, and "..p99999.log.000001.zst" must fit behind, ".….new" around it
+_LONGEST_STEM = 190  # bytes; a file name has 255, and what a template has beside a host, a mark and a number must fit
 SUFFIXES = {"zstd": ".zst", "gzip": ".gz"}
 """Behind the name of a compressed segment, by method."""
 
 _CLOSED = re.compile(r"(?P<live>.+)\.(?P<number>[0-9]{6,})(?P<suffix>\.zst|\.gz)?", re.DOTALL)
 
 
-def stem_of(host: str, longest: int = _LONGEST_STEM) -> str:
+def stem_of(host: str) -> str:
     """Return the file name stem of a host: its name, cut when a file name cannot hold it.
 
     A cut name is marked with a digest behind two dots, which no host's own name holds.
     """
     encoded = host.encode()
-    if len(encoded) <= longest:
+    if len(encoded) <= _LONGEST_STEM:
         return host
     digest = hashlib.blake2b(encoded, digest_size=8).hexdigest()
-    return f"{encoded[: longest - 25].decode(errors='ignore')}..{digest}"
+    return f"{encoded[: _LONGEST_STEM - 25].decode(errors='ignore')}..{digest}"
 
 
 def closed_name(live: str, number: int) -> str:
