@@ -57,8 +57,8 @@ class TaskLimits:
     """How large batches are, `limit` and `pull` in bytes, and how long tasks run.
 
     With `once` a follower ends when nothing is left. Seconds: of silence after which a `standby` takes over, `patience` with a
-    task that has not reported, `pause` between the first attempts at what goes wrong, and between looks at the stream (`check`),
-    and for a successor and at the clock, which may be set (`look_around`).
+    task that has not reported, `pause` between the first attempts at what goes wrong, and between looks at the stream, for a
+    successor and at the clock, which may be set (`look_around`).
     """
 
     limit: int
@@ -68,7 +68,6 @@ class TaskLimits:
     standby: float | None = None
     patience: float = 60.0
     pause: float = 0.5
-    check: float = 5.0
     look_around: float = 10.0
 
 
@@ -228,7 +227,7 @@ class PartitionFollower:
     async def _check(self) -> None:
         """Look now and then whether the stream still is the one that the offset belongs to."""
         now = asyncio.get_running_loop().time()
-        if now - self._checked >= self._shared.limits.check:
+        if now - self._checked >= self._shared.limits.look_around:
             await self.claim.check()
             self._checked = now
 

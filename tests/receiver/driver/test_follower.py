@@ -33,7 +33,7 @@ from tests.receiver.partition import Partition
 pytestmark = pytest.mark.nats
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
-OFTEN = {"pause": 0.05, "check": 0.1, "look_around": 0.1}
+OFTEN = {"pause": 0.05, "look_around": 0.1}
 
 
 class Loop:
