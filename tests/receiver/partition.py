@@ -179,12 +179,6 @@ class Partition:
     def session(self, session: SessionLimits, first: int = 1, epoch: int = 1) -> Report:
         return task.run(self.assignment(first, epoch, session), self.destination)
 
-    def rotate(
-        self, first: int, rotation: ForcedRotation = ForcedRotation.ALL
-    ) -> Done | Blocked | Superseded:
-        """Have live files turned by a task."""
-        return self.run(first, rotation=rotation)
-
     def receive(self, first: int = 1, epoch: int = 1) -> Done:
         """Run batches until nothing is left; return them as one."""
         whole = Done(self.number, first, first)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from receiver.consume.assignment import Cause, Done
+from receiver.consume.assignment import Cause, Done, ForcedRotation
 from tests.receiver.partition import Partition, blocked
 
 pytestmark = pytest.mark.nats
@@ -121,12 +121,12 @@ def test_what_is_no_regular_file_blocks_by_name_and_is_left_alone(
 def test_a_number_is_not_given_twice_though_all_closed_segments_are_gone(
     partition: Partition,
 ) -> None:
-    partition.rotate(2)
+    partition.run(2, rotation=ForcedRotation.ALL)
     partition.lines("web01", b"two")
     done = partition.receive(2)
     (partition.output / "web01.log.000001").unlink()
 
-    partition.rotate(done.until)
+    partition.run(done.until, rotation=ForcedRotation.ALL)
 
     assert partition.files() == {"web01.log.000002": b"two\n", "web01.log": b""}
 
@@ -136,7 +136,7 @@ def test_a_closed_file_that_the_store_does_not_know_is_never_overwritten(
 ) -> None:
     (partition.output / "web01.log.000001.zst").write_bytes(b"of others")
 
-    partition.rotate(2)
+    partition.run(2, rotation=ForcedRotation.ALL)
 
     assert partition.files() == {
         "web01.log.000001.zst": b"of others",

@@ -119,7 +119,7 @@ def test_a_file_of_yesterday_stays_as_it_is_and_is_compressed_under_its_name(
 
     retention.tidy(lambda: False)
     assert live in paths(daily), "nobody has said that the partition is silent"
-    turned = daily.rotate(until, ForcedRotation.DUE)
+    turned = daily.run(until, rotation=ForcedRotation.DUE)
     retention.tidy(lambda: False)
 
     assert isinstance(turned, Done)
