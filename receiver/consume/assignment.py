@@ -142,7 +142,7 @@ class Cause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A batch that could not be written, undone as far as the disk allows; to be tried again later."""
+    """A batch that could not be written; the next session undoes what there is of it, and tries again."""
 
     cause: Cause
     detail: str

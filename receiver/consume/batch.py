@@ -108,12 +108,6 @@ class OpenPartition:
         """Make the files what the offset says they are; raises OSError, `Damaged`."""
         recover(self.store, self._folders, self._first_undone(), self._offset)
 
-    def recover_anew(self) -> None:
-        """Take back the batch that has failed, by what is on disk of the store."""
-        self.store.close()
-        self.store = Store(self.site.path)
-        self.recover()
-
     def unfinished(self) -> dict[str, tuple[str, str]]:
         """Return whose line is not finished at the end of live files: host and id of the source file."""
         rows = self.store.files("unfinished NOT NULL AND unfinished != ?", UNKNOWN)

@@ -180,10 +180,8 @@ class _Session:
             batch = Batch(replace(self._assignment, first=begin), partition, output)
             try:
                 done = _written(batch, chain([first], pulls), reading)
-            except OSError:
+            except OSError:  # the next session takes it back
                 self._told(output)
-                with suppress(OSError, Damaged):  # else the next start takes it back
-                    partition.recover_anew()
                 raise
         self.seconds += time.monotonic() - began
         return done

@@ -1,8 +1,8 @@
 """The two folders of a partition on this machine: whether store and files belong together, and what a start makes of them.
 
-What is stored and not committed is cut off, as the offset in KV says; a batch that fails in mid-run is taken back by the
-same path. Every step may find that it was done before. Rotations are finished and never undone: a batch closes files only
-before it appends to them. Or a person has files adopted as they are.
+What is stored and not committed is cut off, as the offset in KV says, and what a batch has left that failed in mid-run. Every
+step may find that it was done before. Rotations are finished and never undone: a batch closes files only before it appends to
+them. Or a person has files adopted as they are.
 """
 
 import os
