@@ -39,7 +39,9 @@ def says(ended: "subprocess.CompletedProcess[str]", code: int, *words: str) -> N
         pytest.param(["--file-mode", "0444"], ["--file-mode", "0600"], id="mode without writing"),
         pytest.param(["--folder-mode", "0777"], ["--folder-mode", "0700"], id="mode for all"),
         pytest.param(["--owner", "nobody-of-that-name"], ["is not known here"], id="user"),
-        pytest.param(["--time-zone", "../../etc/passwd"], ["not known; give UTC, local"], id="zone"),
+        pytest.param(
+            ["--time-zone", "../../etc/passwd"], ["not known; give UTC, local"], id="zone"
+        ),
     ],
 )
 def test_a_bad_option_is_a_usage_error(arguments: list[str], words: list[str]) -> None:

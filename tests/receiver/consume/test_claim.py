@@ -152,7 +152,7 @@ def offset_at(sequence: int, created: str = CREATED) -> Offset:
 
 
 def test_a_stream_that_went_back_is_refused() -> None:
-    with pytest.raises(StreamMismatch, match="rewound.*offsets set --partition 4 --to earliest"):
+    with pytest.raises(StreamMismatch, match=r"rewound.*offsets set --partition 4 --to earliest"):
         start(offset_at(12), StreamState(CREATED, 1, 10), 4)
 
 
