@@ -296,6 +296,9 @@ async def test_told_to_stop_while_the_broker_is_away_it_ends_soon(
     async with Loop(partition, often=True) as loop:
         await lines(partition, b"1")
         await loop.has(b"1\n")
+        async with asyncio.timeout(20):
+            while len(loop.reports) < 2:  # noqa: ASYNC110 - a thread's doing is waited for
+                await asyncio.sleep(0.02)
         await asyncio.to_thread(own_server.stop)
 
         loop.stop.set()
