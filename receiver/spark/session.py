@@ -7,10 +7,8 @@ our packages for its executors, which need a Python of the same minor version an
 import importlib.util
 import logging
 import shutil
-import signal
 import socket
 import sys
-import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
@@ -113,11 +111,8 @@ def spark_context(
         for key, value in _configuration(master, slots, folder, conf or {}).items():
             settings.set(key, value)
         try:
-            handler = signal.getsignal(signal.SIGINT)
             with refusals_told(master, gateway.proc):
                 context = SparkContext(conf=settings, gateway=gateway)
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGINT, handler)  # Spark has put its own there
             context.pythonExec = sys.executable if is_local(master) else executor_python
             # the JVM's death raises where a job is waited for; no traceback besides
             context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
