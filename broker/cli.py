@@ -12,7 +12,7 @@ from broker.app.command_line import SectionedGroup
 from broker.app.exits import ConfigurationError
 
 _SECTIONS = {
-    "Running": "run:run credentials:credentials tls:tls",
+    "Running": "run:run credentials:credentials credentials:tls",
     "Declaring": "apply:apply apply:partitions apply:export apply:import_",
     "Looking": "status:status status:hosts status:top status:tail_ status:get status:events "
     "changing:stream changing:consumer status:check console:console",

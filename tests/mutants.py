@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "snapshots are completed before their messages are purged",
         "broker/retention/purging.py",
-        "        await complete_snapshots(connection, stream, until)",
+        "        await complete_snapshots(connection, one.stream, one.until)",
         "        pass",
         "tests/broker/retention",
     ),
@@ -173,8 +173,8 @@ MUTANTS = (
     Mutant(
         "the number of partitions is written last",
         "broker/provision/plan.py",
-        "*_consumers(desired.all_partitions, desired.stream_count, actual),",
-        "",
+        "return (*steps, *_entry(PARTITIONS_KEY, actual, partitions))",
+        "return (*_entry(PARTITIONS_KEY, actual, partitions), *steps)",
         "tests/broker/provision",
     ),
 )

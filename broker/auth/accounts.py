@@ -42,26 +42,18 @@ CONSUMER_REQUESTS = "logship.consumer"
 """Where logbroker hears of the consumers that hosts and receivers want, which have no way to CONSUMER.CREATE itself."""
 
 
-class _Traffic(NamedTuple):
-    """How something crosses: what nats-server calls it, and what is said of it where it is exported."""
-
-    kind: str
-    exported: Section = MappingProxyType({})
-
-
-_QUESTION, _MESSAGES = _Traffic("service"), _Traffic("stream")
-# with several answers; remembered for longer than any pull waits
-_QUESTIONS = _Traffic("service", {"response_type": "stream", "threshold": "60s"})
-
-
 class _Crossing(NamedTuple):
-    """What the account `into` has of the account `of`: `subject` there, `local` here, wildcards in both alike."""
+    """What the account `into` has of the account `of`: `subject` there, `local` here, wildcards in both alike.
+
+    `kind` is how nats-server calls it: a question (`service`, which may have several answers), or messages (`stream`).
+    """
 
     of: str
     into: str
     subject: str
     local: str
-    traffic: _Traffic = _QUESTION
+    has_several: bool = False
+    kind: str = "service"
 
 
 def accounts_of(
@@ -82,13 +74,7 @@ def accounts_of(
         users[one.kind].append(_user(one, streams))
     everybody = [{"nkey": anybody}] if anybody else []
     inside = [{"nkey": own}, *users[CredentialKind.ADMIN], *users[CredentialKind.SITE], *everybody]
-    members = {
-        SYS: [],
-        LOGS: inside,
-        SHIP: users[CredentialKind.HOST],
-        RECEIVE: users[CredentialKind.RECEIVER],
-        MONITOR: users[CredentialKind.MONITOR],
-    }
+    members = {SYS: [], LOGS: inside, **{name: users[kind] for name, kind in _KINDS.items()}}
     crossings = tuple(_crossings(streams))
     return {
         "system_account": SYS,
@@ -105,7 +91,7 @@ def _account(
 ) -> Section:
     imports = [
         {
-            one.traffic.kind: {"account": one.of, "subject": one.subject},
+            one.kind: {"account": one.of, "subject": one.subject},
             "to": one.local if one.local != one.subject else None,
         }
         for one in crossings
@@ -126,8 +112,9 @@ def _account(
 def _exports(crossings: Sequence[_Crossing]) -> list[Section]:
     found: dict[str, dict[str, Any]] = {}
     for one in crossings:
-        kind, more = one.traffic
-        export = found.setdefault(one.subject, {kind: one.subject, **more, "accounts": []})
+        # several answers are remembered for longer than any pull waits
+        more = {"response_type": "stream", "threshold": "60s"} if one.has_several else {}
+        export = found.setdefault(one.subject, {one.kind: one.subject, **more, "accounts": []})
         export["accounts"].append(one.into)
     return list(found.values())
 
@@ -164,9 +151,9 @@ def _asked(into: str, subject: str) -> _Crossing | None:
     if subject.startswith(f"{API}."):
         return _called(into, subject.removeprefix(f"{API}."))
     if subject in SERVER_QUESTIONS:
-        return _Crossing(SYS, into, subject, subject, _QUESTIONS)
+        return _Crossing(SYS, into, subject, subject, has_several=True)
     if subject == REPORT:
-        return _Crossing(LOGS, into, subject, subject, _QUESTIONS)
+        return _Crossing(LOGS, into, subject, subject, has_several=True)
     if subject == RECEIVERS and into != RECEIVE:
         return _Crossing(RECEIVE, into, subject, subject)
     stays = subject.startswith(("logship.", "$SYS."))
@@ -179,12 +166,11 @@ def _called(into: str, call: str) -> _Crossing:
         return _Crossing(LOGS, into, f"{CONSUMER_REQUESTS}.{made}", f"{API}.{call}")
     is_batch = call.startswith("DIRECT.GET.") and call.count(".") == 2
     has_several = is_batch or call.startswith("CONSUMER.MSG.NEXT.")
-    traffic = _QUESTIONS if has_several else _QUESTION
-    return _Crossing(LOGS, into, f"$JS.API.{call}", f"{API}.{call}", traffic)
+    return _Crossing(LOGS, into, f"$JS.API.{call}", f"{API}.{call}", has_several)
 
 
 def _heard(into: str, subject: str) -> _Crossing | None:
     """Return how what is heard in an account gets there; None for what is published there."""
     if subject.startswith(("_INBOX", "logship.")):
         return None
-    return _Crossing(SYS if subject in HEARD else LOGS, into, subject, subject, _MESSAGES)
+    return _Crossing(SYS if subject in HEARD else LOGS, into, subject, subject, kind="stream")

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.exits import ConfigurationError
 from broker.app.files import make_folder, open_folder, read_file, reporting, write_for_owner
 from broker.report import Certificate
 
@@ -121,13 +121,7 @@ class Pki:
         """Certificate and key that the server shows."""
 
     def found(self, name: str, now: datetime) -> Authority:
-        """Make a new authority here and return it; raises `OperatorError`, also when there is one already."""
-        for path in (self.authority, self.authority_key):
-            if path.exists():
-                raise OperatorError(
-                    f"{path} is there already, and what it signed would be worth nothing without it; "
-                    "`logbroker tls renew` makes new certificates"
-                )
+        """Make an authority where there is none, and return it; raises `OperatorError`."""
         key = ec.generate_private_key(ec.SECP256R1())
         authority = Authority(_certificate([name], key, now, None), key)
         self._write(self.authority_key, _pem_of(key), _SECRET)

@@ -1,4 +1,4 @@
-"""The credential store on disk, and what people get of it: the file of each credential, and a list.
+"""The credential store on disk, and the file of each credential.
 
 A store that is damaged or newer is refused with what to do, never replaced and never taken for an empty one. What if we die
 while it is written? The atomic writer leaves the file as it was, or whole; the lock ends with the process.
@@ -7,10 +7,9 @@ while it is written? The atomic writer leaves the file as it was, or whole; the 
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +20,6 @@ from broker.app.files import (
     make_folder,
     open_folder,
     reporting,
-    write_atomic,
     write_for_owner,
 )
 from broker.auth.permissions import API
@@ -30,9 +28,6 @@ from broker.wire.subjects import inbox_of
 
 CREDENTIALS = "credentials.json"
 """The name of the credential store in the broker's directory."""
-HEAD = ("KIND", "NAME", "PARTITIONS", "SINCE")
-"""The columns of the table, of which `cells` returns the rows."""
-
 _LOCK = "credentials.lock"
 
 
@@ -114,16 +109,6 @@ class CredentialFile:
         return "--site-nkey" if self.credential.kind is CredentialKind.SITE else "--config"
 
 
-def write_files(texts: Mapping[Path, str], *, force: bool) -> None:
-    """Write files that only their owner may read, in the place of others by `force` alone; raises `OperatorError`."""
-    if not force and (there := [path for path in texts if os.path.lexists(path)]):
-        raise OperatorError(
-            f"{there[0]} is there already; --force replaces it, --output names another file"
-        )
-    for path, text in texts.items():
-        write_atomic(path, text, 0o600)
-
-
 def _own_settings(credential: Credential) -> dict[str, Any]:
     inbox = {"inbox_prefix": inbox_of(credential.name), "api_prefix": API}
     match credential.kind:
@@ -141,14 +126,3 @@ def _toml(value: Any) -> str:
     if isinstance(value, str) and "\n" in value:  # PEM holds nothing that TOML reads otherwise
         return f'"""\n{value}"""'
     return json.dumps(value, ensure_ascii=False)
-
-
-def cells(found: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """Return rows for people."""
-    made: list[tuple[str, ...]] = []
-    for row in found:
-        shares = ",".join(map(str, row["partitions"])) or "all"
-        since = f"{datetime.fromisoformat(row['since']).astimezone(UTC):%Y-%m-%d %H:%M}Z"
-        partitions = shares if row["kind"] == "receiver" else "-"
-        made.append((row["kind"], row["name"], partitions, since))
-    return made

@@ -54,8 +54,8 @@ class Archive(BaseModel, frozen=True, extra="forbid", strict=True):
     """One stream: its file, the file's size in bytes and SHA-256, and what nats-server said of the stream.
 
     `created` is the stream's time of creation (RFC 3339), `config` and `state` are as the JetStream API has them, `state`
-    as of the moment that the archive stands for. Consumers are in the archive. `replaced` holds those entries of a bucket, in
-    base64 by subject, that were written while it was archived: nats-server loses what they replaced.
+    as of the moment that the archive stands for. `replaced` holds those entries of a bucket, in base64 by subject, that were
+    written while it was archived: nats-server loses what they replaced.
     """
 
     stream: str
@@ -166,7 +166,9 @@ async def _take(
     await connection.once()
     arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
     async with connection.hearing(arrived.put_nowait) as inbox:
-        body = {"deliver_subject": inbox, "chunk_size": CHUNK, "window_size": WINDOW}
+        # receivers make their consumers themselves; one in an archive would be in the way of one that they make meanwhile
+        body = {"no_consumers": True, "deliver_subject": inbox}
+        body |= {"chunk_size": CHUNK, "window_size": WINDOW}
         answer = await connection.api(f"STREAM.SNAPSHOT.{stream}", body, patience=PATIENCE)
         while (chunk := await connection.guard(arrived.get(), PATIENCE)).data:
             await asyncio.to_thread(write, chunk.data)

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,27 +32,39 @@ from broker.wire.descent import Ancestor, is_being_restored, is_closed, marked, 
 from broker.wire.message import EXPECTED_SEQUENCE
 
 _CONFIG = BUCKETS[2]
+_OF_BROKER = ("num_replicas", "storage", "max_age")
 _SETTLING = (0.1, 0.3, 1.0, 3.0)  # seconds; servers of a cluster learn of a stream by and by
-_TRIES = 5
 _UPDATE = 60.0  # seconds for a change, which a busy disk holds up
 _ACTIVATION = 600.0  # seconds that the server may take to make a stream of what it has read in
-_IN_THE_WAY = "failed to add consumer"
 _AGAIN = "run the same `logbroker restore` again; nobody can write to what is there by now"
 logger = logging.getLogger(__name__)
 
 
-def adapted(archive: Archive, replicas: int | None, max_age: timedelta | None) -> Archive:
-    """Return an archive with what a restore is to change of its configuration; None leaves it as it was."""
-    config = dict(archive.config)
-    if replicas is not None:
-        config["num_replicas"] = replicas
-    if max_age is not None and archive.stream not in BUCKETS:
-        config["max_age"] = int(max_age.total_seconds()) * 1_000_000_000
+def adapted(
+    archive: Archive, there: Mapping[str, Mapping[str, Any]], now: datetime
+) -> Archive:
+    """Return an archive with the configuration that its stream gets; `there` is STREAM.INFO by name.
+
+    Replicas, storage and age are those of the stream that is there, which the broker declared: a restore is the way to another storage. An age
+    by which all of it would expire at once is left out.
+    """
+    others = [info["config"]["num_replicas"] for info in there.values()]
+    config = {**archive.config, **({"num_replicas": others[0]} if others else {})}
+    if info := there.get(archive.stream):
+        config |= {field: info["config"][field] for field in _OF_BROKER}
+    age = timedelta(microseconds=config.get("max_age", 0) // 1000)
+    last = archive.state.get("last_ts") if archive.state.get("messages") else None
+    if age and last and datetime.fromisoformat(last) < now - age:
+        logger.warning(
+            "%s comes back without its max_age of %s, by which all of it would expire at once; `logbroker apply` sets it again",
+            *(archive.stream, format_duration(age)),
+        )
+        config["max_age"] = 0
     return archive.model_copy(update={"config": config})
 
 
 def preview(
-    archives: Sequence[Archive], there: Mapping[str, Mapping[str, Any]], now: datetime
+    archives: Sequence[Archive], there: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, str]:
     """Return what a restore deletes, by stream; `there` is STREAM.INFO by name. Raises `OperatorError` where it would be of no use."""
     # the declaration of an empty broker is nothing that anybody would miss
@@ -62,12 +74,6 @@ def preview(
         name, info, state = archive.stream, there.get(archive.stream), archive.state
         if info and _holds(info) and not (is_empty and name == _CONFIG):
             deletes[name] = content_of(info["state"])
-        age = timedelta(microseconds=archive.config.get("max_age", 0) // 1000)
-        if age and state.get("messages") and datetime.fromisoformat(state["last_ts"]) < now - age:
-            raise OperatorError(
-                f"everything in {name} is older than its max_age of {format_duration(age)} and expires at once; --max-age "
-                "keeps it (give the same to `logbroker run`); nothing was changed"
-            )
         size, limit = int(state.get("bytes", 0)), _limit_of(info)
         if 0 <= limit < size:
             raise OperatorError(
@@ -107,12 +113,14 @@ async def restore(connection: Connection, folder: Path, archives: Sequence[Archi
     # lines first, so that they are opened last
     ordered = sorted(archives, key=lambda one: (one.stream == _CONFIG, one.stream in BUCKETS))
     there = await present(connection, [archive.stream for archive in ordered])
+    now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
+    ordered = [adapted(one, there, now) for one in ordered]
     try:
         # a broker that is started meanwhile makes no stream, which shippers would fill, in the place of one that is to come
         if settings := await described(connection, _CONFIG):
             await connection.api(f"STREAM.UPDATE.{_CONFIG}", marked(settings["config"]), _UPDATE)
         for archive in ordered:
-            await _replace(connection, folder, archive, there.get(archive.stream))
+            await _replace(connection, folder, archive)
         if _CONFIG not in {archive.stream for archive in ordered}:
             await _open(connection, _CONFIG, {})
         for archive in reversed(ordered):
@@ -120,8 +128,7 @@ async def restore(connection: Connection, folder: Path, archives: Sequence[Archi
             await _open(connection, archive.stream, limit, archive.config)
             await _complete(connection, archive)
     except Rejected as error:
-        hint = " (with --replicas 1)" if "replicas" in error.description else ""
-        raise OperatorError(f"nats-server refuses: {error.description}; {_AGAIN}{hint}") from None
+        raise OperatorError(f"nats-server refuses: {error.description}; {_AGAIN}") from None
     except (ConnectionLost, OSError) as error:
         raise OperatorError(f"the restore was broken off: {error}; {_AGAIN}") from None
     except (SystemExit, asyncio.CancelledError):
@@ -139,31 +146,19 @@ async def _complete(connection: Connection, archive: Archive) -> None:
                 raise
 
 
-async def _replace(
-    connection: Connection, folder: Path, archive: Archive, there: Mapping[str, Any] | None
-) -> None:
-    """Put an archive in the place of its stream, closed; again where a consumer of it was in the way.
+async def _replace(connection: Connection, folder: Path, archive: Archive) -> None:
+    """Put an archive in the place of its stream, closed.
 
-    A receiver that runs makes its own as soon as there is a stream, before nats-server comes to those of the backup.
-    The storage is that of the stream that is `there`: a restore is the way from one storage to the other. There is no limit
-    in bytes, for which a server would set store aside: after a crash that would be in its own way.
+    There is no limit in bytes, for which a server would set store aside: after a crash that would be in its own way.
     """
     config = {**archive.config, "max_bytes": -1}
-    if there is not None:
-        config["storage"] = there["config"].get("storage", "file")
     closed = restoring(config, Ancestor(archive.created, archive.until))
-    for left in reversed(range(_TRIES)):
-        try:
-            await connection.api(f"STREAM.DELETE.{archive.stream}", patience=_UPDATE)
-        except Rejected as error:
-            if error.error != STREAM_NOT_FOUND:
-                raise
-        try:
-            made = await _read_in(connection, closed, archive, folder / archive.file)
-            break
-        except Rejected as error:
-            if not left or _IN_THE_WAY not in error.description:
-                raise
+    try:
+        await connection.api(f"STREAM.DELETE.{archive.stream}", patience=_UPDATE)
+    except Rejected as error:
+        if error.error != STREAM_NOT_FOUND:
+            raise
+    made = await _read_in(connection, closed, archive, folder / archive.file)
     if (last := int(made["state"]["last_seq"])) != archive.until - 1:
         raise OperatorError(
             f"stream {archive.stream} ends at sequence {last}, not at {archive.until - 1} as in the backup; {_AGAIN}"

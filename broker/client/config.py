@@ -17,7 +17,6 @@ from broker.wire.streams import (
     PARTITIONS_KEY,
     STREAMS_KEY,
     StreamLayout,
-    existing_in,
     number_in,
 )
 
@@ -90,10 +89,3 @@ async def known_layout(connection: Connection) -> StreamLayout:
         if refused.is_leaderless:
             raise
         return StreamLayout(0)
-
-
-async def existing_partitions(connection: Connection, layout: StreamLayout) -> int:
-    """Return the number below which all partitions are that hosts are spread over, or that have a consumer; raises `Rejected`, `ConnectionLost`."""
-    # names alone: the server need not ask each consumer, as it does for their state
-    calls = (connection.pages(f"CONSUMER.NAMES.{one}", "consumers") for one in layout.names)
-    return max(layout.partitions, *map(existing_in, await asyncio.gather(*calls)))

@@ -6,96 +6,86 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
+from pydantic import BaseModel, Field, ValidationError
 
-from broker.app import command_line
 from broker.app.command_line import SectionedCommand
 from broker.app.exits import ConfigurationError
-from broker.app.files import make_folder, write_atomic
+from broker.app.files import make_folder, read_file, reporting, write_atomic
 from broker.client.connection import ELECTION, Connection, until_answered
-from broker.commands.shared import DRY_RUN, JSON, asking, print_json, with_settings
+from broker.commands.shared import JSON, Mode, asking, asks_first, print_json, with_settings
 from broker.provision.apply import carry_out, look, look_at_partitions
 from broker.provision.plan import (
     Step,
+    plan_document,
     compare,
     describe,
     plan,
     plan_partitions,
     refuse_half,
 )
-from broker.provision.plan import as_json as steps_as_json
 from broker.settings import APPLY_FIELDS, BrokerSettings
 from broker.wire.streams import MAX_PARTITIONS, existing_in
 
 _NOT_OURS = ("_nats.", "logship.")  # metadata that tells of a server, or of a stream's own past
-_NO_NAME = frozenset(" .*>/\\\t\r\n")
+
+
+class _Stream(BaseModel, extra="allow"):
+    """What of a stream's configuration is looked at; nats-server checks the rest."""
+
+    name: Annotated[str, Field(pattern=r"^[^\s.*>/\\]+$")]
+    subjects: list[str] | None = None
+    metadata: dict[str, str] | None = None
 
 
 @click.command(cls=SectionedCommand)
-@DRY_RUN
-@JSON
-@command_line.YES
+@asks_first
 @with_settings(APPLY_FIELDS)
-def apply(settings: BrokerSettings, dry_run: bool, as_json: bool, yes: bool) -> None:
-    """Set up streams, buckets and consumers on a running broker; a second time changes nothing."""
+def apply(settings: BrokerSettings, mode: Mode) -> None:
+    """Set up streams and buckets on a running broker; a second time changes nothing."""
 
     async def work(connection: Connection) -> None:
         desired = settings.topology()
         # a cluster whose streams get more replicas may elect leaders just now
         found = await until_answered(connection, partial(look, desired=desired), ELECTION)
-        made = plan(desired, found)
-        await _propose(connection, made, dry_run, as_json, yes)
+        await _propose(connection, plan(desired, found), mode)
 
     asking(settings, "apply", work)
 
 
 async def _propose(
-    connection: Connection,
-    made: tuple[Step, ...],
-    dry_run: bool,
-    in_json: bool,
-    yes: bool,
-    question: str = "",
+    connection: Connection, made: tuple[Step, ...], mode: Mode, question: str = ""
 ) -> bool:
     """Show a plan and carry it out; return whether that was done. Asks `question`, if any, or where something is deleted."""
-    if in_json:
-        print_json(steps_as_json(made))
+    if mode.as_json:
+        print_json(plan_document(made))
     else:
         click.echo(describe(made) or "nothing to do")
-    if dry_run or not made:
-        return False
     if not question and any(one.deletes for one in made):
         question = "This deletes what is marked with an exclamation mark. Do it?"
-    if question and not yes:
-        command_line.ask(question)
-    await carry_out(connection, made)
-    return True
+    if is_agreed := bool(made) and mode.agrees(question):
+        await carry_out(connection, made)
+    return is_agreed
 
 
 @click.command(cls=SectionedCommand)
 @click.argument("number", metavar="N", type=click.IntRange(1, MAX_PARTITIONS))
-@DRY_RUN
-@JSON
-@command_line.YES
+@asks_first
 @with_settings()
-def partitions(
-    settings: BrokerSettings, number: int, dry_run: bool, as_json: bool, yes: bool
-) -> None:
+def partitions(settings: BrokerSettings, mode: Mode, number: int) -> None:
     """Spread hosts over N partitions, while shippers and receivers run: no line is lost, or comes twice, or out of order."""
 
     async def work(connection: Connection) -> None:
         actual = await until_answered(connection, look_at_partitions, ELECTION)
-        before = f"hosts are spread over {actual.number or 'unknown'} partitions now"
-        click.echo(before, err=as_json)
+        mode.say(f"hosts are spread over {actual.number or 'unknown'} partitions now")
         made, question = plan_partitions(number, actual), f"Spread hosts over {number} partitions?"
-        if await _propose(connection, made, dry_run, as_json, yes, question):
-            click.echo(
+        if await _propose(connection, made, mode, question):
+            mode.say(
                 f"hosts are spread over {number} partitions now: shippers go over within 10 seconds of their next lines\n"
                 f"make --partitions {number} in settings of brokers; see that receivers run for new partitions, and "
-                "keep those of old ones until `logbroker status` shows nothing behind there",
-                err=as_json,
+                "keep those of old ones until `logbroker status` shows nothing behind there"
             )
 
     asking(settings, "partitions", work)
@@ -108,10 +98,8 @@ def partitions(
 def export(settings: BrokerSettings, folder: Path, as_json: bool) -> None:
     """Write the configuration of all streams and buckets to FOLDER, a file each, as `nats stream add --config` takes it."""
     files = asking(settings, "export", exported)
-    try:
+    with reporting(folder):
         make_folder(folder, 0o755).close()
-    except OSError as error:
-        raise ConfigurationError(f"cannot use the folder {folder}: {error.strerror}") from None
     for name, text in files.items():
         write_atomic(folder / name, text)
     if as_json:
@@ -138,20 +126,14 @@ def _cleaned(config: Mapping[str, Any]) -> dict[str, Any]:
     metadata = kept.pop("metadata", {})
     if own := {name: one for name, one in metadata.items() if not name.startswith(_NOT_OURS)}:
         kept["metadata"] = own
-    if not kept.get("duplicate_window"):
-        kept.pop("duplicate_window", None)  # the server's default then, which depends on the age
     return kept
 
 
 @click.command(name="import", cls=SectionedCommand)
-@DRY_RUN
-@JSON
-@command_line.YES
 @click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True)
+@asks_first
 @with_settings(APPLY_FIELDS)
-def import_(
-    settings: BrokerSettings, paths: tuple[Path, ...], dry_run: bool, as_json: bool, yes: bool
-) -> None:
+def import_(settings: BrokerSettings, mode: Mode, paths: tuple[Path, ...]) -> None:
     """Give the broker the streams in PATHS: files and folders of `logbroker export`, or what `nats stream add --config` takes."""
     of_each = (sorted(path.glob("*.json")) if path.is_dir() else [path] for path in paths)
     wanted = [_read(file) for files in of_each for file in files]
@@ -159,32 +141,23 @@ def import_(
         raise ConfigurationError(f"nothing to import in {', '.join(map(str, paths))}")
 
     async def work(connection: Connection) -> None:
-        made = await plan_import(connection, wanted)
-        await _propose(connection, made, dry_run, as_json, yes)
+        await _propose(connection, await plan_import(connection, wanted), mode)
 
     asking(settings, "import", work)
 
 
 def _read(path: Path) -> Step:
-    try:
-        return parse(path.name, path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"cannot read {path}: {error}") from None
+    with reporting(path, "read"):
+        return parse(path.name, read_file(path))
 
 
-def parse(file: str, text: str) -> Step:
+def parse(file: str, text: str | bytes) -> Step:
     """Return the stream that the text of a file describes; raises `ConfigurationError`."""
     try:
-        config = json.loads(text)
-        name = config["name"]
-        is_fit = isinstance(config.get("metadata") or {}, dict)
-        is_fit &= isinstance(config.get("subjects") or [], list)
-        is_fit &= bool(name) and not _NO_NAME & set(name)
-    except (ValueError, RecursionError, AttributeError, LookupError, TypeError):
-        is_fit = False
-    if not is_fit:
-        raise ConfigurationError(f"{file} is not the JSON of a stream, with a name")
-    return Step("stream", name, _cleaned(config))
+        config = _Stream.model_validate_json(text).model_dump()
+    except ValidationError:
+        raise ConfigurationError(f"{file} is not the JSON of a stream, with a name") from None
+    return Step("stream", config["name"], _cleaned(config))
 
 
 async def plan_import(connection: Connection, wanted: Iterable[Step]) -> tuple[Step, ...]:

@@ -1,20 +1,19 @@
 """`logbroker backup` and `logbroker restore`."""
 
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from broker.app import program
-from broker.app.command_line import YES, SectionedCommand, ask
+from broker.app.command_line import SectionedCommand
 from broker.app.exits import Exit, OperatorError
 from broker.app.units import format_size
 from broker.app.untrusted import printable
 from broker.backup import archives
 from broker.backup.archives import BUCKETS, Archive, Backup, back_up, lines_in
-from broker.backup.restore import adapted, content_of, present, preview
+from broker.backup.restore import content_of, present, preview
 from broker.backup.restore import restore as put_back
 from broker.client.connection import Connection
 from broker.commands import shared
@@ -34,13 +33,9 @@ _POSITIONS = f"KV_{POSITIONS_BUCKET}"  # they are of use whatever the number of 
 @shared.JSON
 @shared.with_settings()
 def backup(
-    settings: BrokerSettings,
-    folder: Path,
-    keep: int | None,
-    verify: bool,
-    as_json: bool,
+    settings: BrokerSettings, folder: Path, keep: int | None, verify: bool, as_json: bool
 ) -> None:
-    """Copy streams, buckets and consumers of a running broker into DIR/<time>, while lines flow."""
+    """Copy streams and buckets of a running broker into DIR/<time>, while lines flow."""
     # what is cut short by `timeout` or a service manager must not look done to whoever asked for it
     program.end_on_sigterm(Exit.FAILED)
     if verify:
@@ -58,7 +53,7 @@ def backup(
     head = (
         f"{name}: {format_size(size)} of {taken.server}, what was acknowledged before {taken.began}"
     )
-    _print(head, *map(_line, taken.archives), err=as_json)
+    click.echo(_text(head, map(_line, taken.archives)), err=as_json)
     click.echo(f"note: {folder} holds all lines in the clear; keep it from others", err=True)
     gone = archives.prune(folder, keep) if keep else []
     for path in gone:
@@ -68,8 +63,8 @@ def backup(
         shared.print_json({"backup": str(name), **done})
 
 
-def _print(head: str, *lines: str, err: bool) -> None:
-    click.echo("\n  ".join(map(printable, (head, *lines))), err=err)
+def _text(head: str, lines: Iterable[str]) -> str:
+    return "\n  ".join(map(printable, (head, *lines)))
 
 
 def _as_json(taken: Sequence[Archive]) -> list[dict[str, Any]]:
@@ -84,50 +79,35 @@ def _line(archive: Archive) -> str:
 @_FOLDER
 @click.option("--positions", is_flag=True, help="Only those of hosts, in LOGS_POSITIONS.")
 @click.option("--replace", is_flag=True, help="Delete what streams of a broker hold already.")
-@shared.option("--replicas", "N", "How many servers hold each line.", type=click.IntRange(1, 5))
-@shared.option(
-    "--max-age", "TIME", "How long lines are kept, where the backup is older.", type=shared.LENGTH
-)
-@shared.DRY_RUN
-@shared.JSON
-@YES
+@shared.asks_first
 @shared.with_settings()
 def restore(
-    settings: BrokerSettings,
-    folder: Path,
-    positions: bool,
-    replace: bool,
-    replicas: int | None,
-    max_age: timedelta | None,
-    dry_run: bool,
-    as_json: bool,
-    yes: bool,
+    settings: BrokerSettings, mode: shared.Mode, folder: Path, positions: bool, replace: bool
 ) -> None:
-    """Bring back the newest backup in DIR, or the one that DIR is, to a broker that is empty, or with --replace."""
+    """Bring back the newest backup in DIR, or the one that DIR is, to a broker that is empty, or with --replace.
+
+    Replicas, storage and limits are those of the broker's streams; `logbroker apply` changes them.
+    """
     program.end_on_sigterm(Exit.FAILED)
     found = archives.find(folder)
     kept = archives.load(found)
-    wanted = [one for one in kept.archives if not positions or one.stream == _POSITIONS]
-    chosen = [adapted(one, replicas, max_age) for one in wanted]
-    deletes = shared.asking(
-        settings, "restore", lambda connection: _preview(connection, kept, chosen)
-    )
+    chosen = [one for one in kept.archives if not positions or one.stream == _POSITIONS]
+    deletes = shared.asking(settings, "restore", lambda c: _preview(c, kept, chosen))
     lines = [f"deletes {stream}: {words}" for stream, words in deletes.items()]
     head = f"from {found}, of {kept.server}, taken at {kept.began}:"
-    _print(head, *map(_line, chosen), *lines, err=as_json)
+    mode.say(_text(head, [*map(_line, chosen), *lines]))
     if deletes and not replace:
         raise OperatorError(
             "the broker is not empty; nothing was changed (--replace deletes what is said above)"
         )
     for archive in chosen:  # before anything is deleted, and before a person is asked
         archives.check(found, archive)
-    if not dry_run:
-        if deletes and not yes:
-            ask("Delete that and restore the backup?")
+    question = "Delete that and restore the backup?" if deletes else ""
+    if is_agreed := mode.agrees(question):
         _restore(settings, found, kept, chosen, deletes)
-        click.echo(_after(chosen), err=as_json)
-    if as_json:
-        done = {"archives": _as_json(chosen), "deletes": deletes, "restored": not dry_run}
+        mode.say(_after(chosen))
+    if mode.as_json:
+        done = {"archives": _as_json(chosen), "deletes": deletes, "restored": is_agreed}
         shared.print_json({"backup": str(found), **done})
 
 
@@ -172,4 +152,4 @@ async def _preview(
             "restore to a broker that was started with the same --streams; nothing was changed"
         )
     there = await present(connection, {*BUCKETS, *lines, *(one.stream for one in archives)})
-    return preview(archives, there, shared.now())
+    return preview(archives, there)

@@ -1,12 +1,11 @@
 """`logbroker pause`, `resume`, `purge`, `rm`, `stream` and `consumer`: what there is at the broker, and what of it goes."""
 
-import json
 import logging
 import os
 import re
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -15,9 +14,8 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from broker.app.command_line import YES, SectionedCommand, SectionedGroup, ask
+from broker.app.command_line import SectionedCommand, SectionedGroup
 from broker.app.exits import OperatorError
-from broker.app.table import show, table
 from broker.app.units import Moment, format_size
 from broker.app.untrusted import printable
 from broker.client.answer import Rejected
@@ -28,7 +26,7 @@ from broker.inspect.ask import stream_named, streams_of
 from broker.inspect.message import StoredMessage, message_document, message_text
 from broker.inspect.reader import get_message
 from broker.provision.apply import consumers_of
-from broker.retention.purging import Choice, Purge, choose
+from broker.retention.purging import Purge, choose
 from broker.retention.purging import purge as take_out
 from broker.settings import BrokerSettings
 from broker.wire.pause import (
@@ -147,47 +145,39 @@ def _change(
 @shared.PARTITIONS
 @shared.moment("--before", "Only what was stored before")
 @click.option("--everything", is_flag=True, help="All, unless another option says less.")
-@shared.DRY_RUN
-@shared.JSON
-@YES
+@shared.asks_first
 @shared.with_settings()
 def purge(
     settings: BrokerSettings,
+    mode: shared.Mode,
     hosts: tuple[str, ...],
     only: tuple[int, ...],
     before: Moment | None,
     everything: bool,
-    dry_run: bool,
-    as_json: bool,
-    yes: bool,
 ) -> None:
     """Remove messages of the stream, after showing which: by host, partition or time."""
     if not (hosts or only or before is not None or everything):
         raise click.UsageError("say what is to go: --host, --partition, --before, or --everything")
-    choice = Choice(hosts, only, before)
-    chosen = shared.looking(settings, "purge", lambda connection: choose(connection, choice))
-    if not as_json:
-        _show_chosen(chosen)
-    gone = None
-    if chosen and not dry_run:
-        if not yes:
-            ask(f"Remove {sum(one.messages for one in chosen)} messages?")
+    chosen = shared.looking(settings, "purge", lambda c: choose(c, hosts, only, before))
+    total = sum(one.messages for one in chosen)
+    gone: int | None = None
+    if not mode.as_json:
+        _show_chosen(chosen, total)
+    if chosen and mode.agrees(f"Remove {total} messages?"):
         gone = shared.asking(settings, "purge", lambda connection: take_out(connection, chosen))
+        mode.say(f"removed {gone} messages")
         logger.info("removed %d messages on request", gone)
-    if as_json:
+    if mode.as_json:
         shared.print_json({"matching": list(map(asdict, chosen)), "removed": gone})
-    elif gone is not None:
-        click.echo(f"removed {gone} messages")
 
 
-def _show_chosen(chosen: Sequence[Purge]) -> None:
-    parts = sorted(chosen, key=lambda one: -one.messages)
-    click.echo(f"{sum(one.messages for one in parts)} messages match")
-    if unreceived := sum(one.unreceived for one in parts):
-        click.echo(f"NOT RECEIVED of that: {unreceived}; receivers will name them as missing")
-    rows = [(one.filter, str(one.messages), str(one.until), one.stream) for one in parts]
-    if rows:
-        show(table(("SUBJECT", "MESSAGES", "BELOW", "STREAM"), rows))
+def _show_chosen(chosen: Sequence[Purge], total: int) -> None:
+    click.echo(f"{total} messages match")
+    if needed_by := dict.fromkeys(who for one in chosen for who in one.needed_by):
+        click.echo(f"NOT RECEIVED by {', '.join(needed_by)}; receivers name missing messages")
+    for one in chosen:
+        what = f"{one.messages} of {one.stream} below sequence {one.until}"
+        click.echo(printable(f"{what}: {_few(one.filters) or 'all'}"))
 
 
 @click.command(cls=SectionedCommand)
@@ -195,13 +185,9 @@ def _show_chosen(chosen: Sequence[Purge]) -> None:
     "--seq", "SEQ", "The message's sequence.", type=click.IntRange(1, 2**63), required=True
 )
 @shared.STREAM
-@shared.DRY_RUN
-@shared.JSON
-@YES
+@shared.asks_first
 @shared.with_settings()
-def rm(
-    settings: BrokerSettings, seq: int, stream: str | None, dry_run: bool, as_json: bool, yes: bool
-) -> None:
+def rm(settings: BrokerSettings, mode: shared.Mode, seq: int, stream: str | None) -> None:
     """Remove one message and overwrite it in the store, after showing it: one or more lines."""
 
     async def look_at(connection: Connection) -> tuple[str, StoredMessage]:
@@ -209,20 +195,16 @@ def rm(
         return name, await get_message(connection, name, seq)
 
     name, message = shared.looking(settings, "rm", look_at)
-    if not as_json:
+    if not mode.as_json:
         sys.stdout.buffer.write(message_text(message) + b"\n")
         sys.stdout.flush()
-    if not dry_run:
-        if not yes:
-            ask(f"Remove message {seq} for good?")
-        body = {"seq": seq, "no_erase": False}  # overwritten in the store as well
-        shared.asking(
-            settings, "rm", lambda c: c.api(f"STREAM.MSG.DELETE.{name}", body, patience=60)
-        )
-        click.echo(printable(f"removed message {seq} of {message.host}"), err=as_json)
+    if is_agreed := mode.agrees(f"Remove message {seq} for good?"):
+        call, body = f"STREAM.MSG.DELETE.{name}", {"seq": seq, "no_erase": False}
+        shared.asking(settings, "rm", lambda connection: connection.api(call, body, patience=60))
+        mode.say(printable(f"removed message {seq} of {message.host}"))
         logger.info("removed message %d of %s, on request", seq, message.name)
-    if as_json:
-        shared.print_json({"message": message_document(message), "removed": not dry_run})
+    if mode.as_json:
+        shared.print_json({"message": message_document(message), "removed": is_agreed})
 
 
 _BUCKETS = f"{CONFIG_BUCKET}|{OFFSETS_BUCKET}|{POSITIONS_BUCKET}"
@@ -230,104 +212,101 @@ _OWN = re.compile(rf"({LOGS}(_[0-9]+)?|KV_({_BUCKETS}))(\.receiver-p[0-9]+)?")
 Info = Mapping[str, Any]
 
 
-def _row(info: Info) -> Sequence[str]:
-    """Return the cells of a stream, or of a consumer, as `_STREAMS` and `_CONSUMERS` name them."""
-    config, state = info["config"], info.get("state")
-    if state is None:
-        counts = (info["num_pending"], info["num_ack_pending"], info["ack_floor"]["stream_seq"])
-        return info["name"], info["stream_name"], _subjects(config), *map(str, counts)
-    size = format_size(state["bytes"])
-    return config["name"], _subjects(config), str(state["messages"]), size
+def _named(text: str) -> str:
+    if not text or not text.isprintable() or set(text) & set(" .*>/\\"):
+        raise ValueError(f"{text!r} cannot be the name of a stream or a consumer")
+    return text
 
 
-def _subjects(config: Info) -> str:
-    names = config.get("subjects") or config.get("filter_subjects")
-    names = names or list(filter(None, [config.get("filter_subject")]))
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more or "-"
+_NAME = shared.read_by(_named)
 
 
-def _group(kind: str, metavar: str, head: Sequence[str], left: int) -> click.Group:
-    """Return the group of commands of a kind, streams or consumers, and the columns of its list, so many of them texts."""
-    own = "logbroker's own" if kind == "stream" else "of receivers"
-    group = SectionedGroup(kind, help=f"Show {kind}s, and remove those that are not {own}.")
-    api, given = kind.upper(), click.argument("path", metavar=metavar, nargs=-1, callback=_path)
-
-    @group.command(name="ls", help=f"List {kind}s; those of the streams named, by default of all.")
-    @click.argument("streams", metavar="[STREAM]...", nargs=-1, callback=_names)
-    @shared.JSON
-    @shared.with_settings()
-    def ls(settings: BrokerSettings, streams: tuple[str, ...], as_json: bool) -> None:
-        async def listed(connection: Connection) -> list[Info]:
-            if kind == "stream":
-                return await connection.pages("STREAM.LIST", "streams")
-            names = streams or await streams_of(connection)
-            return [info for name in names for info in await consumers_of(connection, name)]
-
-        found = shared.looking(settings, f"{kind} ls", listed)
-        shared.print_json(found) if as_json else show(
-            table(head, list(map(_row, found)), range(left))
-        )
-
-    @group.command(name="info", help=f"Show the configuration and the state of a {kind}.")
-    @given
-    @shared.JSON
-    @shared.with_settings()
-    def info(settings: BrokerSettings, path: str, as_json: bool) -> None:
-        found = shared.looking(settings, f"{kind} info", lambda c: c.api(f"{api}.INFO.{path}"))
-        shared.print_json(found) if as_json else show(
-            table(("FIELD", "VALUE"), list(_flat(found)), (0, 1))
-        )
-
-    @group.command(name="rm", help=f"Remove a {kind} for good; not one of logbroker's own.")
-    @given
-    @shared.JSON
-    @YES
-    @shared.with_settings()
-    def remove(settings: BrokerSettings, path: str, as_json: bool, yes: bool) -> None:
-        _refuse_own(path)
-        found = shared.looking(settings, f"{kind} rm", lambda c: c.api(f"{api}.INFO.{path}"))
-        held = f" with {found['state']['messages']:,} messages" if "state" in found else ""
-        if not yes:
-            ask(f"Remove {kind} {path}{held} for good?")
-        shared.asking(settings, f"{kind} rm", lambda c: c.api(f"{api}.DELETE.{path}"))
-        click.echo(f"removed {kind} {path}{held}", err=as_json)
-        if as_json:
-            shared.print_json({"removed": path})
-
-    return group
+def _path(_: click.Context, __: click.Parameter, names: str | tuple[str, ...]) -> str:
+    """Return the name of a stream, or of a stream and a consumer, as the API takes it."""
+    return names if isinstance(names, str) else ".".join(names)
 
 
-def _refuse_own(path: str) -> None:
+def _line(info: Info) -> str:
+    """Return a stream, or a consumer, in a line."""
+    if "state" not in info:
+        pending, unacked = info["num_pending"], info["num_ack_pending"]
+        name = f"{info['stream_name']} {info['name']}"
+        return f"{name}: {pending} messages pending, {unacked} not acknowledged"
+    config, state = info["config"], info["state"]
+    held = f"{state['messages']} messages, {format_size(state['bytes'])}"
+    return f"{config['name']}: {held}, {_few(config.get('subjects') or ['no subjects'])}"
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return the first three names, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _told(settings: BrokerSettings, kind: str, path: str) -> Info:
+    call = f"{kind.upper()}.INFO.{path}"
+    return shared.looking(settings, f"{kind} info", lambda connection: connection.api(call))
+
+
+def _listed(settings: BrokerSettings, kind: str, streams: Sequence[str]) -> list[Info]:
+    async def listed(connection: Connection) -> list[Info]:
+        if kind == "stream":
+            return await connection.pages("STREAM.LIST", "streams")
+        names = streams or await streams_of(connection)
+        return [info for name in names for info in await consumers_of(connection, name)]
+
+    return shared.looking(settings, f"{kind} ls", listed)
+
+
+def _remove(settings: BrokerSettings, mode: shared.Mode, kind: str, path: str) -> None:
     if _OWN.fullmatch(path):
         raise OperatorError(
             f"{path} is logbroker's own and stays; `logbroker purge` removes messages of a stream"
         )
+    state = _told(settings, kind, path).get("state")
+    held = f" with {state['messages']:,} messages" if state else ""
+    if is_agreed := mode.agrees(f"Remove {kind} {path}{held} for good?"):
+        call = f"{kind.upper()}.DELETE.{path}"
+        shared.asking(settings, f"{kind} rm", lambda connection: connection.api(call))
+        mode.say(f"removed {kind} {path}{held}")
+    if mode.as_json:
+        shared.print_json({"name": path, "removed": is_agreed})
 
 
-def _names(_: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
-    for one in names:
-        if not one or not one.isprintable() or set(one) & set(" .*>/\\"):
-            raise click.BadParameter(f"{one!r} cannot be the name of a stream or a consumer")
-    return names
+def _group(kind: str, metavar: str) -> click.Group:
+    """Return the group of commands of a kind, streams or consumers."""
+    own = "logbroker's own" if kind == "stream" else "of receivers"
+    group = SectionedGroup(kind, help=f"Show {kind}s, and remove those that are not {own}.")
+    given = click.argument(
+        "path", metavar=metavar, nargs=len(metavar.split()), type=_NAME, callback=_path
+    )
+
+    @group.command(help=f"List {kind}s; those of the streams named, by default of all.")
+    @click.argument("streams", metavar="[STREAM]...", nargs=-1, type=_NAME)
+    @shared.JSON
+    @shared.with_settings()
+    def ls(settings: BrokerSettings, streams: tuple[str, ...], as_json: bool) -> None:
+        found = _listed(settings, kind, streams)
+        if as_json:
+            shared.print_json(found)
+        for one in () if as_json else found:
+            click.echo(printable(_line(one)))
+
+    @group.command(help=f"Show the configuration and the state of a {kind}.")
+    @given
+    @click.option("--json", is_flag=True, expose_value=False, help="As JSON, as it is anyway.")
+    @shared.with_settings()
+    def info(settings: BrokerSettings, path: str) -> None:
+        shared.print_json(_told(settings, kind, path))
+
+    @group.command(name="rm", help=f"Remove a {kind} for good; not one of logbroker's own.")
+    @given
+    @shared.asks_first
+    @shared.with_settings()
+    def remove(settings: BrokerSettings, mode: shared.Mode, path: str) -> None:
+        _remove(settings, mode, kind, path)
+
+    return group
 
 
-def _path(context: click.Context, parameter: click.Parameter, names: tuple[str, ...]) -> str:
-    """Return the names of a stream, and perhaps a consumer, as the API takes them."""
-    if len(names) != len(str(parameter.metavar).split()):
-        raise click.BadParameter(f"give {parameter.metavar}")
-    return ".".join(_names(context, parameter, names))
-
-
-def _flat(values: Info, before: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{name}.")
-        else:
-            yield f"{before}{name}", value if isinstance(value, str) else json.dumps(value)
-
-
-_STREAMS = ("STREAM", "SUBJECTS", "MESSAGES", "SIZE")
-_CONSUMERS = ("CONSUMER", "STREAM", "SUBJECTS", "PENDING", "UNACKED", "ACKED UNTIL")
-stream = _group("stream", "STREAM", _STREAMS, 2)
-consumer = _group("consumer", "STREAM CONSUMER", _CONSUMERS, 3)
+stream = _group("stream", "STREAM")
+consumer = _group("consumer", "STREAM CONSUMER")

@@ -1,35 +1,30 @@
-"""`logbroker credentials`: who gets in at a broker. Changes the credential store, then has a running broker take it."""
+"""`logbroker credentials`: who gets in at a broker; changes the credential store, then has a running broker take it.
 
+`logbroker tls`: an authority of one's own, and the certificates that it signs.
+"""
+
+import os
+import re
+import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import click
 
 from broker.app.command_line import SectionedGroup
 from broker.app.exits import OperatorError
-from broker.app.files import make_folder
-from broker.app.table import show, table
+from broker.app.files import make_folder, reporting, write_atomic
 from broker.app.untrusted import printable
-from broker.auth.certificates import Pki
-from broker.auth.files import (
-    HEAD,
-    CredentialFile,
-    cells,
-    held_credentials,
-    write_files,
-)
-from broker.auth.store import (
-    CredentialKind,
-    CredentialStore,
-    Holder,
-    InvalidStore,
-    summary_of,
-)
+from broker.auth.certificates import Pki, ends_of
+from broker.auth.files import CredentialFile, held_credentials
+from broker.auth.store import CredentialKind, CredentialStore, Holder, InvalidStore, summary_of
 from broker.client.nkey import new_seed, user_key
 from broker.commands.shared import (
     JSON,
+    LENGTH,
     asking,
     now,
     option,
@@ -44,34 +39,9 @@ from broker.server.requests import report_of
 from broker.server.store import await_credentials, read_state
 from broker.settings import STATUS_FIELDS, STORE_FIELDS, BrokerSettings
 
-Seeds = dict[Holder, str]
-"""The secrets of a change, by who is to have them."""
-Change = Callable[[CredentialStore], tuple[CredentialStore, Seeds]]
-"""What becomes of a store."""
-
 _STDOUT = "-"
-_OPEN = "everybody on this machine gets in without a credential"
 _KIND = click.argument("kind", type=click.Choice([kind.value for kind in CredentialKind]))
 _NAMES = click.argument("names", nargs=-1, metavar="[NAME]...")
-
-
-def _issues(command: Any) -> Any:
-    """Return the command of this function, which makes secrets: whose, and where they go."""
-    of_receivers = "Of a receiver: its partitions, as 3 or 0,3,5, or all; default: its name."
-    where = (
-        "File of the secret, a directory, or - for standard output; default: KIND-NAME.toml here."
-    )
-    for decorate in (
-        with_settings(STORE_FIELDS | {"server"}),
-        click.option("--force", is_flag=True, help="Replace credentials and files that are there."),
-        option("--output", "FILE", where, default=""),
-        option("--partition", "N", of_receivers, several="partitions", callback=partition_list),
-        _NAMES,
-        _KIND,
-        credentials.command(),
-    ):
-        command = decorate(command)
-    return command
 
 
 @click.group(cls=SectionedGroup)
@@ -83,7 +53,22 @@ def credentials() -> None:
     """
 
 
-@_issues
+@credentials.command()
+@_KIND
+@_NAMES
+@option(
+    *("--partition", "N", "Of a receiver: its partitions, as 3 or 0,3,5, or all; default: its name."),
+    several="partitions",
+    callback=partition_list,
+)
+@option(
+    *("--output", "FILE"),
+    "File of the secret, a directory, or - for standard output; default: KIND-NAME.toml here.",
+    default="",
+)
+@click.option("--force", is_flag=True, help="Replace credentials and files that are there.")
+@JSON
+@with_settings(STORE_FIELDS | {"server"})
 def add(
     settings: BrokerSettings,
     kind: str,
@@ -91,54 +76,61 @@ def add(
     partitions: tuple[int, ...] | None,
     output: str,
     force: bool,
+    as_json: bool,
 ) -> None:
     """Give a credential: `add host web01`, `add receiver 3`, `add admin`, `add monitor grafana`.
 
     With --force whoever has one gets a new one in its place, and the old secret gets nobody in any more.
     """
-    holders = _holders(kind, names, partitions, output)
-    shares = [_share(holder, partitions) for holder in holders]
+    if output == _STDOUT and (as_json or len(set(names)) > 1):
+        raise click.UsageError(
+            "standard output takes one credential and nothing else; --output DIR/ takes several"
+        )
+    holders = _holders(kind, names, partitions)
+    seeds = {holder: new_seed() for holder in holders}
+    new = [(one, user_key(seeds[one]).public, _share(one, partitions)) for one in holders]
+    written: dict[Path, CredentialFile] = {}
 
-    def added(store: CredentialStore) -> tuple[CredentialStore, Seeds]:
-        seeds, keys = _new_keys(holders)
-        new = [(one, keys[one], share) for one, share in zip(holders, shares, strict=True)]
+    def added(store: CredentialStore) -> CredentialStore:
         known = [one.holder for one in store.credentials if force and one.holder in seeds]
         left = store.revoked(known) if known else store
-        return left.added(new, now().replace(microsecond=0)), seeds
+        after = left.added(new, now().replace(microsecond=0))
+        written.update(_write(_files(settings, after, seeds), output, force=force))
+        return after
 
-    before, _ = _change(settings, added, output, force=force)
-    if not before.secured:
-        click.echo(
-            "from now on nobody gets in without a credential; clients that came without one are disconnected",
-            err=output == _STDOUT,
-        )
+    is_beside = as_json or output == _STDOUT
+    after = _change(settings, added, err=is_beside)
+    for path, one in written.items():
+        words = f"{one.credential.holder}: its credential is {path}; carry it to its program, which takes it by {one.option}"
+        click.echo(words, err=is_beside)
+    if as_json:
+        made = [one.model_dump(mode="json") for one in after.found(holders)]
+        print_json({"credentials": made, "files": list(map(str, written))})
 
 
 @credentials.command()
 @_KIND
 @_NAMES
+@JSON
 @with_settings(STORE_FIELDS | STATUS_FIELDS)
-def revoke(settings: BrokerSettings, kind: str, names: Sequence[str]) -> None:
+def revoke(settings: BrokerSettings, kind: str, names: Sequence[str], as_json: bool) -> None:
     """Revoke credentials; whoever uses one is disconnected at once, and nobody else.
 
     In --store-dir on the broker's machine; without it at all servers of the broker that --server names, as an admin.
     """
     holders = _holders(kind, names)
     if settings.store_dir is None:
-        _revoke_at_server(settings, holders)
-        return
-    _, after = _change(settings, lambda store: (store.revoked(holders), {}))
-    click.echo(f"{summary_of(holders)} revoked; {len(after.credentials)} left")
-    if not after.credentials:
-        click.echo("nobody gets in now; add a credential")
-
-
-def _revoke_at_server(settings: BrokerSettings, holders: Sequence[Holder]) -> None:
-    asked = [(holder.kind.value, holder.name) for holder in holders]
-    reports = asking(settings, "credentials revoke", lambda c: credentials_at(c, asked))
+        asked = [(holder.kind.value, holder.name) for holder in holders]
+        reports = asking(settings, "credentials revoke", lambda c: credentials_at(c, asked))
+    else:
+        _change(settings, lambda store: store.revoked(holders), err=as_json)
+        reports = [report_of(store_of(settings), str(settings.store_dir))]
     for one in reports:
-        done = f"{summary_of(holders)} revoked; {len(one.credentials)} left"
-        click.echo(printable(f"{one.name}: {one.error or done}"))
+        left = len(one.credentials)
+        done = f"{summary_of(holders)} revoked; {left or 'nobody gets in now: none is'} left"
+        click.echo(printable(f"{one.name}: {one.error or done}"), err=as_json)
+    if as_json:
+        print_json([one.model_dump(mode="json") for one in reports])
     if any(one.error for one in reports):
         raise OperatorError(
             "not revoked everywhere, see above; `logbroker credentials list` shows all"
@@ -163,9 +155,13 @@ def list_all(settings: BrokerSettings, as_json: bool) -> None:
     if as_json:
         print_json({"secured": found.secured, "credentials": found.credentials})
         return
-    show(table(HEAD, cells(found.credentials), left=range(len(HEAD))))
+    for row in found.credentials:
+        own = ", ".join(map(str, row["partitions"])) or "all"
+        share = f" of partitions {own}" if row["kind"] == CredentialKind.RECEIVER.value else ""
+        words = f"{row['kind']} {row['name']}{share}, since {row['since'][:16]}Z"
+        click.echo(printable(words))
     if not found.secured:
-        click.echo(_OPEN)
+        click.echo("everybody on this machine gets in without a credential")
 
 
 def _merged(reports: Sequence[CredentialsReport]) -> CredentialsReport:
@@ -188,7 +184,7 @@ def _merged(reports: Sequence[CredentialsReport]) -> CredentialsReport:
 
 
 def _holders(
-    kind: str, names: Sequence[str], partitions: tuple[int, ...] | None = None, output: str = ""
+    kind: str, names: Sequence[str], partitions: tuple[int, ...] | None = None
 ) -> list[Holder]:
     """Return whom a command concerns; raises click.UsageError also for what does not go together."""
     if not names and kind == CredentialKind.ADMIN.value:
@@ -197,8 +193,6 @@ def _holders(
         raise click.UsageError(f"say which {kind}: a name, or several")
     if partitions is not None and kind != CredentialKind.RECEIVER.value:
         raise click.UsageError(f"--partition is for receivers; a {kind} has none")
-    if output == _STDOUT and len(set(names)) > 1:
-        raise click.UsageError("standard output takes one credential; --output DIR/ takes several")
     return [Holder(CredentialKind(kind), name) for name in dict.fromkeys(names)]
 
 
@@ -213,38 +207,33 @@ def _share(holder: Holder, partitions: tuple[int, ...] | None) -> tuple[int, ...
     return (int(holder.name),)
 
 
-def _new_keys(holders: Sequence[Holder]) -> tuple[Seeds, dict[Holder, str]]:
-    """Return a new secret of each, and its public key, which alone is stored."""
-    seeds = {holder: new_seed() for holder in holders}
-    return seeds, {holder: user_key(seed).public for holder, seed in seeds.items()}
-
-
 def _change(
-    settings: BrokerSettings, decide: Change, output: str = "", *, force: bool = False
-) -> tuple[CredentialStore, CredentialStore]:
-    """Write the credential files, then the changed store, and have a running broker take it; raises `OperatorError`.
+    settings: BrokerSettings, decide: Callable[[CredentialStore], CredentialStore], *, err: bool
+) -> CredentialStore:
+    """Change the store, have a running broker take it, say so, and return it; raises `OperatorError`.
 
-    Return the store before and after. If we die or fail in between, files are there that let nobody in, and the same
-    command with --force makes them good.
+    Credential files are written before the store: if we die or fail in between, files are there that let nobody in, and the
+    same command with --force makes them good.
     """
     with held_credentials(store_of(settings)) as held:
         before = held.store
         try:
-            after, seeds = decide(before)
+            after = decide(before)
         except InvalidStore as error:
             raise OperatorError(f"{error}; `logbroker credentials list` shows all") from None
-        files = _files(settings, after, seeds)
-        paths = _write(files, output, force=force) if files else []
         held.write(after)
-    for one, path in zip(files, paths, strict=False):
+    click.echo(await_credentials(store_of(settings), after.revision), err=err)
+    if not before.secured:
         click.echo(
-            f"{one.credential.holder}: its credential is {path}; carry it to its program, which takes it by {one.option}"
+            "from now on nobody gets in without a credential; clients that came without one are disconnected",
+            err=err,
         )
-    click.echo(await_credentials(store_of(settings), after.revision), err=output == _STDOUT)
-    return before, after
+    return after
 
 
-def _files(settings: BrokerSettings, after: CredentialStore, seeds: Seeds) -> list[CredentialFile]:
+def _files(
+    settings: BrokerSettings, after: CredentialStore, seeds: Mapping[Holder, str]
+) -> list[CredentialFile]:
     """Return the credential files of new secrets: with the address of the broker, and its own authority where it has one."""
     folder = store_of(settings)
     pki = Pki(folder)
@@ -257,21 +246,108 @@ def _files(settings: BrokerSettings, after: CredentialStore, seeds: Seeds) -> li
     return [CredentialFile(one, seeds[one.holder], servers, authority) for one in of_new]
 
 
-def _write(files: Sequence[CredentialFile], output: str, *, force: bool) -> list[Path]:
-    """Write the credential files and return their paths; raises `OperatorError`."""
+def _write(
+    files: Sequence[CredentialFile], output: str, *, force: bool
+) -> dict[Path, CredentialFile]:
+    """Write the credential files, and return them by path; raises `OperatorError`."""
     if output == _STDOUT:
         click.echo(files[0].as_toml("FILE"), nl=False)
         sys.stdout.flush()  # whoever reads it may be gone: then nothing is changed
-        return []
+        return {}
     folder, name = Path(output), ""
     is_file = output and len(files) == 1 and not output.endswith("/")
     if is_file and not folder.is_dir():
         folder, name = folder.parent, folder.name
-    try:
+    with reporting(folder, "make the directory"):
         make_folder(folder, 0o700).close()
-    except OSError as error:
-        reason = f"cannot make the directory {folder}: {error.strerror}; check --output"
-        raise OperatorError(reason) from None
-    texts = {folder / (name or one.name): one.as_toml(name or one.name) for one in files}
-    write_files(texts, force=force)
-    return list(texts)
+    found = {folder / (name or one.name): one for one in files}
+    if not force and (there := [path for path in found if os.path.lexists(path)]):
+        raise OperatorError(
+            f"{there[0]} is there already; --force replaces it, --output names another file"
+        )
+    for path, one in found.items():
+        write_atomic(path, one.as_toml(path.name), 0o600)
+    return found
+
+
+_CERTIFIED = option(
+    *("--name", "NAME", "By what clients reach the broker; several times; default: this machine's."),
+    several="names",
+)
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_NAMED = re.compile(r"[A-Za-z0-9._*-]+|[0-9A-Fa-f.:]+")
+
+
+@click.group(cls=SectionedGroup)
+def tls() -> None:
+    """Make the certificates of a broker, signed by an authority of one's own.
+
+    They are in DIR/tls. A broker that finds a certificate there talks TLS 1.3 and nothing else; one that
+    runs takes new ones within some seconds, without a restart.
+    """
+
+
+@tls.command()
+@_CERTIFIED
+@JSON
+@with_settings(STORE_FIELDS)
+def init(settings: BrokerSettings, names: Sequence[str], as_json: bool) -> None:
+    """Make a certificate for this broker, and the authority that signs it.
+
+    For another broker of a cluster copy authority.pem and authority.key of the first into its DIR/tls before.
+    """
+    pki = _pki(settings)
+    if pki.broker.exists():
+        raise OperatorError(f"{pki.broker} is there already; `logbroker tls renew` makes a new one")
+    wanted = _all_names(names)
+    if pki.authority.exists() or pki.authority_key.exists():
+        signer = pki.read_authority()
+    else:
+        signer = pki.found(f"logship authority of {socket.gethostname()}", now())
+    pki.sign(signer, wanted, now())
+    click.echo(f"clients get {pki.authority} and name it with --tls-ca", err=as_json)
+    _tell("TLS is on from the next start", pki, as_json=as_json)
+
+
+@tls.command()
+@_CERTIFIED
+@option("--within", "TIME", "Only if it ends within that, or lacks a --name.", type=LENGTH)
+@JSON
+@with_settings(STORE_FIELDS)
+def renew(
+    settings: BrokerSettings, names: Sequence[str], within: timedelta | None, as_json: bool
+) -> None:
+    """Sign this broker's certificate anew; one that runs takes it over by itself. New names replace those before."""
+    pki = _pki(settings)
+    present = pki.names()
+    wanted = _all_names(names) if names else present
+    (end,) = ends_of([pki.broker])
+    is_due = within is None or end.not_after - now() < within
+    if is_new := is_due or not set(names) <= set(present):
+        pki.sign(pki.read_authority(), wanted, now())
+    _tell("signed anew" if is_new else "not renewed", pki, as_json=as_json)
+
+
+def _tell(done: str, pki: Pki, *, as_json: bool) -> None:
+    names, (end,) = pki.names(), ends_of([pki.broker])
+    if as_json:
+        print_json({"done": done, "names": names, **end.model_dump(mode="json")})
+    else:
+        click.echo(f"{done}: {end.path} is for {', '.join(names)} until {end.not_after:%Y-%m-%d}")
+
+
+def _pki(settings: BrokerSettings) -> Pki:
+    pki = Pki(store_of(settings))
+    with reporting(pki.folder), suppress(FileNotFoundError):  # not there: none was made yet
+        next(pki.folder.iterdir(), None)
+    return pki
+
+
+def _all_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of a certificate, this machine's own where none is given; raises click.UsageError."""
+    own = names or (socket.getfqdn(), socket.gethostname())
+    found = tuple(dict.fromkeys((*own, *_LOOPBACK)))
+    for name in found:
+        if not _NAMED.fullmatch(name):
+            raise click.UsageError(f"{name!r} is neither a host's name (in ASCII) nor an address")
+    return found

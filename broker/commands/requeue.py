@@ -49,12 +49,6 @@ class Quarantined(BaseModel):
         """What tells it from every other message."""
         return f"{self.sequence}-{hashlib.sha256(self.payload).hexdigest()[:32]}"
 
-    @property
-    def new_headers(self) -> dict[str, str]:
-        """The headers that it is published with."""
-        kept = {name: text for name, text in self.headers.items() if name == _ENCODING}
-        return {**kept, _REQUEUED: self.tag}
-
 
 class _Progress(BaseModel):
     """A stream before the first message was put back: its last sequence, and when it was made."""
@@ -163,8 +157,9 @@ async def _back_since(
 async def _publish(connection: Connection, stream: str, message: Quarantined) -> bool:
     """Publish a message behind the last one of its subject; return False where it may be stored, or another one came first."""
     found = await find_message(connection, stream, {"last_by_subj": message.subject})
-    expected = found.sequence if found else 0
-    headers = {**message.new_headers, EXPECTED_SEQUENCE: str(expected)}
+    kept = {name: text for name, text in message.headers.items() if name == _ENCODING}
+    expected = str(found.sequence if found else 0)
+    headers = {**kept, _REQUEUED: message.tag, EXPECTED_SEQUENCE: expected}
     try:
         await connection.ask(message.subject, message.payload, headers)
     except ConnectionLost:

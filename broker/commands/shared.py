@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from broker.app import program
-from broker.app.command_line import given, settings_options
+from broker.app.command_line import YES, ask, given, settings_options
 from broker.app.units import ACCEPTED, parse_duration, read_moment
 from broker.client.connection import ELECTION, Connection
 from broker.client.connection import ask as ask_broker
@@ -33,7 +34,7 @@ def now() -> datetime:
     return datetime.now(UTC)  # noqa: TID251 - the clock of the commands
 
 
-def _read_by(read: Callable[[str], Found]) -> Callable[[str], Found]:
+def read_by(read: Callable[[str], Found]) -> Callable[[str], Found]:
     """Return a type of options whose values are read by a function that raises ValueError."""
 
     def convert(text: str) -> Found:
@@ -45,15 +46,15 @@ def _read_by(read: Callable[[str], Found]) -> Callable[[str], Found]:
     return convert
 
 
-LENGTH = _read_by(parse_duration)
+LENGTH = read_by(parse_duration)
 """A length of time, such as `12h`."""
-PATTERN = _read_by(check_pattern)
+PATTERN = read_by(check_pattern)
 """A regular expression of Python."""
 
 
 def moment(name: str, help_text: str) -> Callable[..., Any]:
     """Return the option of a time or a sequence."""
-    read = _read_by(lambda text: read_moment(text, now()))
+    read = read_by(lambda text: read_moment(text, now()))
     return option(name, "WHEN", f"{help_text}: {ACCEPTED}.", type=read)
 
 
@@ -71,7 +72,7 @@ def partition_list(
 
 
 JSON = click.option("--json", "as_json", is_flag=True, help="As JSON, for programs.")
-DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
 STREAM = option("--stream", "NAME", "The stream, where lines are in several.")
 HOSTS = option(
     "--host", "GLOB", "Only hosts that match; may be given several times.", several="hosts"
@@ -81,6 +82,35 @@ PARTITIONS = option(
     several="only",
     callback=lambda *given: partition_list(*given) or (),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """How a command that changes something was called."""
+
+    dry_run: bool
+    as_json: bool
+    yes: bool
+
+    def say(self, text: str) -> None:
+        """Tell people something; beside the JSON that programs read."""
+        click.echo(text, err=self.as_json)
+
+    def agrees(self, question: str) -> bool:
+        """Whether to do what was shown: not in a dry run; asks a person first, unless --yes is given or there is no question."""
+        if question and not (self.dry_run or self.yes):
+            ask(question)
+        return not self.dry_run
+
+
+def asks_first(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command --dry-run, --json and --yes, all of them as its argument `mode`."""
+
+    @wraps(command)
+    def called(dry_run: bool, as_json: bool, yes: bool, **values: Any) -> Any:
+        return command(mode=Mode(dry_run, as_json, yes), **values)
+
+    return _DRY_RUN(JSON(YES(called)))
 
 
 def with_settings(
@@ -105,10 +135,10 @@ def with_settings(
 
 
 def asking(
-    settings: BrokerSettings, command: str, ask: Callable[[Connection], Awaitable[Found]]
+    settings: BrokerSettings, command: str, work: Callable[[Connection], Awaitable[Found]]
 ) -> Found:
-    """Connect, return what `ask` returns, and disconnect; raises `OperatorError` for a broker that is away or refuses."""
-    return ask_broker(settings, f"logbroker {command}", ask)
+    """Connect, return what `work` returns, and disconnect; raises `OperatorError` for a broker that is away or refuses."""
+    return ask_broker(settings, f"logbroker {command}", work)
 
 
 def looking(

@@ -26,7 +26,13 @@ from broker.inspect import ask, checks
 from broker.inspect.events import NOISE, Event, listen
 from broker.inspect.message import StoredMessage, message_document, message_text
 from broker.inspect.reader import get_message, last_of_host
-from broker.inspect.status import HOST_HEAD, PARTITION_HEAD, facts, partition_row
+from broker.inspect.status import (
+    HOST_HEAD,
+    PARTITION_HEAD,
+    BrokerStatus,
+    facts,
+    partition_row,
+)
 from broker.inspect.tail import Searched, TailOptions, TailPiece, as_shown, tail
 from broker.settings import BrokerSettings
 
@@ -49,8 +55,7 @@ def status(settings: BrokerSettings, as_json: bool) -> None:
     show(*(f"{name:<8}{text}" for name, text in facts(found)), "")
     left = (0, len(PARTITION_HEAD) - 1)
     show(table(PARTITION_HEAD, list(map(partition_row, found.partitions)), left))
-    seen = checks.Observed(found.server, shared.now(), 0.0, found)
-    for one in checks.judge(checks.CHECKS, seen):
+    for one in checks.judge(checks.CHECKS, found, shared.now()):
         if one.grade is not checks.Grade.OK:
             show(plain(f"{one.grade.name}: {one.text}", "yellow"))
 
@@ -66,15 +71,16 @@ def check(settings: BrokerSettings, names: tuple[str, ...], as_json: bool) -> in
     """
     wanted = tuple(dict.fromkeys(names)) or checks.CHECKS
 
-    async def observed() -> checks.Observed:
+    async def observed() -> tuple[BrokerStatus | None, str]:
         connection = Connection(settings.server, "logbroker check", access=settings.access)
         try:
-            return await ask.observe(connection, wanted, shared.now())
+            return await ask.observe(connection)
         finally:
             await connection.close()
 
     try:
-        findings = checks.judge(wanted, asyncio.run(observed()))
+        status, trouble = asyncio.run(observed())
+        findings = checks.judge(wanted, status, shared.now(), trouble)
     except OperatorError as error:  # a monitoring system is told of it as of everything else
         findings = [checks.CheckResult(wanted[0], checks.Grade.UNKNOWN, str(error))]
     if as_json:
@@ -234,7 +240,10 @@ def _objects(piece: TailPiece) -> bytes:
 def events(
     settings: BrokerSettings, as_json: bool, kinds: tuple[str, ...], count: int | None
 ) -> None:
-    """Show what happens at the broker as it happens: who comes and goes, who is refused, what changes and fails."""
+    """Show what happens at the broker as it happens: who comes and goes, who is refused, what changes and fails.
+
+    Events of the server itself (clients, refusals, shutdowns) take the credential of an admin or a monitor, once there are credentials.
+    """
 
     def chosen(connection: Connection) -> AsyncGenerator[Event, None]:
         return (one async for one in listen(connection) if _is_wanted(one.kind, kinds))

@@ -26,12 +26,11 @@ from broker.inspect.ask import SavedPositions, ask_hosts, observe, streams_of
 from broker.inspect.checks import CHECKS, judge
 from broker.inspect.matching import check_pattern
 from broker.inspect.reader import last_of_host
-from broker.inspect.status import HostStatus
+from broker.inspect.status import HostStatus, PartitionStatus
 from broker.inspect.tail import Searched, TailOptions, TailPiece, tail
 from broker.inspect.top import Rates, TopView, watch
-from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.positions import Positions, PositionsUnreadable
-from broker.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET, offset_key, positions_key
+from broker.wire.streams import POSITIONS_BUCKET, positions_key
 
 _INTERVAL = 2.0  # seconds between views
 _HISTORY = 1800  # views: an hour
@@ -116,36 +115,33 @@ class Feeds:
     async def _check(self) -> None:
         while True:
             with suppress(*_FAILURES):
-                seen = await observe(self._connection, CHECKS, datetime.now(UTC))  # noqa: TID251 - a view is of now
-                self._checked = {"checks": [one.document() for one in judge(CHECKS, seen)]}
-                if status := seen.status:
+                status, trouble = await observe(self._connection)
+                now = datetime.now(UTC)  # noqa: TID251 - a view is of now
+                findings = judge(CHECKS, status, now, trouble)
+                self._checked = {"checks": [one.document() for one in findings]}
+                if status:
                     found = status.document()
-                    names = ("hosts", "nodes", "paused_hosts", "pauses", "unread")
+                    names = ("hosts", "nodes", "paused_hosts", "pauses")
                     self._checked["broker"] = {name: found[name] for name in names}
-                    numbers = [one.partition for one in status.partitions]
-                    reports = await asyncio.gather(*map(self._report, numbers))
+                    reports = await asyncio.gather(*map(self._report, status.partitions))
+                    numbers = (one.partition for one in status.partitions)
                     self._checked["receivers"] = dict(zip(numbers, reports, strict=True))
             await asyncio.sleep(_CHECKS_EVERY)
 
-    async def _report(self, partition: int) -> dict[str, Any]:
+    async def _report(self, one: PartitionStatus) -> dict[str, Any]:
         """Return what the receiver of a partition says of it; `running` is None where it cannot be asked."""
-        entry = await bucket.read(self._connection, OFFSETS_BUCKET, offset_key(partition))
-        try:
-            offset = Offset.decode(entry.value) if entry else None
-        except UnreadableOffset as error:
-            return {"running": None, "error": str(error)}
-        if offset is None:
-            return {"running": False}
-        if offset.released or offset.is_moved:
-            return {"running": False, "moved": offset.is_moved, "released": offset.released}
-        if not offset.presence:
+        if one.error:
+            return {"running": None, "error": one.error}
+        if one.owner is None or one.released or one.moved:
+            return {"running": False, "moved": one.moved, "released": one.released}
+        if not one.presence:
             return {"running": None}
         try:
-            subject = f"logship.receiver.{offset.presence}"
+            subject = f"logship.receiver.{one.presence}"
             answer = await self._connection.request(subject, patience=_PATIENCE)
         except (ConnectionLost, Rejected):
             return {"running": False}
-        told = (json_object(bytes(answer.data)) or {}).get(str(partition))
+        told = (json_object(bytes(answer.data)) or {}).get(str(one.partition))
         return {"running": True} | (told if isinstance(told, dict) else {})
 
     async def hosts(self) -> list[dict[str, Any]]:

@@ -6,20 +6,20 @@ import logging
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeVar
+from itertools import chain
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected
-from broker.client.config import existing_partitions, known_layout
+from broker.client.config import known_layout
 from broker.client.connection import Connection, until_answered
-from broker.inspect.checks import Observed
 from broker.inspect.message import StoredMessage, nanoseconds, subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence, find_message
 from broker.inspect.status import BrokerStatus, HostStatus, PartitionStatus, StreamStatus
@@ -43,6 +43,7 @@ logger = logging.getLogger(__name__)
 _FIRST_REPORT, _NEXT_REPORT = 2.0, 0.3  # seconds
 _CREDENTIALS = 15.0  # seconds: a broker takes a change over before it answers
 _NOBODY = "503"
+_NO_CONSUMER = 10014
 _SECOND = 1_000_000_000
 _SNAPSHOTS = f"KV_{POSITIONS_BUCKET}"
 _PATIENCE = 10.0  # seconds for all that is observed, and
@@ -86,37 +87,33 @@ async def full_status(connection: Connection) -> BrokerStatus:
         node_reports(connection, expected),
         current_pauses(connection),
     )
-    known, count = {name: subject_of(name) for name in sorted(subjects)}, len(found.partitions)
-    unread = {
-        name: subjects[name]
-        for name, subject in known.items()
-        if subject is None or subject.partition >= count
-    }
-    hosts = len({subject.host for subject in known.values() if subject})
-    paused = Counter(
-        one.partition
-        for one in known.values()
-        if one and any(pause.covers(one.host) for pause in pauses)
-    )
+    known = [one for name in subjects if (one := subject_of(name))]
+    hosts = len({one.host for one in known})
+    paused = Counter(one.partition for one in known if any(p.covers(one.host) for p in pauses))
     learnt = {"hosts": hosts, "nodes": nodes, "pauses": pauses, "paused_hosts": paused}
-    return found.model_copy(update={**learnt, "unread": unread if count else None})
+    return found.model_copy(update=learnt)
 
 
 async def brief_status(connection: Connection) -> BrokerStatus:
     """Return what is cheap to ask: neither subjects nor the reports of the servers."""
     version = (await connection.client()).connected_server_version
     layout = await known_layout(connection)
-    infos, account, count = await asyncio.gather(
-        asyncio.gather(*(connection.api(f"STREAM.INFO.{name}") for name in layout.names)),
-        connection.api("INFO"),
-        existing_partitions(connection, layout),
-    )
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    account = await connection.api("INFO")
+    took = clock() - began
+    infos = await asyncio.gather(*(connection.api(f"STREAM.INFO.{name}") for name in layout.names))
     now = infos[0]["ts"]
-    partitions = (_partition(connection, n, layout.stream_of(n), now) for n in range(count))
+    # a broker that names no number is somebody else's, or has lost the bucket of offsets as well
+    existing = (layout.partitions_in(info["config"]) for info in infos if layout.partitions)
+    partitions = (
+        _partition(connection, n, layout.stream_of(n), now) for n in sorted(chain(*existing))
+    )
     return BrokerStatus(
         server=connection.servers,
         version=f"{version.major}.{version.minor}.{version.patch}",
         now=now,
+        answer_seconds=took,
         store_used=account.get("storage", 0),
         store_limit=account.get("limits", {}).get("max_storage", -1),
         current_partitions=layout.partitions,
@@ -136,34 +133,49 @@ async def _partition(connection: Connection, number: int, stream: str, now: str)
     known: dict[str, Any] = {"partition": number, "stream": stream}
     first = 1
     with suppress(Rejected, ConnectionLost):
-        consumer = await connection.api(f"CONSUMER.INFO.{stream}.{consumer_name(number)}")
-        known["behind"] = consumer["num_pending"] + consumer["num_ack_pending"]
-        first = consumer["ack_floor"]["stream_seq"] + 1
+        known["behind"], first = await _behind(connection, number, stream)
     try:
         if entry := await bucket.read(connection, OFFSETS_BUCKET, offset_key(number)):
             offset = Offset.decode(entry.value)
-            known, first = asdict(offset) | known, offset.next
+            known, first = asdict(offset) | {"moved": offset.is_moved} | known, offset.next
     except UnreadableOffset as error:  # of one partition: the others are shown as usual
         known["error"] = str(error)
-    if known.get("behind") == 0:
-        known["behind_seconds"] = 0.0
-    elif "behind" in known:
+    if known.get("behind"):
         asked = {"seq": max(1, first), "next_by_subj": partition_filter(number)}
         with suppress(Rejected, ConnectionLost):  # it may have lost its leader by now
             if oldest := await find_message(connection, stream, asked):
                 age = (nanoseconds(now) - oldest.stored_at) / _SECOND
                 known["behind_seconds"] = max(0.0, age)
+            else:  # the offset knows better than a consumer that lags, or was not made yet
+                known["behind"] = 0
+    if known.get("behind") == 0:
+        known["behind_seconds"] = 0.0
     return PartitionStatus.model_validate(known)
 
 
-async def counts_by_subject(connection: Connection, streams: Sequence[str]) -> dict[str, int]:
-    """Return how many messages there are on each subject; raises `Rejected` or `ConnectionLost`."""
+async def _behind(connection: Connection, number: int, stream: str) -> tuple[int, int]:
+    """Return how many messages of a partition are not committed, and from which sequence on: all of them before a receiver has made its consumer."""
+    try:
+        consumer = await connection.api(f"CONSUMER.INFO.{stream}.{consumer_name(number)}")
+    except Rejected as error:
+        if error.error != _NO_CONSUMER:
+            raise
+        counts = await counts_by_subject(connection, [stream], partition_filter(number))
+        return sum(counts.values()), 1
+    waiting: int = consumer["num_pending"] + consumer["num_ack_pending"]
+    return waiting, consumer["ack_floor"]["stream_seq"] + 1
+
+
+async def counts_by_subject(
+    connection: Connection, streams: Sequence[str], wanted: str = ">"
+) -> dict[str, int]:
+    """Return how many messages there are on each subject that matches `wanted`; raises `Rejected` or `ConnectionLost`."""
     found: dict[str, int] = {}
     for stream in streams:
         own: dict[str, int] = {}
         total = 1
         while len(own) < total:
-            body = {"subjects_filter": ">", "offset": len(own)}
+            body = {"subjects_filter": wanted, "offset": len(own)}
             info = await connection.api(f"STREAM.INFO.{stream}", body, patience=30)
             page, total = info["state"].get("subjects") or {}, info.get("total", 0)
             # a page may bring nothing new: subjects that come and go meanwhile move the others
@@ -174,24 +186,17 @@ async def counts_by_subject(connection: Connection, streams: Sequence[str]) -> d
     return found
 
 
-class Saved(NamedTuple):
-    """What a snapshot says of a host."""
-
-    files: int | None = None
-    version: str = ""
-
-
 class SavedPositions:
-    """The snapshots of all hosts, of which only those are read that were written since the last time."""
+    """What the snapshots of all hosts say, of which only those are read that were written since the last time."""
 
     def __init__(self) -> None:
         """Know of none before `read`."""
-        self._by_key: dict[str, Saved] = {}
+        self._by_key: dict[str, tuple[int, str]] = {}
         self._last = 0  # sequence that was read
 
-    def of(self, host: str) -> Saved:
-        """Return what is known of a host."""
-        return self._by_key.get(positions_key(host), Saved())
+    def of(self, host: str) -> tuple[int | None, str]:
+        """Return how many files a host has, and the version of its shipper, as far as they are known."""
+        return self._by_key.get(positions_key(host), (None, ""))
 
     async def read(self, connection: Connection) -> None:
         """Read what was written since; raises `Rejected`, `ConnectionLost`."""
@@ -203,9 +208,7 @@ class SavedPositions:
             async for one in messages:
                 with suppress(PositionsUnreadable):
                     saved = Positions.decode(one.payload)
-                    self._by_key[one.name.rpartition(".")[2]] = Saved(
-                        len(saved.files), saved.version
-                    )
+                    self._by_key[one.name.rpartition(".")[2]] = len(saved.files), saved.version
                 await asyncio.sleep(0)  # a snapshot may be large
         self._last = state["last_seq"]
 
@@ -352,19 +355,11 @@ async def attempt(
         return None, str(error)
 
 
-async def observe(connection: Connection, checks: Collection[str], now: datetime) -> Observed:
-    """Return what was learnt within ten seconds; raises `ConfigurationError` for a setting of our own."""
-    seen, clock = Observed(connection.servers, now), asyncio.get_running_loop().time
+async def observe(connection: Connection) -> tuple[BrokerStatus | None, str]:
+    """Return the status as it is learnt within ten seconds, or None and why; raises `ConfigurationError` for a setting of our own."""
 
-    async def learn() -> BrokerStatus | None:
-        nonlocal seen
-        began = clock()
-        client = await connection.once()
-        await connection.guard(client.flush(), 5.0)
-        seen = Observed(client.address, now, clock() - began)
-        if set(checks) <= {"connection"}:
-            return None
+    async def learn() -> BrokerStatus:
+        await connection.once()  # a broker that is away is not waited for
         return await until_answered(connection, full_status, _ASK_AGAIN)
 
-    status, trouble = await attempt(connection, learn(), _PATIENCE)
-    return replace(seen, status=status, trouble=trouble)
+    return await attempt(connection, learn(), _PATIENCE)

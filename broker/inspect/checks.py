@@ -10,7 +10,6 @@
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple
@@ -27,7 +26,7 @@ _NAMED = 5  # partitions in one line
 # from where on, inclusive, a value is a warning, and from where on critical
 _AGE = (600.0, 3600.0)  # seconds that the oldest message waits for its receiver
 _SPACE = (0.75, 0.90)
-_CONNECT = (0.5, 1.0)  # seconds
+_ANSWER = (0.5, 1.0)  # seconds
 _CERTIFICATE = (-30 * _DAY, -7 * _DAY)  # seconds since its end
 
 
@@ -56,51 +55,43 @@ class CheckResult(NamedTuple):
         return {"check": self.check, "status": self.grade.name, "text": self.text}
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
-    """What the checks go by at a time of this machine: how long an answer took, the status, and why one of them is None."""
-
-    server: str
-    now: datetime
-    connect_seconds: float | None = None
-    status: BrokerStatus | None = None
-    trouble: str = ""
-
-
-def judge(checks: Iterable[str], seen: Observed) -> list[CheckResult]:
-    """Return what each check finds, in their order; at least one finding for each."""
-    return [CheckResult(check, *found) for check in checks for found in _judged(check, seen)]
+def judge(
+    checks: Iterable[str], status: BrokerStatus | None, now: datetime, trouble: str = ""
+) -> list[CheckResult]:
+    """Return what each check finds, in their order, at least one finding for each; `trouble` says why there is no status."""
+    return [
+        CheckResult(check, *found)
+        for check in checks
+        for found in (_judged(check, status, now) if status else _unanswered(check, trouble))
+    ]
 
 
-def _judged(check: str, seen: Observed) -> Graded:
-    status = seen.status
-    if check == "connection":
-        return _connection(seen)
-    if status is None:  # for `stream`: no such stream, no leader, no majority
-        is_broken = check == "stream" and seen.connect_seconds is not None
-        return iter([(Grade.CRITICAL if is_broken else Grade.UNKNOWN, seen.trouble)])
-    of_status = {"stream": _stream, "space": _space, "receivers": _receivers}
-    return of_status[check](status) if check in of_status else _certificates(status, seen.now)
+def _judged(check: str, status: BrokerStatus, now: datetime) -> Graded:
+    of_status = {"connection": _connection, "stream": _stream, "space": _space}
+    of_status |= {"receivers": _receivers}
+    return of_status[check](status) if check in of_status else _certificates(status, now)
+
+
+def _unanswered(check: str, trouble: str) -> Graded:
+    # no broker, no such stream, no leader, no majority
+    is_broken = check in ("connection", "stream")
+    yield Grade.CRITICAL if is_broken else Grade.UNKNOWN, trouble
 
 
 def _grade(value: float, limits: tuple[float, float]) -> Grade:
     return Grade(sum(value >= limit for limit in limits))
 
 
-def _connection(seen: Observed) -> Graded:
-    if seen.connect_seconds is None:
-        yield Grade.CRITICAL, seen.trouble
-    else:
-        took = f"{seen.server} answered in {seen.connect_seconds * 1000:.0f} ms"
-        yield _grade(seen.connect_seconds, _CONNECT), took
+def _connection(status: BrokerStatus) -> Graded:
+    took = f"{status.server} answered in {status.answer_seconds * 1000:.0f} ms"
+    yield _grade(status.answer_seconds, _ANSWER), took
 
 
 def _stream(status: BrokerStatus) -> Graded:
     if not status.current_partitions:
         yield Grade.CRITICAL, "the number of partitions is not set: run `logbroker apply`"
     if without := [f"p{one.partition}" for one in status.partitions if one.behind is None]:
-        text = f"no consumer answers for {_named(without)}; see `logbroker apply --dry-run`"
-        yield Grade.CRITICAL, text
+        yield Grade.CRITICAL, f"no consumer answers for {_named(without)}"
     for stream in status.streams:
         if lost := stream.lost_messages:
             yield Grade.CRITICAL, f"{lost} messages of {stream.name} were damaged and are lost"
@@ -148,9 +139,6 @@ def _receivers(status: BrokerStatus) -> Graded:
     yield from bad[:_NAMED]
     if rest := bad[_NAMED:]:
         yield max(grade for grade, _ in rest), f"and {len(rest)} more partitions"
-    if status.unread:
-        text = f"messages on subjects that no receiver reads: {_named(list(status.unread))}"
-        yield Grade.WARNING, f"{sum(status.unread.values())} {text}"
     oldest = max((one.behind_seconds or 0.0 for one in status.partitions), default=0.0)
     age = f", the oldest for {short_duration(oldest)}" if status.behind else ""
     yield Grade.OK, f"{status.behind} messages wait{age}"

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from broker.app.untrusted import json_object, printable
-from broker.client.answer import ConnectionLost, Rejected
+from broker.client.answer import ConnectionLost
 from broker.client.connection import Connection
 from broker.wire.delivery import RawMessage
 
@@ -63,15 +63,7 @@ def _flat(value: object) -> str:
 
 
 async def listen(connection: Connection) -> AsyncGenerator[Event, None]:
-    """Yield events for ever; logs once what this user cannot hear. A broker that goes away is waited for."""
-    with suppress(ConnectionLost):  # a server that is away now may tell it later
-        try:
-            await connection.request("$SYS.REQ.SERVER.PING.IDZ", patience=2.0)
-        except Rejected:
-            logger.warning(
-                "no events of the server itself (clients, refusals, shutdowns): use the credential of an admin of a "
-                "logbroker, or of a user of the system account"
-            )
+    """Yield events for ever. A broker that goes away is waited for."""
     waiting: asyncio.Queue[RawMessage] = asyncio.Queue(_MOST_WAITING)
 
     def take(message: RawMessage) -> None:

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -23,9 +23,6 @@ from broker.wire.message import (
 )
 from broker.wire.subjects import InvalidHost, InvalidSubject, Subject
 
-_MICROSECOND = 1000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ENCODINGS = frozenset({"", "zstd"})
 _SPANS = "Log-Spans"
 # what a terminal acts on, and marks that write a line backwards; a lone surrogate can be printed by nobody
 _ACTIVE = re.compile(
@@ -35,11 +32,7 @@ _ACTIVE = re.compile(
 
 def nanoseconds(time: str) -> int:
     """Return a time of the server, RFC 3339, as nanoseconds since the epoch, to the microsecond; raises ValueError."""
-    try:
-        moment = datetime.fromisoformat(time).astimezone(UTC)
-    except OverflowError:
-        raise ValueError(f"{time!r} is no time") from None
-    return (moment - _EPOCH) // timedelta(microseconds=1) * _MICROSECOND
+    return round(datetime.fromisoformat(time).timestamp() * 1_000_000) * 1000
 
 
 @lru_cache(100_000)
@@ -89,15 +82,10 @@ class StoredMessage:
 
     @property
     def trouble(self) -> str:
-        """Why a receiver would quarantine it, as far as subject and headers tell; empty for a good one."""
-        origin, trouble = self._decoded
+        """Why a receiver would quarantine it, as far as subject and spans tell; empty for a good one."""
         if self.subject is None:
             return f"{self.name!r} is no subject of a host's lines"
-        if origin and not origin.compressed and origin.size != self.size:
-            return f"sections of {origin.size} bytes, lines of {self.size}"
-        encoding = self.headers.get("Content-Encoding", "")
-        is_known = origin or encoding in _ENCODINGS
-        return trouble or ("" if is_known else f"unknown encoding {encoding!r}")
+        return self._decoded[1]
 
     @property
     def agent(self) -> str:
@@ -157,13 +145,11 @@ def message_document(message: StoredMessage) -> dict[str, Any]:
 def message_text(message: StoredMessage) -> bytes:
     """Return a message for people: what is known of it, its headers, and its lines, safe for a terminal."""
     facts = message_document(message)
-    spans, headers, trouble = (facts.pop(key) for key in ("spans", "headers", "trouble"))
     lines = facts.pop("text", "").encode() or base64.b64decode(facts.pop("base64", ""))
-    shown = [item for item in facts.items() if item[1]]
-    shown += [("span", " ".join(f"{key}={value}" for key, value in one.items())) for one in spans]
+    headers, trouble = facts.pop("headers"), facts.pop("trouble")
+    shown = [*facts.items(), *(item for item in headers.items() if item[0] != _SPANS)]
     shown += [("TROUBLE", f"a receiver quarantines it: {trouble}")] if trouble else []
-    shown += [item for item in headers.items() if item[0] != _SPANS or not spans]
-    text = "\n".join(f"{printable(name):<15} {printable(str(value))}" for name, value in shown)
+    text = "\n".join(f"{printable(name):<15} {printable(str(of))}" for name, of in shown if of)
     return f"{text}\n\n".encode("utf-8", "backslashreplace") + safe(lines)
 
 

@@ -20,7 +20,7 @@ from broker.app.untrusted import printable
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
 from broker.inspect.ask import ask_hosts, observe
-from broker.inspect.checks import CHECKS, Observed, judge, overall
+from broker.inspect.checks import CHECKS, judge, overall
 from broker.inspect.status import BrokerStatus, HostStatus
 
 _STATUS_EVERY, _HOSTS_EVERY = 10.0, 60.0  # seconds
@@ -47,19 +47,20 @@ class _Metrics:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._seen = Observed(connection.servers, _now(), trouble="starting")
+        self._status: BrokerStatus | None = None
+        self._trouble = "starting"
         self._hosts: list[HostStatus] = []
         self._hosts_at = float("-inf")
 
     async def look(self) -> None:
         """Ask for the status, and for the hosts where they are due."""
         try:
-            self._seen = await observe(self._connection, CHECKS, _now())
+            self._status, self._trouble = await observe(self._connection)
         except ConfigurationError as error:  # an entry of LOGS_CONFIG, which a person may mend
-            self._seen = Observed(self._connection.servers, _now(), trouble=str(error))
+            self._status, self._trouble = None, str(error)
         now = time.monotonic()
         is_due = not self._hosts or now - self._hosts_at >= _HOSTS_EVERY
-        if self._seen.status is not None and is_due:
+        if self._status is not None and is_due:
             with suppress(Rejected, ConnectionLost, TimeoutError, ConfigurationError):
                 async with asyncio.timeout(_HOSTS_EVERY):
                     self._hosts = await ask_hosts(self._connection)
@@ -67,27 +68,25 @@ class _Metrics:
 
     def health(self) -> Page:
         """Return the page of `/healthz`."""
-        nodes = self._seen.status.nodes if self._seen.status else ()
+        nodes = self._status.nodes if self._status else ()
         frozen = (f"{node.name}: {node.frozen}" for node in nodes if node.frozen)
-        return health_page(self._seen.trouble or ", ".join(frozen))
+        return health_page(self._trouble or ", ".join(frozen))
 
     def collect(self) -> Iterator[Metric]:
         """Yield the families of `/metrics`."""
         text = "What `logbroker check` finds: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
-        found = [([check], overall(judge([check], self._seen))) for check in CHECKS]
+        now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
+        found = [
+            ([one], overall(judge([one], self._status, now, self._trouble))) for one in CHECKS
+        ]
         yield _gauge("check_status", text, ["check"], found)
-        yield _number("answer_seconds", "How long an answer takes.", self._seen.connect_seconds)
-        if self._seen.status is not None:
-            yield from _of_status(self._seen.status)
+        if self._status is not None:
+            yield from _of_status(self._status)
         if self._hosts_at > 0:
             silences = [host.silent_seconds for host in self._hosts]
             silent, longest = sum(s >= _SILENT for s in silences), max(silences, default=0.0)
             yield _number("silent_hosts", "Without a message for an hour.", silent)
             yield _number("longest_silence_seconds", "Of all hosts that have messages.", longest)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251 - the shell's clock
 
 
 def _gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[_Row]) -> Metric:
@@ -104,9 +103,7 @@ def _number(name: str, text: str, number: float | None) -> Metric:
 
 
 def _of_status(status: BrokerStatus) -> Iterator[Metric]:
-    yield from _fields("", [], [([], status)], "hosts", "store_used")
-    unread = None if status.unread is None else sum(status.unread.values())
-    yield _number("unread_messages", "On subjects that no receiver reads.", unread)
+    yield from _fields("", [], [([], status)], "answer_seconds", "hosts", "store_used")
     yield from _fields("stream_", ["stream"], [([s.name], s) for s in status.streams], *_STREAM)
     partitions = [([str(one.partition), one.stream], one) for one in status.partitions]
     names = ("behind", "behind_seconds")

@@ -151,13 +151,8 @@ class MessageReader:
         return StoredMessage(name, sequence, stored_at, headers, message.data, size)
 
     async def _open(self) -> None:
-        client = await self._connection.client()
-        await self._make_consumer()
-        self._number = 1
-        self._client = client  # not before: the next call begins again with what failed half-way
-
-    async def _make_consumer(self) -> None:
         """Make a consumer of our own: under a name that a monitor's rights list, where we are one, else a new one."""
+        client = await self._connection.client()
         nonce, own = secrets.token_hex(8), self._connection.own
         names = reader_names(own) if own else (f"logbroker-{nonce}",)
         config = {
@@ -181,6 +176,7 @@ class MessageReader:
                 if error.error not in _NAME_IN_USE:
                     raise
             else:
+                self._client, self._number = client, 1
                 return
         raise OperatorError(
             f"{len(names)} readers of this monitor are at work; end one, or try again in {_INACTIVE} s"

@@ -74,7 +74,8 @@ class PartitionStatus(BaseModel, frozen=True):
 
     `behind` is how many messages its receiver has not committed, `behind_seconds` the age of the oldest of them; None
     where no consumer answers. What belongs to the offset is None while no receiver ever claimed the partition, and where
-    the offset cannot be read, for which `error` is the reason.
+    the offset cannot be read, for which `error` is the reason. Its owner can be asked at `presence`, has `released` it, or had it
+    `moved` by a person.
     """
 
     partition: int
@@ -87,28 +88,31 @@ class PartitionStatus(BaseModel, frozen=True):
     committed_at: Annotated[str | None, BeforeValidator(lambda told: told or None)] = None
     lines: int | None = None
     bytes: int | None = _info("size", default=None)
+    presence: str = ""
+    released: bool = False
+    moved: bool = False
     error: str | None = None
 
 
 class BrokerStatus(BaseModel, frozen=True):
-    """A broker at one moment; `now` is its clock.
+    """A broker at one moment; `now` is its clock, `answer_seconds` how long an answer took.
 
     `store_limit` is the most that this user's account may store. Hosts are spread over the first `current_partitions` of
-    `partitions`, 0 where the broker does not say; the others had hosts before. `hosts` counts hosts with messages, and
-    `unread` messages by subject that no receiver reads; None where they were not counted. `nodes` are the reports of
-    each server's logbroker, none of a bare nats-server. `paused_hosts` counts hosts that are paused, by partition.
+    `partitions`, 0 where the broker does not say; the others had hosts before. `hosts` counts hosts with messages, None where
+    they were not counted. `nodes` are the reports of each server's logbroker, none of a bare nats-server. `paused_hosts` counts
+    hosts that are paused, by partition.
     """
 
     server: str
     version: str
     now: str
+    answer_seconds: float
     store_used: int
     store_limit: Limit
     current_partitions: int
     streams: tuple[StreamStatus, ...]
     partitions: tuple[PartitionStatus, ...]
     hosts: int | None = None
-    unread: Mapping[str, int] | None = None
     nodes: tuple[NodeReport, ...] = ()
     pauses: tuple[Pause, ...] = ()
     paused_hosts: Mapping[int, int] = {}

@@ -40,13 +40,10 @@ class TailPiece(NamedTuple):
     file: str
     lines: bytes
 
-    def last(self, most: int) -> "TailPiece":
-        """Return the piece with the last lines alone; a last one without a newline counts."""
-        at = len(self.lines) - self.lines.endswith(b"\n")
-        for _ in range(most):
-            if (at := self.lines.rfind(b"\n", 0, at)) < 0:
-                return self
-        return self._replace(lines=self.lines[at + 1 :])
+    def last(self, most: int) -> Iterator["TailPiece"]:
+        """Yield the last lines, each as a piece of its own."""
+        for line in self.lines.removesuffix(b"\n").rsplit(b"\n", most)[-most:]:
+            yield self._replace(lines=line + b"\n")
 
 
 class Searched(NamedTuple):
@@ -146,19 +143,12 @@ async def tail(
             reader = MessageReader(connection, name, wanted.start(last), wanted.filters())
             stack.push_async_callback(reader.close)
             readers[reader] = last
-        for piece in _last(newest, wanted.lines or 0):
+        newest.sort(key=lambda piece: piece.stored_at)
+        for piece in newest[-(wanted.lines or 1) :]:
             yield piece
         async for some in follow(list(readers)) if wanted.follow else _stored(readers):
             async for piece in wanted.pieces(some, matching):
                 yield piece
-
-
-def _last(pieces: list[TailPiece], most: int) -> Iterator[TailPiece]:
-    """Yield the last lines of pieces, in the order of their storage."""
-    left = _lines_in(pieces)
-    for piece in sorted(pieces, key=lambda piece: piece.stored_at):
-        if (left := left - _lines_in([piece])) < most:
-            yield piece.last(most - left)
 
 
 async def _stored(readers: dict[MessageReader, int]) -> AsyncGenerator[list[StoredMessage], None]:
@@ -175,9 +165,10 @@ async def _newest(
     state: dict[str, Any],
     matching: LineFilter,
 ) -> tuple[list[TailPiece], int]:
-    """Return the last pieces of a stream that hold so many lines, searching ever more of its end, and how many messages that was limited to; 0 for no limit."""
-    first, last, window, most = state["first_seq"], state["last_seq"], _FIRST_WINDOW, wanted.lines
-    kept: deque[TailPiece] = deque(maxlen=most)  # each has a line at least
+    """Return the last lines of a stream, searching ever more of its end, and how many messages that was limited to; 0 for no limit."""
+    first, last, window = state["first_seq"], state["last_seq"], _FIRST_WINDOW
+    most = wanted.lines or 1
+    kept: deque[TailPiece] = deque(maxlen=most)
     while True:
         begin, is_all = max(first, last + 1 - window), False
         reader = MessageReader(connection, stream, at_sequence(begin), wanted.filters())
@@ -186,16 +177,12 @@ async def _newest(
             if is_before := wanted.is_before(message):
                 is_all = True
             async for piece in wanted.pieces([] if is_before else [message], matching):
-                kept.append(piece.last(most or 0))
-        if begin == first or is_all or _lines_in(kept) >= (most or 0):
+                kept.extend(piece.last(most))
+        if begin == first or is_all or len(kept) == most:
             return list(kept), 0
         if window > _MOST_SEARCHED and not wanted.only_host:
             return list(kept), window
         window *= _WIDER
-
-
-def _lines_in(pieces: Iterable[TailPiece]) -> int:
-    return sum(piece.lines.count(b"\n") for piece in pieces)
 
 
 def as_shown(host: str, lines: bytes, *, prefixed: bool, for_terminal: bool) -> bytes:

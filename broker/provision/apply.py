@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
 from typing import Any
 
 from broker.app.exits import ConfigurationError, OperatorError
@@ -27,8 +26,7 @@ from broker.wire.streams import (
 
 STREAM_NOT_FOUND = 10059
 """JetStream's error for a stream that is not there."""
-_AT_ONCE = 64  # requests under way; thousands of partitions would otherwise wait for thousands of round trips
-_PATIENCE = 60.0  # seconds for a step: nats-server takes those under way one by one, and syncs each to a disk that may be slow
+_PATIENCE = 60.0  # seconds for a step: nats-server syncs each to a disk that may be slow
 _PAUSE, _SHORT = 0.5, 1.0  # seconds between attempts in a cluster, and for an answer
 _STEP = 5.0  # seconds for a change: without a leader nobody answers, and what was done meanwhile is there at the next attempt
 logger = logging.getLogger(__name__)
@@ -71,17 +69,11 @@ async def look(connection: Connection, desired: Topology) -> Actual:
             if entry := await bucket.read(connection, CONFIG_BUCKET, key):
                 text = printable(entry.value.decode("utf-8", "replace"))
                 entries[key] = text, entry.revision
-    found = Actual({}, {}, entries)
+    found = Actual({}, entries)
     desired = replace(desired, stream_count=found.stream_count or desired.stream_count)
     declared = [config["name"] for config in desired.streams() if config["name"] in names]
     infos = await asyncio.gather(*(_stream(connection, name) for name in declared))
-    there = [name for name in desired.names if name in declared]
-    consumers = await asyncio.gather(*(consumers_of(connection, name) for name in there))
-    return replace(
-        found,
-        streams=dict(zip(declared, infos, strict=True)),
-        consumers={info["name"]: info for of_one in consumers for info in of_one},
-    )
+    return replace(found, streams=dict(zip(declared, infos, strict=True)))
 
 
 async def _stream(connection: Connection, name: str) -> Mapping[str, Any]:
@@ -96,12 +88,10 @@ async def look_at_partitions(connection: Connection) -> Actual:
     """Return what is there; raises `OperatorError` where the number of partitions cannot be changed here, else as `look`."""
     actual = await look(connection, Topology())
     refuse_half(actual.streams)
-    expected = Topology(stream_count=len(actual.names)).streams()
-    missing = sorted({config["name"] for config in expected} - actual.streams.keys())
-    if missing or actual.mirror:
+    if len(actual.infos) < len(actual.names) or actual.mirror:
         raise OperatorError(
-            f"{', '.join(missing) or actual.names[0]} is not there, or a copy of another site's: set it up with `logbroker "
-            "apply`, or run `logbroker partitions` at that site"
+            f"{', '.join(actual.names)} is not there, or a copy of another site's: set it up with `logbroker apply`, or "
+            "run `logbroker partitions` at that site"
         )
     return actual
 
@@ -124,15 +114,9 @@ async def described(connection: Connection, name: str) -> Mapping[str, Any] | No
 async def carry_out(
     connection: Connection, steps: Sequence[Step], patience: float = _PATIENCE
 ) -> None:
-    """Take the steps of a plan, each for at most `patience` seconds: in their order, those of one kind that stand together at once."""
-    gate = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(step: Step) -> None:
-        async with gate:
-            await _take(step, connection, patience)
-
-    for _, stage in groupby(steps, lambda step: step.kind):
-        await asyncio.gather(*map(one, stage))
+    """Take the steps of a plan in their order, each for at most `patience` seconds."""
+    for step in steps:
+        await _take(step, connection, patience)
 
 
 async def _take(step: Step, connection: Connection, patience: float) -> None:
@@ -145,10 +129,6 @@ async def _take(step: Step, connection: Connection, patience: float) -> None:
             case "stream":
                 call = f"STREAM.{step.action.upper()}.{step.name}"
                 await connection.api(call, step.config, patience)
-            case "consumer":
-                body = {"stream_name": step.stream, "config": step.config, "action": step.action}
-                call = f"CONSUMER.CREATE.{step.stream}.{step.name}"
-                await connection.api(call, body, patience)
     except bucket.Conflict:
         raise OperatorError(
             f"{step.name} was changed by somebody else meanwhile; try again"

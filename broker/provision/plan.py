@@ -3,9 +3,10 @@
 Compares and decides, and never talks to a server. Only fields that we declare are compared; a server adds defaults of its own.
 What nats-server (2.15.1) deletes when a limit is lowered was tried: what is too old and what a host has too much in any case,
 messages and bytes beyond a limit only where the stream discards old ones. What it cannot change in place it refuses itself.
-What is there are its own answers (STREAM.INFO, CONSUMER.LIST), by name.
+What is there are its own answers (STREAM.INFO), by name. Receivers make their consumers themselves.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
@@ -25,22 +26,18 @@ from broker.wire.streams import (
     PARTITIONS_KEY,
     STREAMS_KEY,
     StreamLayout,
-    consumer_config,
     existing_in,
     number_in,
     stream_names,
-    stream_of,
     subjects_in,
 )
-from broker.wire.subjects import consumer_name
 
 _UNBOUNDED = frozenset(
     {"max_age", "max_bytes", "max_msgs", "max_msg_size", "max_msgs_per_subject", "max_consumers"}
-    | {"max_deliver", "max_ack_pending"}
 )
-_LENGTHS = frozenset({"max_age", "duplicate_window", "ack_wait", "inactive_threshold"})
+_LENGTHS = frozenset({"max_age", "duplicate_window"})
 _SIZES = frozenset({"max_bytes", "max_msg_size"})
-_SHOWN = 10  # of a list, such as the subjects of all partitions
+_MOST_SHOWN = 200  # letters of a value, such as the subjects of all partitions
 
 
 class BeingRestored(ConfigurationError):
@@ -60,14 +57,12 @@ class Change:
 class Step:
     """One thing to create, or, where `changes` say how, to update; `config` is whole, as the server takes it.
 
-    `stream` is the one that a consumer belongs to, `revision` that of an entry when the plan was made; `deletes` says for a
-    person which messages the step would delete now.
+    `revision` is that of an entry when the plan was made; `deletes` says for a person which messages the step would delete now.
     """
 
-    kind: Literal["stream", "consumer", "entry"]
+    kind: Literal["stream", "entry"]
     name: str
     config: Mapping[str, Any]
-    stream: str = ""
     changes: tuple[Change, ...] = ()
     deletes: str = ""
     revision: int = 0
@@ -79,7 +74,7 @@ class Step:
 
 
 def compare(wanted: Step, info: Mapping[str, Any] | None) -> tuple[Step, ...]:
-    """Return what makes a stream or a consumer as wanted; only fields that are wanted are compared, all others stay."""
+    """Return what makes a stream as wanted; only fields that are wanted are compared, all others stay."""
     if info is None:
         return (wanted,)
     found, changes = info["config"], []
@@ -94,7 +89,7 @@ def compare(wanted: Step, info: Mapping[str, Any] | None) -> tuple[Step, ...]:
     config = {**found, **{change.field: change.after for change in changes}}
     kept = {field: value for field, value in config.items() if value not in (None, {})}
     step = replace(wanted, config=kept, changes=tuple(changes))
-    return (replace(step, deletes=_deleted_by(step, info)) if step.kind == "stream" else step,)
+    return (replace(step, deletes=_deleted_by(step, info)),)
 
 
 def _normal(field: str, value: Any) -> Any:
@@ -133,13 +128,12 @@ def describe(steps: Iterable[Step]) -> str:
         lines.append(f"{sign} {step.action} {step.kind} {step.name}")
         for one in step.changes:
             before, after = shown(one.field, one.before), shown(one.field, one.after)
-            if before != after:  # not metadata that logbroker keeps for itself
-                lines.append(f"    - {one.field}: {before}  + {one.field}: {after}")
+            lines.append(f"    - {one.field}: {before}  + {one.field}: {after}")
         lines += [f"    ! {step.deletes}"] if step.deletes else []
     return "\n".join(map(printable, lines))
 
 
-def as_json(steps: Iterable[Step]) -> list[dict[str, Any]]:
+def plan_document(steps: Iterable[Step]) -> list[dict[str, Any]]:
     """Return a plan for programs."""
     return [{**asdict(one), "action": one.action} for one in steps]
 
@@ -150,21 +144,17 @@ def shown(field: str, value: Any) -> str:
         return format_duration(timedelta(microseconds=value // 1000))
     if field in _SIZES and isinstance(value, int) and value > 0:
         return format_size(value)
-    if isinstance(value, dict):
-        own = (name for name in value if not name.startswith(("_nats.", "logship.")))
-        value = ", ".join(f"{name}={shown(name, value[name])}" for name in own)
-    if isinstance(value, list):
-        more = len(value) - _SHOWN
-        value = ",".join(map(str, value[:_SHOWN])) + (f" and {more} more" if more > 0 else "")
-    return "not set" if value in (None, "") else str(value)
+    if value in (None, "", [], {}):
+        return "not set"
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 @dataclass(frozen=True, slots=True)
 class Actual:
-    """What is there: streams, the consumers of all of them, and the bucket's entries with their revisions."""
+    """What is there: streams, and the bucket's entries with their revisions."""
 
     streams: Mapping[str, Mapping[str, Any]]
-    consumers: Mapping[str, Mapping[str, Any]]
     entries: Mapping[str, tuple[str, int]]
 
     @property
@@ -198,9 +188,8 @@ class Actual:
 
     @property
     def existing(self) -> int:
-        """The number below which all partitions are that have a consumer or a subject of a stream."""
-        subjects = (info["config"].get("subjects") or () for info in self.infos)
-        return existing_in([*self.consumers, *chain(*subjects)])
+        """The number below which all partitions are that a stream has the subject of."""
+        return existing_in(chain(*(info["config"].get("subjects") or () for info in self.infos)))
 
     def refuse_other(self, partitions: int) -> None:
         """Raise `ConfigurationError` for a number of partitions that a command of its own changes: under stored lines or offsets."""
@@ -239,18 +228,11 @@ def plan(desired: Topology, actual: Actual) -> tuple[Step, ...]:
     # the next one with the same number
     streams = {one["name"]: _stream(one, actual) for one in desired.streams()}
     bucket = streams.pop(f"KV_{CONFIG_BUCKET}")
-    steps = (
-        *chain(*streams.values()),
-        *_consumers(desired.all_partitions, desired.stream_count, actual),
-    )
+    steps = tuple(chain(*streams.values()))
     if desired.mirror:  # entries come from the other site, sooner or later
         return (*bucket, *steps)
-    return (
-        *bucket,
-        *_entry(STREAMS_KEY, actual, desired.stream_count),
-        *steps,
-        *_entry(PARTITIONS_KEY, actual, desired.partitions),
-    )
+    partitions = _entry(PARTITIONS_KEY, actual, desired.partitions)
+    return (*bucket, *_entry(STREAMS_KEY, actual, desired.stream_count), *steps, *partitions)
 
 
 def _as_found(desired: Topology, actual: Actual) -> Topology:
@@ -291,20 +273,11 @@ def plan_partitions(partitions: int, actual: Actual) -> tuple[Step, ...]:
         taken = actual.streams[name]["config"].get("subjects") or ()
         wanted = subjects_in(name, StreamLayout(most, count))
         steps += _stream({"name": name, "subjects": list(dict.fromkeys((*taken, *wanted)))}, actual)
-    entry = _entry(PARTITIONS_KEY, actual, partitions)
-    return (*steps, *_consumers(most, count, actual), *entry)
+    return (*steps, *_entry(PARTITIONS_KEY, actual, partitions))
 
 
 def _stream(config: Mapping[str, Any], actual: Actual) -> tuple[Step, ...]:
     return compare(Step("stream", config["name"], config), actual.streams.get(config["name"]))
-
-
-def _consumers(partitions: int, streams: int, actual: Actual) -> tuple[Step, ...]:
-    wanted = (
-        Step("consumer", consumer_name(n), consumer_config(n), stream_of(n, streams))
-        for n in range(partitions)
-    )
-    return tuple(chain(*(compare(one, actual.consumers.get(one.name)) for one in wanted)))
 
 
 def _entry(key: str, actual: Actual, number: int) -> tuple[Step, ...]:

@@ -22,7 +22,7 @@ from broker.app.selection import LineSelection
 from broker.app.units import Moment
 from broker.client import bucket
 from broker.client.answer import Rejected
-from broker.client.config import existing_partitions, require_layout
+from broker.client.config import require_layout
 from broker.client.connection import Connection
 from broker.inspect.ask import counts_by_subject
 from broker.inspect.message import nanoseconds, subject_of
@@ -30,16 +30,9 @@ from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence, 
 from broker.provision.apply import consumers_of
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.positions import Positions, PositionsUnreadable
-from broker.wire.streams import (
-    OFFSETS_BUCKET,
-    POSITIONS_BUCKET,
-    offset_key,
-    positions_key,
-    stream_of,
-)
+from broker.wire.streams import OFFSETS_BUCKET, POSITIONS_BUCKET, offset_key, positions_key
 from broker.wire.subjects import host_filter, partition_filter
 
-_ALL = ">"
 _PATIENCE = 600.0  # seconds; nats-server reads the whole stream to purge a subject
 _OURS = re.compile(r"receiver-p\d+|shipper-.+|wake-p\d+-.+")
 _ROUNDED = timedelta(milliseconds=5)  # offsets hold times to the millisecond
@@ -167,88 +160,82 @@ async def _write(connection: Connection, host: str, positions: Positions, revisi
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """What is to go: of these hosts (globs) and partitions, none meaning all, what is below a sequence or older than a time, `before`."""
-
-    hosts: tuple[str, ...] = ()
-    partitions: tuple[int, ...] = ()
-    before: Moment | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Purge:
-    """What would go of the stream made at `created`: below `until`, of a subject filter; no receiver has `unreceived` of `messages`."""
+    """What would go of the stream made at `created`: `messages` below `until`, on subjects that match one of `filters`, none meaning all.
+
+    `needed_by` are those who have not received all that is below `until` of these partitions.
+    """
 
     stream: str
     created: str
     until: int
-    filter: str = _ALL
+    filters: tuple[str, ...] = ()
     messages: int = 0
-    unreceived: int = 0
+    needed_by: tuple[str, ...] = ()
 
 
-async def choose(connection: Connection, choice: Choice) -> list[Purge]:
-    """Return what would go; what comes from now on is not among it. Raises `Rejected`, `ConnectionLost`."""
+async def choose(
+    connection: Connection,
+    hosts: tuple[str, ...] = (),
+    partitions: tuple[int, ...] = (),
+    before: Moment | None = None,
+) -> list[Purge]:
+    """Return what would go: of these hosts (globs) and partitions, none meaning all, what is below a sequence or older than a time.
+
+    What comes from now on is not among it. Raises `Rejected`, `ConnectionLost`.
+    """
     layout = await require_layout(connection)
-    existing = await existing_partitions(connection, layout)
-    found: list[Purge] = []
+    found = []
     for stream in layout.names:
-        partitions = [n for n in range(existing) if stream_of(n, layout.streams) == stream]
-        found += await _choose(connection, stream, choice, partitions)
+        info = await connection.api(f"STREAM.INFO.{stream}")
+        chosen = [
+            n for n in layout.partitions_in(info["config"]) if not partitions or n in partitions
+        ]
+        filters = tuple(partition_filter(n) for n in chosen if partitions)
+        if hosts:
+            filters = await _subjects(connection, stream, LineSelection(hosts), chosen)
+        if filters or not (hosts or partitions):
+            until = await _end(connection, info, before)
+            wants = await needed(connection, info, chosen)
+            needed_by = tuple(sorted(who for who, first in wants.items() if first < until))
+            messages = await _count(connection, stream, filters, until)
+            found.append(Purge(stream, info["created"], until, filters, messages, needed_by))
     return [one for one in found if one.messages]
 
 
-async def _choose(
-    connection: Connection, stream: str, choice: Choice, partitions: list[int]
-) -> list[Purge]:
-    info = await connection.api(f"STREAM.INFO.{stream}")
-    end = int(info["state"]["last_seq"]) + 1
-    if isinstance(choice.before, int):
-        end = min(end, choice.before)
-    elif choice.before is not None:
-        since = choice.before.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        first = await find_message(connection, stream, {"start_time": since, "next_by_subj": _ALL})
-        end = min(end, first.sequence) if first else end
-    wants = await needed(connection, info, partitions)
-    found = []
-    for chosen, of in await _filters(connection, stream, choice, partitions):
-        messages, unreceived = await _count(connection, stream, chosen, 1, end), 0
-        for n in of:
-            lines, wanted = partition_filter(n) if chosen == _ALL else chosen, f"partition {n}"
-            unreceived += await _count(connection, stream, lines, wants.get(wanted, end), end)
-        found.append(Purge(stream, info["created"], end, chosen, messages, unreceived))
-    return found
-
-
-async def _filters(
-    connection: Connection, stream: str, choice: Choice, partitions: list[int]
-) -> list[tuple[str, list[int]]]:
-    """Return the subject filters that take in what is chosen of a stream, each with the partitions that it is of."""
-    if not (choice.hosts or choice.partitions):
-        return [(_ALL, partitions)]
-    chosen = [n for n in partitions if not choice.partitions or n in choice.partitions]
-    if not choice.hosts:
-        return [(partition_filter(n), [n]) for n in chosen]
-    wanted = LineSelection(choice.hosts)
-    return sorted(
-        (name, [subject.partition])
-        for name in await counts_by_subject(connection, [stream])
-        if (subject := subject_of(name))  # of no host that a glob could mean
-        and subject.partition in chosen
-        and wanted.wants_host(subject.host)
+async def _subjects(
+    connection: Connection, stream: str, wanted: LineSelection, partitions: Sequence[int]
+) -> tuple[str, ...]:
+    """Return the subjects of a stream that are of wanted hosts, in some partitions."""
+    known = {name: subject_of(name) for name in await counts_by_subject(connection, [stream])}
+    return tuple(
+        name
+        for name, one in sorted(known.items())
+        if one and one.partition in partitions and wanted.wants_host(one.host)
     )
 
 
+async def _end(connection: Connection, info: Mapping[str, Any], before: Moment | None) -> int:
+    """Return the sequence below which messages of a stream are older than a time, or below a sequence; None means all that are there."""
+    end = int(info["state"]["last_seq"]) + 1
+    if before is None or isinstance(before, int):
+        return end if before is None else min(end, before)
+    since = before.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    asked = {"start_time": since, "next_by_subj": ">"}
+    first = await find_message(connection, info["config"]["name"], asked)
+    return min(end, first.sequence) if first else end
+
+
 async def _count(
-    connection: Connection, stream: str, subject_filter: str, first: int, until: int
+    connection: Connection, stream: str, filters: Sequence[str], until: int
 ) -> int:
-    """Return how many messages there are from a sequence on, below another."""
+    """Return how many messages there are below a sequence, on subjects that match one of `filters`, none meaning all."""
     counts = []
-    for begin in (first, until) if first < until else ():
+    for begin in (1, max(until, 1)):
         config = {
             "deliver_policy": "by_start_sequence",
-            "opt_start_seq": max(begin, 1),
-            "filter_subject": subject_filter,
+            "opt_start_seq": begin,
+            "filter_subjects": filters,
             "ack_policy": "none",
             "mem_storage": True,
             "num_replicas": 1,
@@ -258,27 +245,22 @@ async def _count(
         made = await connection.api(f"CONSUMER.CREATE.{stream}", body)
         await connection.api(f"CONSUMER.DELETE.{stream}.{made['name']}")
         counts.append(int(made["num_pending"]))
-    return counts[0] - counts[1] if counts else 0
+    return counts[0] - counts[1]
 
 
 async def purge(
     connection: Connection, chosen: Sequence[Purge], patience: float = _PATIENCE
 ) -> int:
     """Purge what was chosen, its hosts' snapshots completed, and return how many messages went; raises `OperatorError`, `Rejected`, `ConnectionLost`."""
-    ends = {
-        one.stream: max(each.until for each in chosen if each.stream == one.stream)
-        for one in chosen
-    }
-    for stream, until in ends.items():
-        await complete_snapshots(connection, stream, until)
     gone = 0
     for one in chosen:
+        await complete_snapshots(connection, one.stream, one.until)
         if (await connection.api(f"STREAM.INFO.{one.stream}"))["created"] != one.created:
             raise OperatorError(
                 f"stream {one.stream} was made anew meanwhile; nothing was removed of it"
             )
-        # without a filter nothing is searched
-        body = {"seq": one.until} | ({} if one.filter == _ALL else {"filter": one.filter})
-        answer = await connection.api(f"STREAM.PURGE.{one.stream}", body, patience=patience)
-        gone += int(answer["purged"])
+        for subject in one.filters or ("",):  # without a filter nothing is searched
+            body = {"seq": one.until} | ({"filter": subject} if subject else {})
+            answer = await connection.api(f"STREAM.PURGE.{one.stream}", body, patience=patience)
+            gone += int(answer["purged"])
     return gone

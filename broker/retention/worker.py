@@ -11,18 +11,19 @@ import logging
 import math
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from broker.app.exits import OperatorError
 from broker.client.answer import ConnectionLost, Rejected
-from broker.client.config import existing_partitions, known_layout
+from broker.client.config import known_layout
 from broker.report import SpaceReport
 from broker.retention.purging import Purge, needed, purge
 from broker.server.context import ServerContext
 from broker.server.resolve import space_kept_free
 from broker.wire.descent import is_being_restored
-from broker.wire.streams import MAX_PAYLOAD, stream_of
+from broker.wire.streams import MAX_PAYLOAD
 
 _OFTEN, _SELDOM = 0.1, 0.5  # seconds between looks, the first while something is purged
 _SHARE = 3  # how many times as long as a purge the pause behind it is
@@ -94,11 +95,11 @@ class StreamRetention:
         """Purge about a share of the stream, as far as receivers have it."""
         state, stream = info["state"], self._stream
         first, end = int(state["first_seq"]), int(state["last_seq"]) + 1
-        count = len(self._context.conf.topology.names)
-        layout = await known_layout(self._connection)
-        existing = range(await existing_partitions(self._connection, layout))
-        partitions = [n for n in existing if stream_of(n, count) == stream]
-        wants = await needed(self._connection, info, partitions)
+        # where no entry says how many partitions there are, the subjects of the stream do
+        layout = replace(
+            await known_layout(self._connection), streams=self._context.conf.topology.stream_count
+        )
+        wants = await needed(self._connection, info, layout.partitions_in(info["config"]))
         until = min([first + math.ceil(share * (end - first)), *wants.values()])
         if until > first:
             chosen = Purge(stream, info["created"], until)
@@ -110,24 +111,18 @@ class StreamRetention:
 
     def _enter(self, state: str, needed_by: tuple[str, ...] = ()) -> None:
         """Note the stream's state, and since when it is so; log where that is news."""
-        space, before = self.space, self.space.state
-        if (before, space.needed_by) == (state, needed_by):
+        space = self.space
+        if (space.state, space.needed_by) == (state, needed_by):
             return
-        if state == _OK:
-            if before != _PURGING:
-                logger.info("stream %s has space again", self._stream)
-        elif state == _PURGING:
-            logger.info(
-                "stream %s is short of space: purging what every receiver has committed",
-                self._stream,
-            )
-        else:
+        if state in _FULL.values():
             logger.warning(
                 "stream %s is full, and %s: %s still needs its oldest message; start that receiver, or give the stream "
                 "more space (--max-bytes)",
                 *(self._stream, state, " and ".join(needed_by) or "nobody"),
             )
-        if before != state:
+        else:
+            logger.info("retention of stream %s: %s", self._stream, state)
+        if space.state != state:
             now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
             space.since = None if state == _OK else now.isoformat("T", "seconds")
         space.state, space.needed_by = state, needed_by

@@ -1,7 +1,7 @@
 """Names of what both ends and the broker meet at: the streams, their buckets and keys, and how large a message may be."""
 
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ PARTITIONS_KEY = "partitions"
 STREAMS_KEY = "streams"
 MAX_PARTITIONS = 10_000
 MAX_STREAMS = 64
-_OF_PARTITION = re.compile(r"(?:receiver-p|logs\.p)(0|[1-9][0-9]{0,5})(?:\.>)?")
+_OF_PARTITION = re.compile(r"logs\.p(0|[1-9][0-9]{0,5})\.>")
 
 MAX_PAYLOAD = 8 * 1024 * 1024
 """The largest message that the bundled broker takes, in bytes, headers included."""
@@ -61,6 +61,11 @@ class StreamLayout:
         """Return the name of the stream that a partition lives in."""
         return stream_of(partition, self.streams)
 
+    def partitions_in(self, config: Mapping[str, Any]) -> range:
+        """Return the partitions in a stream: those that hosts are spread over, and those before that its `config` has subjects of."""
+        most = max(self.partitions, existing_in(config.get("subjects") or ()))
+        return range(self.names.index(config["name"]), most, self.streams)
+
 
 def offset_key(partition: int) -> str:
     """Return the key of a partition's entry in the bucket of offsets."""
@@ -79,9 +84,9 @@ def number_in(value: str | bytes | None, most: int) -> int | None:
     return int(text) if is_number and 1 <= int(text) <= most else None
 
 
-def existing_in(names: Iterable[str]) -> int:
-    """Return the number below which all partitions are of these consumers and subject filters of partitions."""
-    numbers = (int(found[1]) for name in names if (found := _OF_PARTITION.fullmatch(name)))
+def existing_in(subjects: Iterable[str]) -> int:
+    """Return the number below which all partitions are that are among these subjects of a stream."""
+    numbers = (int(found[1]) for one in subjects if (found := _OF_PARTITION.fullmatch(one)))
     return max((number + 1 for number in numbers if number < MAX_PARTITIONS), default=0)
 
 

@@ -14,7 +14,6 @@ from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import BrokerAway, Connection
 from broker.topology import Topology
 from broker.wire.streams import STREAM
-from broker.wire.subjects import consumer_name
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
 
@@ -104,14 +103,9 @@ class Cluster:
             wait_until(f"{node.name} is ready", is_ready, 90, [node.process])
 
     def wait_until_whole(self, seconds: float = 180) -> None:
-        """Return when all replicas of all streams and consumers have all that there is."""
+        """Return when all replicas of all streams have all that there is."""
         deadline = time.monotonic() + seconds
-        streams = (config["name"] for config in Topology().streams())
-        consumers = (consumer_name(number) for number in range(PARTITIONS))
-        calls = [
-            *(f"STREAM.INFO.{name}" for name in streams),
-            *(f"CONSUMER.INFO.{STREAM}.{name}" for name in consumers),
-        ]
+        calls = [f"STREAM.INFO.{config['name']}" for config in Topology().streams()]
 
         def told(call: str) -> dict[str, Any]:
             return self.insist(lambda connection: connection.api(call))
@@ -122,7 +116,7 @@ class Cluster:
 
 
 def _is_whole(info: dict[str, Any]) -> bool:
-    replicas = info.get("cluster", {}).get("replicas", [])  # a consumer has none at first
+    replicas = info.get("cluster", {}).get("replicas", [])
     return len(replicas) == 2 and all(
         one["current"] and not one.get("lag", 0) and not one.get("offline") for one in replicas
     )

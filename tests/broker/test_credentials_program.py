@@ -143,20 +143,6 @@ async def test_who_is_connected_stays_so_while_others_come_and_go(secured: Secur
         await connection.close()
 
 
-async def test_a_new_secret_takes_the_place_of_the_old_one(secured: Secured) -> None:
-    (old,) = secured.add("host", "turns")
-    connected = secured.connection(old)
-    client = await connected.once()
-
-    newer = secured.folder / "newer.toml"
-    secured.call("add", "host", "turns", "--force", "--output", str(newer))
-
-    await until_gone(client)
-    assert not await secured.gets_in(old)
-    assert await secured.gets_in(secured.access(newer))
-    await connected.close()
-
-
 async def test_an_admin_elsewhere_lists_and_revokes_and_nobody_else_does(secured: Secured) -> None:
     (goes, stays, watch), (admin,) = (
         [*secured.add("host", "far1", "far2"), *secured.add("monitor", "far")],

@@ -80,7 +80,7 @@ def test_apply_sets_up_a_foreign_server_once(logbroker_inside: Call, fresh_url: 
     dry, first, second = (logbroker_inside(*options, *more) for more in (["--dry-run"], [], []))
 
     assert [one.returncode for one in (dry, first, second)] == [0, 0, 0]
-    assert {one["kind"] for one in planned} == {"stream", "consumer", "entry"}
+    assert {one["kind"] for one in planned} == {"stream", "entry"}
     assert {one["action"] for one in planned} == {"create"}
     assert "+ create stream LOGS" in first.stdout
     assert dry.stdout == first.stdout

@@ -1,6 +1,6 @@
 """What a restore would mean, for every state that a broker and a backup can be in."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -69,26 +69,29 @@ CONFIG = "KV_LOGS_CONFIG"
     ],
 )
 def test_what_is_deleted_is_named(changed: dict[str, Any], deleted: set[str]) -> None:
-    assert preview(ALL, {}, NOW) == {}
-    assert set(preview(ALL, EMPTY | changed, NOW)) == deleted
+    assert preview(ALL, {}) == {}
+    assert set(preview(ALL, EMPTY | changed)) == deleted
 
 
-def test_a_backup_of_which_everything_expires_at_once_is_refused() -> None:
+def test_replicas_storage_and_age_are_the_brokers_unless_everything_would_expire_at_once() -> None:
+    day = archive("LOGS", max_age=DAY, num_replicas=3, storage="file")
     old = archive("LOGS", "2026-11-18T00:00:00Z", "2026-11-19T00:00:00Z", max_age=DAY)
-    partly = archive("LOGS", "2026-11-19T00:00:00Z", max_age=DAY)
+    there = {"num_replicas": 1, "storage": "memory", "max_age": 2 * DAY}
 
-    with pytest.raises(OperatorError, match="everything in LOGS"):
-        preview([old], {}, NOW)
-    assert preview([partly, adapted(old, None, timedelta(days=7))], {}, NOW) == {}
+    assert adapted(day, {}, NOW) == day
+    assert adapted(day, {"LOGS": info("LOGS", 0, **there)}, NOW).config == {"name": "LOGS", **there}
+    other = adapted(day, {"OTHER": info("OTHER", 0, **there)}, NOW).config  # while it is replaced
+    assert (other["num_replicas"], other["max_age"]) == (1, DAY)
+    assert adapted(old, {}, NOW).config["max_age"] == 0
 
 
 def test_a_stream_that_is_too_small_for_its_archive_is_refused() -> None:
     one = archive("LOGS", subjects=["logs.>"], max_bytes=100)
 
     for limit in (500, -1):
-        preview([one], {"LOGS": info("LOGS", 0, max_bytes=limit)}, NOW)
+        preview([one], {"LOGS": info("LOGS", 0, max_bytes=limit)})
     with pytest.raises(OperatorError, match="more than its limit"):
-        preview([one], {"LOGS": info("LOGS", 0, max_bytes=7)}, NOW)
+        preview([one], {"LOGS": info("LOGS", 0, max_bytes=7)})
 
 
 def test_of_a_stream_that_was_restored_twice_both_ancestors_are_known() -> None:

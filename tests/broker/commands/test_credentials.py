@@ -1,5 +1,6 @@
 """`logbroker credentials` as an operator uses it, on a folder where no broker runs."""
 
+import json
 import logging
 import sys
 import tomllib
@@ -110,6 +111,15 @@ def test_what_cannot_be_done_changes_nothing(call: Call, arguments: list[str], w
     assert words in said
     assert Path("store/credentials.json").read_bytes() == before
     assert sorted(path.name for path in Path().iterdir()) == ["host-known.toml", "store"]
+
+
+def test_programs_are_told_what_was_given_and_revoked(call: Call) -> None:
+    given = json.loads(call("add", "host", "a", "b", "--json").stdout)
+    (left,) = json.loads(call("revoke", "host", "a", "--json").stdout)
+
+    assert [one["name"] for one in given["credentials"]] == ["a", "b"]
+    assert given["files"] == ["host-a.toml", "host-b.toml"]
+    assert [one["name"] for one in left["credentials"]] == ["b"]
 
 
 def test_a_receiver_is_given_other_partitions_with_a_new_secret_in_one_change(call: Call) -> None:

@@ -48,7 +48,7 @@ async def test_what_was_exported_gives_an_empty_broker_the_same_configuration(
     assert not (await planned(other, files))
     assert not (await planned(connection, files))
     left = await apply(other, TOPOLOGY)
-    assert {one.kind for one in left} == {"consumer", "entry"}
+    assert {one.kind for one in left} == {"entry"}
 
 
 @pytest.mark.nats

@@ -1,5 +1,6 @@
 """`logbroker tls` as an operator uses it."""
 
+import json
 import shutil
 import socket
 import subprocess
@@ -60,8 +61,12 @@ def test_renew_keeps_the_names_or_takes_new_ones(made: Path, logbroker_inside: C
 
     (store, at) = ("--store-dir", made)
     before = broker.read_bytes()
-    due = logbroker_inside("tls", "renew", store, at, "--within", "30d", "--name", "other")
-    assert (due.stdout.split(":")[0], broker.read_bytes()) == ("not renewed", before)
+    due = logbroker_inside(
+        "tls", "renew", store, at, "--within", "30d", "--name", "other", "--json"
+    )
+    told = json.loads(due.stdout)
+    assert (told["done"], told["names"][0], told["path"]) == ("not renewed", "other", str(broker))
+    assert broker.read_bytes() == before
     for reason in (("--within", "400d"), ("--within", "30d", "--name", "third")):
         assert logbroker_inside("tls", "renew", store, at, *reason).stdout.startswith("signed anew")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from broker.inspect.checks import CHECKS, CheckResult, Grade, Observed, judge, overall, to_nagios
+from broker.inspect.checks import CHECKS, CheckResult, Grade, judge, overall, to_nagios
 from broker.inspect.status import StreamPeer
 from tests.broker.conftest import Call, ask
 from tests.broker.inspect.test_status import a_node, a_status, a_stream
@@ -18,14 +18,12 @@ _FOLLOWER = StreamPeer(name="n2", active=100_000_000)
 
 
 def test_a_broker_that_is_away_is_critical_and_the_rest_is_unknown() -> None:
-    away = Observed("nats://b:4222", _NOW, trouble="no broker at nats://b:4222")
+    found = judge(CHECKS, None, _NOW, "no broker at nats://b:4222")
 
-    found = judge(CHECKS, away)
-
-    assert [one.grade for one in found] == [Grade.CRITICAL, *[Grade.UNKNOWN] * 4]
-    assert {one.text for one in found} == {away.trouble}
+    assert [one.grade for one in found] == [*[Grade.CRITICAL] * 2, *[Grade.UNKNOWN] * 3]
+    assert {one.text for one in found} == {"no broker at nats://b:4222"}
     assert overall(found) is Grade.CRITICAL
-    assert overall(found[1:]) is Grade.UNKNOWN
+    assert overall(found[2:]) is Grade.UNKNOWN
 
 
 def _with(known: BaseModel, **changed: Any) -> Any:
@@ -57,6 +55,8 @@ _LAGS = _with(_FOLLOWER, current=False, lag=20)
 @pytest.mark.parametrize(
     ("check", "changed", "grade", "text"),
     [
+        ("connection", {}, Grade.OK, "nats://b:4222 answered in 10 ms"),
+        ("connection", {"answer_seconds": 0.6}, Grade.WARNING, "600 ms"),
         ("stream", {}, Grade.OK, "1 of 1 servers"),
         ("stream", {"streams": (a_stream(lost_messages=1),)}, Grade.CRITICAL, "damaged"),
         ("stream", {"current_partitions": 0}, Grade.CRITICAL, "logbroker apply"),
@@ -88,7 +88,7 @@ _LAGS = _with(_FOLLOWER, current=False, lag=20)
 def test_each_check_grades_what_it_sees_and_says_why(
     check: str, changed: dict[str, Any], grade: Grade, text: str
 ) -> None:
-    found = judge([check], Observed("nats://b:4222", _NOW, 0.01, a_status(**changed)))
+    found = judge([check], a_status(**changed), _NOW)
 
     assert overall(found) is grade
     assert any(text in one.text for one in found)

@@ -15,28 +15,10 @@ from broker.inspect.message import (
 from broker.inspect.reader import get_message
 from broker.inspect.tail import as_shown
 from broker.wire.delivery import RawMessage
-from broker.wire.message import Origin, Section, Span, encode_origin
 from tests.broker.inspect.conftest import Publish, message
 
-APP = Section("/app.log", Span("1", 0, 100), 100, 3)
-DB = Section("/db.log", Span("2", 50, 100), 20, 2, filtered=True)
-
-
-def _read(headers: dict[str, str], payload: bytes = b"", size: int | None = None) -> StoredMessage:
-    size = len(payload) if size is None else size
-    return StoredMessage("logs.p0.web01", 1, 0, headers, payload, size)
-
-
-def _sized(size: int, *sections: Section, compressed: bool = False) -> StoredMessage:
-    return _read(encode_origin(Origin("1-a", 5, sections, compressed)), size=size)
-
-
-@pytest.mark.parametrize("size", [0, 100, 119, 121])
-def test_sections_that_are_not_the_payload_are_quarantined_unless_they_are_compressed(
-    size: int,
-) -> None:
-    assert _sized(size, APP, DB).trouble == f"sections of 120 bytes, lines of {size}"
-    assert not _sized(size, APP, DB, compressed=True).trouble
+def _read(headers: dict[str, str], payload: bytes) -> StoredMessage:
+    return StoredMessage("logs.p0.web01", 1, 0, headers, payload, len(payload))
 
 
 @pytest.mark.parametrize("size", ["²", "9" * 5000, "99999999999999", "-1", ""])

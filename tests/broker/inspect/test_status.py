@@ -16,7 +16,6 @@ from broker.wire.offset import Offset
 from broker.wire.streams import consumer_config
 from tests.broker.conftest import call_logbroker
 from tests.broker.inspect.conftest import Publish
-from tests.partitions import add_subjects
 
 NOW = "2026-11-21T16:00:00Z"
 
@@ -45,6 +44,7 @@ def a_status(**changed: Any) -> BrokerStatus:
     idle = {"partition": 1, "stream": "LOGS", "behind": 0, "behind_seconds": 0.0}
     known = BrokerStatus(
         **{"server": "nats://b:4222", "version": "2.15.1", "now": NOW, "hosts": 3},
+        answer_seconds=0.01,
         **{"store_used": 600, "store_limit": 2000, "current_partitions": 2},
         streams=(a_stream(),),
         partitions=(PartitionStatus(**received), PartitionStatus(**idle)),
@@ -93,31 +93,24 @@ def test_the_report_of_a_server_is_shown(node: NodeReport | None, shown: str) ->
 async def test_the_status_is_what_stream_and_offsets_hold(
     connection: Connection, publish: Publish, logs_url: str
 ) -> None:
-    for partition in range(2):
-        config = consumer_config(partition)
-        name = f"CONSUMER.CREATE.LOGS.{config['durable_name']}.{config['filter_subject']}"
-        await connection.api(name, {"stream_name": "LOGS", "config": config})
+    config = consumer_config(0)
+    name = f"CONSUMER.CREATE.LOGS.{config['durable_name']}.{config['filter_subject']}"
+    await connection.api(name, {"stream_name": "LOGS", "config": config})
     await publish("web01", b"received\n")
     await publish("web02", b"x\n", partition=1)
     await publish("web01", b"waits\n")
-    await add_subjects(connection, "logs.p7.>", "logs.q0.>")
-    for subject in ("logs.p7.web01", "logs.q0.evil", "logs.p0.a/b"):
-        await connection.ask(subject, b"a\n")
     offset = Offset(2, 1, "", "central", lines=1, size=9)
     await connection.ask("$KV.LOGS_OFFSETS.p0", offset.encode())
 
     ended = await asyncio.to_thread(call_logbroker, "status", "--json", "--server", logs_url)
-    table = await asyncio.to_thread(call_logbroker, "status", "--server", logs_url)
-
     found = json.loads(ended.stdout)
     first, second = found["partitions"]
-    assert (found["hosts"], found["messages"], found["behind"]) == (2, 6, 4)
-    assert found["streams"][0]["last_sequence"] == 6
-    assert (first["owner"], first["next"], first["behind"], first["lines"]) == ("central", 2, 3, 1)
+    assert (found["hosts"], found["messages"], found["behind"]) == (2, 3, 3)
+    assert found["streams"][0]["last_sequence"] == 3
+    assert (first["owner"], first["next"], first["behind"], first["lines"]) == ("central", 2, 2, 1)
     assert 0 < first["behind_seconds"] < 60
-    assert (second["owner"], second["behind"]) == (None, 1)
-    assert list(found["unread"]) == ["logs.p0.a/b", "logs.p7.web01", "logs.q0.evil"]
-    assert "WARNING: 3 messages on subjects that no receiver reads" in table.stdout
+    assert (second["owner"], second["behind"]) == (None, 1)  # before a receiver makes its consumer
+    assert 0 < second["behind_seconds"] < 60
 
 
 @pytest.mark.nats
@@ -127,7 +120,7 @@ async def test_a_stream_without_our_buckets_has_no_partitions(connection: Connec
 
     status = await full_status(connection)
 
-    assert (status.partitions, status.unread, status.nodes) == ((), None, ())
+    assert (status.partitions, status.nodes) == ((), ())
     await connection.api("STREAM.DELETE.LOGS")
     with pytest.raises(Rejected, match="stream not found"):
         await full_status(connection)

@@ -78,10 +78,8 @@ def test_brokers_of_different_sizes_agree_on_the_smallest_and_go_from_one_replic
         assert raised.returncode == 0, raised.stderr
         has("max_bytes", 200_000_000)
         cluster.wait_until_whole()
-        whole = cluster.insist(lambda one: consumers_of(one, STREAM))
         refusal = asyncio.run(lose_a_consumer(cluster))
 
     assert "waiting for its cluster" in cluster.nodes["n0"].process.said()
     assert sequence == 1
-    assert {one["name"] for one in whole} == {"receiver-p0", "receiver-p1"}
     assert "archive" in refusal

@@ -71,7 +71,7 @@ def test_a_purge_shows_what_goes_and_asks_first(
     assert "say what is to go" in aimless.stderr
     assert dry.stdout == unasked.stdout
     assert "4 messages" in dry.stdout
-    assert "NOT RECEIVED of that: 4;" in dry.stdout
+    assert "NOT RECEIVED by partition 0;" in dry.stdout
     assert "logs.p0.web01" in dry.stdout
     assert "--yes" in unasked.stderr
     assert again.stdout == "0 messages match\n"
