@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.exits import ConfigurationError
 from broker.app.files import (
     Folder,
     give,

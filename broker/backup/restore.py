@@ -40,9 +40,7 @@ _AGAIN = "run the same `logbroker restore` again; nobody can write to what is th
 logger = logging.getLogger(__name__)
 
 
-def adapted(
-    archive: Archive, there: Mapping[str, Mapping[str, Any]], now: datetime
-) -> Archive:
+def adapted(archive: Archive, there: Mapping[str, Mapping[str, Any]], now: datetime) -> Archive:
     """Return an archive with the configuration that its stream gets; `there` is STREAM.INFO by name.
 
     Replicas, storage and age are those of the stream that is there, which the broker declared: a restore is the way to another storage. An age
@@ -63,9 +61,7 @@ def adapted(
     return archive.model_copy(update={"config": config})
 
 
-def preview(
-    archives: Sequence[Archive], there: Mapping[str, Mapping[str, Any]]
-) -> dict[str, str]:
+def preview(archives: Sequence[Archive], there: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return what a restore deletes, by stream; `there` is STREAM.INFO by name. Raises `OperatorError` where it would be of no use."""
     # the declaration of an empty broker is nothing that anybody would miss
     is_empty = not any(_holds(info) for name, info in there.items() if name != _CONFIG)

@@ -19,10 +19,10 @@ from broker.commands.shared import JSON, Mode, asking, asks_first, print_json, w
 from broker.provision.apply import carry_out, look, look_at_partitions
 from broker.provision.plan import (
     Step,
-    plan_document,
     compare,
     describe,
     plan,
+    plan_document,
     plan_partitions,
     refuse_half,
 )

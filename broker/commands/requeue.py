@@ -71,7 +71,7 @@ def requeue(settings: BrokerSettings, file: Path, as_json: bool) -> None:
     for one in _read(file):
         try:
             Subject.parse(one.subject)
-            lines += len(decode_payload(one.new_headers, one.payload).splitlines())
+            lines += len(decode_payload(one.headers, one.payload).splitlines())
             messages.append(one)
         except (MalformedMessage, InvalidHost, InvalidSubject) as error:
             named = f"message {one.sequence} of {one.subject}"

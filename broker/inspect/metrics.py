@@ -76,9 +76,7 @@ class _Metrics:
         """Yield the families of `/metrics`."""
         text = "What `logbroker check` finds: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
         now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
-        found = [
-            ([one], overall(judge([one], self._status, now, self._trouble))) for one in CHECKS
-        ]
+        found = [([one], overall(judge([one], self._status, now, self._trouble))) for one in CHECKS]
         yield _gauge("check_status", text, ["check"], found)
         if self._status is not None:
             yield from _of_status(self._status)

@@ -42,7 +42,9 @@ class TailPiece(NamedTuple):
 
     def last(self, most: int) -> Iterator["TailPiece"]:
         """Yield the last lines, each as a piece of its own."""
-        for line in self.lines.removesuffix(b"\n").rsplit(b"\n", most)[-most:]:
+        ended = self.lines.endswith(b"\n")
+        found = self.lines.rsplit(b"\n", most + ended)
+        for line in found[-most - ended : len(found) - ended]:
             yield self._replace(lines=line + b"\n")
 
 

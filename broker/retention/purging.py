@@ -226,9 +226,7 @@ async def _end(connection: Connection, info: Mapping[str, Any], before: Moment |
     return min(end, first.sequence) if first else end
 
 
-async def _count(
-    connection: Connection, stream: str, filters: Sequence[str], until: int
-) -> int:
+async def _count(connection: Connection, stream: str, filters: Sequence[str], until: int) -> int:
     """Return how many messages there are below a sequence, on subjects that match one of `filters`, none meaning all."""
     counts = []
     for begin in (1, max(until, 1)):

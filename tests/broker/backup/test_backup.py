@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections import defaultdict
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 

@@ -42,10 +42,12 @@ def test_streams_and_consumers_are_listed_and_told(call: Call) -> None:
     listed = json.loads(call("stream", "ls", "--json").stdout)
 
     assert {info["config"]["name"] for info in listed} >= {"LOGS", "ORDERS", "KV_LOGS_OFFSETS"}
-    assert "ORDERS: 1 messages, 49 B, orders.>" in table.splitlines()
+    assert "ORDERS: 1 messages, 46 B, orders.>" in table.splitlines()
     told = call("stream", "info", "ORDERS").stdout
     assert json.loads(told)["state"]["messages"] == 1
-    assert call("stream", "info", "ORDERS", "--json").stdout.splitlines()[:3] == told.splitlines()[:3]
+    assert (
+        call("stream", "info", "ORDERS", "--json").stdout.splitlines()[:3] == told.splitlines()[:3]
+    )
     assert "mine" in call("consumer", "ls").stdout
     found = json.loads(call("consumer", "ls", "LOGS", "--json").stdout)
     assert {info["name"] for info in found} == {"mine", "receiver-p0"}

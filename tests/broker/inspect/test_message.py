@@ -17,6 +17,7 @@ from broker.inspect.tail import as_shown
 from broker.wire.delivery import RawMessage
 from tests.broker.inspect.conftest import Publish, message
 
+
 def _read(headers: dict[str, str], payload: bytes) -> StoredMessage:
     return StoredMessage("logs.p0.web01", 1, 0, headers, payload, len(payload))
 
