@@ -13,10 +13,10 @@ import click
 from bench.backlog import LINE_BYTES, write_backlog
 from bench.charge import Charge
 from bench.field.system import System
+from bench.large import judge_large
 from bench.options import Field, Question, field_options
 from bench.trial import Case, Outcome
 from bench.way import HOME, Way
-from tests.support.oracle import judge_host
 from tests.support.processes import Processes, wait_until
 from tests.support.received import received_bytes
 
@@ -61,7 +61,7 @@ def drain(
         "peak RSS MiB": peak / 2**20,
     }
     # judged when nothing runs any more that could still write
-    return Outcome(figures, judge_host([backlog], staged.output, _HOST))
+    return Outcome(figures, judge_large(backlog, staged.output, _HOST))
 
 
 @click.command()

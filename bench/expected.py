@@ -7,8 +7,9 @@ from pathlib import Path
 
 from bench.backlog import LINE_BYTES
 from bench.fill import Sent
+from bench.large import parts_of
 from tests.support.oracle import Verdict, judge
-from tests.support.received import parts_of, read_received, segments_by_host
+from tests.support.received import read_received, segments_by_host
 
 
 class Expected:

@@ -9,10 +9,10 @@ import click
 from bench.charge import Charge
 from bench.cpu import resident_bytes
 from bench.field.system import System
+from bench.large import judge_large
 from bench.options import Field, Question, field_options
 from bench.road import LINE_BYTES, Road
 from bench.trial import Case, Outcome
-from tests.support.oracle import judge_host
 from tests.support.processes import Processes
 
 _HOST = "web01"
@@ -60,7 +60,7 @@ def soak(system: System, folder: Path, rate: int, minutes: float) -> Outcome:
         "CPU %": 100 * cpu / passed,
         "p99 ms, median of slices": median(longest or [0.0]),
     }
-    return Outcome(figures, judge_host([file], staged.output, _HOST))
+    return Outcome(figures, judge_large(file, staged.output, _HOST))
 
 
 @click.command()

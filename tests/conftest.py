@@ -7,6 +7,7 @@
 | `logs_url` | test | as `fresh_url`, with the stream and buckets of `Topology(partitions=2)` applied |
 | `own_server` | test | a plain nats-server of the test's own, which it may kill and start again on the same port |
 | `processes` | test | starts programs and cleans up after them |
+| `suite` | test | starts the three programs, for two partitions, and asks the broker |
 | `free_port` | session | a function that returns a free port |
 | `tls` | session | a folder of certificates and keys, as `make_certificates` describes it |
 """
@@ -30,6 +31,7 @@ from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAMS_KEY
 from tests.support.processes import Process, Processes, wait_until
+from tests.support.suite import Suite
 
 # how long a case takes, and how long it takes to draw one, is the machine's affair
 settings.register_profile(
@@ -59,7 +61,6 @@ jetstream {{
   store_dir: "{store}"
   max_file_store: 8GB
   sync_interval: always
-  limits {{ batch {{ max_inflight_per_stream: 5000, max_inflight_total: 20000, max_msgs: 5000 }} }}
 }}
 feature_flags {{ js_ack_fc_v2: false }}
 no_auth_user: "shared"
@@ -78,9 +79,8 @@ class Server(NamedTuple):
 
     def kill_and_restart(self) -> None:
         """Kill it with -9 and start it again on the same port and store."""
-        self.process.kill()
-        self.process.start()
-        wait_for_server(self)
+        self.stop()
+        self.start()
 
     def stop(self) -> None:
         """End it and leave its port closed."""
@@ -112,22 +112,10 @@ def start_server(processes: Processes, folder: Path, accounts: int = 0) -> Serve
 
 
 def wait_for_server(server: Server) -> None:
-    def answers() -> bool:
-        async def ask() -> bool:
-            connection = Connection([server.url], "tests")
-            try:
-                await connection.once()
-                await connection.api("INFO", patience=1)
-            finally:
-                await connection.close()
-            return True
-
-        try:
-            return asyncio.run(ask())
-        except Exception:  # noqa: BLE001 - not ready, for whatever reason; wait_until bounds the wait
-            return False
-
-    wait_until("nats-server answers", answers, 60, [server.process])
+    """Wait until the latest start is done; what each start says stands in one log."""
+    process = server.process
+    has_started = lambda: process.said().count("Server is ready") >= process.starts  # noqa: E731
+    wait_until("nats-server is ready", has_started, 60, [process])
 
 
 def apply_topology(url: str, topology: Topology) -> None:
@@ -231,3 +219,8 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
     folder.mkdir(exist_ok=True)
     with Processes(folder) as started:
         yield started
+
+
+@pytest.fixture
+def suite(tmp_path: Path, processes: Processes) -> Suite:
+    return Suite(tmp_path, processes)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from broker.app.exits import ConfigurationError, OperatorError
+from broker.client.access import Access
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import BrokerAway, Connection
 from broker.topology import Topology
@@ -123,9 +124,13 @@ def _is_whole(info: dict[str, Any]) -> bool:
 
 
 async def insist(
-    urls: Sequence[str], ask: Callable[[Connection], Awaitable[Answer]], seconds: float = 40
+    urls: Sequence[str],
+    ask: Callable[[Connection], Awaitable[Answer]],
+    seconds: float = 40,
+    access: Access = Access(),  # noqa: B008 - a frozen value
 ) -> Answer:
-    connection = Connection(list(urls), "tests")
+    """Ask until there is an answer, whoever leads meanwhile; raises TimeoutError."""
+    connection = Connection(list(urls), "tests", access=access)
     try:
         async with asyncio.timeout(seconds):
             while True:

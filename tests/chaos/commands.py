@@ -12,16 +12,20 @@ _PAUSE = 0.5  # seconds
 class CommandFailed(Exception):
     """A command ended with another code than 0; the message is what it said."""
 
+    def __init__(self, code: int, said: str) -> None:
+        super().__init__(said)
+        self.code = code
 
-def run_command(program: str, *words: str | Path) -> str:
-    """Run a command of `logbroker` or `logreceiver` and return what it says; raises `CommandFailed`."""
+
+def run_command(program: str, *words: str | Path, seconds: float = _SECONDS) -> str:
+    """Run a command of `logbroker` or `logreceiver` and return what it says; raises `CommandFailed`, `TimeoutExpired`."""
     path = Path(sys.executable).with_name(program)
     done = subprocess.run(
-        [path, *words], capture_output=True, text=True, check=False, timeout=_SECONDS
+        [path, *words], capture_output=True, text=True, check=False, timeout=seconds
     )
     if done.returncode:
         said = f"{done.stdout}{done.stderr}"
-        raise CommandFailed(f"{program} {' '.join(map(str, words[:2]))}: {said}")
+        raise CommandFailed(done.returncode, f"{program} {' '.join(map(str, words[:2]))}: {said}")
     return done.stdout
 
 

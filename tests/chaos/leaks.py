@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from tests.chaos.faults.processes import PYTHON_DAEMONS
 from tests.chaos.program import Program
 from tests.chaos.world import World
 from tests.descriptors import held_by
-from tests.support.processes import Process, stat_of
+from tests.support.processes import TookTooLong, stat_of, wait_until
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE") // 1024
@@ -123,42 +124,44 @@ class Leaks:
             if now - self._lost[one.key] > _OUTLIVES
         ]
 
-    def at_rest(self) -> None:
-        """Judge what living processes hold, once all is received."""
+    def judge(self, world: World) -> list[str]:
+        """Once all is received: judge what processes hold, end all as an operator does, the brokers last, and judge what is left."""
         self.look()
         self.findings = list(dict.fromkeys(self.findings))
         for one in self._living():
             self.findings += _grown(one, self._settled.get(one.key, one.holds))
-
-    def at_the_end(self, world: World) -> None:
-        """End all programs as an operator does, the brokers last, and judge what is left of them."""
-        others = [one for one in world.supervisor.programs if one not in world.broker_programs]
-        self._end([one for one in others if one not in world.spark_programs])
+        last = [*world.broker_programs, *world.spark_programs]
+        self._end([one for one in world.supervisor.programs if one not in last])
         self._judge_consumers(world)
         self._end(world.spark_programs, codes={0, 143, -15})
         self._end(world.broker_programs)
-        self._judge_remains()
-        folders = (world.output, world.receiver_state)
-        self.findings += _left_over(world.folder / "tmp", *folders)
+        with suppress(TookTooLong):
+            wait_until("nothing is left", lambda: not self._living(), _REAPED)
+        self.findings += [f"{one} is left of programs that have ended" for one in self._living()]
+        self.findings += _left_over(world.folder / "tmp", world.output, world.receiver_state)
         for log in sorted((world.folder / "logs").glob("*.log")):
             self.findings += _outbursts(log)
+        return self.findings
 
     def _living(self) -> list[_Life]:
         return [one for one in _lives() if one.key not in self._own]
 
     def _end(self, programs: Sequence[Program], codes: Iterable[int] = (0,)) -> None:
-        for one in programs:
-            if not one.is_running():  # it did a moment ago, and nothing has struck since
-                words = one.process.last_words()[-300:]
-                self.findings.append(f"{one.name} has ended by itself: {words}")
-        running = [one.process for one in programs if one.is_running()]
-        for process in running:
-            process.terminate()
+        """End programs by SIGTERM; they ran a moment ago, and nothing has struck since."""
+        running = [one for one in programs if one.is_running()]
+        for one in running:
+            one.process.terminate()
         deadline = time.monotonic() + _ENDS
-        while any(process.is_running() for process in running) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        for process in running:
-            self.findings += _ended(process, set(codes))
+        for one in programs:
+            try:
+                code = one.process.wait(max(0.0, deadline - time.monotonic()))
+            except TookTooLong as late:
+                self.findings.append(str(late))
+                continue
+            if one not in running or code not in codes:
+                how = "by SIGTERM" if one in running else "by itself"
+                words = one.process.last_words()[-300:]
+                self.findings.append(f"{one.name} has ended {how} with {code}: {words}")
 
     def _judge_consumers(self, world: World) -> None:
         """Expect one of each partition; those of receivers that were killed go by themselves within minutes."""
@@ -172,28 +175,12 @@ class Leaks:
             if consumer["name"] not in wanted and not 0 < lives <= _FORGOTTEN:
                 self.findings.append(f"consumer {consumer['name']} is left, and stays")
 
-    def _judge_remains(self) -> None:
-        deadline = time.monotonic() + _REAPED
-        while remains := self._living():
-            if time.monotonic() > deadline:
-                self.findings += [f"{one} is left of programs that have ended" for one in remains]
-                return
-            time.sleep(0.1)
-
 
 def _grown(one: _Life, settled: Holds) -> Iterator[str]:
     more = _MORE_OF.get(one.program, _MORE)
     for name, count in one.holds.items():
         if count > settled[name] + more[name]:
             yield f"{one} holds {count} {name}, and {settled[name]} when it had settled"
-
-
-def _ended(process: Process, codes: set[int]) -> list[str]:
-    if process.is_running():
-        return [f"{process.name} did not end within {_ENDS:g} s of SIGTERM"]
-    code = process.wait(0)
-    words = process.last_words()[-300:]
-    return [] if code in codes else [f"{process.name} ended by SIGTERM with {code}: {words}"]
 
 
 def _is_lost(one: _Life, living: Iterable[_Life]) -> bool:

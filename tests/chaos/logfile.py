@@ -12,31 +12,23 @@ from typing import TypeVar
 
 Answer = TypeVar("Answer")
 
-_AGAIN = 0.1  # seconds
+_AGAIN, _PATIENCE = 0.1, 60.0  # seconds
 _AT_ONCE = 65536  # bytes of an account that are kept in memory
 _HEADING = (
     b"%b: here begins file %08d of this log, by a line long enough to be told from all others\n"
 )
 
 
-class Insistence:
-    """Tries again what a disk refuses, for as long as it does; once `over` is set, for `patience` seconds more."""
-
-    def __init__(self, over: threading.Event, patience: float) -> None:
-        self._over = over
-        self._patience = patience
-
-    def __call__(self, action: Callable[[], Answer]) -> Answer:
-        """Return what the action returns; raises its OSError when it is over."""
-        left = self._patience
-        while True:
-            try:
-                return action()
-            except OSError:
-                if left <= 0:
-                    raise
-                time.sleep(_AGAIN)
-                left -= _AGAIN * self._over.is_set()
+def retried(action: Callable[[], Answer]) -> Answer:
+    """Return what an action returns that a disk may refuse for a while; raises its OSError after a minute."""
+    give_up = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return action()
+        except OSError:
+            if time.monotonic() > give_up:
+                raise
+        time.sleep(_AGAIN)
 
 
 class LogFile:
@@ -46,12 +38,11 @@ class LogFile:
     byte in the log over all rotations.
     """
 
-    def __init__(self, path: Path, account: Path, insist: Insistence) -> None:
+    def __init__(self, path: Path, account: Path) -> None:
         self.path = path
         self.files = self.begins = self.length = 0
         self.written = 0
         self.whole = 0
-        self.insist = insist
         self._tag = path.name.encode()
         self._descriptor = -1
         account.parent.mkdir(parents=True, exist_ok=True)
@@ -62,16 +53,16 @@ class LogFile:
 
     def begin(self) -> None:
         """Go on in the file that is at the path from now on; it is made unless it is there, and is empty."""
-        self.insist(lambda: self.path.parent.mkdir(parents=True, exist_ok=True))
+        retried(lambda: self.path.parent.mkdir(parents=True, exist_ok=True))
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        descriptor = self.insist(lambda: os.open(self.path, flags, 0o640))
+        descriptor = retried(lambda: os.open(self.path, flags, 0o640))
         self.close()
         self._descriptor = descriptor
         self._begin_file()
 
     def truncate(self) -> None:
         """Cut the file to nothing, and go on in it."""
-        self.insist(lambda: os.ftruncate(self._descriptor, 0))
+        retried(lambda: os.ftruncate(self._descriptor, 0))
         self._begin_file()
 
     def append(self, text: bytes) -> None:
@@ -80,7 +71,7 @@ class LogFile:
             text = _HEADING % (self._tag, self.files) + text
         while text:
             rest = text
-            taken = self.insist(lambda rest=rest: os.write(self._descriptor, rest))  # type: ignore[misc]
+            taken = retried(lambda rest=rest: os.write(self._descriptor, rest))  # type: ignore[misc]
             self._count(text[:taken])
             text = text[taken:]
 

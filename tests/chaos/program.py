@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.processes import Process, TookTooLong
@@ -16,24 +16,13 @@ _AGAIN_AFTER = 0.5  # seconds; RestartSec
 _REFUSED = 78
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """A program ended: when by the monotonic clock, with what, and its last words."""
-
-    program: str
-    at: float
-    code: int
-    words: str
-
-
 @dataclass(slots=True, eq=False)
 class Program:
-    """A program under supervision; `role` is "shipper", "broker", "receiver", "master" or "worker"."""
+    """A program under supervision; `last_words` are those of its last end, `refused` those with which it refused to go on."""
 
     process: Process
-    role: str
-    endings: list[Ending] = field(default_factory=list)
-    refused: Ending | None = None
+    last_words: str = ""
+    refused: str = ""
     _held: int = 0
     _ended_at: float | None = None
 
@@ -71,7 +60,7 @@ class Program:
 
     def go_on(self) -> None:
         """Start it again after it refused to: somebody has done what it asked for."""
-        self.refused = None
+        self.refused = ""
 
     def look(self, now: float) -> None:
         """Start it again if it has ended and is to run; for the supervisor's thread."""
@@ -79,11 +68,9 @@ class Program:
         if popen is None or (code := popen.poll()) is None:
             return
         if self._ended_at is None:
-            ending = Ending(self.name, now, code, self.process.last_words())
-            self.endings.append(ending)
-            self._ended_at = now
+            self._ended_at, self.last_words = now, self.process.last_words()
             if code == _REFUSED:
-                self.refused = ending
+                self.refused = self.last_words or "said nothing"
         if not self._held and not self.refused and now - self._ended_at >= _AGAIN_AFTER:
             self._ended_at = None
             self.process.start()
@@ -122,9 +109,9 @@ class Supervisor:
         if self._thread.is_alive():
             self._thread.join()
 
-    def take(self, process: Process, role: str) -> Program:
+    def take(self, process: Process) -> Program:
         """Look after a program that runs already."""
-        program = Program(process, role)
+        program = Program(process)
         self.programs.append(program)
         return program
 
@@ -146,7 +133,7 @@ class Supervisor:
                 raise RuntimeError("the supervisor died") from self.failure
             if time.monotonic() - began > seconds:
                 refused = "".join(
-                    f"\n{program.name} refused: {program.refused.words[-600:]}"
+                    f"\n{program.name} refused: {program.refused[-600:]}"
                     for program in self.programs
                     if program.refused
                 )

@@ -1,5 +1,6 @@
-"""How much of each host is in the received files, cheaply: closed segments are unpacked once. And whether all has come."""
+"""How much of each host is received, and in the end the judgement: every line of every host, and what receivers tell of losses."""
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -8,16 +9,21 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.received import is_packed, read_segment, segments_by_host
+import zstandard
+
+from receiver.storage.tables import GAP_REPORTS
+from tests.support.oracle import Verdict, judge
+from tests.support.received import is_packed, read_received, read_segment, segments_by_host
 
 if TYPE_CHECKING:
     from tests.chaos.world import World
 
 _LATELY = 0.5  # seconds
+_REPEAT = re.compile(r"(?:repeat|doubt) of [0-9]+ bytes: host .*")
 
 
 class Received:
-    """The output folder of a receiver, as it grows."""
+    """The output folder of a receiver, as it grows; closed segments are unpacked once."""
 
     def __init__(self, output: Path) -> None:
         self.output = output
@@ -65,3 +71,41 @@ def awaited(world: "World") -> Iterator[bool]:
     while True:
         come = world.received.sizes()
         yield all(come.get(host, 0) >= size for host, size in sizes.items())
+
+
+def judged(world: "World") -> tuple[dict[str, Verdict], list[str]]:
+    """Return a verdict for each host of a world whose programs have ended, and all findings; what cannot be read is one."""
+    verdicts: dict[str, Verdict] = {}
+    findings = [*losses(world.output), *repeats(world.folder / "logs")]
+    for host in world.hosts:
+        try:
+            received = read_received(world.output, host.name)
+        except (OSError, ValueError, zstandard.ZstdError) as error:
+            findings.append(f"{host.name}: what was received cannot be read: {error!r}")
+            continue
+        verdict = verdicts[host.name] = judge(host.sources(), received)
+        if not verdict.is_perfect:
+            findings.append(f"{host.name}: {verdict}")
+    return verdicts, findings
+
+
+def losses(output: Path) -> list[str]:
+    """Return a finding for each gap and each loss that receivers report: nothing was lost."""
+    reports = sorted(output.glob(GAP_REPORTS))
+    lines = (line for path in reports for line in path.read_text("utf-8").splitlines())
+    return [f"reported, and nothing was lost: {line}" for line in lines]
+
+
+def repeats(logs: Path) -> list[str]:
+    """Return a finding for each receiver that has passed over lines because they came a second time.
+
+    It would hide from all other findings that the stream holds them twice, which it never may, unless somebody has
+    set back the stream, or what remembers how far it was received.
+    """
+    receivers = sorted(logs.glob("receiver-*.log"))
+    told = {log: _REPEAT.findall(log.read_text("utf-8", "replace")) for log in receivers}
+    return [
+        f"{log.stem} was sent lines again {len(found)} times: {found[0]}"
+        for log, found in told.items()
+        if found
+    ]

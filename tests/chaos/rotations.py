@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shipper.tail.paths import Packing
-from tests.chaos.logfile import LogFile
+from tests.chaos.logfile import LogFile, retried
 from tests.shipper.host import packed
 
 _LATE = (0.1, 6.0)  # seconds
@@ -23,21 +23,6 @@ _LOOK = 0.2  # seconds
 _SLOWLY = 0.3  # seconds, at most, that a copy or an archive takes
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
-    """How a log is rotated: about `every` so many seconds, `keep` rotated files, the newest one packed later or at once.
-
-    Rotated files are called `app.log-20260101-000001`, or `app.log.1`, which becomes `app.log.2` at the next rotation.
-    """
-
-    has_dates: bool
-    ways: "tuple[Callable[[Rotation], bool], ...]"
-    packing: Packing | None
-    is_delayed: bool
-    keep: int
-    every: float
-
-
 @dataclass(slots=True)
 class _Rotated:
     path: Path
@@ -46,19 +31,24 @@ class _Rotated:
 
 
 class Rotation:
-    """Rotates one log; `is_received(end)` says whether all bytes of the log before `end` have been received for sure."""
+    """Rotates one log; `is_received(end)` says whether all bytes of the log before `end` have been received for sure.
+
+    The style is drawn: one or two ways for most logs, as most are rotated, how often, how many rotated files are kept, and
+    whether the newest one is packed later or at once. Rotated files are called `app.log-20260101-000001`, or `app.log.1`,
+    which becomes `app.log.2` at the next rotation.
+    """
 
     def __init__(
-        self,
-        log: LogFile,
-        style: Style,
-        chance: random.Random,
-        is_received: Callable[[int], bool],
+        self, log: LogFile, chance: random.Random, is_received: Callable[[int], bool]
     ) -> None:
+        self._has_dates = chance.random() < 0.5
+        self._ways = chance.choices(_WAYS, k=chance.choice((1, 2, 6)))
+        self._packing: Packing | None = chance.choice((None, None, *Packing))
+        self._is_delayed = chance.random() < 0.5
+        self._keep = chance.randrange(4, 12)
+        self._every = chance.choice((4.0, 10.0, 25.0))
         self._log = log
-        self._style = style
         self._chance = chance
-        self._insist = log.insist
         self._is_received = is_received
         self._rotated: list[_Rotated] = []  # newest first
         self._count = 0
@@ -77,7 +67,7 @@ class Rotation:
         if self._next > 0 or not self._log.length or not self._is_known():
             return
         self._next = self._interval()
-        if self._chance.choice(self._style.ways)(self):
+        if self._chance.choice(self._ways)(self):
             self._count += 1
             if self._late is None:
                 self._tidy()
@@ -90,7 +80,7 @@ class Rotation:
     def _interval(self) -> float:
         if self._chance.random() < _SERIES:
             return self._chance.uniform(*_SERIES_EVERY)
-        return self._chance.expovariate(1 / self._style.every)
+        return self._chance.expovariate(1 / self._every)
 
     def _is_known(self) -> bool:
         """Whether a shipper knows the log: what was rotated before it came to know a log is not its business."""
@@ -101,7 +91,7 @@ class Rotation:
     def rename(self) -> bool:
         """Rename the file; a new one is made at once."""
         path = self._shift()
-        self._insist(lambda: self._log.path.rename(path))
+        retried(lambda: self._log.path.rename(path))
         self._note(path)
         self._log.begin()
         return True
@@ -109,7 +99,7 @@ class Rotation:
     def rename_late(self) -> bool:
         """Rename the file; the application goes on writing to it for a while, until it makes a new one."""
         path = self._shift()
-        self._insist(lambda: self._log.path.rename(path))
+        retried(lambda: self._log.path.rename(path))
         self._note(path)
         self._late = self._chance.uniform(*_LATE)
         return True
@@ -117,7 +107,7 @@ class Rotation:
     def rename_create_late(self) -> bool:
         """Rename the file, and make an empty one; the application goes on writing to the old one for a while."""
         self.rename_late()
-        self._insist(self._log.path.touch)
+        retried(self._log.path.touch)
         return True
 
     def _end_late(self) -> None:
@@ -142,7 +132,7 @@ class Rotation:
             if time.monotonic() > deadline:
                 return False
             time.sleep(_LOOK)
-        self._insist(self._log.path.unlink)
+        retried(self._log.path.unlink)
         self._log.begin()
         self._known_from = None
         return True
@@ -150,7 +140,7 @@ class Rotation:
     def _shift(self) -> Path:
         """Make room, and return the name of the next rotated file."""
         name, folder = self._log.path, self._log.path.parent
-        if self._style.has_dates:
+        if self._has_dates:
             return folder / f"{name.name}-20260101-{self._count:06d}"
         for older in reversed(self._rotated):
             self._renumber(older)
@@ -160,19 +150,19 @@ class Rotation:
         ending = rotated.path.suffix if _is_packed(rotated.path) else ""
         rotated.number += 1
         path = self._log.path.with_name(f"{self._log.path.name}.{rotated.number}{ending}")
-        self._insist(lambda: rotated.path.rename(path))
+        retried(lambda: rotated.path.rename(path))
         rotated.path = path
 
     def _note(self, path: Path) -> None:
         self._rotated.insert(0, _Rotated(path, 1, self._log.written))
 
     def _tidy(self) -> None:
-        if self._style.packing:
-            for rotated in self._rotated[1 if self._style.is_delayed else 0 :][:2]:
+        if self._packing:
+            for rotated in self._rotated[int(self._is_delayed) :][:2]:
                 if not _is_packed(rotated.path):
-                    self._pack(rotated, self._style.packing)
-        while len(self._rotated) > self._style.keep and self._is_received(self._rotated[-2].end):
-            self._insist(self._rotated.pop().path.unlink)
+                    self._pack(rotated, self._packing)
+        while len(self._rotated) > self._keep and self._is_received(self._rotated[-2].end):
+            retried(self._rotated.pop().path.unlink)
 
     def _pack(self, rotated: _Rotated, packing: Packing) -> None:
         plain = rotated.path
@@ -180,8 +170,8 @@ class Rotation:
         if not self._write_whole(archive, lambda: packed(plain.read_bytes(), packing)):
             return
         changed = plain.stat().st_mtime_ns
-        self._insist(lambda: os.utime(archive, ns=(changed, changed)))
-        self._insist(plain.unlink)
+        retried(lambda: os.utime(archive, ns=(changed, changed)))
+        retried(plain.unlink)
         rotated.path = archive
 
     def _write_whole(self, path: Path, content: Callable[[], bytes]) -> bool:
@@ -200,7 +190,7 @@ class Rotation:
                     return True
         except OSError:
             pass
-        self._insist(lambda: path.unlink(missing_ok=True))
+        retried(lambda: path.unlink(missing_ok=True))
         return False
 
 
@@ -215,15 +205,3 @@ _WAYS = (
     Rotation.copy_truncate,
     Rotation.replace,
 )
-
-
-def drawn_style(chance: random.Random) -> Style:
-    """Draw a style; most logs are rotated in one or two ways, as most are."""
-    return Style(
-        has_dates=chance.random() < 0.5,
-        ways=tuple(chance.choices(_WAYS, k=chance.choice((1, 2, 6)))),
-        packing=chance.choice((None, None, *Packing)),
-        is_delayed=chance.random() < 0.5,
-        keep=chance.randrange(4, 12),
-        every=chance.choice((4.0, 10.0, 25.0)),
-    )

@@ -1,23 +1,30 @@
-"""One run: a world, its faults, the end in which everything runs dry, and the judgement."""
+"""One run: a world, its faults, the end in which everything runs dry, and the judgement.
+
+A run that fails leaves what vanishes with its namespaces, so that one can see why:
+
+folder/processes.txt    what ran when it failed, with states and where the kernel has them waiting
+folder/kept             the programs' states, received files, what was written, log files, stores; `logbroker run
+                        --store-dir` on one of them, and `logbroker get`, show each message
+"""
 
 import errno
 import json
 import random
+import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.chaos import evidence
 from tests.chaos.fault import FAULTS, CannotStrike, Strike, Stroke
-from tests.chaos.judging import judged
 from tests.chaos.leaks import Leaks
 from tests.chaos.program import Supervisor
-from tests.chaos.received import awaited
+from tests.chaos.received import awaited, judged
 from tests.chaos.shape import Shape
 from tests.chaos.world import World
 from tests.support.oracle import Verdict
@@ -30,6 +37,7 @@ _DISK_FAULTS = {errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 """What a disk answers on which another fault of the stroke is at work just then."""
 _FEWEST = 0.05  # of the lines that the shape's rate stands for
 _ENDS_A_PROGRAM = ("kill-shipper", "kill-broker", "kill-driver", "kill-spark-worker")
+_KEPT = ("central/state", "central/out", "hosts/*/logs", "brokers/*/store", "written")
 _LINES = ("written", "received", "missing", "repeated", "reordered", "torn", "foreign")
 
 
@@ -107,145 +115,137 @@ def run(
         except TimeoutError as error:
             result.find(f"nothing was thrown yet: {error}")
         else:
-            strike = partial(_under_fire, minutes=minutes, strokes=strokes, leaks=leaks)
-            _try(partial(strike, say=say), world, result)
-            _try(_run_dry, world, result)
-            _conclude(world, leaks, result)
+            _Run(world, result, leaks, say).carry_out(strokes, minutes)
     (folder / "result.json").write_text(json.dumps(result.as_json()), "utf-8")
     return result
 
 
-def _conclude(world: World, leaks: Leaks, result: Result) -> None:
-    world.supervisor.stop()
-    if not result.findings:
-        _try(partial(_look_for_leaks, leaks=leaks), world, result)
-    _try(_judge, world, result)
-    if not result.findings:
-        result.find_emptiness(world.shape)
-    if result.findings:
-        evidence.keep_disks(world)
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run on a world that is built."""
 
+    world: World
+    result: Result
+    leaks: Leaks
+    say: Callable[[str], None]
 
-def _try(act: Callable[[World, Result], None], world: World, result: Result) -> None:
-    try:
-        act(world, result)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the run has failed, and belongs into the record
-        words = str(error) if isinstance(error, TimeoutError | RuntimeError) else repr(error)
-        result.find(words + (f": {error.__cause__!r}" if error.__cause__ else ""))
-        evidence.look_around(world)
+    def carry_out(self, strokes: Iterator[Stroke], minutes: float) -> None:
+        self._try(partial(self._strike_all, strokes, minutes))
+        self._try(self._run_dry)
+        self.world.supervisor.stop()
+        if not self.result.findings:
+            self._try(self._look_for_leaks)
+        self._try(self._judge)
+        if not self.result.findings:
+            self.result.find_emptiness(self.world.shape)
+        if self.result.findings:
+            self._keep_disks()
 
+    def _try(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the run has failed, and belongs into the record
+            words = str(error) if isinstance(error, TimeoutError | RuntimeError) else repr(error)
+            self.result.find(words + (f": {error.__cause__!r}" if error.__cause__ else ""))
+            self._keep_processes()
 
-def _under_fire(
-    world: World,
-    result: Result,
-    *,
-    minutes: float,
-    strokes: Iterator[Stroke],
-    leaks: Leaks,
-    say: Callable[[str], None],
-) -> None:
-    for host in world.hosts:
-        host.writing.start()
-    _wait_for_flow(world, _START)
-    leaks.look()
-    began = time.monotonic()
-    for number, stroke in enumerate(strokes):
-        if time.monotonic() > began + 60 * minutes:
-            break
-        result.tell("stroke", number=number, **asdict(stroke))
-        told = f"{number:4}  {' + '.join(one.fault for one in stroke.strikes)}"
-        _strike(world, stroke, result)
-        if stroke.settles:
-            result.waits.append(_wait_for_flow(world, _FLOW))
-            result.tell("flows", waited=result.waits[-1])
-            told += f": lines flow after {result.waits[-1]:.1f} s"
-            leaks.look()
-        say(told)
-        time.sleep(stroke.pause)
-    result.writing = time.monotonic() - began
+    def _strike_all(self, strokes: Iterator[Stroke], minutes: float) -> None:
+        for host in self.world.hosts:
+            host.writing.start()
+        self._wait_for_flow(_START)
+        began = time.monotonic()
+        for number, stroke in enumerate(strokes):
+            if time.monotonic() > began + 60 * minutes:
+                break
+            self.result.tell("stroke", number=number, **asdict(stroke))
+            told = f"{number:4}  {' + '.join(one.fault for one in stroke.strikes)}"
+            self._strike(stroke)
+            if stroke.settles:
+                self.result.waits.append(self._wait_for_flow(_FLOW))
+                self.result.tell("flows", waited=self.result.waits[-1])
+                told += f": lines flow after {self.result.waits[-1]:.1f} s"
+            self.say(told)
+            time.sleep(stroke.pause)
+        self.result.writing = time.monotonic() - began
 
+    def _strike(self, stroke: Stroke) -> None:
+        """Carry out a stroke, and return when its last fault was undone; raises what a fault itself failed with."""
+        with ThreadPoolExecutor(len(stroke.strikes)) as pool:
+            struck = [(one, pool.submit(self._act, one)) for one in stroke.strikes]
+        for one, done in struck:
+            if error := done.exception():
+                raise RuntimeError(f"the fault {one} failed itself") from error
 
-def _wait_for_flow(world: World, seconds: float) -> float:
-    """Wait until all programs run, and what is written shortly after that was received; return how long that took."""
-    began = time.monotonic()
-    _wait_for_programs(world, seconds)
-    time.sleep(_A_FEW_LINES)
-    world.supervisor.wait("lines flow again", partial(next, awaited(world)), seconds)
-    return time.monotonic() - began
-
-
-def _wait_for_programs(world: World, seconds: float) -> None:
-    programs = world.supervisor.programs
-    world.supervisor.wait(
-        "every program runs", lambda: all(one.is_running() for one in programs), seconds
-    )
-
-
-def _run_dry(world: World, result: Result) -> None:
-    for host in world.hosts:
-        host.writing.stop()
-    # what is missing after a finding is no news
-    seconds = _FLOW / 3 if result.findings else 2 * _FLOW
-    waited = world.supervisor.wait("all is received", partial(next, awaited(world)), seconds)
-    _wait_for_programs(world, _FLOW)
-    result.tell("dry", waited=round(waited, 2))
-
-
-def _look_for_leaks(world: World, result: Result, *, leaks: Leaks) -> None:
-    leaks.at_rest()
-    leaks.at_the_end(world)
-    for finding in leaks.findings:
-        result.find(finding)
-
-
-def _judge(world: World, result: Result) -> None:
-    for host in world.hosts:
-        host.writing.stop()
-    result.starts = sum(one.process.starts - 1 for one in world.supervisor.programs)
-    world.processes.end_all()
-    found = judged(world)
-    result.verdicts = found.verdicts
-    for name, verdict in found.verdicts.items():
-        result.tell("verdict", host=name, perfect=verdict.is_perfect, words=str(verdict))
-    for finding in found.findings:
-        result.find(finding)
-
-
-def _strike(world: World, stroke: Stroke, result: Result) -> None:
-    """Carry out a stroke, and return when its last fault was undone; raises what a fault itself failed with."""
-    errors: list[tuple[Strike, BaseException]] = []
-    threads = [
-        threading.Thread(target=_do, args=(world, one, result, errors), name=one.fault)
-        for one in stroke.strikes
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for one, error in errors:
-        raise RuntimeError(f"the fault {one} failed itself") from error
-
-
-def _do(
-    world: World, one: Strike, result: Result, errors: list[tuple[Strike, BaseException]]
-) -> None:
-    has_struck = False
-    time.sleep(one.at)
-    try:
-        lasting = FAULTS[one.fault].act(world, random.Random(one.seed)) or iter(())
-        next(lasting, None)
-        has_struck = True
-        result.tell("struck", fault=one.fault)
-        time.sleep(one.lasts)
-        next(lasting, None)
-        result.tell("over", fault=one.fault)
-        result.struck[one.fault] += 1
-    except CannotStrike as none:  # as what undoes it may have seen
-        result.missed[one.fault] += 1
-        result.tell("not struck", fault=one.fault, why=str(none))
-    except BaseException as error:  # noqa: BLE001 - told by the thread that waits
-        if not has_struck and isinstance(error, OSError) and error.errno in _DISK_FAULTS:
+    def _act(self, one: Strike) -> None:
+        result, has_struck = self.result, False
+        time.sleep(one.at)
+        try:
+            lasting = FAULTS[one.fault].act(self.world, random.Random(one.seed)) or iter(())
+            next(lasting, None)
+            has_struck = True
+            result.tell("struck", fault=one.fault)
+            time.sleep(one.lasts)
+            next(lasting, None)
+            result.tell("over", fault=one.fault)
+            result.struck[one.fault] += 1
+        except (CannotStrike, OSError) as none:  # as what undoes it may have seen
+            if isinstance(none, OSError) and (has_struck or none.errno not in _DISK_FAULTS):
+                raise
             result.missed[one.fault] += 1
-            result.tell("not struck", fault=one.fault, why=str(error))
-        else:
-            errors.append((one, error))
+            result.tell("not struck", fault=one.fault, why=str(none))
+
+    def _wait_for_flow(self, seconds: float) -> float:
+        """Wait until all programs run, and what is written shortly after that was received; return how long that took."""
+        began = time.monotonic()
+        self._wait_for_programs(seconds)
+        time.sleep(_A_FEW_LINES)
+        are_received = partial(next, awaited(self.world))
+        self.world.supervisor.wait("lines flow again", are_received, seconds)
+        took = time.monotonic() - began
+        self.leaks.look()
+        return took
+
+    def _wait_for_programs(self, seconds: float) -> None:
+        programs = self.world.supervisor.programs
+        all_run = lambda: all(one.is_running() for one in programs)  # noqa: E731
+        self.world.supervisor.wait("every program runs", all_run, seconds)
+
+    def _run_dry(self) -> None:
+        for host in self.world.hosts:
+            host.writing.stop()
+        # what is missing after a finding is no news
+        seconds = _FLOW / 3 if self.result.findings else 2 * _FLOW
+        are_received = partial(next, awaited(self.world))
+        waited = self.world.supervisor.wait("all is received", are_received, seconds)
+        self._wait_for_programs(_FLOW)
+        self.result.tell("dry", waited=round(waited, 2))
+
+    def _look_for_leaks(self) -> None:
+        for finding in self.leaks.judge(self.world):
+            self.result.find(finding)
+
+    def _judge(self) -> None:
+        for host in self.world.hosts:
+            host.writing.stop()
+        programs = self.world.supervisor.programs
+        self.result.starts = sum(one.process.starts - 1 for one in programs)
+        self.world.processes.end_all()
+        self.result.verdicts, findings = judged(self.world)
+        for name, verdict in self.result.verdicts.items():
+            words = str(verdict)
+            self.result.tell("verdict", host=name, perfect=verdict.is_perfect, words=words)
+        for finding in findings:
+            self.result.find(finding)
+
+    def _keep_processes(self) -> None:
+        with (self.world.folder / "processes.txt").open("wb") as file:
+            words = ("ps", "-eLo", "pid,ppid,tid,stat,wchan:24,rss,args")
+            subprocess.run(words, stdout=file, stderr=file, timeout=30, check=False)
+
+    def _keep_disks(self) -> None:
+        """Copy what is on the disks that vanish, and what was written; what cannot be read is left out."""
+        folder = self.world.folder
+        (folder / "kept").mkdir()
+        for top in (found for part in _KEPT for found in folder.glob(part)):
+            words = ("cp", "-a", "--parents", "--", top.relative_to(folder), "kept")
+            subprocess.run(words, cwd=folder, check=False, capture_output=True)

@@ -76,20 +76,17 @@ class Keys:
 
     def add(self, kind: str, *names: str) -> None:
         """Give credentials, and put them where `file` says; raises `CommandFailed`, as all that change something."""
-        partitions = ("--partition", "all") if kind == "receiver" else ()
-        self._hand_out("add", kind, *names, *partitions)
+        words = [word for url in self.urls for word in ("--server", url)]
+        words += ["--partition", "all"] if kind == "receiver" else []
+        into = ("--output", f"{self.folder}/", "--force")
+        with self.changing:
+            run_command("logbroker", *_in(self.stores[0], "add", kind, *names, *into, *words))
+            self._copy()
 
     def revoke(self, kind: str, *names: str) -> None:
         """Take credentials away; the files stay."""
         with self.changing:
             run_command("logbroker", *_in(self.stores[0], "revoke", kind, *names))
-            self._copy()
-
-    def _hand_out(self, *words: str) -> None:
-        servers = [word for url in self.urls for word in ("--server", url)]
-        with self.changing:
-            into = ("--output", f"{self.folder}/", "--force", *servers)
-            run_command("logbroker", *_in(self.stores[0], *words, *into))
             self._copy()
 
     def _copy(self) -> None:
@@ -99,7 +96,7 @@ class Keys:
                 write_atomic(store / "credentials.json", text)
                 await_credentials(store, parse_store(text.decode()).revision)
             except OperatorError as error:
-                raise CommandFailed(str(error)) from None
+                raise CommandFailed(1, str(error)) from None
 
 
 def _in(store: Path, *words: str) -> list[str]:

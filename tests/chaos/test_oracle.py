@@ -10,6 +10,11 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from receiver.consume.assignment import Done, Ending, Report
+from receiver.meter import Meter
+from receiver.storage.findings import Finding, FindingKind
+from receiver.storage.tables import gap_report
+from tests.chaos.received import losses, repeats
 from tests.support.oracle import Verdict, judge, judge_host
 
 Damage = Callable[[list[bytes], int], None]
@@ -94,19 +99,24 @@ def interleave(files: list[list[bytes]], chance: random.Random) -> bytes:
 
 
 LINES = source("a", 100)
-HARMS: tuple[tuple[list[bytes], dict[str, int]], ...] = (
-    ([], {"missing": 100}),
-    (LINES[:60] + LINES[40:], {"repeated": 20}),
-    (LINES[50:] + LINES[:50], {"reordered": 50}),
-    ([*LINES[:5], LINES[5][:-1], *LINES[6:]], {"missing": 2, "torn": 1}),  # run together
-    ([*LINES[:9], LINES[9][:11], *LINES[9:]], {"missing": 1, "torn": 1}),  # half, then whole
-    ([*LINES[:-1], LINES[-1][:-1]], {"missing": 1, "torn": 1}),  # no newline at the end
+BLANK = [b"a line\n", b"\n", b"line 3!\n"]
+HARMS: tuple[tuple[list[bytes], list[bytes], dict[str, int]], ...] = (
+    (LINES, [], {"missing": 100}),
+    (LINES, LINES[:60] + LINES[40:], {"repeated": 20}),
+    (LINES, LINES[50:] + LINES[:50], {"reordered": 50}),
+    # run together; half, then whole; no newline at the end
+    (LINES, [*LINES[:5], LINES[5][:-1], *LINES[6:]], {"missing": 2, "torn": 1}),
+    (LINES, [*LINES[:9], LINES[9][:11], *LINES[9:]], {"missing": 1, "torn": 1}),
+    (LINES, [*LINES[:-1], LINES[-1][:-1]], {"missing": 1, "torn": 1}),
+    (BLANK, [b"a line\n", b"\n", b"line 3#\n"], {"missing": 1, "foreign": 1}),
 )
 
 
-@pytest.mark.parametrize(("received", "found"), HARMS)
-def test_harm_has_its_name(received: list[bytes], found: dict[str, int]) -> None:
-    verdict = judge([b"".join(LINES)], b"".join(received))
+@pytest.mark.parametrize(("written", "received", "found"), HARMS)
+def test_harm_has_its_name(
+    written: list[bytes], received: list[bytes], found: dict[str, int]
+) -> None:
+    verdict = judge([b"".join(written)], b"".join(received))
 
     assert counts(verdict) == found
     assert not verdict.bytes_equal
@@ -131,12 +141,6 @@ def test_a_line_that_two_files_share_is_judged_by_its_count() -> None:
     assert judge(written, b"a1\nb1\n\n\n\nb2\na2\n").repeated == 1
 
 
-def test_a_torn_line_is_judged_where_blank_lines_were_written() -> None:
-    verdict = judge([b"a line\n\nanother\n"], b"a line\n\nanothe#\n")
-
-    assert counts(verdict) == {"missing": 1, "foreign": 1}
-
-
 def test_received_is_read_from_closed_segments_in_the_order_of_their_numbers(
     tmp_path: Path,
 ) -> None:
@@ -155,23 +159,19 @@ def test_received_is_read_from_closed_segments_in_the_order_of_their_numbers(
         judge_host([written], tmp_path, "web01")
 
 
-@pytest.mark.parametrize(
-    ("received", "complete", "perfect"),
-    [
-        pytest.param(b"a\nb\nc\n", True, True, id="equal"),
-        pytest.param(b"b\nc\na\n", True, False, id="in another order"),
-        pytest.param(b"a\nb\nb\n", False, False, id="with one for another"),
-        pytest.param(b"a\nb\nc", False, False, id="without its last newline"),
-    ],
-)
-@pytest.mark.parametrize("to_be_named", [0, 100], ids=["too much to name", "little"])
-def test_lines_are_judged_whether_they_fit_into_memory_or_not(
-    tmp_path: Path, received: bytes, complete: bool, perfect: bool, to_be_named: int
+def test_what_receivers_report_of_losses_and_of_lines_that_came_twice_are_findings(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    written = tmp_path / "app.log"
-    written.write_bytes(b"a\nb\nc\n")
-    (tmp_path / "web01.log").write_bytes(received)
+    told = '{"kind":"gap","host":"web01"}\n{"kind":"loss","host":"web01"}\n'
+    (tmp_path / gap_report(1)).write_text(told, "utf-8")
+    finding = Finding(FindingKind.REPEAT, "web01", "/var/log/app.log", "f1", 10, 30, 7, 0)
+    report = Report(Done(0, 1, 8, findings=(finding,)), 1, Ending.SILENCE)
+    Meter(lambda: 0).expect(0).done(report)
+    (tmp_path / "receiver-one.log").write_text(caplog.text, "utf-8")
+    (tmp_path / "receiver-two.log").write_text("nothing to tell\n", "utf-8")
 
-    verdict = judge_host([written], tmp_path, "web01", to_be_named)
-
-    assert (verdict.is_complete, verdict.is_perfect) == (complete, perfect)
+    assert [one.partition(":")[0] for one in losses(tmp_path)] == [
+        "reported, and nothing was lost"
+    ] * 2
+    (found,) = repeats(tmp_path)
+    assert found.startswith("receiver-one was sent lines again 1 times: repeat of 20 bytes")

@@ -14,22 +14,22 @@ folder/images                       what brokers' and receivers' disks are on, w
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from broker.app.exits import ConfigurationError, OperatorError
 from broker.client import bucket
 from broker.client.access import Access
-from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import BrokerAway, Connection
+from broker.client.answer import Rejected
+from broker.client.connection import Connection
 from broker.wire.message import EXPECTED_SEQUENCE
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from broker.wire.subjects import partition_of
 from receiver.storage.disk import exclusive_lock
+from tests.broker.cluster import SECRET, insist
 from tests.chaos.disks import Disk
 from tests.chaos.networks import Machine, machines
 from tests.chaos.program import Program, Supervisor
@@ -47,7 +47,6 @@ Answer = TypeVar("Answer")
 _HOST_MACHINES = ("h1", "h2")
 _RECEIVER_MACHINE = "r1"
 _SPARK = "spark"
-_SECRET = "between these three"
 _DISKS = {"host": 256, "broker": 768, "central": 768}  # megabytes
 _HOST_CONNECTIONS = 30  # more than all hosts have
 
@@ -68,11 +67,10 @@ class Broker:
 
 @dataclass(slots=True)
 class Host:
-    """One host; `logs` is the folder of its log files, `machine` where it runs."""
+    """One host; `machine` is where it runs."""
 
     name: str
     machine: str
-    logs: Path
     writing: Writing
     shipper: Program
 
@@ -100,10 +98,13 @@ class World:
     receivers: list[Program] = field(default_factory=list)
     spark: SparkCluster | None = None
     spark_programs: list[Program] = field(default_factory=list)
+    """The master, and the workers."""
     keys: Keys | None = None
     shim: Shim | None = None
-    adopted: list[int] = field(default_factory=list)
-    """Partitions whose files were adopted, as their store was lost."""
+    received: Received = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.received = Received(self.output)
 
     @classmethod
     def built(
@@ -165,11 +166,6 @@ class World:
     def broker_programs(self) -> list[Program]:
         return [broker.program for broker in self.brokers]
 
-    received: Received = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.received = Received(self.output)
-
     @property
     def partitions_in_use(self) -> list[int]:
         """The partitions that hosts belong to."""
@@ -192,26 +188,22 @@ class World:
         self.ask(lambda c: c.ask(f"$KV.{name}.{key}", value))
 
     def change_entry(self, name: str, key: str, change: Callable[[bytes], bytes | None]) -> bytes:
-        """Change an entry under whoever writes it, None deletes it; return what it was at that moment, empty for none."""
-        tried: list[tuple[bytes, bytes | None]] = []
+        """Change an entry while others may write it, None deletes it; return what it was at that moment, empty for none."""
+        was: dict[
+            bytes | None, bytes
+        ] = {}  # by what was written, as the answer to that may be lost
 
         async def compare_and_set(connection: Connection) -> bytes:
-            while entry := await bucket.read(connection, name, key):
-                if tried and entry.value == tried[-1][1]:  # it was written, and the answer was lost
-                    break
-                tried.append((entry.value, change(entry.value)))
-                left = tried[-1][1]
-                headers = {EXPECTED_SEQUENCE: str(entry.revision)}
-                if left is None:
-                    headers["KV-Operation"] = "DEL"
-                try:
-                    await connection.ask(f"$KV.{name}.{key}", left or b"", headers)
-                except Rejected as refused:
-                    if not refused.is_wrong_sequence:
-                        raise
-                else:
-                    break
-            return tried[-1][0] if tried else b""
+            entry = await bucket.read(connection, name, key)
+            now = entry.value if entry else None
+            if now in was or entry is None:
+                return was.get(now, b"")
+            value = change(entry.value)
+            was[value] = entry.value
+            headers = {EXPECTED_SEQUENCE: str(entry.revision)}
+            headers |= {"KV-Operation": "DEL"} if value is None else {}
+            await connection.ask(f"$KV.{name}.{key}", value or b"", headers)
+            return entry.value
 
         return self.ask(compare_and_set)
 
@@ -239,10 +231,10 @@ class World:
         seconds: float = 60,
     ) -> Answer:
         """Ask the brokers as an admin until there is an answer, whoever leads meanwhile; raises TimeoutError."""
-        return asyncio.run(_insist(self.urls, self.access, question, seconds))
+        return asyncio.run(insist(self.urls, question, seconds, self.access))
 
     def start_program(
-        self, program: str, name: str, machine: Machine, words: Sequence[str | Path], role: str
+        self, program: str, name: str, machine: Machine, words: Sequence[str | Path]
     ) -> Program:
         """Start one of our programs on a machine, and look after it."""
         scratch = self.folder / "tmp" / name
@@ -250,29 +242,15 @@ class World:
         process = self.processes.start(
             name,
             [*machine.within, str(Path(sys.executable).with_name(program)), *words],
-            {"TMPDIR": str(scratch), **self._shim_environment(name)},
+            {"TMPDIR": str(scratch), **(self.shim.environment(name) if self.shim else {})},
         )
-        return self.supervisor.take(process, role)
-
-    def _shim_environment(self, name: str) -> Mapping[str, str]:
-        return self.shim.environment(name) if self.shim else {}
+        return self.supervisor.take(process)
 
     def control(self, program: Program) -> Control:
         """Return what tells the shim in a program; only where there is the feature "shim"."""
         if self.shim is None:
             raise LookupError("there is no shim in this world")
         return self.shim.controls[_SPARK if program in self.spark_programs else program.name]
-
-    def writing(self, name: str, number: int, logs: Path) -> Writing:
-        """Return the applications of the host of this name and number, which write to the folder `logs`; none runs yet."""
-        shape, seed = self.shape, self.shape.seed + number
-        return Writing(
-            folder=logs,
-            accounts=self.folder / "written" / name,
-            applications=applications(number, shape.rate, seed),
-            seed=seed,
-            received=lambda: self.received.lately(name),
-        )
 
     def _mount(self, name: str, path: Path, kind: str) -> None:
         has_blocks = kind != "host" and "blocks" in machine_features()
@@ -287,7 +265,7 @@ class World:
         ]
         secret = self.folder / "secret"
         secret.touch(0o600)
-        secret.write_text(_SECRET, "utf-8")
+        secret.write_text(SECRET, "utf-8")
         stores = {name: self.folder / "brokers" / name / "store" for name in names}
         if self.shape.secured:
             self.keys = Keys.made(
@@ -307,7 +285,7 @@ class World:
             if len(names) > 1:
                 words += ["--cluster", "c", "--cluster-listen", str(machine.route), *routes]
                 words += ["--cluster-secret-file", secret]
-            program = self.start_program("logbroker", name, machine, words, "broker")
+            program = self.start_program("logbroker", name, machine, words)
             self.brokers.append(Broker(name, machine, store, program))
         self.supervisor.wait(
             "the brokers are ready",
@@ -327,10 +305,9 @@ class World:
             words += self._start_spark(machine)
         for name in self._receiver_names:
             own = [*self._receiver_words(name), *words]
-            program = self.start_program(
-                "logreceiver", f"receiver-{name}", machine, own, "receiver"
+            self.receivers.append(
+                self.start_program("logreceiver", f"receiver-{name}", machine, own)
             )
-            self.receivers.append(program)
 
     def _start_spark(self, machine: Machine) -> list[str | Path]:
         folder = self.folder / "spark"
@@ -341,12 +318,9 @@ class World:
             host=machine.address,
             within=machine.within,
             memory=folder / "memory",
-            environment=self._shim_environment(_SPARK),
+            environment=self.shim.environment(_SPARK) if self.shim else {},
         )
-        self.spark_programs.append(self.supervisor.take(self.spark.master, "master"))
-        self.spark_programs += [
-            self.supervisor.take(worker, "worker") for worker in self.spark.workers
-        ]
+        self.spark_programs += map(self.supervisor.take, (self.spark.master, *self.spark.workers))
         return ["--master", self.spark.url, "--executor-python", str(self.spark.python)]
 
     @property
@@ -375,24 +349,13 @@ class World:
         logs = folder / "logs"
         logs.mkdir()
         words = ["--file", logs / "**/*.log", "--grace", "30s", *self._host_words(name, number)]
-        shipper = self.start_program("logshipper", f"shipper-{name}", machine, words, "shipper")
-        writing = self.writing(name, number, logs)
-        self.hosts.append(Host(name, machine.name, logs, writing, shipper))
-
-
-async def _insist(
-    urls: Sequence[str],
-    access: Access,
-    question: Callable[[Connection], Coroutine[Any, Any, Answer]],
-    seconds: float,
-) -> Answer:
-    connection = Connection(list(urls), "chaos", access=access)
-    try:
-        async with asyncio.timeout(seconds):
-            while True:
-                try:
-                    return await question(connection)
-                except (ConnectionLost, Rejected, BrokerAway, ConfigurationError, OperatorError):
-                    await asyncio.sleep(0.1)
-    finally:
-        await connection.close()
+        shipper = self.start_program("logshipper", f"shipper-{name}", machine, words)
+        seed = self.shape.seed + number
+        writing = Writing(
+            logs,
+            accounts=self.folder / "written" / name,
+            applications=applications(number, self.shape.rate, seed),
+            seed=seed,
+            received=lambda: self.received.lately(name),
+        )
+        self.hosts.append(Host(name, machine.name, writing, shipper))

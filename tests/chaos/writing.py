@@ -12,12 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.chaos.logfile import Insistence, LogFile
-from tests.chaos.rotations import Rotation, drawn_style
+from tests.chaos.logfile import LogFile
+from tests.chaos.rotations import Rotation
 from tests.chaos.writers import Application
 
 _TICK = 0.1  # seconds
-_PATIENCE = 30.0  # seconds for a disk to take the last lines
 _HALF = 0.03
 _HALF_LASTS = (0.2, 8.0)  # seconds
 _LINKED = 0.3
@@ -65,7 +64,7 @@ class _Pen:
         if self.log.files:
             tag = self.application.path.encode()
             self.log.append(self.rest + b"%b: this is the last line of the whole log\n" % tag)
-            self.rest = b""
+            self.log.close()
 
     def _rest_is_due(self, seconds: float) -> bool:
         self.pause -= seconds
@@ -110,12 +109,11 @@ class Writing:
     _failure: BaseException | None = None
 
     def __post_init__(self) -> None:
-        insist = Insistence(self._over, _PATIENCE)
         for number, application in enumerate(self.applications):
             account = self.accounts / f"{number}-{Path(application.path).name}"
-            log = LogFile(self.folder / application.path, account, insist)
+            log = LogFile(self.folder / application.path, account)
             chance = random.Random(f"{application.path} {self.seed}")
-            rotation = Rotation(log, drawn_style(chance), chance, self._asks(log))
+            rotation = Rotation(log, chance, self._asks(log))
             self._pens.append(_Pen(application, log, rotation, chance, application.appears))
 
     @property
@@ -135,17 +133,6 @@ class Writing:
         if self._failure:
             raise RuntimeError(f"what writes {self.folder} died") from self._failure
 
-    def tick(self, seconds: float) -> None:
-        """Write and rotate what comes in so many seconds; for the thread, and for who has a clock of their own."""
-        for pen in self._pens:
-            pen.tick(seconds)
-
-    def finish(self) -> None:
-        """Write the last lines."""
-        for pen in self._pens:
-            pen.finish()
-            pen.log.close()
-
     def _asks(self, log: LogFile) -> Callable[[int], bool]:
         def is_received(end: int) -> bool:
             # whatever has not been received yet may be of this log: its end at most, since it comes in order
@@ -158,14 +145,14 @@ class Writing:
         try:
             due = time.monotonic()
             while not self._over.wait(max(0.0, due - time.monotonic())):
-                self.tick(_TICK)
-                due = max(
-                    due + _TICK, time.monotonic() - 1
-                )  # what a disk held up is not made up for
-            with suppress(
-                OSError
-            ):  # a disk that takes nothing any more: what stands there is what was written
-                self.finish()
+                for pen in self._pens:
+                    pen.tick(_TICK)
+                # what a disk held up is not made up for
+                due = max(due + _TICK, time.monotonic() - 1)
+            # a disk that takes nothing any more: what stands there is what was written
+            with suppress(OSError):
+                for pen in self._pens:
+                    pen.finish()
         except BaseException as error:
             self._failure = error
             raise

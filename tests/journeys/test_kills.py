@@ -9,13 +9,12 @@ import signal
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from pathlib import Path
+from functools import partial
 
 import pytest
 
-from tests.support.oracle import judge
-from tests.support.processes import Process, Processes, TookTooLong, wait_until
-from tests.support.received import read_received
+from tests.support.oracle import expect_all
+from tests.support.processes import Process, wait_until
 from tests.support.suite import Suite
 from tests.support.traffic import Traffic
 
@@ -29,34 +28,29 @@ KILLS = 7
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
 def test_every_line_arrives_once_and_in_order_whichever_process_is_killed(
-    tmp_path: Path, seed: int
+    suite: Suite, seed: int
 ) -> None:
     chance = random.Random(seed)
-    files = {host: [tmp_path / "hosts" / host / name for name in FILES] for host in HOSTS}
-    with Processes(tmp_path) as processes:
-        suite = Suite(tmp_path, processes, partitions=2)
-        programs = [suite.start_broker(), *(_receiver(suite, name) for name in ("one", "two"))]
-        wait_until(
-            "a receiver owns the partitions",
-            lambda: all(suite.offset(number) for number in (0, 1)),
-            150,
-            programs[1:],
-        )
-        rate = chance.choice((20, 200, 700))
-        with Traffic([file for own in files.values() for file in own], rate, seed) as traffic:
-            programs += [suite.start_shipper(host, own) for host, own in files.items()]
-            for program in chance.sample(programs, len(programs)):
-                _kill([program.pid], programs, chance)
-            for _ in range(KILLS):
-                _kill(chance.choice(programs).tree(), programs, chance)
-        written = {host: [traffic.written[file] for file in own] for host, own in files.items()}
-        received = _all_received(suite, programs, written)
-        for host, sources in written.items():
-            verdict = judge(sources, received[host])
-            assert verdict.is_perfect, f"seed {seed}, {host}: {verdict}"
-            assert all(sources)
-        assert list(suite.output.glob("*.log.0*")), "nothing was rotated"
-        assert [program.stop() for program in reversed(programs)] == [0] * len(programs)
+    files = {host: [suite.folder / "hosts" / host / name for name in FILES] for host in HOSTS}
+    programs = [suite.start_broker(), *(_receiver(suite, name) for name in ("one", "two"))]
+    wait_until(
+        "a receiver owns the partitions",
+        lambda: all(suite.offset(number) for number in (0, 1)),
+        150,
+        programs[1:],
+    )
+    rate = chance.choice((20, 200, 700))
+    with Traffic([file for own in files.values() for file in own], rate, seed) as traffic:
+        programs += [suite.start_shipper(host, own) for host, own in files.items()]
+        for program in chance.sample(programs, len(programs)):
+            _kill([program.pid], programs, chance)
+        for _ in range(KILLS):
+            _kill(chance.choice(programs).tree(), programs, chance)
+    written = {host: [traffic.written[file] for file in own] for host, own in files.items()}
+    assert all(all(sources) for sources in written.values())
+    expect_all(suite.output, written, meanwhile=partial(_start_again, programs))
+    assert list(suite.output.glob("*.log.0*")), "nothing was rotated"
+    assert [program.stop() for program in reversed(programs)] == [0] * len(programs)
 
 
 def _receiver(suite: Suite, name: str) -> Process:
@@ -85,20 +79,3 @@ def _start_again(programs: Iterable[Process]) -> None:
     for program in programs:
         if not program.is_running():
             program.start()
-
-
-def _all_received(
-    suite: Suite, programs: Sequence[Process], written: dict[str, list[bytes]]
-) -> dict[str, bytes]:
-    """Wait until as much as was written has arrived, and return what has."""
-    received = dict.fromkeys(written, b"")
-
-    def are_received() -> bool:
-        _start_again(programs)
-        with suppress(FileNotFoundError, ValueError):  # a file is just being exchanged
-            received.update({host: read_received(suite.output, host) for host in written})
-        return all(len(received[host]) >= sum(map(len, written[host])) for host in written)
-
-    with suppress(TookTooLong):  # the verdict says what is missing
-        wait_until("all is received", are_received, 150)
-    return received

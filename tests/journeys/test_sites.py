@@ -1,10 +1,8 @@
 """Brokers of several sites: one that buffers behind a firewall, and a second one that holds a copy and takes over."""
 
-import asyncio
 import json
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -22,7 +20,6 @@ from tests.support.suite import Suite
 
 pytestmark = [pytest.mark.journey, pytest.mark.nats]
 
-Answer = TypeVar("Answer")
 PARTITIONS = 2
 
 
@@ -38,23 +35,16 @@ def append(log: Path, first: int, until: int) -> None:
         )
 
 
-def ask(suite: Suite, question: Callable[[Connection], Coroutine[Any, Any, Answer]]) -> Answer:
-    async def ask() -> Answer:
-        key = suite.folder / "admin.toml"
-        access = Access(nkey=key if key.exists() else None)
-        connection = Connection([suite.url], "test", access=access)
-        try:
-            await connection.once()
-            return await question(connection)
-        finally:
-            await connection.close()
-
-    return asyncio.run(ask())
-
-
 def stream(suite: Suite) -> dict[str, Any]:
     asked = {"subjects_filter": ">"}
-    return ask(suite, lambda connection: connection.api(f"STREAM.INFO.{STREAM}", asked))
+    call = lambda connection: connection.api(f"STREAM.INFO.{STREAM}", asked)  # noqa: E731
+    return suite.ask(call, access_of(suite))
+
+
+def access_of(suite: Suite) -> Access:
+    """Return how an admin gets in: with the key that `credentials add admin` has made, where there is one."""
+    key = suite.folder / "admin.toml"
+    return Access(nkey=key if key.exists() else None)
 
 
 def held(suite: Suite, host: str) -> int:
@@ -81,15 +71,16 @@ def stored(suite: Suite, host: str) -> bytes:
             if answer.data:  # no claim
                 lines.append(decode_payload(headers, answer.data))
 
-    return ask(suite, read)
+    return suite.ask(read, access_of(suite))
 
 
-def write_positions(suite: Suite, host: str, value: bytes, revision: int) -> int:
-    return ask(suite, lambda c: bucket.write(c, POSITIONS_BUCKET, host, value, revision))
+def write_positions(suite: Suite, value: bytes, revision: int) -> int:
+    write = lambda c: bucket.write(c, POSITIONS_BUCKET, "web09", value, revision)  # noqa: E731
+    return suite.ask(write, access_of(suite))
 
 
-def positions(suite: Suite, host: str) -> bytes | None:
-    entry = ask(suite, lambda c: bucket.read(c, POSITIONS_BUCKET, host))
+def positions(suite: Suite) -> bytes | None:
+    entry = suite.ask(lambda c: bucket.read(c, POSITIONS_BUCKET, "web09"), access_of(suite))
     return entry.value if entry else None
 
 
@@ -105,12 +96,6 @@ def has_all(suite: Suite, other: Suite, host: str, seconds: float, *watched: Pro
 def ship(suite: Suite, host: str, log: Path, *options: str) -> None:
     shipper = suite.start_shipper(host, [log], "--once", *options)
     assert shipper.wait(120) == 0, shipper.last_words()
-
-
-def logbroker(suite: Suite, *arguments: str) -> str:
-    called = suite.start_program("logbroker", f"logbroker-{len(arguments)}", arguments)
-    assert called.wait(60) == 0, called.last_words()
-    return called.said()
 
 
 @pytest.mark.long  # nats-server takes its time to ask another site again
@@ -164,11 +149,9 @@ def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
     first, second = site(processes, tmp_path / "first"), site(processes, tmp_path / "second")
     door = f"127.0.0.1:{free_port()}"
     for kind, name in (("site", "second"), ("host", "web01"), ("admin", "operator")):
-        logbroker(
-            first,
-            *("credentials", "add", kind, name, "--store-dir", str(first.folder / "store")),
-            *("--output", str(first.folder / f"{kind}.toml"), "--server", first.url),
-        )
+        where = ("--store-dir", str(first.folder / "store"))
+        output = ("--output", str(first.folder / f"{kind}.toml"))
+        first.administer("credentials", "add", kind, name, *where, *output)
     broker = first.start_program(
         "logbroker",
         "first",
@@ -188,12 +171,12 @@ def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
     ship(first, "web01", log, "--config", str(first.folder / "host.toml"))
     has_all(second, first, "web01", 60, broker, copy)
     assert stream(second)["state"]["last_seq"] == stream(first)["state"]["last_seq"]
-    revision = write_positions(first, "web09", b"at first", 0)
-    wait_until("positions are copied", lambda: positions(second, "web09") == b"at first", 60)
+    revision = write_positions(first, b"at first", 0)
+    wait_until("positions are copied", lambda: positions(second) == b"at first", 60)
 
     broker.kill()
-    logbroker(second, "apply", "--mirror", "", "--server", second.url)
-    write_positions(second, "web09", b"at second", revision)
+    second.administer("apply", "--mirror", "")
+    write_positions(second, b"at second", revision)
     append(log, 3000, 6000)
     ship(second, "web01", log)
 

@@ -6,24 +6,19 @@ says whether the bytes are equal. Of a line that was torn the whole one is missi
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import chain
 from pathlib import Path
 
-from tests.support.received import (
-    is_packed,
-    parts_of,
-    read_segment,
-    read_segments,
-    segments_of,
-)
+from tests.support.processes import Process, TookTooLong, wait_until
+from tests.support.received import read_received
 
 _SHOWN = 3
-_TO_BE_NAMED = 500_000_000  # bytes; each line of more would not fit into memory
 _SHARED = -1
 _SEARCHES = 200
+_PATIENCE = 150.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,57 +63,30 @@ class Verdict:
         )
 
 
-def judge_host(
-    sources: Iterable[Path], output: Path, host: str, to_be_named: int = _TO_BE_NAMED
-) -> Verdict:
-    """Judge what a receiver wrote for `host` below `output` against the source files, each in the order written.
-
-    A single source is compared as it is read, so that some GB need no memory; where one of more than `to_be_named` bytes differs, it is told whether that
-    is a matter of order (`reordered` is 1), and not what became of each line.
-    """
-    paths, segments = list(sources), segments_of(output, host)
-    if len(paths) == 1:
-        if (lines := _equal_lines(paths[0], segments)) is not None:
-            return Verdict(lines, lines)
-        if paths[0].stat().st_size > to_be_named:
-            return _summary(paths[0], segments)
-    return judge([path.read_bytes() for path in paths], read_segments(segments))
+def judge_host(sources: Iterable[Path], output: Path, host: str) -> Verdict:
+    """Judge what a receiver wrote for `host` below `output` against the source files, each in the order written."""
+    return judge([path.read_bytes() for path in sources], read_received(output, host))
 
 
-def _equal_lines(source: Path, segments: Sequence[Path]) -> int | None:
-    """Return how many lines both hold; None where they differ."""
-    lines = 0
-    with source.open("rb") as file:
-        for part in parts_of(segments):
-            if file.read(len(part)) != part:
-                return None
-            lines += part.count(b"\n")
-        return None if file.read(1) else lines
+def expect_all(
+    output: Path,
+    written: Mapping[str, Sequence[bytes]],
+    watched: Sequence[Process] = (),
+    meanwhile: Callable[[], object] = lambda: None,
+) -> None:
+    """Wait until as much as was written of each host is received below `output`, and expect each line once and in order."""
 
+    def is_received() -> bool:
+        meanwhile()
+        with suppress(FileNotFoundError, ValueError):  # a file is just being exchanged
+            received = {host: len(read_received(output, host)) for host in written}
+            return all(received[host] >= sum(map(len, own)) for host, own in written.items())
+        return False
 
-def _summary(source: Path, segments: Sequence[Path]) -> Verdict:
-    written = _sum(line.rstrip(b"\n") + b"\n" for line in _lines_in([source]))
-    received = _sum(_lines_in(segments))
-    same = written == received
-    told = "the same lines, in another order" if same else "not the same lines"
-    return Verdict(
-        written[0], received[0], reordered=int(same), bytes_equal=False, examples=(told,)
-    )
-
-
-def _sum(lines: Iterable[bytes]) -> tuple[int, int]:
-    """Return how many lines there are, and the sum of their hashes, which is the same in any order."""
-    count = hashes = 0
-    for line in lines:
-        count += 1
-        hashes += hash(line)
-    return count, hashes
-
-
-def _lines_in(files: Iterable[Path]) -> Iterator[bytes]:
-    for path in files:
-        with path.open("rb") if not is_packed(path) else BytesIO(read_segment(path)) as file:
-            yield from file
+    with suppress(TookTooLong):  # the verdict says what is missing
+        wait_until("all is received", is_received, _PATIENCE, watched, every=0.2)
+    verdicts = {host: judge(own, read_received(output, host)) for host, own in written.items()}
+    assert {host: str(one) for host, one in verdicts.items() if not one.is_perfect} == {}
 
 
 def judge(sources: Sequence[bytes], received: bytes) -> Verdict:

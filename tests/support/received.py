@@ -2,14 +2,12 @@
 
 import gzip
 import re
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from math import inf
 from pathlib import Path
 
 import zstandard
 
-_PART = 4 * 1024 * 1024
 _SEGMENT = re.compile(r"(?P<host>.+)\.log(?:\.(?P<number>[0-9]{6,})(?P<packed>\.zst|\.gz)?)?")
 
 
@@ -49,23 +47,7 @@ def received_bytes(output: Path, host: str) -> int:
 
 def read_received(output: Path, host: str) -> bytes:
     """Return everything that was received from a host; empty when there is nothing."""
-    return read_segments(segments_of(output, host))
-
-
-def read_segments(segments: Iterable[Path]) -> bytes:
-    """Return what is in files, one after the other, unpacked."""
-    return b"".join(map(read_segment, segments))
-
-
-def parts_of(segments: Iterable[Path]) -> Iterator[bytes]:
-    """Yield what is in files, one after the other, unpacked, a part at a time."""
-    for path in segments:
-        if is_packed(path):
-            yield read_segment(path)
-            continue
-        with path.open("rb") as file:
-            while part := file.read(_PART):
-                yield part
+    return b"".join(map(read_segment, segments_of(output, host)))
 
 
 def is_packed(path: Path) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from broker.client.access import Access
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.bucket import read
 from broker.client.config import read_layout
@@ -142,18 +143,28 @@ class Suite:
 
         return self._ask(ask) or False
 
-    def _ask(self, question: Callable[[Connection], Coroutine[Any, Any, Answer]]) -> Answer | None:
-        async def connected() -> Answer | None:
-            connection = Connection([self.url], "bench")
+    def ask(
+        self,
+        question: Callable[[Connection], Coroutine[Any, Any, Answer]],
+        access: Access = Access(),  # noqa: B008 - a frozen value
+    ) -> Answer:
+        """Ask the broker on a connection of its own; raises `BrokerAway`, `ConnectionLost`, `Rejected`."""
+
+        async def connected() -> Answer:
+            connection = Connection([self.url], "tests", access=access)
             try:
                 await connection.once()
                 return await question(connection)
-            except (BrokerAway, ConnectionLost, Rejected):
-                return None
             finally:
                 await connection.close()
 
         return asyncio.run(connected())
+
+    def _ask(self, question: Callable[[Connection], Coroutine[Any, Any, Answer]]) -> Answer | None:
+        try:
+            return self.ask(question)
+        except (BrokerAway, ConnectionLost, Rejected):
+            return None
 
 
 def _program(name: str) -> list[str]:

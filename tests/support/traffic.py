@@ -48,15 +48,8 @@ class Traffic:
             return {path: bytes(content) for path, content in self._written.items()}
 
     def rotate(self, path: Path) -> None:
-        """Rename the file and the older ones as logrotate does: `log` to `log.1` to `log.2` and so on."""
+        """Rename the file, once, and begin a new one, as logrotate does."""
         with self._writing:
-            number = 1
-            while path.with_name(f"{path.name}.{number}").exists():
-                number += 1
-            for older in range(number, 1, -1):
-                path.with_name(f"{path.name}.{older - 1}").rename(
-                    path.with_name(f"{path.name}.{older}")
-                )
             path.rename(path.with_name(f"{path.name}.1"))
             path.touch()
 

@@ -10,5 +10,4 @@ from tests.chaos.faults import (  # noqa: F401 - each adds its own
     memory,
     processes,
     rivals,
-    stream,
 )

@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from broker.topology import Topology
 from broker.wire.streams import STREAM
-from tests.chaos.fault import CannotStrike, Chance, alone, fault
+from tests.chaos.fault import CannotStrike, Chance, add, alone, fault
+from tests.chaos.faults.lines import Places, at, lines_of, swallow
 from tests.chaos.faults.processes import send, server_of, stop
 from tests.chaos.world import Broker, World
 
@@ -23,7 +25,6 @@ _PATIENCE = 20.0  # seconds until nobody is said to lead
 _HEALTHY = 30.0  # seconds until copies are said not to be whole
 _FILLED = 120.0  # seconds that an empty disk may take to be filled
 _LONGEST_PAUSE = 2.0  # seconds between the starts of two brokers
-_CUT = (1.0, 30.0)
 
 _a_disk_is_lost = threading.Lock()
 
@@ -69,28 +70,19 @@ def kill_all_brokers(world: World, chance: Chance) -> Iterator[None]:
         yield
 
 
-@fault(_CUT, "cluster", "shaping")
-def cut_off_leader(world: World, _: Chance) -> Iterator[None]:
-    """Cut the leader off from the others; clients still get in there."""
-    with _leader(world).machine.routes.losing():
-        yield
+def _cut(world: World, chance: Chance, lines: Places) -> Iterator[None]:
+    return at(world, chance, swallow, lines)
 
 
-@fault(_CUT, "cluster", "shaping")
-def isolate_leader(world: World, _: Chance) -> Iterator[None]:
-    """Cut the leader off from everybody."""
-    machine = _leader(world).machine
-    with machine.routes.losing(), machine.clients.losing():
-        yield
-
-
-@fault(_CUT, "cluster", "shaping")
-def cut_all_routes(world: World, _: Chance) -> Iterator[None]:
-    """Cut all brokers off from each other; clients get in everywhere, and nobody leads."""
-    with ExitStack() as stack:
-        for broker in world.brokers:
-            stack.enter_context(broker.machine.routes.losing())
-        yield
+for _name, _lines in {
+    "cut-off-leader": lambda world, _: [
+        _leader(world).machine.routes
+    ],  # clients still get in there
+    "isolate-leader": lambda world, _: lines_of(_leader(world)),
+    # clients get in everywhere, and nobody leads
+    "cut-all-routes": lambda world, _: [broker.machine.routes for broker in world.brokers],
+}.items():
+    add(_name, partial(_cut, lines=_lines), (1.0, 30.0), "cluster", "shaping")
 
 
 @fault((0.0, 12.0), "cluster")

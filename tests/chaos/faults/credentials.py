@@ -15,12 +15,6 @@ _SECONDS = 60.0
 _REFUSES_WITHIN = 15.0  # seconds until a broker that finds the damage has ended
 
 
-def _keys(world: World) -> Keys:
-    if world.keys is None:
-        raise CannotStrike("the brokers are open")
-    return world.keys
-
-
 def _whom(world: World, kind: str, chance: Chance) -> tuple[str, Program]:
     if kind == "host":
         host = chance.choice(world.hosts)
@@ -29,49 +23,37 @@ def _whom(world: World, kind: str, chance: Chance) -> tuple[str, Program]:
     return program.name.removeprefix("receiver-"), program
 
 
-def _revoke(world: World, chance: Chance, kind: str) -> Iterator[None]:
-    """Take a credential away from who is at work, and give it another one."""
-    keys, (name, program) = _keys(world), _whom(world, kind, chance)
+def _cut_off(
+    world: World, chance: Chance, kind: str, change: Callable[[Keys, str, str], None]
+) -> Iterator[None]:
+    """Take a credential away from who is at work, or change its secret, and give it another one."""
+    assert world.keys
+    keys, (name, program) = world.keys, _whom(world, kind, chance)
 
     def mend() -> None:
         _insist(world, f"{kind} {name} has a credential again", lambda: keys.add(kind, name))
         _take_over(world, program)
 
-    _try(lambda: keys.revoke(kind, name), mend)
+    _try(lambda: change(keys, kind, name), mend)
     yield
     mend()
 
 
-def _rotate(world: World, chance: Chance, kind: str) -> Iterator[None]:
-    """Make a new secret for who is locked out until it is told."""
-    keys, (name, program) = _keys(world), _whom(world, kind, chance)
-
-    def rotate() -> None:
-        keys.add(kind, name)
-
-    def mend() -> None:
-        _insist(world, f"{kind} {name} has a new secret", rotate)
-        _take_over(world, program)
-
-    _try(rotate, mend)
-    yield
-    _take_over(world, program)
-
-
 for _kind in ("host", "receiver"):
-    add(f"revoke-{_kind}", partial(_revoke, kind=_kind), (0.5, 8.0), "secured")
-    add(f"rotate-{_kind}", partial(_rotate, kind=_kind), (0.0, 6.0), "secured")
+    for _what, _change in {"revoke": Keys.revoke, "rotate": Keys.add}.items():
+        cutting_off = partial(_cut_off, kind=_kind, change=_change)
+        add(f"{_what}-{_kind}", cutting_off, (0.5, 8.0), "secured")
 
 
 @fault((0.5, 8.0), "secured")
 def damage_credentials(world: World, chance: Chance) -> Iterator[None]:
     """Damage a broker's credential store and have it read again: it goes on by what it knows, and starts by no such store."""
-    keys, broker = _keys(world), chance.choice(world.brokers)
-    with keys.changing:
-        yield from _damaged(world, broker, chance)
+    assert world.keys
+    with world.keys.changing:
+        yield from _damaged(chance.choice(world.brokers), world, chance)
 
 
-def _damaged(world: World, broker: Broker, chance: Chance) -> Iterator[None]:
+def _damaged(broker: Broker, world: World, chance: Chance) -> Iterator[None]:
     stored = broker.store / "credentials.json"
     whole, starts = stored.read_bytes(), broker.program.process.starts
 

@@ -1,43 +1,37 @@
-"""What operators do in the middle of things: signals and commands that must disturb nothing, and find nothing wrong."""
+"""What operators do in the middle of things: signals, commands and limits that must disturb nothing, and find nothing wrong."""
 
-import json
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from subprocess import TimeoutExpired
+from threading import Lock
 
-from tests.chaos.commands import insist
-from tests.chaos.fault import CannotStrike, Chance, add, fault, one_that_runs
+from broker.client.connection import Connection
+from broker.wire.streams import STREAM
+from tests.chaos.commands import CommandFailed, insist, run_command
+from tests.chaos.fault import CannotStrike, Chance, add, alone, fault, one_that_runs
 from tests.chaos.program import Program
 from tests.chaos.world import World
 
 _SECONDS = 240.0  # Spark starts within some of them
 _OUT_OF_REACH = 1
+_SHORT = (5.0, 15.0)  # seconds
+_short_of_space = Lock()
 
 
-def _run(world: World, program: str, *words: str | Path) -> "subprocess.CompletedProcess[str]":
-    """Run a command on the receivers' machine; raises `CannotStrike` where it takes too long."""
-    command = [*world.receiver_machine.within, Path(sys.executable).with_name(program), *words]
+def _run(program: str, *words: str | Path) -> None:
+    """Run a command; raises `CannotStrike` where it says in a line that it cannot do it now, or takes too long."""
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_SECONDS
-        )
-    except subprocess.TimeoutExpired:
+        run_command(program, *words, seconds=_SECONDS)
+    except TimeoutExpired:
         raise CannotStrike(f"{program} {words[0]} took too long") from None
-    if "Traceback" in done.stderr or done.returncode not in (0, _OUT_OF_REACH):
-        raise RuntimeError(f"{program} {words[0]} ended with {done.returncode}: {done.stderr}")
-    return done
-
-
-def _succeed(world: World, program: str, *words: str | Path) -> None:
-    """Run a command; raises `CannotStrike` when it says in a line that it cannot do it now."""
-    done = _run(world, program, *words)
-    if done.returncode:
-        raise CannotStrike(done.stderr.strip()[-200:])
+    except CommandFailed as failed:
+        if failed.code != _OUT_OF_REACH or "Traceback" in str(failed) or '"well"' in str(failed):
+            raise
+        raise CannotStrike(str(failed).strip()[-200:]) from None
 
 
 @fault()
@@ -45,10 +39,8 @@ def backup(world: World, chance: Chance) -> None:
     """Take a backup while lines flow; it must be whole."""
     folder = world.folder / f"backup-{chance.randrange(1 << 24):06x}"
     try:
-        _succeed(world, "logbroker", "backup", folder, *world.admin_words)
-        checked = _run(world, "logbroker", "backup", folder, "--verify")
-        if checked.returncode:
-            raise RuntimeError(f"a backup that was taken is not whole: {checked.stderr}")
+        _run("logbroker", "backup", folder, *world.admin_words)
+        run_command("logbroker", "backup", folder, "--verify")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -56,12 +48,7 @@ def backup(world: World, chance: Chance) -> None:
 @fault()
 def verify(world: World, _: Chance) -> None:
     """Compare what was received so far with the stream; there must be no difference."""
-    words = ("verify", "--json", "--output", world.output, *world.admin_words)
-    done = _run(world, "logreceiver", *words)
-    if not done.stdout:
-        raise CannotStrike(done.stderr.strip()[-200:])
-    if not json.loads(done.stdout)["well"]:
-        raise RuntimeError(f"logreceiver verify finds differences: {done.stdout}")
+    _run("logreceiver", "verify", "--json", "--output", world.output, *world.admin_words)
 
 
 @fault((1.0, 8.0))
@@ -69,9 +56,29 @@ def pause(world: World, chance: Chance) -> Iterator[None]:
     """Pause a host, some or all; their lines wait, and flow again when they are resumed."""
     name = chance.choice(world.hosts).name
     globs = chance.choice([(), (name,), (f"{name[:2]}*",)])
-    _succeed(world, "logbroker", "pause", *globs, *world.admin_words)
+    _run("logbroker", "pause", *globs, *world.admin_words)
     yield
     insist("logbroker", "resume", *world.admin_words)
+
+
+@fault()
+def short_of_space(world: World, chance: Chance) -> None:
+    """Give the stream space for few messages for a while: retention purges all the time, hosts wait, and nothing is lost by it."""
+    with alone(_short_of_space, "it is short of space already"):
+        _hold(world, chance.randint(20, 200))
+        time.sleep(chance.uniform(*_SHORT))
+        _hold(world, -1)
+
+
+def _hold(world: World, messages: int) -> None:
+    """Let the stream hold so many messages, and refuse more."""
+
+    async def update(connection: Connection) -> None:
+        config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
+        limited = {**config, "max_msgs": messages, "discard": "new"}
+        await connection.api(f"STREAM.UPDATE.{STREAM}", limited)
+
+    world.ask(update)
 
 
 def _signal(

@@ -11,7 +11,7 @@ from functools import partial
 
 from tests.chaos.fault import MOMENT, CannotStrike, Chance, add, fault, one_that_runs
 from tests.chaos.networks import Line
-from tests.chaos.world import World
+from tests.chaos.world import Broker, World
 
 _MOST_RESETS = 8
 _LONGEST_CALM = 0.6  # seconds between two of them
@@ -20,7 +20,7 @@ Trouble = Callable[[Line, Chance], AbstractContextManager[None]]
 Places = Callable[[World, Chance], Sequence[Line]]
 
 
-def _swallow(line: Line, _: Chance) -> AbstractContextManager[None]:
+def swallow(line: Line, _: Chance) -> AbstractContextManager[None]:
     """Lose everything in both directions, and tell nobody."""
     return line.losing()
 
@@ -55,9 +55,13 @@ def _host(world: World, chance: Chance) -> list[Line]:
     return [world.machines[chance.choice(sorted({host.machine for host in world.hosts}))].clients]
 
 
+def lines_of(broker: Broker) -> list[Line]:
+    """Return what connects a broker with clients and with other brokers."""
+    return [broker.machine.clients, broker.machine.routes]
+
+
 def _broker(world: World, chance: Chance) -> list[Line]:
-    machine = chance.choice(world.brokers).machine
-    return [machine.clients, machine.routes] if len(world.brokers) > 1 else [machine.clients]
+    return lines_of(chance.choice(world.brokers))
 
 
 def _receiver(world: World, _: Chance) -> list[Line]:
@@ -68,7 +72,8 @@ def _routes(world: World, chance: Chance) -> list[Line]:
     return [chance.choice(world.brokers).machine.routes]
 
 
-def _at(world: World, chance: Chance, trouble: Trouble, places: Places) -> Iterator[None]:
+def at(world: World, chance: Chance, trouble: Trouble, places: Places) -> Iterator[None]:
+    """Have such trouble on all lines of a place."""
     with ExitStack() as stack:
         for line in places(world, chance):
             stack.enter_context(trouble(line, chance))
@@ -82,12 +87,12 @@ for _whom, _places, *_needs in (
     ("routes", _routes, "cluster"),
 ):
     for _what, _trouble, _lasts in (
-        ("swallow", _swallow, (1.0, 40.0)),
+        ("swallow", swallow, (1.0, 40.0)),
         ("one-way", _one_way, (1.0, 30.0)),
         ("half-open", _half_open, (0.5, 30.0)),
         ("lossy", _lossy, (2.0, 15.0)),
     ):
-        _act = partial(_at, trouble=_trouble, places=_places)
+        _act = partial(at, trouble=_trouble, places=_places)
         add(f"{_what}-{_whom}", _act, _lasts, "shaping", *_needs)
     add(f"reset-{_whom}", partial(_reset, places=_places), MOMENT, *_needs)
 

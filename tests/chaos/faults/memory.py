@@ -2,7 +2,7 @@
 
 A shipper mends its positions by itself. A receiver promises a clear error that names its partition, and changes neither files
 nor offset until somebody has decided. So a fault ends when the receiver has said so and nothing has changed: then an operator
-brings back what was there, or adopts the files, where they hold no more than what is committed.
+brings back what was there. Of a bucket of offsets that is lost nothing is there any more: files are adopted.
 """
 
 import os
@@ -78,24 +78,42 @@ for _what, _harm in {"deleted": _deleted, "garbled": _garbled, "older": None}.it
     add(f"positions-{_what}", partial(_positions, harm=_harm))
 
 
-@dataclass(slots=True)
+class _Said:
+    """What the receivers of a world say from now on."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._begins = {one.log: one.log.stat().st_size for one in world.receivers}
+
+    def wait(self, pattern: bytes) -> bytes:
+        """Wait until a pattern matches, and return its last group."""
+        found: list[re.Match[bytes]] = []
+
+        def is_said() -> bool:
+            told = (log.read_bytes()[begin:] for log, begin in self._begins.items())
+            found.extend(match for text in told if (match := re.search(pattern, text)))
+            return bool(found)
+
+        seconds = _TOLD_ON_SPARK if self._world.spark else _TOLD
+        self._world.supervisor.wait(f"a receiver says {pattern!r}", is_said, seconds)
+        return bytes(found[0].groups()[-1])
+
+
+@dataclass(frozen=True, slots=True)
 class _Partition:
     """A partition whose memory is harmed: the offset and the live files, by how long they are, must stay as they are."""
 
     world: World
     number: int
+    said: _Said
     entry: bytes
     lives: Mapping[Path, int] = field(default_factory=dict)
-    _logs: dict[Path, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self._logs = {one.log: one.log.stat().st_size for one in self.world.receivers}
 
     def mend(self, bring_back: Callable[[], object]) -> None:
         """Bring back what was harmed as soon as a receiver has told of it, and start the receivers again."""
-        seconds = _TOLD_ON_SPARK if self.world.spark else _TOLD
-        what = f"a receiver tells of the harm to partition {self.number}"
-        self.world.supervisor.wait(what, self._is_told, seconds)
+        self.said.wait(
+            b"(?:partition |key p)%d\\b.*(`logreceiver offsets|start it again)" % self.number
+        )
         with stopped(self.world):
             now = self.world.read_entry(OFFSETS_BUCKET, offset_key(self.number))
             if _unowned(now) != _unowned(self.entry):
@@ -106,10 +124,6 @@ class _Partition:
                     raise RuntimeError(f"{live.name}: {size} bytes when harmed, {found} now")
             bring_back()
             os.sync()  # a power cut may come next
-
-    def _is_told(self) -> bool:
-        words = rb"(partition |key p)%d\b.*(`logreceiver offsets|start it again)" % self.number
-        return any(re.search(words, log.read_bytes()[begin:]) for log, begin in self._logs.items())
 
 
 def _unowned(entry: bytes) -> Offset | bytes:
@@ -128,7 +142,7 @@ def stopped(world: World) -> Iterator[None]:
             pass  # their tasks have ended, and commands may take the lock
         yield
         for receiver in world.receivers:
-            if receiver.refused and not any(w in receiver.refused.words for w in TAKEN_OVER):
+            if receiver.refused and not any(w in receiver.refused for w in TAKEN_OVER):
                 receiver.go_on()
 
 
@@ -147,10 +161,11 @@ def _offset(world: World, chance: Chance, harm: Harm) -> Iterator[None]:
     with alone(_one, _HARMED):
         _received(world, number)
         with dead(world) if chance.random() < 0.5 else nullcontext():
-            partition = _Partition(world, number, b"")
+            said = _Said(world)
             was = world.change_entry(OFFSETS_BUCKET, key, lambda now: harm(now, chance))
-            partition.entry = world.read_entry(OFFSETS_BUCKET, key)
+            harmed = world.read_entry(OFFSETS_BUCKET, key)
         yield
+        partition = _Partition(world, number, said, harmed)
         partition.mend(lambda: world.write_entry(OFFSETS_BUCKET, key, was))
 
 
@@ -162,10 +177,7 @@ def _store(world: World, chance: Chance, harm: Harm | None) -> Iterator[None]:
     """Harm the store of a partition, or put back an older copy of it, between two starts."""
     number = chance.choice(world.partitions_in_use)
     path = path_of(world.receiver_state, number)
-    with (
-        alone(_one, _HARMED),
-        world.disks["central"].trouble(),
-    ):
+    with alone(_one, _HARMED), world.disks["central"].trouble():
         if harm is None:
             with dead(world):
                 older, was = _copy(path), _batch(path)
@@ -176,31 +188,15 @@ def _store(world: World, chance: Chance, harm: Harm | None) -> Iterator[None]:
                 raise CannotStrike("what is stored is not committed")
             if harm is None and batch.commit_id == was.commit_id:
                 raise CannotStrike("nothing was committed since")
-            partition = _Partition(
-                world,
-                number,
-                world.read_entry(OFFSETS_BUCKET, offset_key(number)),
-                _lives(world, path),
-            )
-            # by an older store's spans, what the files have since would be told as lost
-            may_be_lost = harm is not None and _is_settled(world, path)
+            entry = world.read_entry(OFFSETS_BUCKET, offset_key(number))
+            partition = _Partition(world, number, _Said(world), entry, _lives(world, path))
             _put(path, harm(path.read_bytes(), chance) if harm else older)
         yield
-        if may_be_lost and chance.random() < 0.5:
-            partition.mend(lambda: _adopt(world, number))
-        else:
-            partition.mend(lambda: _bring_back(path, copy))
+        partition.mend(lambda: _bring_back(path, copy))
 
 
 for _what, _harm in {"deleted": _deleted, "garbled": _garbled, "older": None}.items():
     add(f"store-{_what}", partial(_store, harm=_harm), _LASTS)
-
-
-def _adopt(world: World, number: int) -> None:
-    folders = ("--output", world.output, "--state-dir", world.receiver_state)
-    words = ("offsets", "adopt", "--partition", str(number), *folders, "--yes")
-    insist("logreceiver", *words, *world.admin_words)
-    world.adopted.append(number)
 
 
 def _bring_back(path: Path, copy: bytes) -> None:
@@ -245,29 +241,19 @@ def _lives(world: World, path: Path) -> dict[Path, int]:
     return {one: one.stat().st_size for one in paths if one.exists()}
 
 
-def _is_settled(world: World, path: Path) -> bool:
-    """Whether the files are as the store says, so that they can be adopted and no line comes twice."""
-    with _opened(path) as store:
-        batch = store.batch()
-        closed = store.segments("batch > ?", batch.number if batch else 0)
-        lengths = {world.output / row.path: row.length for row in store.files("length > 0")}
-    return not closed and lengths == {
-        one: size for one, size in _lives(world, path).items() if size
-    }
+_CHANGES: tuple[dict[str, object], ...] = (
+    {},
+    {"pause_until": "2100-01-01T00:00:00Z"},
+    {"ack_wait": 5 * 10**9},
+    {"headers_only": True},
+)
 
 
 @fault(_LASTS)
 def consumer_changed(world: World, chance: Chance) -> Iterator[None]:
     """Delete the consumer of a partition, or change or pause it, with other hands; deleted, it is made again."""
     name = consumer_name(chance.choice(world.partitions_in_use))
-    change: dict[str, object] = chance.choice(
-        [
-            {},
-            {"pause_until": "2100-01-01T00:00:00Z"},
-            {"ack_wait": 5 * 10**9},
-            {"headers_only": True},
-        ]
-    )
+    change = chance.choice(_CHANGES)
 
     def call(what: str, body: dict[str, object] | None = None) -> dict[str, Any]:
         return world.ask(lambda c: c.api(f"CONSUMER.{what}.{STREAM}.{name}", body), _SECONDS)
@@ -301,35 +287,20 @@ def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
         with dead(world):
             received = {str(number) for number in numbers if _has_received(world, number)}
             world.ask(lambda c: c.api(f"STREAM.DELETE.KV_{OFFSETS_BUCKET}"))
-        logs = {one.log: len(one.log.read_text(errors="replace")) for one in world.receivers}
+            said = _Said(world)
         yield
         insist("logbroker", "apply", "--yes", *world.admin_words)
         if received:
-            command = _named(world, logs)
+            told = said.wait(rb"`logreceiver (offsets adopt --partition [0-9,]+)`")
+            command = told.decode().split()
             if not received <= {*command[-1].split(",")}:
                 raise RuntimeError(f"{command} does not name all of {received}")
             with stopped(world):
                 folders = ("--output", world.output, "--state-dir", world.receiver_state)
-                insist(*command, *folders, "--yes", *world.admin_words)
+                insist("logreceiver", *command, *folders, "--yes", *world.admin_words)
 
 
 def _has_received(world: World, number: int) -> bool:
     """Whether files of a partition were written, which its offset does not say behind an `offsets adopt`."""
     path = path_of(world.receiver_state, number)
     return path.exists() and _batch(path).until > 0
-
-
-def _named(world: World, logs: Mapping[Path, int]) -> list[str]:
-    """Wait until a receiver names a command, and return that."""
-    seconds = _TOLD_ON_SPARK if world.spark else _TOLD
-    found: list[str] = []
-
-    def is_told() -> bool:
-        said = (log.read_text(errors="replace")[at:] for log, at in logs.items())
-        found.extend(
-            re.findall("`(logreceiver offsets adopt --partition [0-9,]+)`", " ".join(said))
-        )
-        return bool(found)
-
-    world.supervisor.wait("a receiver names a command", is_told, seconds)
-    return found[0].split()

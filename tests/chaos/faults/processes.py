@@ -120,10 +120,6 @@ def _spark(world: World) -> list[Program]:
     return [*world.receivers, *world.spark_programs]
 
 
-def _of(role: str) -> Programs:
-    return lambda world: [one for one in world.spark_programs if one.role == role]
-
-
 for _name, _pick, *_needs in (
     ("shipper", _one_of(lambda world: world.shippers)),
     ("broker", _one_of(lambda world: world.broker_programs)),
@@ -131,8 +127,8 @@ for _name, _pick, *_needs in (
     ("driver", _one_of(lambda world: world.receivers)),
     ("jvm", _below(lambda world: world.receivers, _is_java)),
     ("python-worker", _below(_spark, _is_python_daemon)),
-    ("master", _one_of(_of("master")), "spark"),
-    ("spark-worker", _one_of(_of("worker")), "spark"),
+    ("master", _one_of(lambda world: world.spark_programs[:1]), "spark"),
+    ("spark-worker", _one_of(lambda world: world.spark_programs[1:]), "spark"),
     ("executor", _below(lambda world: world.spark_programs, _is_java), "spark"),
 ):
     add(f"kill-{_name}", partial(_kill, pick=_pick), MOMENT, *_needs)

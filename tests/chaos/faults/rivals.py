@@ -102,14 +102,13 @@ def _beside(world: World, first: Program, chance: Chance, words: list[str]) -> P
     scratch = world.folder / "tmp" / name
     scratch.mkdir(parents=True)
     process = world.processes.start(name, words, {"TMPDIR": str(scratch)})
-    return world.supervisor.take(process, first.role)
+    return world.supervisor.take(process)
 
 
 def _wait_for_one(world: World, first: Program, second: Program, share: Callable[[], bool]) -> None:
     def is_decided() -> bool:
         # or it has died of another fault, and is not let in again beside the other one
-        is_kept_out = not first.is_running() and bool(first.endings)
-        is_kept_out = is_kept_out and _KEPT_OUT in first.endings[-1].words
+        is_kept_out = not first.is_running() and _KEPT_OUT in first.last_words
         return bool(first.refused or second.refused) or is_kept_out or share()
 
     seconds = _SECONDS_ON_SPARK if world.spark_programs else _SECONDS
@@ -120,5 +119,5 @@ def _wait_for_one(world: World, first: Program, second: Program, share: Callable
 
 def _put_back(program: Program) -> None:
     """Start one again that was taken over from; who has refused for another reason is not ours to start."""
-    if program.refused and any(words in program.refused.words for words in _FENCED):
+    if program.refused and any(words in program.refused for words in _FENCED):
         program.go_on()
