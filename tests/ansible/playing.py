@@ -33,16 +33,6 @@ def play(words: Sequence[str | Path]) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def play_here(
-    folder: Path, tasks: Sequence[Mapping[str, Any]]
-) -> "subprocess.CompletedProcess[str]":
-    """Play tasks on this machine."""
-    path = folder / "play.yml"
-    facts = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": tasks}
-    path.write_text(yaml.safe_dump([facts]), "utf-8")
-    return play(["--inventory", "localhost,", path, "--extra-vars", INTERPRETER])
-
-
 def done(played: "subprocess.CompletedProcess[str]") -> str:
     """Return what a play that must have succeeded has said."""
     assert played.returncode == 0, played.stdout[-4000:] + played.stderr

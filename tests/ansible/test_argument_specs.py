@@ -8,9 +8,9 @@ import pytest
 import yaml
 from pydantic.fields import FieldInfo
 
-from broker.app.configuration import load, name_of
+from broker.app.configuration import ProgramSettings, load, name_of
 from tests.ansible.argument_specs import ROLES, SETTINGS, described, is_secret, renewed, spec_path
-from tests.ansible.playing import INTERPRETER, play, play_here, rendered, rendering
+from tests.ansible.playing import INTERPRETER, play, rendered, rendering
 from tests.test_settings import written
 
 BY_LINE = ("include_lines", "exclude_lines", "spark_conf")
@@ -75,62 +75,65 @@ def templated(role: str) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.timeout(900)
-def test_settings_come_out_as_the_program_reads_them(tmp_path: Path) -> None:
-    played = play_here(tmp_path, [task for role in SETTINGS for task in templated(role)])
-
-    own = tmp_path / "one.toml"
-    for model, text in zip(SETTINGS.values(), rendered(played), strict=True):
-        for name, field in model.model_fields.items():
-            if is_secret(field):
-                continue
-            lines = text.splitlines()
-            (line,) = (line for line in lines if line.startswith(f"{name_of(name)} = "))
-            own.write_text(f"{line}\n", "utf-8")
-            by_option = load(model, {name: text_of(name, field)}, None)
-            assert getattr(load(model, {}, own), name) == getattr(by_option, name)
-
-
-@pytest.mark.timeout(900)
-def test_a_misspelt_setting_is_refused_before_anything_is_touched(tmp_path: Path) -> None:
+def misspelt() -> dict[str, Any]:
+    """Return the task that plays a role with a setting that is none, and goes on if that is refused and named."""
     included = {"name": "logship_shipper"}
     given = {"logship_shipper_settings": {"fiel": ["a.log"]}}
+    named = {"that": "'fiel' in ansible_failed_result | string"}
+    return {
+        "block": [{"ansible.builtin.include_role": included, "vars": given}],
+        "rescue": [{"name": "It is refused", "ansible.builtin.assert": named}],
+    }
 
-    done = play_here(tmp_path, [{"ansible.builtin.include_role": included, "vars": given}])
 
-    assert done.returncode != 0
-    assert "fiel" in done.stdout
-    assert "Look for what is installed" not in done.stdout
+def found(role: str) -> dict[str, Any]:
+    """Return the play that says what a role makes of the example inventory."""
+    return {
+        "hosts": f"{role}s[0]",
+        "connection": "local",
+        "gather_facts": False,
+        "vars_files": [f"{ROLES / role}/defaults/main.yml", f"{ROLES / role}/vars/main.yml"],
+        "tasks": [rendering(ROLES / role / "templates/settings.toml.j2")],
+    }
 
 
 @pytest.mark.timeout(900)
-def test_what_a_role_finds_for_a_cluster_is_what_its_program_takes(tmp_path: Path) -> None:
-    """The broker's routes, the addresses of hosts and receivers, as the example inventory has them."""
-    path, inventory = tmp_path / "tasks.yml", tmp_path / "hosts.yml"
-    programs = ("broker", "receiver", "shipper")
-    plays = [
-        {
-            "hosts": f"logship_{program}s[0]",
-            "connection": "local",
-            "gather_facts": False,
-            "vars_files": [f"{folder}/defaults/main.yml", f"{folder}/vars/main.yml"],
-            "tasks": [rendering(folder / "templates/settings.toml.j2")],
-        }
-        for program in programs
-        for folder in [ROLES / f"logship_{program}"]
-    ]
+def test_settings_come_out_as_programs_read_them_misspelt_ones_are_refused_and_others_found(
+    tmp_path: Path,
+) -> None:
+    """All in one run of Ansible, which takes its time to start; the inventory is the example of a cluster."""
+    tasks = [task for role in SETTINGS for task in templated(role)]
+    here = {"hosts": "localhost", "connection": "local", "gather_facts": False}
+    plays = [here | {"tasks": [*tasks, misspelt()]}, *map(found, SETTINGS)]
+    path, inventory = tmp_path / "play.yml", tmp_path / "hosts.yml"
     path.write_text(yaml.safe_dump(plays), "utf-8")
     inventory.write_bytes((ROLES.parent / "inventories/cluster/hosts.yml").read_bytes())
     (tmp_path / "group_vars").symlink_to(ROLES.parent / "group_vars")
 
     played = play(["--inventory", inventory, path, "--extra-vars", INTERPRETER])
 
-    found = {}
-    for program, text in zip(programs, rendered(played), strict=True):
-        (tmp_path / program).write_text(text, "utf-8")
-        found[program] = load(SETTINGS[f"logship_{program}"], {}, tmp_path / program).model_dump()
+    texts = rendered(played)
+    for model, text in zip(SETTINGS.values(), texts[:3], strict=True):
+        come_out(model, text, tmp_path / "one.toml")
+    assert "TASK [It is refused]" in played.stdout
+    assert "Look for what is installed" not in played.stdout
     names = [f"broker{number}.example.net" for number in (1, 2, 3)]
-    assert found["broker"]["route"] == tuple(f"{name}:6222" for name in names)
-    assert found["broker"]["server_name"] == "broker1-example-net"
-    for program in ("receiver", "shipper"):
-        assert found[program]["server"] == tuple(f"nats://{name}:4222" for name in names)
+    for model, text in zip(SETTINGS.values(), texts[3:], strict=True):
+        (tmp_path / "found.toml").write_text(text, "utf-8")
+        settings = load(model, {}, tmp_path / "found.toml").model_dump()
+        if model is SETTINGS["logship_broker"]:
+            assert settings["route"] == tuple(f"{name}:6222" for name in names)
+            assert settings["server_name"] == "broker1-example-net"
+        else:
+            assert settings["server"] == tuple(f"nats://{name}:4222" for name in names)
+
+
+def come_out(model: type[ProgramSettings], text: str, own: Path) -> None:
+    """Expect of each setting that the program reads from what the role made of it what it reads from an option."""
+    for name, field in model.model_fields.items():
+        if is_secret(field):
+            continue
+        (line,) = (one for one in text.splitlines() if one.startswith(f"{name_of(name)} = "))
+        own.write_text(f"{line}\n", "utf-8")
+        by_option = load(model, {name: text_of(name, field)}, None)
+        assert getattr(load(model, {}, own), name) == getattr(by_option, name)
