@@ -28,11 +28,8 @@ MARKS = [
     pytest.mark.timeout(3000),
     pytest.mark.skipif(bool(REASON), reason=REASON),
 ]
-# what a machine logs of itself: journald as text, sshd, dpkg, apt and apt's terminal; and an application that is played
-LOGS = (
-    *("var/log/text.log", "var/log/sshd.log", "var/log/dpkg.log"),
-    *("var/log/apt/history.log", "var/log/apt/term.log", "var/log/app.log"),
-)
+# what a machine logs of itself, journald as text and sshd, and an application that is played
+LOGS = ("var/log/text.log", "var/log/sshd.log", "var/log/app.log")
 _BRIDGE = "rollout"
 _NETWORK = f"""
 ip link set lo up
@@ -65,12 +62,6 @@ AuthorizedKeysFile /etc/ssh/field_authorized_keys
 PermitRootLogin prohibit-password
 StrictModes no
 UsePAM no
-"""
-_PACKAGE = """Package: field
-Version: 1
-Architecture: all
-Maintainer: nobody <nobody@example.net>
-Description: something to install
 """
 _DEBIAN = ("openssh-server", "libwrap0")
 
@@ -219,7 +210,6 @@ def _lay_out(laid: Path, name: str, field: Field) -> Path:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.touch(0o640)
         shutil.chown(log, "root", "adm")
-    _package(laid.parent / "package", laid / "srv/field.deb")
     (laid / "etc/sysusers.d").mkdir()
     (laid / "etc/sysusers.d/field.conf").write_text("u sshd - sshd /run/sshd\n")
     ssh = laid / "etc/ssh"
@@ -230,15 +220,6 @@ def _lay_out(laid: Path, name: str, field: Field) -> Path:
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", ssh / "field_host_key"], check=True
     )
     return laid
-
-
-def _package(source: Path, deb: Path) -> None:
-    """Make a package that apt can install without a network."""
-    (source / "DEBIAN").mkdir(parents=True)
-    (source / "DEBIAN/control").write_text(_PACKAGE)
-    deb.parent.mkdir(exist_ok=True)
-    command = ["dpkg-deb", "--root-owner-group", "--build", source, deb]
-    subprocess.run(command, check=True, capture_output=True)
 
 
 def _packages(folder: Path) -> list[Path]:

@@ -57,11 +57,6 @@ def footprints(machine: Machine) -> set[str]:
     return {path for path in files if "/journal/" not in path} | set(users.stdout.splitlines())
 
 
-def install_something(machine: Machine) -> None:
-    machine.told("apt-get install --yes /srv/field.deb")
-    machine.told("apt-get remove --yes field")
-
-
 @dataclass(frozen=True)
 class Site:
     """A field with its hosts, the machine that receives, and how they are judged."""
@@ -110,8 +105,6 @@ def test_a_site_is_rolled_out_upgraded_cut_off_and_removed_with_each_line_once_a
         with Traffic(site.applications, 100):
             field.inventory(groups, variables | {"logship_install_wheelhouse": str(newer)})
             _upgrades(field)
-            for host in site.hosts:
-                install_something(field.machines[host])
             _lose_power(field)
         site.is_received(*site.hosts)
         _keeps_secrets(field)

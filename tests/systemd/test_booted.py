@@ -95,24 +95,6 @@ def test_lines_flow_through_kills_reloads_and_stops_with_credentials_each_once_a
 
 
 @pytest.mark.long
-def test_what_a_person_must_mend_fails_once_and_says_what(tmp_path: Path) -> None:
-    with booted(tmp_path) as machine:
-        machine.write("/etc/logship/logbroker.toml", 'max_age = "soon"\n')
-
-        assert not machine.does("systemctl start logshipper")
-        assert not machine.does("systemctl start logbroker")
-
-        for unit, code, words in (
-            ("logshipper", "2", "--file is required"),
-            ("logbroker", "78", "logbroker.toml: max_age:"),
-        ):
-            assert machine.show(unit, "ExecMainStatus") == code
-            assert machine.show(unit, "ActiveState") == "failed"
-            assert machine.show(unit, "NRestarts") == "0"
-            assert words in machine.told(f"journalctl --no-pager -p err -u {unit}")
-
-
-@pytest.mark.long
 def test_received_files_on_a_disk_that_is_not_mounted_stop_the_receiver_and_fill_no_other(
     tmp_path: Path,
 ) -> None:
