@@ -35,7 +35,7 @@ _NO_CHANGE = Mask(InotifyConstants.IN_MODIFY | InotifyConstants.IN_IGNORED)
 
 
 class ChangeDetection:
-    """Notices changes of all that is followed, and has `wake_up` called on the loop; one task at a time may follow or ask."""
+    """Notices changes of all that is followed, and has `wake_up` called on the loop; one thread may follow and hear."""
 
     def __init__(self, wake_up: Callable[[], object], poll_every: float, listen: bool) -> None:
         """Follow nothing yet; `poll_every` is in seconds; without `listen` only poll."""
@@ -69,9 +69,21 @@ class ChangeDetection:
         text = f"not all of it can be watched, the rest is polled: {self._shortage}"
         return [Notice(NoticeKind.UNWATCHED, next(iter(folders), "/"), text)]
 
+    def listen(self) -> None:
+        """Have the loop hear of changes, unless it does, or is only to poll."""
+        if self._inotify >= 0 or not self._listens:
+            return
+        self._inotify = inotify_c.inotify_init()
+        if self._inotify < 0:
+            reason = os.strerror(ctypes.get_errno())
+            self._shortage = f"{reason}; raise fs.inotify.max_user_instances"
+            return
+        os.set_blocking(self._inotify, False)
+        os.set_inheritable(self._inotify, False)
+        self._await()
+
     def hear(self) -> tuple[list[FileKey], bool]:
         """Return the files that were written to since the last call, and whether a scan is due: by an event, or to poll."""
-        self._open()
         events = b""
         with suppress(OSError):  # nothing has happened, or nothing is watched
             events = os.read(self._inotify, _EVENTS)
@@ -88,18 +100,6 @@ class ChangeDetection:
             os.close(self._inotify)
         self._inotify = -1
 
-    def _open(self) -> None:
-        if self._inotify >= 0 or not self._listens:
-            return
-        self._inotify = inotify_c.inotify_init()
-        if self._inotify < 0:
-            reason = os.strerror(ctypes.get_errno())
-            self._shortage = f"{reason}; raise fs.inotify.max_user_instances"
-            return
-        os.set_blocking(self._inotify, False)
-        os.set_inheritable(self._inotify, False)
-        self._listen()
-
     def _watch(self, folders: Sequence[str]) -> None:
         before, now = self._watched, dict[WatchDescriptor, list[str]]()
         for folder in folders:
@@ -112,14 +112,14 @@ class ChangeDetection:
         for number in before.keys() - now.keys():
             inotify_c.inotify_rm_watch(self._inotify, number)
 
-    def _listen(self) -> None:
+    def _await(self) -> None:
         if self._inotify >= 0:
             asyncio.get_running_loop().add_reader(self._inotify, self._rest)
 
     def _rest(self) -> None:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._inotify)
-        loop.call_later(_PAUSE, self._listen)
+        loop.call_later(_PAUSE, self._await)
         self._wake_up()
 
     def _parse(self, events: bytes) -> tuple[set[str], bool]:

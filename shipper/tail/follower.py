@@ -11,7 +11,9 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import TypeVar
 
 from broker.app.units import rfc3339
 from broker.wire.positions import Cursor
@@ -29,6 +31,7 @@ _LEAST_SHARE = 256 * 1024  # bytes that each of many files is given at a time
 _MOST_FILES = 32  # that share what is gathered at a time
 _CLOSING = 1.0  # seconds
 _INFORMED = {NoticeKind.FOUND, NoticeKind.ROTATED, NoticeKind.AGED}
+Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 _ENOUGH = 200  # blocks: about what a round's headers have room for
 
@@ -36,8 +39,8 @@ _ENOUGH = 200  # blocks: about what a round's headers have room for
 class Follower:
     """Follows all files of one host; the read cursors begin at `known`, and files never seen at their beginning.
 
-    `clock` gives nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` and `hold` are in seconds. One
-    task at a time may look or gather; another waits.
+    `clock` gives nanoseconds since the epoch, `block_size` and `max_line` are bytes, `grace` and `hold` are in seconds. All
+    work on files is done by one thread, in the order in which it was asked for.
 
     `wake` is set on any change. `look_due` says that a file came, went or was renamed or truncated since the last look.
     `is_oriented` says that the last look has decided on all that it showed; before, a cursor without a file may yet find it.
@@ -71,21 +74,20 @@ class Follower:
         self._changes = ChangeDetection(self.wake.set, poll_every, listen)
         self._turns = Turns()
         self.troubles: list[Notice] = []  # what kept files from being read at the last look
-        self._lock = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "tail")
         self.change_limits(grace, hold)
         self.resize(block_size, max_line)
 
     async def look(self) -> list[Notice]:
         """Look at the folders now; return what changed since the last look."""
-        # one that is cancelled goes on to its end, since its thread works on the open files; `rewind` waits for that
-        return await asyncio.shield(self._look())
+        return await self._do(self._look)
 
     async def gather(self, budget: int) -> list[Block]:
         """Return about `budget` bytes of lines that are readable now, and move the read cursors behind them.
 
         Rotation groups take turns, the oldest file of a group first; nothing comes between the pieces of an over-long line.
         """
-        return await asyncio.shield(self._gather(budget))
+        return await self._do(self._gather, budget)
 
     async def wait(self, timeout: float) -> None:  # noqa: ASYNC109 - running out of it is no error here
         """Return when something changed since the last call, or after `timeout` seconds."""
@@ -113,7 +115,7 @@ class Follower:
 
         It finds the file again although not a line of it was shipped, should the file be renamed before the next start.
         """
-        return [t.start for t in self._catalogue.tailers.values() if t.file not in but]
+        return [t.start for t in self.states() if t.file not in but]
 
     def change_limits(self, grace: float, hold: float) -> None:
         """Wait as long for the end of a line, or for that of a deleted file, from now on; both in seconds."""
@@ -129,10 +131,8 @@ class Follower:
 
         One that is not selected any more is let go at once: its cursor stays known, should it be selected again.
         """
-        async with self._lock:
-            self._catalogue.retarget(selection, known)
-            self._selection = selection
-            await self._start_over()
+        await self._do(self._retarget, selection, known)
+        self.wake.set()
 
     async def rewind(self, cursors: Mapping[str, Cursor]) -> bool:
         """Read every followed file on from its cursor, or from its start; forget the cursors of all others but these.
@@ -140,34 +140,43 @@ class Follower:
         All files stay open. The next look is due. Returns False where a cursor is of a file that this follower does
         not know: another agent read it, and it may be one that is followed by another id.
         """
-        async with self._lock:
-            is_known = self._catalogue.rewind(cursors, self._clock())
-            if is_known:
-                await self._start_over()
-            return is_known
+        is_known = await self._do(self._rewind, cursors)
+        self.wake.set()
+        return is_known
 
     async def close(self) -> None:
-        """Stop watching and close all files, but those that a thread hangs in."""
+        """Stop watching and close all files, but those that the thread hangs in."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSING), self._lock:
-                await asyncio.to_thread(self._reader.close)
+            async with asyncio.timeout(_CLOSING):
+                await self._do(self._reader.close)
         self._changes.close()
 
-    async def _start_over(self) -> None:
+    async def _do(self, work: Callable[..., Answer], *given: object) -> Answer:
+        """Do work behind all that was asked for before; what is cancelled meanwhile goes on to its end in the thread."""
+        self._changes.listen()
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
+
+    # what the thread does
+
+    def _retarget(self, selection: Selection, known: Cursor | None) -> None:
+        self._catalogue.retarget(selection, known)
+        self._selection = selection
+        self._start_over()
+
+    def _rewind(self, cursors: Mapping[str, Cursor]) -> bool:
+        is_known = self._catalogue.rewind(cursors, self._clock())
+        if is_known:
+            self._start_over()
+        return is_known
+
+    def _start_over(self) -> None:
         self.is_oriented = False
         self._turns.resume(self._catalogue.tailers.values())
-        await asyncio.to_thread(self._reader.trim)
+        self._reader.trim()
         self.look_due = True
-        self.wake.set()
 
-    # looking
-
-    async def _look(self) -> list[Notice]:
-        async with self._lock:
-            self._hear()
-            return await asyncio.to_thread(self._look_now)
-
-    def _look_now(self) -> list[Notice]:
+    def _look(self) -> list[Notice]:
+        self._hear()
         self.look_due = False
         try:
             self._look_at(self._clock(), time.monotonic())
@@ -250,16 +259,8 @@ class Follower:
         self._catalogue.leave(tailer)
         self._catalogue.tell(NoticeKind.GONE, tailer.entry.path, f"{how}, {what}", lost)
 
-    # gathering
-
-    async def _gather(self, budget: int) -> list[Block]:
-        async with self._lock:
-            self._hear()
-            if self._next():
-                return await asyncio.to_thread(self._read_turns, budget)
-            return []
-
-    def _read_turns(self, budget: int) -> list[Block]:
+    def _gather(self, budget: int) -> list[Block]:
+        self._hear()
         blocks: list[Block] = []
         while (budget > 0 or not blocks) and len(blocks) < _ENOUGH and (turn := self._turn()):
             share = max(self._least_share, budget // len(turn))
@@ -286,14 +287,10 @@ class Follower:
             else:
                 self.look_due = True  # a look decides whether to decompress it again
 
-    def _next(self) -> list[Tailer]:
-        """Return the files whose turn it is."""
-        now, most = self._clock(), self._most_files
-        return self._turns.next(self._catalogue.chains, now, self._grace, most)
-
     def _turn(self) -> list[Tailer]:
         """Open the files to read next; one that cannot be opened is left to the next look, with its group."""
-        tailers = self._next()
+        now, most = self._clock(), self._most_files
+        tailers = self._turns.next(self._catalogue.chains, now, self._grace, most)
         self._reader.open(tailers)
         for tailer in tailers:
             if not tailer.is_open:
