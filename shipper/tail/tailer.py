@@ -41,7 +41,6 @@ class Tailer:
         self.suspect = False
         self.note = ""
         self.lost: int | None = None
-        self._modified = 0 if self.dirty else entry.modified
         self._settling = now  # since when it has not grown, nor lost its name
 
     @property
@@ -93,18 +92,16 @@ class Tailer:
 
     def scanned(self, entry: FileEntry, now: int) -> None:
         """Take note of where the file is and how large it is; a compressed one is read on only when it changed."""
-        before, was_rotated = self.entry, self.is_rotated
+        has_changed, was_rotated = entry.differs(self.entry), self.is_rotated
         self.entry, self.unseen_since = entry, None
         self._note_name(now, was_rotated)
-        self.suspect |= entry.differs(before) and not self.is_open
-        if entry.packing is not None:
-            if entry.differs(before):
-                self.mark_changed(now)
-        elif entry.size < self.size:
+        self.suspect |= has_changed and not self.is_open
+        # a reading that failed is tried again
+        if has_changed or (self.note and entry.packing is None):
+            self.mark_changed(now)
+        if entry.packing is None and entry.size < self.size:
             self.suspect = True  # truncated; and it may grow beyond the offset before it is read
-        else:
-            if (entry.size, entry.modified) != (self.size, self._modified):
-                self.mark_changed(now)
+        elif entry.packing is None:
             self._note_size(entry.size, now)
 
     def unseen(self, reading: Reading, now: int) -> None:
@@ -152,7 +149,7 @@ class Tailer:
         self.identity = replace(cursor.identity, inode=self.entry.key.inode)
         self.suspect |= self.unseen_since is None
         self.in_line, self.held, self.note = False, 0, ""
-        self._modified, self._settling = 0, now
+        self._settling = now
         self.mark_changed(now)
 
     def accept(self, reading: Reading, now: int, grace: int) -> list[Block]:
@@ -163,12 +160,11 @@ class Tailer:
         self.note, self.held = reading.error, 0
         if reading.error or not reading.intact or self._is_unknown(reading):
             self.suspect = not reading.error
-            self.since, self._modified = None, 0
+            self.since = None
             return []
         end = self.offset + len(reading.run) + reading.held
         known = max(self.size, end)
         self._note_size(reading.size, now)
-        self._modified = reading.modified
         blocks = [self._take(reading.run, reading.tail, now)] if reading.run else []
         if end < reading.size:
             self.mark_changed(now)
