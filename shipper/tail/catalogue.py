@@ -302,9 +302,6 @@ class Catalogue:
 
     def _act(self, seen: Sample, verdict: Verdict, cursor: Cursor | None, now: int) -> None:
         self._left.pop(seen.entry.key, None)
-        if verdict is Verdict.DAMAGED:
-            text = f"is damaged ({seen.damage}): what was not read before is lost"
-            self.tell(NoticeKind.DAMAGED, seen.entry.path, text)
         match verdict:
             case Verdict.INHERIT if cursor is not None:
                 self._go_on(seen, cursor, now)
@@ -312,10 +309,12 @@ class Catalogue:
                 self._begin(seen, now)
             case Verdict.COPY:
                 self._leave_copy(seen, cursor)
-            case _ if verdict is not Verdict.EMPTY or seen.entry.packing is not None:
+            case Verdict.DAMAGED:
+                text = f"is damaged ({seen.damage}): what was not read before is lost"
+                self.tell(NoticeKind.DAMAGED, seen.entry.path, text)
                 self._leave_alone(seen)
             case _:
-                pass  # an empty sibling is sampled again
+                self._leave_alone(seen)
 
     def _leave_alone(self, seen: Sample) -> None:
         self._left[seen.entry.key] = replace(seen, head=b"", held={}, copy_of=None)

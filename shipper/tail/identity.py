@@ -95,8 +95,7 @@ class Verdict(Enum):
     BEGIN = auto()  # it is new: a new id, from offset 0
     INHERIT = auto()  # take over the id and the cursor of its original, and so the unread rest
     COPY = auto()  # leave it as long as its lines are read elsewhere
-    OLD = auto()  # leave it: it was rotated before we came to know its group
-    EMPTY = auto()  # it may be a copy in the making
+    LEAVE = auto()  # until it changes: older than we are, or with too little in it to tell
     DAMAGED = auto()  # it cannot be decompressed as far as it would have to be
 
 
@@ -128,7 +127,7 @@ def rule(seen: Sample, group: Sequence[Known], *, is_new: bool) -> tuple[Verdict
     if seen.entry.is_live:
         return Verdict.BEGIN, None
     if not seen.size and not seen.damage:
-        return Verdict.EMPTY, None
+        return Verdict.LEAVE, None
     if heir_of := [known for known in group if _may_inherit(seen, known)]:
         return Verdict.INHERIT, max(heir_of, key=lambda known: _likeliness(seen, known)).cursor
     if seen.is_in_live:
@@ -145,9 +144,8 @@ def _rule_unknown(seen: Sample, group: Sequence[Known], is_new: bool) -> Verdict
     begins_alike = any(has_head(cursor, seen.head) for cursor in left)
     if seen.damage and (begins_alike or (left and not seen.head)):
         return Verdict.DAMAGED
-    if not seen.size or (seen.is_partial and begins_alike):
-        return Verdict.EMPTY
-    return Verdict.BEGIN if is_new else Verdict.OLD
+    is_in_the_making = not seen.size or (seen.is_partial and begins_alike)
+    return Verdict.BEGIN if is_new and not is_in_the_making else Verdict.LEAVE
 
 
 def _knows_enough(seen: Sample, cursor: Cursor, least: int) -> bool:
