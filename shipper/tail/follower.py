@@ -24,7 +24,7 @@ from shipper.tail.paths import Selection
 from shipper.tail.reader import Block, Reader, Reading
 from shipper.tail.sampling import sample
 from shipper.tail.scan import FileEntry, FileKey, Notice, NoticeKind, Scan, scan
-from shipper.tail.tailer import Tailer, Turns
+from shipper.tail.tailer import Tailer
 
 _SECOND = 1_000_000_000
 _LEAST_SHARE = 256 * 1024  # bytes that each of many files is given at a time
@@ -72,7 +72,8 @@ class Follower:
         self._catalogue = Catalogue(selection, known, new_id)
         self._reader = Reader(open_files, self._catalogue.tailers)
         self._changes = ChangeDetection(self.wake.set, poll_every, listen)
-        self._turns = Turns()
+        self._queue: dict[str, None] = {}  # rotation groups that may have something to read
+        self._last: Tailer | None = None  # the file that was read last
         self.troubles: list[Notice] = []  # what kept files from being read at the last look
         self._thread = ThreadPoolExecutor(1, "tail")
         self.change_limits(grace, hold)
@@ -171,7 +172,7 @@ class Follower:
 
     def _start_over(self) -> None:
         self.is_oriented = False
-        self._turns.resume(self._catalogue.tailers.values())
+        self._resume()
         self._reader.trim()
         self.look_due = True
 
@@ -205,10 +206,15 @@ class Follower:
         catalogue.settle(samples, held, now, self.stored)
         self._reader.trim()
         self._reader.open_early(self.stored)
-        self._turns.join(catalogue.chains)
+        self._queue.update(dict.fromkeys(catalogue.chains))
         seen = (t.entry for t in catalogue.tailers.values() if t.unseen_since is None)
         catalogue.notices += self._changes.follow(shown.folders, seen, time.monotonic() - began)
-        self._turns.resume(catalogue.tailers.values())
+        self._resume()
+
+    def _resume(self) -> None:
+        """Go on in the line that was read last, where the offset of a file is in a line."""
+        begun = (tailer for tailer in self._catalogue.tailers.values() if tailer.in_line)
+        self._last = max(begun, key=lambda tailer: tailer.seen, default=None)
 
     def _tell_new(self, troubles: Iterable[Notice]) -> None:
         """Have those of the troubles said that the last look did not have."""
@@ -283,20 +289,39 @@ class Follower:
         for tailer in [tailers[key] for key in written if key in tailers]:
             if tailer.entry.packing is None:
                 tailer.mark_changed(self._clock())
-                self._turns.join([tailer.entry.group])
+                self._queue[tailer.entry.group] = None
             else:
                 self.look_due = True  # a look decides whether to decompress it again
 
     def _turn(self) -> list[Tailer]:
         """Open the files to read next; one that cannot be opened is left to the next look, with its group."""
-        now, most = self._clock(), self._most_files
-        tailers = self._turns.next(self._catalogue.chains, now, self._grace, most)
+        tailers = self._next()
         self._reader.open(tailers)
         for tailer in tailers:
             if not tailer.is_open:
-                self._turns.leave(tailer.entry.group)
+                self._queue.pop(tailer.entry.group, None)
                 self.look_due = True
         return [tailer for tailer in tailers if tailer.is_open]
+
+    def _next(self) -> list[Tailer]:
+        """Return the files to read next, the oldest of each group; groups that have nothing to read leave the queue.
+
+        One compressed file at most, since each takes memory to decompress.
+        """
+        if (last := self._last) is not None and last.in_line and last.dirty and not last.suspect:
+            return [last]
+        ready: list[Tailer] = []
+        for group in list(self._queue):
+            first = _first(self._catalogue.chains.get(group, ()))
+            if first is None:
+                del self._queue[group]
+            elif (first.dirty or first.is_settled(self._clock(), self._grace)) and not (
+                first.entry.packing and any(one.entry.packing for one in ready)
+            ):
+                ready.append(first)
+            if len(ready) >= self._most_files:
+                break
+        return ready
 
     def _accept(self, tailer: Tailer, reading: Reading) -> list[Block]:
         blocks = tailer.accept(reading, self._clock(), self._grace)
@@ -305,8 +330,21 @@ class Follower:
             self._catalogue.tell(NoticeKind.DAMAGED, path, tailer.note, lost)
             tailer.lost, self.look_due = None, True
         self.look_due |= tailer.suspect
-        self._turns.was_read(tailer)
+        group, self._last = tailer.entry.group, tailer
+        if tailer.entry.packing is None:  # a compressed file is read to its end
+            self._queue.pop(group, None)
+        self._queue[group] = None
         return blocks
+
+
+def _first(chain: Iterable[Tailer]) -> Tailer | None:
+    # which file those behind it wait for; behind a doubtful one nobody knows what comes next
+    for tailer in chain:
+        if tailer.suspect:
+            return None
+        if tailer.dirty or (tailer.held and tailer.is_rotated):
+            return tailer
+    return None
 
 
 def announce(notices: Iterable[Notice]) -> None:

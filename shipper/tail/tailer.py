@@ -1,6 +1,5 @@
-"""Follows one file: how far it has been read, what recognises it, and whether there is more; and whose turn it is to be read."""
+"""Follows one file: how far it has been read, what recognises it, and whether there is more."""
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from broker.wire.message import Section, Span
@@ -214,63 +213,3 @@ class Tailer:
         count = len(lines) - len(lines.replace(b"\n", b""))
         section = Section(self.label, span, len(lines), count, self.identity)
         return Block(section, lines, now, is_inside_line(before))
-
-
-class Turns:
-    """The rotation groups that may have something to read, in order; nothing comes between the pieces of an over-long line."""
-
-    def __init__(self) -> None:
-        self._queue: dict[str, None] = {}
-        self._last: Tailer | None = None  # the file that was read last
-
-    def join(self, groups: Iterable[str]) -> None:
-        """Put groups at the end of the queue; those that are in it keep their place."""
-        self._queue.update(dict.fromkeys(groups))
-
-    def leave(self, group: str) -> None:
-        """Take a group out of the queue until it joins again."""
-        self._queue.pop(group, None)
-
-    def next(
-        self, chains: Mapping[str, Sequence[Tailer]], now: int, grace: int, most: int
-    ) -> list[Tailer]:
-        """Return the next `most` files to read; `grace` is in nanoseconds. Groups that have nothing leave the queue.
-
-        One compressed file at most, since each takes memory to decompress.
-        """
-        if (last := self._last) is not None and last.in_line and last.dirty and not last.suspect:
-            return [last]
-        ready: list[Tailer] = []
-        for group in list(self._queue):
-            first = _first(chains.get(group, ()))
-            if first is None:
-                self.leave(group)
-            elif (first.dirty or first.is_settled(now, grace)) and not (
-                first.entry.packing and any(one.entry.packing for one in ready)
-            ):
-                ready.append(first)
-            if len(ready) >= most:
-                break
-        return ready
-
-    def was_read(self, tailer: Tailer) -> None:
-        """Put the group of a file that was read at the end of the queue; of a compressed one, when it was read to its end."""
-        if tailer.entry.packing is None:
-            self.leave(tailer.entry.group)
-        self.join([tailer.entry.group])
-        self._last = tailer
-
-    def resume(self, tailers: Iterable[Tailer]) -> None:
-        """Go on in the line that was read last of these files, if the offset of one is in a line."""
-        begun = (tailer for tailer in tailers if tailer.in_line)
-        self._last = max(begun, key=lambda tailer: tailer.seen, default=None)
-
-
-def _first(chain: Iterable[Tailer]) -> Tailer | None:
-    # which file those behind it wait for; behind a doubtful one nobody knows what comes next
-    for tailer in chain:
-        if tailer.suspect:
-            return None
-        if tailer.dirty or (tailer.held and tailer.is_rotated):
-            return tailer
-    return None
