@@ -38,13 +38,10 @@ class Goals:
                 logger.info("%s: %d bytes of an unfinished last line held", state.path, state.held)
         for trouble in follower.troubles:
             raise OperatorError(f"{trouble.path}: {trouble.text}; check --file")
-        unread = [s for s in states if s.offset + s.held < self._sizes.get(s.file, 0)]
-        # what is damaged was told of
-        failed = [s for s in unread if s.note and packing_of(s.path) is None]
-        for state in failed:
-            raise OperatorError(
-                f"{state.path}: {state.note}; nothing of it is lost, start it again"
-            )
-        if (unread and not self.scans_left) or not follower.is_oriented:
-            what = unread[0].path if unread else "files"
-            raise OperatorError(f"{what} rotated again and again, and not read; start it again")
+        for state in states:
+            is_told = state.note and packing_of(state.path)  # of the damage
+            if state.offset + state.held < self._sizes.get(state.file, 0) and not is_told:
+                why = state.note or "was rotated again and again"
+                raise OperatorError(f"{state.path}: {why}; start it again to read the rest")
+        if not follower.is_oriented:
+            raise OperatorError("files were rotated again and again; start it again")

@@ -187,8 +187,7 @@ class Shipping:
             self.goals.set(self.follower.states())
         self._add_found()
         self.meter.noticed(notices)
-        # with `once` a trouble is the error that the run ends with
-        announce(n for n in notices if not (self._once and n.kind.is_trouble))
+        announce(notices)
 
     async def _scan_when_due(self) -> None:
         if self._until_scan() <= 0:

@@ -33,11 +33,6 @@ class NoticeKind(Enum):
     UNWATCHED = "unwatched"
     AGED = "aged"
 
-    @property
-    def is_trouble(self) -> bool:
-        """Whether it is a state that lasts until someone mends it, and not an event."""
-        return self in {NoticeKind.MISSING, NoticeKind.UNREADABLE, NoticeKind.REFUSED}
-
 
 class Notice(NamedTuple):
     """One sentence on a path; `text` is what to say after the path. `lost` counts bytes that were never read."""
