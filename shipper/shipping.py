@@ -169,7 +169,10 @@ class Shipping:
         elif self._sending:
             await self._acknowledged()
             return True
-        if self._once and (not blocks or self.goals.are_met(self.follower.states())):
+        states = self.follower.states() if self._once else []
+        # the last line of a rotated file may yet be finished, and what was written behind it waits for that
+        is_waiting = any(state.held and state.is_rotated for state in states)
+        if self._once and (self.goals.are_met(states) if blocks else not is_waiting):
             return await self._scan_again()
         if not blocks:
             await self._wait_for_changes()
@@ -203,7 +206,7 @@ class Shipping:
 
     async def _scan_again(self) -> bool:
         """Scan for files that moved while they were read with `once`, a few times at most; return whether that was done."""
-        if not (self._once and self.follower.look_due and self.goals.scans_left):
+        if not (self.follower.look_due and self.goals.scans_left):
             return False
         self.goals.scans_left -= 1
         await self._pause(self._until_scan())
