@@ -9,10 +9,8 @@ import logging
 import math
 import random
 from collections import ChainMap, deque
-from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from broker.app.faults import fault
 from broker.wire.positions import Positions, forgettable
@@ -30,7 +28,6 @@ logger = logging.getLogger(__name__)
 _SMALL = 128 * 1024  # bytes of lines that are compressed sooner than a thread would begin
 _TRICKLE = 512 * 1024  # bytes of lines that are not worth a round before its interval is over
 _LONGEST_PAUSE = 0.2  # seconds between sessions: another client may write to our subject
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,6 @@ class Shipping:
     """Ships what a follower reads, in one session after the other.
 
     `positions` cover what is acknowledged; `moved` is set when they moved; `stopping` says that the end was asked for.
-    `reading_since` is when the scan or the gathering that is under way began, on the clock of the event loop, else None.
     """
 
     def __init__(
@@ -79,7 +75,6 @@ class Shipping:
         self.meter = meter
         self.moved = asyncio.Event()
         self.stopping = asyncio.Event()
-        self.reading_since: float | None = None
         self.goals = Goals()
         self._settings = settings
         self._intervals = intervals
@@ -183,7 +178,7 @@ class Shipping:
     async def _scan(self) -> None:
         clock = asyncio.get_running_loop().time
         began, was_oriented = clock(), self.follower.is_oriented
-        notices = await self._timed(self.follower.look())
+        notices = await self.follower.look()
         self._scanned_at = clock()
         self._scan_took = self._scanned_at - began
         if not was_oriented:
@@ -257,16 +252,9 @@ class Shipping:
 
     async def _read(self) -> list[Block]:
         budget = min(self._size, self._round_size)
-        blocks = await self._timed(self.follower.gather(budget))
+        blocks = await self.follower.gather(budget)
         self._is_behind = sum(len(block.lines) for block in blocks) >= budget // 2
         return blocks
-
-    async def _timed(self, reading: Awaitable[Answer]) -> Answer:
-        self.reading_since = asyncio.get_running_loop().time()
-        try:
-            return await reading
-        finally:
-            self.reading_since = None
 
     # sending
 

@@ -170,7 +170,7 @@ class AgentView:
 
     @property
     def _reading_seconds(self) -> float:
-        since = self.shipping.reading_since
+        since = self.shipping.follower.busy_since
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     def _file(self, state: Tailer, read: int | None) -> FileStatus:

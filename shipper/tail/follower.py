@@ -45,6 +45,7 @@ class Follower:
     `wake` is set on any change. `look_due` says that a file came, went or was renamed or truncated since the last look.
     `is_oriented` says that the last look has decided on all that it showed; before, a cursor without a file may yet find it.
     `stored` returns up to which byte a file is stored, by id: a deleted file is held until all that was read of it is.
+    `busy_since` is when the thread began what it does, on the clock of the event loop, else None.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Follower:
         self.wake = asyncio.Event()
         self.look_due = True
         self.is_oriented = False
+        self.busy_since: float | None = None
         self.stored: Callable[[str], int] = lambda _: sys.maxsize
         self._selection = selection
         self._clock = clock
@@ -155,9 +157,16 @@ class Follower:
     async def _do(self, work: Callable[..., Answer], *given: object) -> Answer:
         """Do work behind all that was asked for before; what is cancelled meanwhile goes on to its end in the thread."""
         self._changes.listen()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *given)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, given)
 
     # what the thread does
+
+    def _run(self, work: Callable[..., Answer], given: Iterable[object]) -> Answer:
+        self.busy_since = time.monotonic()
+        try:
+            return work(*given)
+        finally:
+            self.busy_since = None
 
     def _retarget(self, selection: Selection, known: Cursor | None) -> None:
         self._catalogue.retarget(selection, known)

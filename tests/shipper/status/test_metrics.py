@@ -102,13 +102,12 @@ class Crowd(AgentView):
 def view_of(kind: type[AgentView], now: int = 0, **state: object) -> AgentView:
     """Return a view of a run that is in this state."""
     sessions = Sessions(Connection([], "test"), "web01", int)
-    follower = SimpleNamespace(open_files=0)
-    shipping = SimpleNamespace(sessions=sessions, meter=AgentMeter(int), follower=follower, **state)
+    shipping = SimpleNamespace(sessions=sessions, meter=AgentMeter(int), **state)
     return kind("web01", shipping, lambda: now)
 
 
 async def test_of_many_files_those_furthest_behind_have_a_series_each() -> None:
-    crowd = view_of(Crowd)
+    crowd = view_of(Crowd, follower=SimpleNamespace(open_files=0))
     crowd.meter.noticed([Notice(NoticeKind.GONE, "/a", "is gone", 5)])
 
     told = samples(agent_metrics(crowd)().body.decode())
@@ -140,7 +139,7 @@ async def test_an_agent_is_unhealthy_for_a_reason(
     read = {} if unacknowledged is None else {"f1": now - unacknowledged * 1_000_000_000}
     view = view_of(
         *(AgentView, now),
-        reading_since=since,
+        follower=SimpleNamespace(busy_since=since),
         has_scanned=reading is not None,
         unacknowledged=lambda: read,
     )
