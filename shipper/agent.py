@@ -39,7 +39,7 @@ _READING = 1.0  # and for what is under way when none is, or the broker is known
 _CLOSING = 2.0
 _SNAPSHOT_EVERY = 60.0  # seconds, of which a random quarter is left out: not all hosts at once
 # a spool has few files, one after another, and each waits for the one before to be acknowledged
-_INPUT_INTERVALS = Intervals(scan_after=0.02, cover_every=0.2)
+_INPUT_INTERVALS = Intervals(scan_after=0.02, scan_every=0.2)
 logger = logging.getLogger(__name__)
 
 

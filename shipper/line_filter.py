@@ -45,11 +45,6 @@ class LineFilter:
         """Return the blocks, in the order in which they were read, without those of which no line is left."""
         return [left for block in blocks if (left := self._filter(block)) is not None]
 
-    @property
-    def has_left_out(self) -> bool:
-        """Whether whole lines were left out that no block covers yet."""
-        return not all(block.continues for block in self._left_out.values())
-
     def left_out(self) -> list[Block]:
         """Return empty blocks that cover the whole lines that were left out and are not covered yet."""
         whole = [file for file, block in self._left_out.items() if not block.continues]

@@ -35,15 +35,14 @@ class Intervals:
     """How often the loop does what; times in seconds.
 
     Directories are scanned every `scan_every` seconds (less often where a scan takes long), and `scan_after` seconds
-    after the last scan where files came or went. Lines that were left out are covered by a round without lines, every
-    `cover_every` seconds, where no other covers them. After a small round the next one is gathered when about
+    after the last scan where files came or went. Lines that were left out are covered by a round without lines behind each
+    scan, where no other covers them. After a small round the next one is gathered when about
     `round_lines` lines have come, `least_interval` to `interval` seconds after the round was sent: a round costs about the
     same for one line as for a hundred.
     """
 
     scan_after: float = 0.2
     scan_every: float = 5.0
-    cover_every: float = 5.0
     interval: float = 0.2
     least_interval: float = 0.02
     round_lines: int = 170
@@ -91,8 +90,8 @@ class Shipping:
         self._sending = deque[asyncio.Task[None]]()
         self._pending = deque[dict[str, int]]()
         self._interval, self._size = self._intervals.interval, NEARBY_SIZE
-        self._sent_at = self._covered_at = -math.inf
-        self._has_found = self._is_behind = self._is_trickle = False
+        self._sent_at = -math.inf
+        self._has_found = self._is_behind = self._is_trickle = self._may_cover = False
 
     def change(self, settings: ShipperSettings) -> None:
         """Work by other settings from the next round on."""
@@ -147,7 +146,6 @@ class Shipping:
         last one is acknowledged at the end. Raises `SessionLost` where the files are to be read again from the positions.
         """
         self._begin()
-        self._covered_at = asyncio.get_running_loop().time()
         await self._scan()
         while not self.stopping.is_set() and await self._step(group):
             await self._scan_when_due()
@@ -170,7 +168,7 @@ class Shipping:
         if self._once and (self.goals.are_met(states) if blocks else not is_waiting):
             return await self._scan_again()
         if not blocks:
-            await self._wait_for_changes()
+            await self.follower.wait(min(self._until_scan(), self.follower.patience))
         return True
 
     # scanning
@@ -184,6 +182,7 @@ class Shipping:
         if not was_oriented:
             self.goals.set(self.follower.states())
         self._add_found()
+        self._may_cover = True
         self.meter.noticed(notices)
         announce(notices)
 
@@ -234,15 +233,12 @@ class Shipping:
         return []
 
     def _left_out(self, *, is_last: bool) -> list[Block]:
-        """Return empty blocks over what was left out, now and then, and at the end of `once`."""
-        if self._until_cover() > 0 and not (is_last and self._once):
+        """Return empty blocks over what was left out, once behind each scan, and at the end of `once`."""
+        if not (self._may_cover or (is_last and self._once)):
             return []
-        if blocks := self._filter.left_out():
-            self._covered_at = asyncio.get_running_loop().time()
+        blocks = self._filter.left_out()
+        self._may_cover &= not blocks
         return blocks
-
-    def _until_cover(self) -> float:
-        return self._covered_at + self._intervals.cover_every - asyncio.get_running_loop().time()
 
     async def _save_found(self, group: asyncio.TaskGroup) -> None:
         """Return once the broker knows of every file that was found; scans go on while it is away."""
@@ -348,12 +344,6 @@ class Shipping:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await self.stopping.wait()
-
-    async def _wait_for_changes(self) -> None:
-        most = self._until_scan()
-        if self._filter.has_left_out:
-            most = min(most, max(0.0, self._until_cover()))
-        await self.follower.wait(min(most, self.follower.patience))
 
 
 def rules_of(settings: ShipperSettings) -> Rules:
