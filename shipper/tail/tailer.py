@@ -95,8 +95,7 @@ class Tailer:
         self.entry, self.unseen_since = entry, None
         self._note_name(now, was_rotated)
         self.suspect |= has_changed and not self.is_open
-        # a reading that failed is tried again
-        if has_changed or (self.note and entry.packing is None):
+        if has_changed:
             self.mark_changed(now)
         if entry.packing is None and entry.size < self.size:
             self.suspect = True  # truncated; and it may grow beyond the offset before it is read
@@ -160,6 +159,8 @@ class Tailer:
         if reading.error or not reading.intact or self._is_unknown(reading):
             self.suspect = not reading.error
             self.since = None
+            if reading.error:  # the next scan takes it for changed, so that it is tried again
+                self.entry = replace(self.entry, modified=0)
             return []
         end = self.offset + len(reading.run) + reading.held
         known = max(self.size, end)
