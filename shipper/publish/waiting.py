@@ -22,31 +22,26 @@ Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 
-def reason_of(error: ConnectionLost | Rejected, host: str = "", owner: str = "") -> str:
-    """Return what went wrong to the person who reads the log of a host's shipper; `owner` is the host of its credential."""
+def explained(
+    error: ConnectionLost | Rejected, host: str = "", owner: str = ""
+) -> tuple[str, str]:
+    """Return one of the causes, and what went wrong to the person who reads the log of a host's shipper.
+
+    `owner` is the host of its credential.
+    """
     if isinstance(error, ConnectionLost):
-        return f"the broker did not answer: {error}"
+        return "lost", f"the broker did not answer: {error}"
     if isinstance(error, Denied) and owner not in {"", host}:
-        return (
-            f"the credential is for host {owner}, but --host is {host}: "
-            f"use the credential of {host}, or --host {owner}"
-        )
+        mistaken = f"the credential is for host {owner}, but --host is {host}"
+        return "refused", f"{mistaken}: use the credential of {host}, or --host {owner}"
     if error.error in _FULL:
-        return f"the broker is full ({error}); goes on when it has room"
+        return "full", f"the broker is full ({error}); goes on when it has room"
     if error.is_leaderless:
-        return (
+        return "missing", (
             "the stream or its buckets are not there, or have no leader yet, or the stream does not take this host's "
             "partition; run `logbroker apply`"
         )
-    return f"the broker refuses: {error}"
-
-
-def _cause_of(error: ConnectionLost | Rejected) -> str:
-    if isinstance(error, ConnectionLost):
-        return "lost"
-    if error.error in _FULL:
-        return "full"
-    return "missing" if error.is_leaderless else "refused"
+    return "refused", f"the broker refuses: {error}"
 
 
 def connection_for(settings: ShipperSettings, host: str) -> Connection:
@@ -59,7 +54,7 @@ class Waiting:
     """What this agent waits for: `reason` is empty while all goes well; `retries` counts, by cause, what was tried again."""
 
     def __init__(self, host: str = "", owner: str = "") -> None:
-        """Wait for nothing; `host` and `owner` are those of `reason_of`."""
+        """Wait for nothing; `host` and `owner` are those of `explained`."""
         self.reason = ""
         self.retries: Counter[str] = Counter()
         self._host, self._owner = host, owner
@@ -74,7 +69,7 @@ class Waiting:
             try:
                 answer = await ask()
             except (ConnectionLost, Rejected) as error:
-                cause, reason = _cause_of(error), reason_of(error, self._host, self._owner)
+                cause, reason = explained(error, self._host, self._owner)
             else:
                 if self.reason:
                     logger.info("resumed")

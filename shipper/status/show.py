@@ -20,7 +20,7 @@ from broker.wire.positions import Cursor
 from broker.wire.streams import stream_names
 from broker.wire.subjects import Subject
 from shipper.publish.messages import HostMessages, Snapshots
-from shipper.publish.waiting import connection_for, reason_of
+from shipper.publish.waiting import connection_for, explained
 from shipper.settings import ShipperSettings
 from shipper.status.report import FileStatus, HostReport
 from shipper.tail.paths import Selection
@@ -42,7 +42,7 @@ async def _connected(settings: ShipperSettings, host: str) -> AsyncIterator[Conn
         await connection.once()
         yield connection
     except (ConnectionLost, Rejected) as error:
-        raise OperatorError(reason_of(error, host, settings.credential_host)) from None
+        raise OperatorError(explained(error, host, settings.credential_host)[1]) from None
     finally:
         await connection.close()
 
