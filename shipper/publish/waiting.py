@@ -12,7 +12,7 @@ from broker.client.connection import Connection
 from broker.client.credentials import verify
 from shipper.settings import ShipperSettings
 
-RETRY_CAUSES = ("lost", "full", "missing", "refused")
+_CAUSES = ("lost", "full", "missing", "refused")
 """Why something is tried again, for counting: few words that stay, where reasons are sentences."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  # seconds
@@ -56,7 +56,7 @@ class Waiting:
     def __init__(self, host: str = "", owner: str = "") -> None:
         """Wait for nothing; `host` and `owner` are those of `explained`."""
         self.reason = ""
-        self.retries: Counter[str] = Counter()
+        self.retries = Counter(dict.fromkeys(_CAUSES, 0))
         self._host, self._owner = host, owner
 
     async def until_answered(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:

@@ -12,7 +12,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from broker.app.pages import Page, metrics_page
 from broker.app.program import version_of
 from broker.app.untrusted import printable
-from shipper.publish.waiting import RETRY_CAUSES
 from shipper.status.report import AgentView, HostReport
 
 FILES_SHOWN = 100
@@ -64,12 +63,11 @@ def _labelled(view: AgentView, report: HostReport) -> Iterator[Metric]:
     behind: Counter[str] = Counter()  # a deleted file and its successor have the same path
     for file in report.files:
         behind[printable(file.path)] += file.behind_bytes or 0
-    retries = {cause: view.waiting.retries[cause] for cause in RETRY_CAUSES}
     lost = {"deleted": 0, "truncated": 0} | view.meter.lost
     files = {path: size for path, size in behind.most_common(FILES_SHOWN) if size}
     counter, gauge = CounterMetricFamily, GaugeMetricFamily
     for kind, name, text, label, values in (
-        (counter, "retries", "Rounds that were tried again.", "reason", retries),
+        (counter, "retries", "Rounds that were tried again.", "reason", view.waiting.retries),
         (counter, "lost_bytes", "Bytes lost before they were read.", "reason", lost),
         (gauge, "file_behind_bytes", "Bytes that are not acknowledged.", "path", files),
     ):

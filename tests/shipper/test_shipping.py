@@ -62,10 +62,10 @@ def loop_of(follower: Follower, broker: Taking, **settings: Any) -> Shipping:
 Kind = TypeVar("Kind", bound=Follower)
 
 
-def follower_of(kind: type[Kind], folder: Path, **sizes: int) -> Kind:
+def follower_of(kind: type[Kind], folder: Path, **options: Any) -> Kind:
     """Return what follows the logs of a folder."""
     selection, new_id = Selection.of([str(folder / "*.log")]), map(str, itertools.count()).__next__
-    return kind(selection, [], new_id=new_id, clock=time.time_ns, **sizes)
+    return kind(selection, [], new_id=new_id, clock=time.time_ns, **options)
 
 
 async def ship_once(follower: Follower) -> bytes:
@@ -127,6 +127,15 @@ async def test_once_reads_files_that_are_renamed_meanwhile(tmp_path: Path) -> No
     follower.before_gathering = [rotate, rotate]
 
     assert sorted((await ship_once(follower)).split()) == [b"a.log", b"b.log", b"c.log"]
+
+
+async def test_once_waits_for_the_last_line_of_a_rotated_file(tmp_path: Path) -> None:
+    (tmp_path / "a-20260101.log").write_bytes(b"1\nunfinished")
+    (tmp_path / "a.log").write_bytes(b"2\n")
+
+    shipped = await ship_once(follower_of(Follower, tmp_path, grace=0.2))
+
+    assert shipped == b"1\nunfinished\n2\n"
 
 
 class Watched(Follower):
