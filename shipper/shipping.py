@@ -75,6 +75,13 @@ class Goals:
             for state in states
         )
 
+    def are_waited_for(self, states: Iterable[Tailer]) -> bool:
+        """Whether the last line of a rotated file may yet be finished, for which what was written behind it waits."""
+        return any(
+            state.held and state.is_rotated and state.offset < self._sizes.get(state.file, 0)
+            for state in states
+        )
+
     def conclude(self, follower: Follower) -> None:
         """Log what is held back at the end; raises `OperatorError` when files cannot be read, or were not."""
         states = follower.states()
@@ -201,11 +208,10 @@ class Shipping:
         elif self._sending:
             await self._acknowledged()
             return True
-        states = self.follower.states() if self._once else []
-        # the last line of a rotated file may yet be finished, and what was written behind it waits for that
-        is_waiting = any(state.held and state.is_rotated for state in states)
-        if self._once and (self.goals.are_met(states) if blocks else not is_waiting):
-            return await self._scan_again()
+        if self._once:
+            states, goals = self.follower.states(), self.goals
+            if goals.are_met(states) if blocks else not goals.are_waited_for(states):
+                return await self._scan_again()
         if not blocks:
             await self.follower.wait(min(self._until_scan(), self.follower.patience))
         return True
