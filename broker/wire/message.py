@@ -39,6 +39,7 @@ _SPANS, _AGENT, _READ_AT = "Log-Spans", "Log-Agent", "Log-Read-At"
 _FOLLOWS, _MOVED = "Log-Follows", "Log-Moved"
 _ENCODING = "Content-Encoding"
 _SOURCE = "Nats-Stream-Source"
+_MOST_OF_THE_REST = 180  # bytes of a section in `Log-Spans`: names and numbers
 _LARGEST_POSITION = 2**63  # of any file system
 _MOST_NUMBER = 2**64 - 1  # some file systems have inodes of all 64 bits
 _PLAIN = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
@@ -179,8 +180,10 @@ def encode_origin(origin: Origin) -> dict[str, str]:
 
 
 def encoded_size(section: Section) -> int:
-    """Return how many bytes of `Log-Spans` a section takes."""
-    return len(_encode(section)) + 1  # a comma
+    """Return how many bytes of `Log-Spans` a section takes at most, without encoding it; hashes are hex digits."""
+    identity = section.identity
+    hashes = len(identity.head_hash) + len(identity.tail_hash) if identity else 0
+    return len(_quoted(section.path)) + 2 * len(section.span.file) + hashes + _MOST_OF_THE_REST
 
 
 def decode_origin(headers: Mapping[str, str] | None) -> Origin | None:

