@@ -22,9 +22,7 @@ Answer = TypeVar("Answer")
 logger = logging.getLogger(__name__)
 
 
-def explained(
-    error: ConnectionLost | Rejected, host: str = "", owner: str = ""
-) -> tuple[str, str]:
+def explained(error: ConnectionLost | Rejected, host: str = "", owner: str = "") -> tuple[str, str]:
     """Return one of the causes, and what went wrong to the person who reads the log of a host's shipper.
 
     `owner` is the host of its credential.

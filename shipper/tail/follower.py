@@ -157,7 +157,9 @@ class Follower:
     async def _do(self, work: Callable[..., Answer], *given: object) -> Answer:
         """Do work behind all that was asked for before; what is cancelled meanwhile goes on to its end in the thread."""
         self._changes.listen()
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._run, work, given)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, self._run, work, given
+        )
 
     # what the thread does
 

@@ -100,9 +100,7 @@ async def test_agents_that_do_not_answer_as_such_are_named_and_the_others_shown(
             name = f"\0logship/agent/{own_token(own_host)[:64]}/{does.__name__}"
             server = await asyncio.start_unix_server(lambda _, writer, d=does: d(writer), name)
             stack.callback(server.close)
-        async with status_socket(
-            own_host, lambda: report(own_host).model_copy(update={"pid": 1})
-        ):
+        async with status_socket(own_host, lambda: report(own_host).model_copy(update={"pid": 1})):
             reports, silent = await ask(own_host, patience=2)
 
     assert [one.pid for one in reports] == [os.getpid()]  # the kernel knows better
