@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from contextlib import AsyncExitStack, suppress
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from shipper.status.live import ask, status_socket
 from shipper.status.report import FileStatus, HostReport
 from shipper.status.show import shown
 from tests.shipper.children import run_child
+from tests.support.processes import Process, Processes, wait_until
 
 
 def report(host: str = "web01", files: int = 1) -> HostReport:
@@ -70,41 +71,36 @@ async def test_clients_that_never_read_keep_nobody_from_asking(own_host: str) ->
     assert answers == ([large], [])
 
 
-async def drips(writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while True:
-            writer.write(b" ")
-            await writer.drain()
-            await asyncio.sleep(0.1)
-
-
-async def talks_nonsense(writer: asyncio.StreamWriter) -> None:
-    writer.write(b"[3]")
-    writer.close()
-
-
-async def hangs_up(writer: asyncio.StreamWriter) -> None:
-    writer.close()
-
-
-async def says_nothing(_: asyncio.StreamWriter) -> None:
-    await asyncio.sleep(60)
-
-
 async def test_agents_that_do_not_answer_as_such_are_named_and_the_others_shown(
-    own_host: str,
+    own_host: str, processes: Processes
 ) -> None:
-    manners = (drips, talks_nonsense, hangs_up, says_nothing)
-    async with AsyncExitStack() as stack:
-        for does in manners:
-            name = f"\0logship/agent/{own_token(own_host)[:64]}/{does.__name__}"
-            server = await asyncio.start_unix_server(lambda _, writer, d=does: d(writer), name)
-            stack.callback(server.close)
-        async with status_socket(own_host, lambda: report(own_host).model_copy(update={"pid": 1})):
-            reports, silent = await ask(own_host, patience=2)
+    drips = "import itertools; all(c.send(b' ') and not time.sleep(0.1) for _ in itertools.count())"
+    does = ("time.sleep(60)", drips, "c.sendall(b'[3]'); c.close()", "c.close()")
+    mute = [listening(processes, f"mute{n}", own_host, code) for n, code in enumerate(does)]
+
+    async with status_socket(own_host, lambda: report(own_host).model_copy(update={"pid": 1})):
+        reports, silent = await ask(own_host, patience=2)
 
     assert [one.pid for one in reports] == [os.getpid()]  # the kernel knows better
-    assert [one.pid for one in silent] == [os.getpid()] * len(manners)
+    assert {one.pid for one in silent} == {one.pid for one in mute}
+
+
+def listening(processes: Processes, name: str, host: str, does: str) -> Process:
+    """Start a process that listens as an agent would and does something with `c`, who asks."""
+    prefix = f"\0logship/agent/{own_token(host)[:64]}/"
+    lines = (
+        "import os, socket, time",
+        "s = socket.socket(socket.AF_UNIX)",
+        f"s.bind({prefix!r} + str(os.getpid()))",
+        "s.listen(8)",
+        "print('listens', flush=True)",
+        "c, _ = s.accept()",
+        does,
+        "time.sleep(60)",
+    )
+    process = processes.start(name, [sys.executable, "-c", "\n".join(lines)])
+    wait_until("it listens", lambda: "listens" in process.said(), 20, [process])
+    return process
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
