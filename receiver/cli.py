@@ -15,7 +15,7 @@ import click
 from broker.app.command_line import SectionedGroup, given, settings_options, spread
 from broker.app.exits import ConfigurationError, Exit
 from broker.app.program import log_to_stderr, run, version_of
-from broker.app.service import Notifier
+from broker.app.service import Notifier, hold_signals
 from receiver.settings import (
     ASKING,
     REPLAY_FIELDS,
@@ -48,8 +48,7 @@ def logreceiver(context: click.Context, /, **options: Any) -> None:
     """Receive the lines of partitions into ordered, per-host, rotated files, on Spark."""
     if context.invoked_subcommand is not None:
         return
-    # one that comes before the receiver can read its settings again waits until it can
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    hold_signals()
     settings = given(ReceiverSettings, options)
     if not settings.partition:
         raise click.UsageError("--partition is required: a number from 0, several, or all")

@@ -6,7 +6,6 @@ Imports what talks to the broker only when it is needed: `logshipper --help` is 
 import gc
 import json
 import os
-import signal
 import socket
 import sys
 import time
@@ -17,7 +16,7 @@ import click
 from broker.app.command_line import SectionedGroup, given, settings_options, spread
 from broker.app.exits import ConfigurationError, Exit
 from broker.app.program import log_to_stderr, run
-from broker.app.service import Notifier
+from broker.app.service import Notifier, hold_signals
 from broker.app.untrusted import printable
 from broker.client.access_settings import ACCESS
 from broker.wire.subjects import InvalidHost, validate_host
@@ -40,8 +39,7 @@ def logshipper(context: click.Context, /, **options: Any) -> None:
     context.obj = options
     if context.invoked_subcommand is not None:
         return
-    # one that comes before the agent can read its settings again waits until it can
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    hold_signals()
     settings = _settings(options)
     host = _host(settings)
     log_to_stderr(settings)

@@ -30,6 +30,11 @@ Model = TypeVar("Model", bound=ProgramSettings)
 logger = logging.getLogger("service")
 
 
+def hold_signals() -> None:
+    """Have signals wait until `Service.run` hears them: one that is raised in an import may be lost, and leave a lock held for ever."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {*_SIGNALS, signal.SIGHUP})
+
+
 class Notifier:
     """The service manager's socket, a path or a name in the abstract namespace after `@`; without one nothing is said.
 
@@ -123,7 +128,7 @@ class Service(Generic[Settings]):
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._ask)
         loop.add_signal_handler(signal.SIGHUP, self._hung_up.set)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_SIGNALS, signal.SIGHUP})
         try:
             async with self._limit, AsyncExitStack() as stack, asyncio.TaskGroup() as group:
                 for context in background:

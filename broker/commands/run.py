@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from broker.app.command_line import SectionedCommand, given, settings_options
 from broker.app.exits import ConfigurationError
 from broker.app.files import reporting
 from broker.app.program import log_to_stderr
-from broker.app.service import Notifier, Service
+from broker.app.service import Notifier, Service, hold_signals
 from broker.commands.shared import store_of
 from broker.retention.worker import retain
 from broker.server.context import ServerContext
@@ -33,8 +32,7 @@ def run(**options: Any) -> None:
 
     What tunes nats-server itself stands in a table [nats] of the --config file, by nats-server's names.
     """
-    # a hang-up before there is anything to read again waits until there is
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    hold_signals()
     settings = given(BrokerSettings, options)
     if settings.store_dir is None and (folders := os.environ.get("STATE_DIRECTORY")):
         options["store_dir"] = folders.split(":")[0]  # systemd's, where nothing else is said

@@ -199,7 +199,7 @@ def running_jvm(master: str, classes: Path | None = None) -> Iterator[Jvm]:
 def _in_jvm(driver: int) -> None:
     """Have a process that is to be a JVM end with us, also where its main thread has failed and reads no pipe."""
     die_with(driver, signal.SIGTERM)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # by which its workers end
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # by SIGHUP its workers end
 
 
 @contextmanager

@@ -62,7 +62,7 @@ def test_the_watchdog_of_another_process_is_none_of_ours() -> None:
 
 PROGRAM = """
 import asyncio, os, sys, time
-from broker.app.service import Notifier, Service
+from broker.app.service import Notifier, Service, hold_signals
 class Slow:
     def __del__(self): pause(2.5)
 class View:
@@ -113,6 +113,17 @@ def test_it_ends_by_itself_or_by_the_last_resort_and_never_by_a_signal(
         program.send_signal(signal.SIGTERM)
 
         assert program.wait(60) == code
+
+
+def test_a_signal_is_heard_that_came_before_anybody_listened() -> None:
+    early = PROGRAM.replace(
+        "asyncio.run(", "hold_signals(); os.kill(os.getpid(), 15); asyncio.run("
+    )
+    words = [sys.executable, "-c", early.format("await ending.asked.wait()", 5.0)]
+
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "in time\n", "")
 
 
 def test_work_that_takes_longer_than_it_may_is_broken_off() -> None:
