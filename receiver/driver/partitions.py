@@ -37,7 +37,7 @@ async def wait_for_partitions(
             pass  # that's fine: it is set up later
         if patience is not None and clock() - began >= patience:
             raise ConfigurationError(f"{_NOT_SET_UP} first")
-        if not told:
+        if not told and not stop.is_set():
             logger.warning("%s; waiting", _NOT_SET_UP)
         told = True
         await unless(stop, asyncio.sleep(_AGAIN))
