@@ -40,12 +40,12 @@ def test_nothing_is_lost_when_the_leader_is_killed_and_its_disk_is_gone(tmp_path
             return processes.start(name, [sys.executable, "-m", program, *words, *servers])
 
         with Traffic(list(files.values()), 200, 1) as traffic:
-            cluster.wait_until_ready()
-            cluster.wait_until_whole()
-            programs = [
+            programs = [  # which wait for the brokers
                 start("receiver", "receiver", "--partition", "all", "--output", output),
                 *(start(host, "shipper", "--file", files[host], "--host", host) for host in HOSTS),
             ]
+            cluster.wait_until_ready()
+            cluster.wait_until_whole()
             wait_until("lines flow", lambda: all(sizes().values()), 150, programs)
             leader = cluster.leader()
             time.sleep(random.Random(1).random())

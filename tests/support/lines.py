@@ -6,8 +6,10 @@ Every line begins with the tag of its file and a number that counts up, so that 
 import json
 import random
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from faker import Faker
+if TYPE_CHECKING:
+    from faker import Faker
 
 _POOL = 300
 _LOCALES = ["en_US", "de_DE", "fr_FR", "ja_JP", "ru_RU", "el_GR"]
@@ -36,7 +38,9 @@ class LogLines:
 
 @lru_cache(maxsize=1)
 def _pool() -> tuple[tuple[bytes, ...], ...]:
-    """Return entries to choose from; made once, since faker takes its time."""
+    """Return entries to choose from; made once, since faker takes its time, its import too."""
+    from faker import Faker
+
     chance = random.Random(20)
     faker = Faker()
     faker.seed_instance(20)
@@ -51,7 +55,7 @@ def _pool() -> tuple[tuple[bytes, ...], ...]:
     return tuple(tuple(line.encode() for line in entry) for entry in entries)
 
 
-def access_line(faker: Faker, chance: random.Random) -> str:
+def access_line(faker: "Faker", chance: random.Random) -> str:
     """Return what a web server writes of a request, without a time."""
     return (
         f'{faker.ipv4_public()} - - "{chance.choice(("GET", "GET", "GET", "POST"))} '
@@ -61,7 +65,7 @@ def access_line(faker: Faker, chance: random.Random) -> str:
     )
 
 
-def _json(world: Faker, chance: random.Random) -> str:
+def _json(world: "Faker", chance: random.Random) -> str:
     entry = {
         "level": chance.choice(("info", "info", "warning", "error")),
         "user": world.name(),
@@ -72,7 +76,7 @@ def _json(world: Faker, chance: random.Random) -> str:
     return json.dumps(entry, ensure_ascii=False)
 
 
-def _trace(faker: Faker, world: Faker, chance: random.Random) -> tuple[str, ...]:
+def _trace(faker: "Faker", world: "Faker", chance: random.Random) -> tuple[str, ...]:
     frames = [
         line
         for _ in range(chance.randrange(2, 6))
