@@ -193,7 +193,7 @@ def running_jvm(master: str, classes: Path | None = None) -> Iterator[Jvm]:
                 with suppress(subprocess.TimeoutExpired):
                     process.communicate(timeout=_WRITING)
             process.kill()
-            process.wait()
+            process.communicate()
 
 
 def _in_jvm(driver: int) -> None:

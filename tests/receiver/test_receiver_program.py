@@ -304,6 +304,8 @@ def test_a_worker_or_a_jvm_that_hangs_is_left_and_the_end_is_in_time(
     is_calm(receiver)
 
     receiver.start()
+    claimed = lambda: receiver.log.read_text().count("epoch 2") == 2  # noqa: E731
+    wait_until("Spark has started again", claimed, 90, [receiver])
     scene.wait_for_all(receiver)
     os.kill(java_of(receiver), signal.SIGSTOP)
     assert receiver.stop(12) == 0, receiver.last_words()
