@@ -184,14 +184,14 @@ class Console:
 
 
 async def _stream(
-    request: web.Request, documents: AsyncGenerator[bytes, None], places: asyncio.Semaphore
+    request: web.Request, documents: AsyncGenerator[bytes, None], limit: asyncio.Semaphore
 ) -> web.StreamResponse:
     """Send documents as server-sent events, each once the client has taken the one before; a slow client gets fewer of them."""
-    if places.locked():
+    if limit.locked():
         raise web.HTTPServiceUnavailable(text="too many pages are open\n")
     response = web.StreamResponse(headers=_HEADERS | {"Content-Type": "text/event-stream"})
     try:
-        async with places, aclosing(documents):
+        async with limit, aclosing(documents):
             await response.prepare(request)
             async for document in documents:
                 async with asyncio.timeout(_WRITING):
