@@ -102,11 +102,11 @@ def add(
         written.update(_write(_files(settings, after, seeds), output, force=force))
         return after
 
-    is_beside = as_json or output == _STDOUT
-    after = _change(settings, added, err=is_beside)
+    to_stderr = as_json or output == _STDOUT
+    after = _change(settings, added, err=to_stderr)
     for path, one in written.items():
         words = f"{one.credential.holder}: its credential is {path}; carry it to its program, which takes it by {one.option}"
-        click.echo(words, err=is_beside)
+        click.echo(words, err=to_stderr)
     if as_json:
         made = [one.model_dump(mode="json") for one in after.found(holders)]
         print_json({"credentials": made, "files": list(map(str, written))})

@@ -55,7 +55,7 @@ def status(settings: BrokerSettings, as_json: bool) -> None:
     show(*(f"{name:<8}{text}" for name, text in facts(found)), "")
     left = (0, len(PARTITION_HEAD) - 1)
     show(table(PARTITION_HEAD, list(map(partition_row, found.partitions)), left))
-    for one in checks.judge(checks.CHECKS, found, shared.now()):
+    for one in checks.judge(checks.CHECKS, found):
         if one.grade is not checks.Grade.OK:
             show(plain(f"{one.grade.name}: {one.text}", "yellow"))
 
@@ -80,7 +80,7 @@ def check(settings: BrokerSettings, names: tuple[str, ...], as_json: bool) -> in
 
     try:
         status, trouble = asyncio.run(observed())
-        findings = checks.judge(wanted, status, shared.now(), trouble)
+        findings = checks.judge(wanted, status, trouble)
     except OperatorError as error:  # a monitoring system is told of it as of everything else
         findings = [checks.CheckResult(wanted[0], checks.Grade.UNKNOWN, str(error))]
     if as_json:

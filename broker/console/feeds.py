@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from broker.app.exits import ConfigurationError, OperatorError
@@ -116,8 +115,7 @@ class Feeds:
         while True:
             with suppress(*_FAILURES):
                 status, trouble = await observe(self._connection)
-                now = datetime.now(UTC)  # noqa: TID251 - a view is of now
-                findings = judge(CHECKS, status, now, trouble)
+                findings = judge(CHECKS, status, trouble)
                 self._checked = {"checks": [one.document() for one in findings]}
                 if status:
                     found = status.document()

@@ -284,7 +284,11 @@ async def credentials_at(
 
     Raises `OperatorError` where none tells.
     """
-    names = {node.name for node in await node_reports(connection)} | await _servers(connection)
+    status = await full_status(connection)
+    # a server that is down has a replica
+    peers = (peer.name for one in status.streams for peer in one.followers)
+    names = {*(node.name for node in status.nodes), *(one.leader for one in status.streams), *peers}
+    names.discard("")
     asked = json.dumps({"revoke": revoked}).encode()
 
     def read(answer: bytes) -> CredentialsReport:
@@ -301,16 +305,6 @@ async def credentials_at(
     for name in names - {one.name for one in found}:
         found.append(CredentialsReport(name=name, error=silent))
     return sorted(found, key=lambda report: report.name)
-
-
-async def _servers(connection: Connection) -> set[str]:
-    """Return the names of the servers that have a replica of a stream, also of those that are down."""
-    names: set[str] = set()
-    for stream in await streams_of(connection):
-        cluster = (await connection.api(f"STREAM.INFO.{stream}")).get("cluster") or {}
-        replicas = cluster.get("replicas") or []
-        names.update(filter(None, (cluster.get("leader"), *(one["name"] for one in replicas))))
-    return names
 
 
 async def _answers(

@@ -56,26 +56,13 @@ class CheckResult(NamedTuple):
 
 
 def judge(
-    checks: Iterable[str], status: BrokerStatus | None, now: datetime, trouble: str = ""
+    checks: Iterable[str], status: BrokerStatus | None, trouble: str = ""
 ) -> list[CheckResult]:
     """Return what each check finds, in their order, at least one finding for each; `trouble` says why there is no status."""
-    return [
-        CheckResult(check, *found)
-        for check in checks
-        for found in (_judged(check, status, now) if status else _unanswered(check, trouble))
-    ]
-
-
-def _judged(check: str, status: BrokerStatus, now: datetime) -> Graded:
-    of_status = {"connection": _connection, "stream": _stream, "space": _space}
-    of_status |= {"receivers": _receivers}
-    return of_status[check](status) if check in of_status else _certificates(status, now)
-
-
-def _unanswered(check: str, trouble: str) -> Graded:
-    # no broker, no such stream, no leader, no majority
-    is_broken = check in ("connection", "stream")
-    yield Grade.CRITICAL if is_broken else Grade.UNKNOWN, trouble
+    if status is None:  # no broker, no such stream, no leader, no majority
+        broken, rest = dict.fromkeys(("connection", "stream"), Grade.CRITICAL), Grade.UNKNOWN
+        return [CheckResult(check, broken.get(check, rest), trouble) for check in checks]
+    return [CheckResult(check, *found) for check in checks for found in _JUDGES[check](status)]
 
 
 def _grade(value: float, limits: tuple[float, float]) -> Grade:
@@ -155,7 +142,8 @@ def _partition(one: PartitionStatus) -> tuple[Grade, str]:
     return _grade(age, _AGE), text
 
 
-def _certificates(status: BrokerStatus, now: datetime) -> Graded:
+def _certificates(status: BrokerStatus) -> Graded:
+    now = datetime.fromisoformat(status.now)
     ends = [(node.name, one) for node in status.nodes for one in node.certificates]
     for name, one in ends:
         left = (one.not_after - now).total_seconds()
@@ -163,6 +151,9 @@ def _certificates(status: BrokerStatus, now: datetime) -> Graded:
         yield _grade(-left, _CERTIFICATE), f"certificate {one.path} on {name} {when}"
     if not ends:
         yield Grade.OK, "no broker has a certificate"
+
+
+_JUDGES = dict(zip(CHECKS, (_connection, _stream, _space, _receivers, _certificates), strict=True))
 
 
 def _named(names: Sequence[str]) -> str:

@@ -88,11 +88,6 @@ class StoredMessage:
         return self._decoded[1]
 
     @property
-    def agent(self) -> str:
-        """The agent that sent it, empty for another client's message."""
-        return self.origin.agent if self.origin else ""
-
-    @property
     def line_count(self) -> int:
         """How many lines it holds, as its headers say; another client's message counts as one."""
         return self.origin.lines if self.origin else 1
@@ -129,7 +124,7 @@ def message_document(message: StoredMessage) -> dict[str, Any]:
         "time": rfc3339(message.stored_at),
         "partition": subject.partition if subject else None,
         "host": subject.host if subject else None,
-        "agent": message.agent or None,
+        "agent": origin.agent if origin else None,
         "read_at": rfc3339(origin.read_at) if origin else None,
         "stored_bytes": message.size,
         "spans": json.loads(message.headers[_SPANS]) if message.sections else [],

@@ -8,7 +8,6 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -75,8 +74,7 @@ class _Metrics:
     def collect(self) -> Iterator[Metric]:
         """Yield the families of `/metrics`."""
         text = "What `logbroker check` finds: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN."
-        now = datetime.now(UTC)  # noqa: TID251 - the shell's clock
-        found = [([one], overall(judge([one], self._status, now, self._trouble))) for one in CHECKS]
+        found = [([one], overall(judge([one], self._status, self._trouble))) for one in CHECKS]
         yield _gauge("check_status", text, ["check"], found)
         if self._status is not None:
             yield from _of_status(self._status)

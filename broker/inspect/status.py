@@ -232,8 +232,9 @@ class HostStatus:
         self.messages += messages
         if last.stored_at >= self.last_seen:
             self.last_seen = last.stored_at
-            self.agent = "" if last.trouble else last.agent
-            self.file = "" if last.trouble or not last.sections else last.sections[-1].path
+            origin = None if last.trouble else last.origin
+            self.agent = origin.agent if origin else ""
+            self.file = origin.sections[-1].path if origin and origin.sections else ""
 
     def document(self) -> dict[str, Any]:
         """Return plain values; the keys are the field names, and stay."""
