@@ -67,14 +67,14 @@ class Site:
         self.server = json.loads((self.store / "broker.json").read_text())["server"]
         self.port = int(self.server.rpartition(":")[2])
         self.credentials("add", "admin", "ops", "--server", self.server, "--force")
-        for host in (*hosts, other):
-            self.credentials("add", "host", host)
         self.credentials("add", "receiver", "all")
         self.receiver = self.start(
             *("receiver", "receiver", "--config", folder / "receiver-all.toml"),
             *("--output", self.output, "--state-dir", folder / "state"),
             *("--path-template", "{host}/{file}"),
         )
+        for host in (*hosts, other):
+            self.credentials("add", "host", host)
         self.hosts = [self._ship(host) for host in hosts]
 
     def credentials(self, *words: str) -> None:

@@ -32,12 +32,13 @@ def test_every_line_arrives_once_and_in_order_whichever_process_is_killed(
 ) -> None:
     chance = random.Random(seed)
     files = {host: [suite.folder / "hosts" / host / name for name in FILES] for host in HOSTS}
-    programs = [suite.start_broker(), *(_receiver(suite, name) for name in ("one", "two"))]
+    receivers = [_receiver(suite, name) for name in ("one", "two")]  # which wait for the broker
+    programs = [suite.start_broker(), *receivers]
     wait_until(
         "a receiver owns the partitions",
         lambda: all(suite.offset(number) for number in (0, 1)),
         150,
-        programs[1:],
+        receivers,
     )
     rate = chance.choice((20, 200, 700))
     with Traffic([file for own in files.values() for file in own], rate, seed) as traffic:

@@ -19,8 +19,8 @@ HOSTS = ("pause01", "pause02")
 def test_a_pause_and_a_backup_that_is_restored_cost_no_line_and_repeat_none(
     suite: Suite, tmp_path: Path
 ) -> None:
+    suite.start_receiver([0, 1])  # which waits for the broker
     broker = suite.start_broker()
-    suite.start_receiver([0, 1])
     files = {host: suite.folder / "hosts" / host / "app.log" for host in HOSTS}
     with Traffic(list(files.values()), 200) as traffic:
         shippers = [suite.start_shipper(host, [file]) for host, file in files.items()]
