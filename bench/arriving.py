@@ -1,9 +1,12 @@
-"""What it costs the centre when lines of many hosts come as fast as the broker stores them: what agents would have sent is prepared.
+"""What it costs the centre to receive lines of many hosts that the broker has stored: what agents would have sent is prepared.
 
-It waits in memory as it goes over the line, so that while the clock runs nothing is made and nobody is charged for it.
+The receiver is stopped meanwhile, since the broker brings each message to disk and small ones would come at its pace.
 """
 
+import os
+import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from bench.charge import Charge
@@ -11,7 +14,7 @@ from bench.expected import Expected
 from bench.field.logship import Logship
 from bench.fill import Sent, on_the_wire, store
 from bench.trial import Outcome
-from tests.support.processes import Processes, wait_until
+from tests.support.processes import Process, Processes, wait_until
 from tests.support.received import received_in_all
 
 _GB = 1e9
@@ -21,7 +24,7 @@ _LOOK = 0.05
 def arrive(
     folder: Path, partitions: int, size: int, messages: Callable[[], Iterator[Sent]]
 ) -> Outcome:
-    """Fill the stream with `size` bytes of lines while a receiver of all partitions follows, in an empty folder.
+    """Fill the stream with `size` bytes of lines and have a receiver of all partitions read them, in an empty folder.
 
     Raises TookTooLong and ProgramDied.
     """
@@ -29,9 +32,10 @@ def arrive(
     with Processes(folder) as processes:
         staged = Logship(partitions=partitions).stage(folder, processes)
         before = received_in_all(staged.output)
-        batches = list(on_the_wire(expected.note(messages()), partitions))
-        charge = Charge(staged.centre, size)
-        store(int(staged.suite.url.rpartition(":")[2]), batches)
+        with _stopped(staged.centre["receiver"]):
+            batches = on_the_wire(expected.note(messages()), partitions)
+            store(int(staged.suite.url.rpartition(":")[2]), batches)
+            charge = Charge(staged.centre, size)
         whole = before + expected.size
         wait_until(
             "all is received",
@@ -50,3 +54,14 @@ def arrive(
         "peak RSS MiB": peak / 2**20,
     }
     return Outcome(figures, expected.judge(staged.output, messages()))
+
+
+@contextmanager
+def _stopped(program: Process) -> Iterator[None]:
+    """Have a program and all that it has started do nothing."""
+    pids = program.tree()
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    yield
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)

@@ -14,7 +14,7 @@ from bench.trial import Case, Outcome
 
 _BLOCK = 20  # lines, as thousands of hosts with little to say send them
 _ABOUT = """\
-Blocks of 20 lines of 200 bytes, as they are, from so many hosts in turn, as fast as the broker stores them, until all are in the hosts' files and \
+Blocks of 20 lines of 200 bytes, as they are, from so many hosts in turn, from when all are in the stream until all are in the hosts' files and \
 committed; every host's files are checked. Ours alone: what so many agents of others would send cannot be prepared here. CPU: user and system seconds of broker and receiver per GB (1e9 bytes) of lines."""
 _QUESTION = Question("hosts", _ABOUT, ("MB/s", "CPU s/GB"))
 
@@ -27,7 +27,7 @@ def _measure(_system: System, folder: Path, hosts: int, lines: int) -> Outcome:
 @click.option(
     "--hosts", multiple=True, type=int, default=(1, 5, 100, 1_000, 5_000), show_default=True
 )
-@click.option("--megabytes", default=1_000, show_default=True, help="Of lines of all hosts.")
+@click.option("--megabytes", default=200, show_default=True, help="Of lines of all hosts.")
 @field_options
 def main(field: Field, hosts: tuple[int, ...], megabytes: int) -> None:
     """Measure what hosts in one partition cost; exits with 1 when a line is not as it was sent."""
