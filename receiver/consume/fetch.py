@@ -24,6 +24,7 @@ from receiver.consume.assignment import LARGEST_PULL, Assignment
 
 _LEAST = LARGEST_PULL // 2 + 65_536  # bytes; less only where many partitions share the memory
 _PULL_MESSAGES = 8192  # the bundled broker refuses more than 10,000
+_SECONDS = 1.0  # of a batch: small messages of a fleet may come as fast as they are written, without an end
 _CONNECT = 30.0  # seconds
 _LONGEST = 600.0  # seconds for a pull to end
 _NO_CONSUMER = 10014
@@ -58,16 +59,16 @@ class PartitionReader:
         self._leave = threading.Event()
 
     def batch(self, wait: float = 0.0) -> Iterator[Messages]:
-        """Yield a batch, about its limit of bytes: what is there, and what comes for the seconds that the session gathers.
+        """Yield a batch, about its limit of bytes: what is there, for a second, and what comes for the seconds that the session gathers.
 
         Wait at most `wait` seconds for its first message. The next pull is under way while messages are being written.
         Raises `ConnectionLost`, `Rejected` or TimeoutError; the consumer then stands nobody knows where, and the next
         session puts it back.
         """
         size, limit, self._is_ended = 0, self._assignment.limit, False
-        ends = float("inf")
+        began = float("inf")
         while messages := self._next(limit - size, wait):
-            ends = min(ends, time.monotonic() + self._assignment.session.gather)
+            began = min(began, time.monotonic())
             # as the broker counts: many small messages, or large headers, fill a batch, too
             size += sum(sum(map(len, message)) for _, message in messages)
             pending, is_full = messages[-1][0].pending, size >= limit
@@ -77,9 +78,10 @@ class PartitionReader:
                 later = self._fetch(most, 0.0 if pending else wait, pause)
                 self._ahead = background.submit(later)
             yield messages
-            if is_full or self._is_ended or not self._ahead:
+            passed = time.monotonic() - began
+            if is_full or self._is_ended or not self._ahead or passed > _SECONDS:
                 return
-            left = max(0.0, ends - time.monotonic())
+            left = max(0.0, self._assignment.session.gather - passed)
             if not pending and not wait_for([self._ahead], left).done:
                 return
 

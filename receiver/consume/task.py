@@ -9,6 +9,7 @@ not. A task never raises for what an operator can run into; an exception here is
 every attempt forgets what was before, asks KV, and first undoes what is not committed.
 """
 
+import random
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -87,6 +88,8 @@ class _Session:
         self._connection = background.connection(destination.servers, destination.access)
         self._entry = OffsetEntry(self._connection, assignment.partition, _now)
         self._began = time.monotonic()
+        # partitions that began together do not go on together, since entering is dear
+        self._longest = assignment.session.longest * random.uniform(0.75, 1)
         self.done = Done(assignment.partition, assignment.first, assignment.first)
         self.batches = 0
         self.seconds = 0.0
@@ -140,13 +143,12 @@ class _Session:
             return self._receive(partition, offset)
 
     def _receive(self, partition: OpenPartition, offset: Offset) -> Ending:
-        session = self._assignment.session
-        left = session.longest
+        silence, left = self._assignment.session.silence, self._longest
         with PartitionReader(
             self._connection, self._assignment, offset.next, offset.stream
         ) as reading:
             while True:
-                done = self._batch(partition, reading, min(session.silence, left), offset)
+                done = self._batch(partition, reading, min(silence, left), offset)
                 if done is None:
                     return Ending.ASKED if reading.is_wanted_elsewhere else Ending.SILENCE
                 self._commit(done)
@@ -157,10 +159,8 @@ class _Session:
                     return Ending.TIME
 
     def _left(self) -> float:
-        session = self._assignment.session
-        has_news = self.done.pending or self.done.has_news
-        longest = min(session.longest, session.telling) if has_news else session.longest
-        return self._began + longest - time.monotonic()
+        most = self._assignment.session.telling if self.done.has_news else self._longest
+        return self._began + min(self._longest, most) - time.monotonic()
 
     def _batch(
         self, partition: OpenPartition, reading: PartitionReader, wait: float, offset: Offset

@@ -28,11 +28,13 @@ def test_an_offset_of_an_earlier_epoch_blocks_as_it_may_only_be_a_late_replica(
     assert not partition.output.joinpath("web01.log").exists()
 
 
-@pytest.mark.parametrize(("telling", "batches"), [(0.0, 1), (60.0, 3)])
-def test_a_stay_that_is_behind_lasts_only_until_it_has_told_how_far_it_is(
+@pytest.mark.parametrize(("telling", "batches"), [(0.0, 2), (60.0, 3)])
+def test_a_stay_lasts_only_until_it_has_told_what_a_person_has_to_know(
     partition: Partition, telling: float, batches: int
 ) -> None:
-    partition.lines("web01", b"one", b"two", b"three")
+    partition.lines("web01", b"one")
+    partition.publish(("logs.p0.web01", b"no zstd", {"Content-Encoding": "zstd"}))
+    partition.lines("web01", b"three")
 
     report = replace(partition, limit=1, pull=1).session(SessionLimits(60, 0.1, telling=telling))
 
