@@ -127,16 +127,6 @@ class Folder:
         self.close()
 
 
-def give(descriptor: int, owner: Owner) -> None:
-    """Make root's own file that of `owner`; whoever is not root, or may not, leaves it as it is.
-
-    One that holds something, or has a second name, stays as well: it is not new, and may be root's for a reason.
-    """
-    found = os.fstat(descriptor)
-    if found.st_size == 0 and found.st_nlink == 1:
-        _give(descriptor, owner)
-
-
 def _give(descriptor: int, owner: Owner) -> None:
     if os.fstat(descriptor).st_uid == os.geteuid() == _ROOT:
         with suppress(PermissionError):  # root of a container may not be allowed to
@@ -211,7 +201,7 @@ def _write(
     try:
         with os.fdopen(descriptor, "wb") as file:
             if owner is not None:
-                give(file.fileno(), owner)
+                _give(file.fileno(), owner)
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())

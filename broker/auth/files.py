@@ -6,29 +6,20 @@ while it is written? The atomic writer leaves the file as it was, or whole; the 
 
 import fcntl
 import json
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from broker.app.exits import ConfigurationError
-from broker.app.files import (
-    Folder,
-    give,
-    make_folder,
-    open_folder,
-    reporting,
-    write_for_owner,
-)
+from broker.app.files import Folder, make_folder, open_folder, reporting, write_for_owner
 from broker.auth.permissions import API
 from broker.auth.store import EMPTY, Credential, CredentialKind, CredentialStore, parse_store
 from broker.wire.subjects import inbox_of
 
 CREDENTIALS = "credentials.json"
 """The name of the credential store in the broker's directory."""
-_LOCK = "credentials.lock"
 
 
 def load_credentials(folder: Path) -> CredentialStore:
@@ -63,13 +54,10 @@ class HeldCredentials(NamedTuple):
 @contextmanager
 def held_credentials(folder: Path) -> Iterator[HeldCredentials]:
     """Hold the credential store of a directory, made where it is not there, once no other program does; raises `OperatorError` kinds."""
-    with ExitStack() as stack:
-        with reporting(folder / _LOCK, "open"):
-            opened = stack.enter_context(make_folder(folder))
-            descriptor = opened.open(_LOCK, os.O_RDWR | os.O_CREAT)
-        stack.callback(os.close, descriptor)
-        give(descriptor, opened.owner)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with reporting(folder, "open"):
+        opened = make_folder(folder)
+    with opened:
+        fcntl.flock(opened.descriptor, fcntl.LOCK_EX)  # the folder itself, until it is closed
         yield HeldCredentials(opened, load_credentials(folder))
 
 

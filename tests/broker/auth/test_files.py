@@ -1,18 +1,14 @@
 """The credential store on disk: whole or as before, for one writer at a time, and refused rather than taken for an empty one."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from broker.app.exits import ConfigurationError, OperatorError
+from broker.app.exits import ConfigurationError
 from broker.auth.files import CREDENTIALS, held_credentials, load_credentials
 from broker.auth.store import EMPTY, CredentialStore
 from tests.broker.auth.test_store import STORE
-
-ONLY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 
 
 def test_a_store_that_was_written_is_read_and_replaced(tmp_path: Path) -> None:
@@ -49,21 +45,3 @@ def test_a_store_that_somebody_else_holds_is_waited_for(tmp_path: Path) -> None:
         held.write(STORE)
 
     assert waiting.result() == STORE
-
-
-@ONLY_ROOT
-@pytest.mark.parametrize("kind", ["hard link", "renamed"])
-def test_root_gives_no_file_of_its_own_away(tmp_path: Path, kind: str) -> None:
-    store, victim = tmp_path / "store", tmp_path / "shadow"
-    store.mkdir()
-    victim.write_text("root's")
-    if kind == "hard link":
-        os.link(victim, store / "credentials.lock")
-    else:  # a file of root's in the store itself
-        victim = victim.rename(store / "credentials.lock")
-    os.chown(store, 12345, 12346)
-
-    with suppress(OperatorError), held_credentials(store):
-        pass
-
-    assert (victim.stat().st_uid, victim.read_text()) == (0, "root's")
