@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 
 from broker.app.exits import OperatorError
 from broker.app.faults import fault
-from broker.wire.positions import Positions, forgettable
+from broker.wire.positions import Positions
 from shipper.line_filter import LineFilter, Rules
 from shipper.publish.rounds import NEARBY_SIZE, Round, cut, make, next_size
 from shipper.publish.session import SessionLost, Sessions
 from shipper.settings import ShipperSettings, expression
 from shipper.status.report import AgentMeter
+from shipper.tail.catalogue import forgettable
 from shipper.tail.follower import Follower, announce
 from shipper.tail.paths import packing_of
 from shipper.tail.reader import Block

@@ -60,18 +60,10 @@ def show(*parts: RenderableType) -> None:
 @contextmanager
 def progress(label: str, size: int) -> Iterator[Advance]:
     """Show a piece of work of about `size` as a bar on standard error, where that is a terminal, and yield what moves it on."""
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import Progress
 
     console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), BarColumn()
-    rest = TaskProgressColumn(), TimeRemainingColumn()
     hidden = not console.is_terminal
-    with Progress(*columns, *rest, console=console, transient=True, disable=hidden) as bar:
+    with Progress(console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task(label, total=size)
         yield lambda more: bar.advance(task, more)

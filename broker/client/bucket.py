@@ -68,21 +68,15 @@ async def write(connection: Connection, bucket: str, key: str, value: bytes, rev
     Raises `Conflict` when it is another by now. After `ConnectionLost` the caller must read before it writes again.
     """
     try:
-        return await _put(connection, bucket, key, value, revision)
-    except Conflict:
-        found = await newest(connection, bucket, key)
-        if revision or not found.is_deletion or not found.revision:
-            raise
-        return await _put(connection, bucket, key, value, found.revision)  # over the marker
-
-
-async def _put(connection: Connection, bucket: str, key: str, value: bytes, revision: int) -> int:
-    try:
         return int((await _ask(connection, bucket, key, value, revision))["seq"])
     except Rejected as error:
-        if error.is_conflict:
-            raise Conflict(f"{bucket}/{key} is no longer at revision {revision}") from None
-        raise
+        if not error.is_conflict:
+            raise
+    if not revision:
+        found = await newest(connection, bucket, key)
+        if found.is_deletion and found.revision:
+            return await write(connection, bucket, key, value, found.revision)  # over the marker
+    raise Conflict(f"{bucket}/{key} is no longer at revision {revision}")
 
 
 async def _ask(

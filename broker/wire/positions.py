@@ -5,7 +5,6 @@ what need not be read from it again, and what the stream cannot know: files of w
 """
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -30,27 +29,6 @@ class Cursor:
     offset: int
     identity: Identity
     seen: int
-
-
-_KEPT = 7 * 86_400 * 1_000_000_000  # nanoseconds
-_KEPT_BY_PATH = 64
-
-
-def forgettable(cursors: Iterable[Cursor], now: int) -> list[Cursor]:
-    """Return those that were not read for 7 days and, of one path, all but the 64 that were read last.
-
-    `now` is in nanoseconds. They may go once their file is gone: the stream, which is kept for a day, could not bring them
-    back. A folder that is not mounted for a while loses nothing by it, however many files it has.
-    """
-    by_path: defaultdict[str, list[Cursor]] = defaultdict(list)
-    for cursor in cursors:
-        by_path[cursor.path].append(cursor)
-    found = []
-    for same in by_path.values():
-        same.sort(key=lambda cursor: cursor.seen, reverse=True)
-        found += same[_KEPT_BY_PATH:]
-        found += [cursor for cursor in same[:_KEPT_BY_PATH] if now - cursor.seen > _KEPT]
-    return found
 
 
 _LARGE = 64 * 1024  # bytes; smaller ones stay readable for `nats kv get`

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from broker.wire.subjects import consumer_name, own_token, partition_filter
+from broker.wire.subjects import own_token, partition_filter
 
 STREAM = "LOGS"
 OFFSETS_BUCKET = "LOGS_OFFSETS"
@@ -100,19 +100,3 @@ def subjects_in(stream: str, layout: StreamLayout) -> tuple[str, ...]:
         for number in range(layout.partitions)
         if layout.stream_of(number) == stream
     )
-
-
-def consumer_config(partition: int) -> dict[str, Any]:
-    """Return the configuration of a partition's durable pull consumer.
-
-    The ack floor is the committed offset; a delivery is repeated only by a reset, hence the long `ack_wait`.
-    """
-    return {
-        "durable_name": consumer_name(partition),
-        "deliver_policy": "all",
-        "ack_policy": "all",
-        "ack_wait": 86_400 * 1_000_000_000,  # a day, in nanoseconds
-        "max_ack_pending": -1,
-        "filter_subject": partition_filter(partition),
-        "replay_policy": "instant",
-    }

@@ -17,8 +17,7 @@ from broker.client.client import BrokerClient
 from broker.client.connection import Connection
 from broker.client.pulling import Pulled, pull
 from broker.wire.delivery import Delivery, RawMessage
-from broker.wire.streams import consumer_config
-from broker.wire.subjects import consumer_name
+from broker.wire.subjects import consumer_name, partition_filter
 from receiver.consume import background
 from receiver.consume.assignment import LARGEST_PULL, Assignment
 
@@ -222,3 +221,19 @@ class PartitionReader:
 
 class _Doubt(ConnectionLost):
     """The consumer does not stand where it was left."""
+
+
+def consumer_config(partition: int) -> dict[str, Any]:
+    """Return the configuration of a partition's durable pull consumer.
+
+    The ack floor is the committed offset; a delivery is repeated only by a reset, hence the long `ack_wait`.
+    """
+    return {
+        "durable_name": consumer_name(partition),
+        "deliver_policy": "all",
+        "ack_policy": "all",
+        "ack_wait": 86_400 * 1_000_000_000,  # a day, in nanoseconds
+        "max_ack_pending": -1,
+        "filter_subject": partition_filter(partition),
+        "replay_policy": "instant",
+    }

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import replace
 
-from broker.wire.positions import Cursor, forgettable
+from broker.wire.positions import Cursor
 from shipper.tail.identity import FilePresence, Known, Sample, Verdict, identify, rule
 from shipper.tail.paths import Selection, group_of
 from shipper.tail.scan import FileEntry, FileKey, Notice, NoticeKind
@@ -17,6 +17,25 @@ from shipper.tail.tailer import Tailer
 
 _CLOCK_SLACK = 20_000_000
 """Nanoseconds that a file's time of change may lie behind the clock: the kernel stamps files by its tick."""
+_KEPT = 7 * 86_400 * 1_000_000_000  # nanoseconds
+_KEPT_BY_PATH = 64
+
+
+def forgettable(cursors: Iterable[Cursor], now: int) -> list[Cursor]:
+    """Return those that were not read for 7 days and, of one path, all but the 64 that were read last.
+
+    `now` is in nanoseconds. They may go once their file is gone: the stream, which is kept for a day, could not bring them
+    back. A folder that is not mounted for a while loses nothing by it, however many files it has.
+    """
+    by_path: defaultdict[str, list[Cursor]] = defaultdict(list)
+    for cursor in cursors:
+        by_path[cursor.path].append(cursor)
+    found = []
+    for same in by_path.values():
+        same.sort(key=lambda cursor: cursor.seen, reverse=True)
+        found += same[_KEPT_BY_PATH:]
+        found += [cursor for cursor in same[:_KEPT_BY_PATH] if now - cursor.seen > _KEPT]
+    return found
 
 
 class Catalogue:

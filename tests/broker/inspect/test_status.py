@@ -13,7 +13,7 @@ from broker.inspect.status import BrokerStatus, PartitionStatus, StreamStatus, f
 from broker.report import SUBJECT, NodeReport
 from broker.wire.delivery import RawMessage
 from broker.wire.offset import Offset
-from broker.wire.streams import consumer_config
+from receiver.consume.fetch import consumer_config
 from tests.broker.conftest import call_logbroker
 from tests.broker.inspect.conftest import Publish
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.wire.message import Identity, Origin, Section, Span
-from broker.wire.positions import Covered, Cursor, Positions, PositionsUnreadable, forgettable
+from broker.wire.positions import Covered, Cursor, Positions, PositionsUnreadable
+from shipper.tail.catalogue import forgettable
 
 IDENTITY = Identity(1, 4, "ab", 2, "cd")
 DAY = 86_400 * 1_000_000_000

@@ -4,10 +4,9 @@ import pytest
 
 from broker.client.answer import ConnectionLost
 from broker.client.pulling import pull
-from broker.wire.streams import consumer_config
 from receiver.consume import background
 from receiver.consume.assignment import Blocked
-from receiver.consume.fetch import PartitionReader
+from receiver.consume.fetch import PartitionReader, consumer_config
 from tests.receiver.partition import Partition
 
 pytestmark = pytest.mark.nats
