@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import tests.support.ports
-from broker.auth.accounts import accounts_of
-from broker.auth.permissions import API
+from broker.auth.permissions import API, accounts_of
 from broker.auth.store import Credential, CredentialKind
 from broker.client.access import Access
 from broker.client.connection import Connection

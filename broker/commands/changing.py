@@ -26,8 +26,8 @@ from broker.inspect.ask import stream_named, streams_of
 from broker.inspect.message import StoredMessage, message_document, message_text
 from broker.inspect.reader import get_message
 from broker.provision.apply import consumers_of
-from broker.retention.purging import Purge, choose
-from broker.retention.purging import purge as take_out
+from broker.retention import Purge, choose
+from broker.retention import purge as take_out
 from broker.settings import BrokerSettings
 from broker.wire.pause import (
     ALL_HOSTS,

@@ -15,7 +15,7 @@ from broker.app.files import reporting
 from broker.app.program import log_to_stderr
 from broker.app.service import Notifier, Service, hold_signals
 from broker.commands.shared import store_of
-from broker.retention.worker import retain
+from broker.retention import retain
 from broker.server.context import ServerContext
 from broker.server.health import watch_health
 from broker.server.leaders import spread_leaders

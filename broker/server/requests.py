@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from broker.app.exits import OperatorError
 from broker.app.untrusted import printable
-from broker.auth.accounts import CONSUMER_REQUESTS
 from broker.auth.files import held_credentials, load_credentials
+from broker.auth.permissions import CONSUMER_REQUESTS
 from broker.auth.store import CredentialKind, Holder, InvalidStore
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection, Message

@@ -15,9 +15,9 @@ from urllib.parse import quote
 from broker.app.address import Address
 from broker.app.exits import ConfigurationError
 from broker.app.units import format_size
-from broker.auth.accounts import LOGS, MONITOR, RECEIVE, SHIP, Section, accounts_of
 from broker.auth.certificates import Pki, names_in
 from broker.auth.files import load_credentials
+from broker.auth.permissions import LOGS, MONITOR, RECEIVE, SHIP, Section, accounts_of
 from broker.auth.store import CredentialStore
 from broker.client.access import Access
 from broker.client.nkey import InvalidSeed, new_seed, seed_of, user_key

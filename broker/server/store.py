@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.app.files import make_folder, open_folder, read_file, write_atomic
-from broker.auth.accounts import LOGS
+from broker.auth.permissions import LOGS
 
 _LOCK = "logbroker.lock"
 _PATIENCE = 2.0  # seconds: a broker that was killed just now needs a moment to release its lock

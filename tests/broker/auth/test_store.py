@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.auth.accounts import accounts_of
+from broker.auth.permissions import accounts_of
 from broker.auth.store import (
     EMPTY,
     CredentialKind,

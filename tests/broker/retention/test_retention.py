@@ -13,7 +13,7 @@ from broker.client import bucket
 from broker.client.answer import Rejected
 from broker.client.connection import Connection
 from broker.report import SUBJECT
-from broker.retention.worker import excess
+from broker.retention import excess
 from broker.wire.message import Identity, Origin, Section, Span, encode_origin
 from broker.wire.offset import Offset
 from broker.wire.positions import Positions

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from broker.app.configuration import load
 from broker.app.exits import ConfigurationError
-from broker.auth.accounts import accounts_of
+from broker.auth.permissions import accounts_of
 from broker.client.nkey import new_seed
 from broker.server.process import find
 from broker.server.resolve import ServerConf, ServerKeys, quoted, resolve

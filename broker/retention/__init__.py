@@ -1,1 +1,0 @@
-"""Retention while space is short: purges what every receiver has committed, oldest first. Front door: `worker`, `purging`."""
