@@ -118,7 +118,7 @@ async def complete_snapshots(connection: Connection, stream: str, until: int) ->
         return  # the snapshots there are another site's
     hosts: dict[str, int] = {}
     reader = MessageReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
-    async with aclosing(reader.read_all(int(info["state"]["last_seq"]))) as messages:
+    async with aclosing(reader.read_all()) as messages:
         async for one in messages:
             if one.origin and one.subject:
                 hosts[one.host] = min(max(one.sequence, hosts.get(one.host, 0)), until - 1)

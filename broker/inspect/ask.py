@@ -3,10 +3,9 @@
 import asyncio
 import json
 import logging
-import sys
 import zlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -20,7 +19,7 @@ from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.config import known_layout
 from broker.client.connection import Connection, until_answered
-from broker.inspect.message import StoredMessage, nanoseconds, subject_of
+from broker.inspect.message import nanoseconds, subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence, find_message
 from broker.inspect.status import BrokerStatus, HostStatus, PartitionStatus, StreamStatus
 from broker.report import CREDENTIALS_SUBJECT, SUBJECT, CredentialsReport, NodeReport
@@ -227,10 +226,12 @@ async def ask_hosts(
     )
     partitions = {one.partition: one for one in status.partitions}
     found: dict[str, HostStatus] = {}
-    now = 0
+    now = nanoseconds(status.now)
     for stream in streams:
-        last, now = await _last_messages(connection, stream)
-        for one in last:
+        reader = MessageReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
+        async with aclosing(reader.read_all()) as messages:
+            last = {one.name: one async for one in messages}
+        for one in last.values():
             if one.subject is not None:  # `status` shows messages of no host
                 host = found.setdefault(one.host, HostStatus(one.host))
                 known = partitions.get(one.subject.partition)
@@ -247,24 +248,6 @@ async def ask_hosts(
         if pause := longest(pauses, host.host, moment):
             host.paused = str(pause)
     return [found[name] for name in sorted(found)]
-
-
-async def _last_messages(
-    connection: Connection, stream: str
-) -> tuple[Iterable[StoredMessage], int]:
-    """Return the last message of each subject of a stream, its headers alone, and the broker's time in nanoseconds."""
-    reader = MessageReader(connection, stream, LAST_PER_SUBJECT, headers_only=True)
-    last: dict[str, StoredMessage] = {}
-    try:
-        some = await reader.read_until(sys.maxsize)
-        # asked for behind the beginning: who sends meanwhile has a last message that no earlier end would include
-        info = await connection.api(f"STREAM.INFO.{stream}")
-        while some:
-            last |= {one.name: one for one in some}
-            some = await reader.read_until(info["state"]["last_seq"])
-    finally:
-        await reader.close()
-    return last.values(), nanoseconds(info["ts"])
 
 
 async def node_reports(connection: Connection, expected: int = 0) -> tuple[NodeReport, ...]:

@@ -7,7 +7,6 @@ nats-server hangs. `/healthz` is 503 while nats-server does not answer, or refus
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -16,9 +15,8 @@ from broker.app.address import Address
 from broker.app.exits import ConfigurationError
 from broker.app.pages import Page, health_page, metrics_page, page_server
 from broker.app.untrusted import printable
-from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
-from broker.inspect.ask import ask_hosts, observe
+from broker.inspect.ask import ask_hosts, attempt, observe
 from broker.inspect.checks import CHECKS, judge, overall
 from broker.inspect.status import BrokerStatus, HostStatus
 
@@ -53,17 +51,16 @@ class _Metrics:
 
     async def look(self) -> None:
         """Ask for the status, and for the hosts where they are due."""
+        connection, now = self._connection, time.monotonic()
+        is_due = not self._hosts or now - self._hosts_at >= _HOSTS_EVERY
         try:
-            self._status, self._trouble = await observe(self._connection)
+            self._status, self._trouble = await observe(connection)
+            if self._status is not None and is_due:
+                hosts, _ = await attempt(connection, ask_hosts(connection), _HOSTS_EVERY)
+                if hosts is not None:
+                    self._hosts, self._hosts_at = hosts, now
         except ConfigurationError as error:  # an entry of LOGS_CONFIG, which a person may mend
             self._status, self._trouble = None, str(error)
-        now = time.monotonic()
-        is_due = not self._hosts or now - self._hosts_at >= _HOSTS_EVERY
-        if self._status is not None and is_due:
-            with suppress(Rejected, ConnectionLost, TimeoutError, ConfigurationError):
-                async with asyncio.timeout(_HOSTS_EVERY):
-                    self._hosts = await ask_hosts(self._connection)
-                self._hosts_at = now
 
     def health(self) -> Page:
         """Return the page of `/healthz`."""

@@ -91,23 +91,28 @@ class MessageReader:
                     raise
             await asyncio.sleep(_PAUSE)
 
-    async def read_until(self, last: int) -> list[StoredMessage]:
-        """Return more of what is there up to the sequence `last`, none when that was all; raises `ConnectionLost`, `Rejected`.
+    async def read_all(self, last: int | None = None) -> AsyncGenerator[StoredMessage, None]:
+        """Yield what is there up to the sequence `last`, by default the stream's end, through elections.
 
-        What came behind `last` meanwhile may be among it. What is purged, or expires, meanwhile is not waited for.
+        What is purged, or expires, meanwhile is not waited for. Raises `ConnectionLost`, `Rejected`, `OperatorError`.
         """
-        if self._client is None:
-            await self._open()
-        return [] if self._next > last else await self._pull(waits=False)
+        end = last or 0
 
-    async def read_all(self, last: int) -> AsyncGenerator[StoredMessage, None]:
-        """Yield what is there up to the sequence `last`, through elections; raises as `read_until`."""
+        async def more(connection: Connection) -> list[StoredMessage]:
+            nonlocal end
+            if self._client is None:
+                await self._open()
+            if last is None and not self._next:
+                # behind the beginning: a host that sends meanwhile has a last message that no earlier end includes
+                end = int(
+                    (await connection.api(f"STREAM.INFO.{self._stream}"))["state"]["last_seq"]
+                )
+            return [] if self._next > end else await self._pull(waits=False)
+
         try:
-            while found := await until_answered(
-                self._connection, lambda _: self.read_until(last), ELECTION
-            ):
+            while found := await until_answered(self._connection, more, ELECTION):
                 for one in found:
-                    if one.sequence <= last:
+                    if one.sequence <= end:
                         yield one
         finally:
             await self.close()

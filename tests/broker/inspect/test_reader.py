@@ -63,14 +63,13 @@ async def test_what_is_purged_meanwhile_is_not_waited_for(
     for number in range(40):
         await publish(f"web{number}", bytes(1024 * 1024))
     reader = MessageReader(connection, STREAM, start)  # a pull brings less than half of them
-    found = [one.sequence for one in await reader.read_until(40)]
+    messages = reader.read_all(40)
+    found = [(await anext(messages)).sequence]
     await connection.api(f"STREAM.PURGE.{STREAM}", {"keep": kept} if kept else {})
 
     async with asyncio.timeout(60):
-        while some := await reader.read_until(40):
-            found.extend(one.sequence for one in some)
+        found += [one.sequence async for one in messages]
 
-    await reader.close()
     assert found == [*range(1, len(found) - kept + 1), *range(41 - kept, 41)]
 
 
