@@ -253,22 +253,9 @@ async def _end(connection: Connection, info: Mapping[str, Any], before: Moment |
 
 async def _count(connection: Connection, stream: str, filters: Sequence[str], until: int) -> int:
     """Return how many messages there are below a sequence, on subjects that match one of `filters`, none meaning all."""
-    counts = []
-    for begin in (1, max(until, 1)):
-        config = {
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": begin,
-            "filter_subjects": filters,
-            "ack_policy": "none",
-            "mem_storage": True,
-            "num_replicas": 1,
-            "inactive_threshold": 5_000_000_000,
-        }
-        body = {"stream_name": stream, "config": config}
-        made = await connection.api(f"CONSUMER.CREATE.{stream}", body)
-        await connection.api(f"CONSUMER.DELETE.{stream}.{made['name']}")
-        counts.append(int(made["num_pending"]))
-    return counts[0] - counts[1]
+    readers = (MessageReader(connection, stream, at_sequence(one), filters) for one in (1, until))
+    there, later = [await reader.count() for reader in readers]
+    return there - later
 
 
 async def purge(

@@ -6,14 +6,13 @@ while it is written? The atomic writer leaves the file as it was, or whole; the 
 
 import fcntl
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from broker.app.exits import ConfigurationError
-from broker.app.files import Folder, make_folder, open_folder, reporting, write_for_owner
+from broker.app.files import make_folder, open_folder, reporting, write_for_owner
 from broker.auth.permissions import API
 from broker.auth.store import EMPTY, Credential, CredentialKind, CredentialStore, parse_store
 from broker.wire.subjects import inbox_of
@@ -40,25 +39,21 @@ def load_credentials(folder: Path) -> CredentialStore:
         ) from None
 
 
-class HeldCredentials(NamedTuple):
-    """A credential store that nobody else changes meanwhile."""
+def change_credentials(
+    folder: Path, change: Callable[[CredentialStore], CredentialStore]
+) -> tuple[CredentialStore, CredentialStore]:
+    """Change the credential store of a directory, made where it is not there, once no other program does; return it before and after.
 
-    folder: Folder
-    store: CredentialStore
-
-    def write(self, store: CredentialStore) -> None:
-        """Put a changed store in place; raises `OperatorError`. Where root writes it, the owner of the directory gets it."""
-        write_for_owner(self.folder, CREDENTIALS, store.as_json())
-
-
-@contextmanager
-def held_credentials(folder: Path) -> Iterator[HeldCredentials]:
-    """Hold the credential store of a directory, made where it is not there, once no other program does; raises `OperatorError` kinds."""
+    Raises `OperatorError`, and what `change` raises. Where root writes it, the owner of the directory gets it.
+    """
     with reporting(folder, "open"):
         opened = make_folder(folder)
     with opened:
         fcntl.flock(opened.descriptor, fcntl.LOCK_EX)  # the folder itself, until it is closed
-        yield HeldCredentials(opened, load_credentials(folder))
+        before = load_credentials(folder)
+        after = change(before)
+        write_for_owner(opened, CREDENTIALS, after.as_json())
+    return before, after
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,7 @@
 """`logbroker console`: what flows, which host is silent and what it just said, in a browser. Changes nothing."""
 
 import asyncio
-import signal
 import ssl
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -56,13 +54,8 @@ def console(
 
     async def serve() -> None:
         connection = Connection(settings.server, "logbroker console", access=settings.access)
-        console = Console(connection, listener)
-        serving = asyncio.ensure_future(console.run(lambda url: click.echo(f"look at {url}")))
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
         try:
-            with suppress(asyncio.CancelledError):
-                await serving
+            await Console(connection, listener).run(lambda url: click.echo(f"look at {url}"))
         finally:
             await connection.close()
 

@@ -19,7 +19,7 @@ from broker.app.exits import OperatorError
 from broker.app.files import make_folder, reporting, write_atomic
 from broker.app.untrusted import printable
 from broker.auth.certificates import Pki, ends_of
-from broker.auth.files import CredentialFile, held_credentials
+from broker.auth.files import CredentialFile, change_credentials
 from broker.auth.store import CredentialKind, CredentialStore, Holder, InvalidStore, summary_of
 from broker.client.nkey import new_seed, user_key
 from broker.commands.shared import (
@@ -219,13 +219,10 @@ def _change(
     Credential files are written before the store: if we die or fail in between, files are there that let nobody in, and the
     same command with --force makes them good.
     """
-    with held_credentials(store_of(settings)) as held:
-        before = held.store
-        try:
-            after = decide(before)
-        except InvalidStore as error:
-            raise OperatorError(f"{error}; `logbroker credentials list` shows all") from None
-        held.write(after)
+    try:
+        before, after = change_credentials(store_of(settings), decide)
+    except InvalidStore as error:
+        raise OperatorError(f"{error}; `logbroker credentials list` shows all") from None
     click.echo(await_credentials(store_of(settings), after.revision), err=err)
     if not before.secured:
         click.echo(

@@ -117,6 +117,13 @@ class MessageReader:
         finally:
             await self.close()
 
+    async def count(self) -> int:
+        """Return how many messages there are from the start on; raises `ConnectionLost`, `Rejected`, `OperatorError`."""
+        try:
+            return await self._open()
+        finally:
+            await self.close()
+
     async def close(self) -> None:
         """Remove the consumer; a broker that is away removes it by itself."""
         with suppress(ConnectionLost, Rejected, TimeoutError):
@@ -155,8 +162,11 @@ class MessageReader:
         headers = message.headers or {}
         return StoredMessage(name, sequence, stored_at, headers, message.data, size)
 
-    async def _open(self) -> None:
-        """Make a consumer of our own: under a name that a monitor's rights list, where we are one, else a new one."""
+    async def _open(self) -> int:
+        """Make a consumer of our own: under a name that a monitor's rights list, where we are one, else a new one.
+
+        Return how many messages wait for it.
+        """
         client = await self._connection.client()
         nonce, own = secrets.token_hex(8), self._connection.own
         names = reader_names(own) if own else (f"logbroker-{nonce}",)
@@ -176,13 +186,13 @@ class MessageReader:
             call = f"CONSUMER.CREATE.{self._stream}.{name}"
             body = {"stream_name": self._stream, "config": {"name": name, **config}}
             try:
-                await self._connection.api(call, {**body, "action": "create"})
+                made = await self._connection.api(call, {**body, "action": "create"})
             except Rejected as error:
                 if error.error not in _NAME_IN_USE:
                     raise
             else:
                 self._client, self._number = client, 1
-                return
+                return int(made["num_pending"])
         raise OperatorError(
             f"{len(names)} readers of this monitor are at work; end one, or try again in {_INACTIVE} s"
         )

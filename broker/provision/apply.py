@@ -116,33 +116,27 @@ async def carry_out(
 ) -> None:
     """Take the steps of a plan in their order, each for at most `patience` seconds."""
     for step in steps:
-        await _take(step, connection, patience)
-
-
-async def _take(step: Step, connection: Connection, patience: float) -> None:
-    what = f"{step.action} {step.kind} {step.name}"
-    try:
-        match step.kind:
-            case "entry":
-                key, value = step.name.rpartition("/")[2], step.config["value"].encode()
-                await bucket.write(connection, CONFIG_BUCKET, key, value, step.revision)
-            case "stream":
-                call = f"STREAM.{step.action.upper()}.{step.name}"
-                await connection.api(call, step.config, patience)
-    except bucket.Conflict:
-        raise OperatorError(
-            f"{step.name} was changed by somebody else meanwhile; try again"
-        ) from None
-    except Rejected as error:
-        if error.is_of_server:
-            raise OperatorError(
-                f"{connection.servers} failed to {what}: {error.description}; check the disk of its store and its log, "
-                "then try again"
+        what = f"{step.action} {step.kind} {step.name}"
+        try:
+            match step.kind:
+                case "entry":
+                    key, value = step.name.rpartition("/")[2], step.config["value"].encode()
+                    await bucket.write(connection, CONFIG_BUCKET, key, value, step.revision)
+                case "stream":
+                    call = f"STREAM.{step.action.upper()}.{step.name}"
+                    await connection.api(call, step.config, patience)
+        except bucket.Conflict:
+            raise OperatorError(f"{step.name} was changed by somebody else; try again") from None
+        except Rejected as error:
+            if error.is_of_server:
+                raise OperatorError(
+                    f"{connection.servers} failed to {what}: {error.description}; check the disk of its store and its log, "
+                    "then try again"
+                ) from None
+            raise Refused(
+                f"{connection.servers} refuses to {what}: {error.description}; see --replicas (of a cluster), --max-bytes "
+                "and --mirror"
             ) from None
-        raise Refused(
-            f"{connection.servers} refuses to {what}: {error.description}; see --replicas (of a cluster), --max-bytes "
-            "and --mirror"
-        ) from None
 
 
 async def provision(

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from broker.app.exits import OperatorError
 from broker.app.untrusted import printable
-from broker.auth.files import held_credentials, load_credentials
+from broker.auth.files import change_credentials, load_credentials
 from broker.auth.permissions import CONSUMER_REQUESTS
 from broker.auth.store import CredentialKind, Holder, InvalidStore
 from broker.client.answer import ConnectionLost, Rejected
@@ -161,8 +161,7 @@ async def credentials_answer(
 
 def _revoke(folder: Path, request: CredentialsRequest) -> None:
     holders = [Holder(CredentialKind(kind), name) for kind, name in request.revoke]
-    with held_credentials(folder) as held:
-        held.write(held.store.revoked(holders))
+    change_credentials(folder, lambda store: store.revoked(holders))
 
 
 def report_of(folder: Path, name: str = "", error: str = "") -> CredentialsReport:
