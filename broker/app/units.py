@@ -1,9 +1,10 @@
-"""Lengths of time, sizes and times in the stream, as people write and read them. Decides only.
+"""Lengths of time, sizes, times in the stream and lists of names, as people write and read them. Decides only.
 
 `90s`, `15m`, `1d`, also a bare number of seconds; `1.5 KiB`; a time, a length of time back from now, a day's name, a sequence.
 """
 
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Annotated
@@ -52,6 +53,12 @@ Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer
 def format_size(size: int) -> str:
     """Write a size with at most one decimal, in the largest unit that leaves at least one: `0 B`, `1.5 KiB`."""
     return ByteSize(size).human_readable(separator=" ")
+
+
+def few(names: Sequence[object], most: int = 3) -> str:
+    """Return the first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more
 
 
 ACCEPTED = (

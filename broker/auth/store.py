@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from broker.app.units import few
 from broker.client.nkey import is_public
 from broker.wire.streams import MAX_PARTITIONS
 from broker.wire.subjects import validate_host
@@ -88,12 +89,6 @@ class Credential(BaseModel, frozen=True, extra="forbid", strict=True):
         return Holder(self.kind, self.name)
 
 
-def summary_of(holders: Sequence[Holder]) -> str:
-    """Name the first three holders, and say how many more there are."""
-    more = f" and {len(holders) - 3} more" if len(holders) > 3 else ""
-    return ", ".join(map(str, holders[:3])) + more
-
-
 class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
     """All credentials; `revision` counts the changes."""
 
@@ -120,7 +115,7 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
         """Return the credentials of the holders, in their order; raises `InvalidStore`."""
         there = {one.holder: one for one in self.credentials}
         if missing := [holder for holder in holders if holder not in there]:
-            raise InvalidStore(f"there is no credential of {summary_of(missing)}")
+            raise InvalidStore(f"there is no credential of {few(missing)}")
         return tuple(there[holder] for holder in holders)
 
     def added(
@@ -129,7 +124,7 @@ class CredentialStore(BaseModel, frozen=True, extra="forbid", strict=True):
         """Return the store with new credentials, each a holder, its key and its partitions; raises `InvalidStore`."""
         there = {one.holder for one in self.credentials}
         if known := [holder for holder, _, _ in new if holder in there]:
-            raise InvalidStore(f"{summary_of(known)} has a credential already")
+            raise InvalidStore(f"{few(known)} has a credential already")
         made = (
             {**holder._asdict(), "nkey": key, "partitions": partitions, "since": now}
             for holder, key, partitions in new

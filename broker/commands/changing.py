@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from broker.app.command_line import SectionedCommand, SectionedGroup
 from broker.app.exits import OperatorError
-from broker.app.units import Moment, format_size
+from broker.app.units import Moment, few, format_size
 from broker.app.untrusted import printable
 from broker.client.answer import Rejected
 from broker.client.bucket import Conflict, read, write
@@ -133,11 +133,8 @@ def _change(
         return pauses
 
     pauses = shared.asking(settings, command, changed)
-    if as_json:
-        shared.print_json([one.model_dump(mode="json") for one in pauses])
-    else:
-        shown = [printable(f"{one.hosts}: {one}") for one in pauses] or ["nothing is paused"]
-        click.echo("\n".join(shown))
+    lines = [f"{one.hosts}: {one}" for one in pauses] or ["nothing is paused"]
+    shared.show([one.model_dump(mode="json") for one in pauses], *lines, as_json=as_json)
 
 
 @click.command(cls=SectionedCommand)
@@ -177,7 +174,7 @@ def _show_chosen(chosen: Sequence[Purge], total: int) -> None:
         click.echo(f"NOT RECEIVED by {', '.join(needed_by)}; receivers name missing messages")
     for one in chosen:
         what = f"{one.messages} of {one.stream} below sequence {one.until}"
-        click.echo(printable(f"{what}: {_few(one.filters) or 'all'}"))
+        click.echo(printable(f"{what}: {few(one.filters) or 'all'}"))
 
 
 @click.command(cls=SectionedCommand)
@@ -234,12 +231,7 @@ def _line(info: Info) -> str:
         return f"{name}: {pending} messages pending, {unacked} not acknowledged"
     config, state = info["config"], info["state"]
     held = f"{state['messages']} messages, {format_size(state['bytes'])}"
-    return f"{config['name']}: {held}, {_few(config.get('subjects') or ['no subjects'])}"
-
-
-def _few(names: Sequence[str]) -> str:
-    """Return the first three names, and how many more there are."""
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return f"{config['name']}: {held}, {few(config.get('subjects') or ['no subjects'])}"
 
 
 def _told(settings: BrokerSettings, kind: str, path: str) -> Info:
@@ -286,10 +278,7 @@ def _group(kind: str, metavar: str) -> click.Group:
     @shared.with_settings()
     def ls(settings: BrokerSettings, streams: tuple[str, ...], as_json: bool) -> None:
         found = _listed(settings, kind, streams)
-        if as_json:
-            shared.print_json(found)
-        for one in () if as_json else found:
-            click.echo(printable(_line(one)))
+        shared.show(found, *map(_line, found), as_json=as_json)
 
     @group.command(help=f"Show the configuration and the state of a {kind}.")
     @given

@@ -17,10 +17,11 @@ import click
 from broker.app.command_line import SectionedGroup
 from broker.app.exits import OperatorError
 from broker.app.files import make_folder, reporting, write_atomic
+from broker.app.units import few
 from broker.app.untrusted import printable
 from broker.auth.certificates import Pki, ends_of
 from broker.auth.files import CredentialFile, change_credentials
-from broker.auth.store import CredentialKind, CredentialStore, Holder, InvalidStore, summary_of
+from broker.auth.store import CredentialKind, CredentialStore, Holder, InvalidStore
 from broker.client.nkey import new_seed, user_key
 from broker.commands.shared import (
     JSON,
@@ -30,6 +31,7 @@ from broker.commands.shared import (
     option,
     partition_list,
     print_json,
+    show,
     store_of,
     with_settings,
 )
@@ -131,7 +133,7 @@ def revoke(settings: BrokerSettings, kind: str, names: Sequence[str], as_json: b
         reports = [report_of(store_of(settings), str(settings.store_dir))]
     for one in reports:
         left = len(one.credentials)
-        done = f"{summary_of(holders)} revoked; {left or 'nobody gets in now: none is'} left"
+        done = f"{few(holders)} revoked; {left or 'nobody gets in now: none is'} left"
         click.echo(printable(f"{one.name}: {one.error or done}"), err=as_json)
     if as_json:
         print_json([one.model_dump(mode="json") for one in reports])
@@ -156,16 +158,14 @@ def list_all(settings: BrokerSettings, as_json: bool) -> None:
         if not folder.is_dir():
             raise OperatorError(f"there is no directory {folder}; check --store-dir")
         found = report_of(folder)
-    if as_json:
-        print_json({"secured": found.secured, "credentials": found.credentials})
-        return
+    lines = []
     for row in found.credentials:
         own = ", ".join(map(str, row["partitions"])) or "all"
         share = f" of partitions {own}" if row["kind"] == CredentialKind.RECEIVER.value else ""
-        words = f"{row['kind']} {row['name']}{share}, since {row['since'][:16]}Z"
-        click.echo(printable(words))
+        lines.append(f"{row['kind']} {row['name']}{share}, since {row['since'][:16]}Z")
     if not found.secured:
-        click.echo("everybody on this machine gets in without a credential")
+        lines.append("everybody on this machine gets in without a credential")
+    show(found.model_dump(include={"secured", "credentials"}), *lines, as_json=as_json)
 
 
 def _merged(reports: Sequence[CredentialsReport]) -> CredentialsReport:
@@ -335,10 +335,9 @@ def renew(
 
 def _tell(done: str, pki: Pki, *, as_json: bool) -> None:
     names, (end,) = pki.names(), ends_of([pki.broker])
-    if as_json:
-        print_json({"done": done, "names": names, **end.model_dump(mode="json")})
-    else:
-        click.echo(f"{done}: {end.path} is for {', '.join(names)} until {end.not_after:%Y-%m-%d}")
+    document = {"done": done, "names": names, **end.model_dump(mode="json")}
+    text = f"{done}: {end.path} is for {', '.join(names)} until {end.not_after:%Y-%m-%d}"
+    show(document, text, as_json=as_json)
 
 
 def _pki(settings: BrokerSettings) -> Pki:

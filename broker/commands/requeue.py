@@ -23,7 +23,7 @@ from broker.app.files import open_folder, read_file, reporting, write_atomic
 from broker.app.untrusted import printable
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import Connection
-from broker.commands.shared import JSON, asking, print_json, with_settings
+from broker.commands.shared import JSON, asking, show, with_settings
 from broker.inspect.reader import MessageReader, at_sequence, find_message
 from broker.settings import BrokerSettings
 from broker.wire.message import EXPECTED_SEQUENCE, MalformedMessage, decode_payload
@@ -84,12 +84,9 @@ def requeue(settings: BrokerSettings, file: Path, as_json: bool) -> None:
         folder.rename(file.name, f"{file.name}.requeued")
         folder.remove(f"{file.name}.progress")
         folder.sync()
-    if as_json:
-        print_json({"messages": len(messages), "lines": lines, "file": f"{file}.requeued"})
-    else:
-        click.echo(
-            f"{len(messages)} messages with {lines} lines are back; the file is {file}.requeued"
-        )
+    text = f"{len(messages)} messages with {lines} lines are back; the file is {file}.requeued"
+    document = {"messages": len(messages), "lines": lines, "file": f"{file}.requeued"}
+    show(document, text, as_json=as_json)
 
 
 def _read(file: Path) -> Iterator[Quarantined]:

@@ -13,6 +13,7 @@ import click
 from broker.app import program
 from broker.app.command_line import YES, ask, given, settings_options
 from broker.app.units import ACCEPTED, parse_duration, read_moment
+from broker.app.untrusted import printable
 from broker.client.connection import ELECTION, Connection
 from broker.client.connection import ask as ask_broker
 from broker.inspect.matching import check_pattern
@@ -151,6 +152,14 @@ def looking(
 def print_json(document: object) -> None:
     """Print a document for programs."""
     click.echo(json.dumps(document, indent=2))
+
+
+def show(document: object, *lines: str, as_json: bool) -> None:
+    """Print a document for programs, or lines for people."""
+    if as_json:
+        print_json(document)
+    for line in () if as_json else lines:
+        click.echo(printable(line))
 
 
 def store_of(settings: BrokerSettings) -> Path:

@@ -83,12 +83,10 @@ def check(settings: BrokerSettings, names: tuple[str, ...], as_json: bool) -> in
         findings = checks.judge(wanted, status, trouble)
     except OperatorError as error:  # a monitoring system is told of it as of everything else
         findings = [checks.CheckResult(wanted[0], checks.Grade.UNKNOWN, str(error))]
-    if as_json:
-        found = [one.document() for one in findings]
-        shared.print_json({"status": checks.overall(findings).name, "findings": found})
-    else:
-        click.echo(checks.to_nagios(findings))
-    return checks.overall(findings)
+    worst = checks.overall(findings)
+    document = {"status": worst.name, "findings": [one.document() for one in findings]}
+    shared.show(document, checks.to_nagios(findings), as_json=as_json)
+    return worst
 
 
 @click.command(cls=SectionedCommand)

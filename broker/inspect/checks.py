@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import IntEnum
 from typing import NamedTuple
 
-from broker.app.units import format_size
+from broker.app.units import few, format_size
 from broker.app.untrusted import printable
 from broker.inspect.status import BrokerStatus, PartitionStatus, StreamStatus, short_duration
 
@@ -78,7 +78,7 @@ def _stream(status: BrokerStatus) -> Graded:
     if not status.current_partitions:
         yield Grade.CRITICAL, "the number of partitions is not set: run `logbroker apply`"
     if without := [f"p{one.partition}" for one in status.partitions if one.behind is None]:
-        yield Grade.CRITICAL, f"no consumer answers for {_named(without)}"
+        yield Grade.CRITICAL, f"no consumer answers for {few(without, _NAMED)}"
     for stream in status.streams:
         if lost := stream.lost_messages:
             yield Grade.CRITICAL, f"{lost} messages of {stream.name} were damaged and are lost"
@@ -154,11 +154,6 @@ def _certificates(status: BrokerStatus) -> Graded:
 
 
 _JUDGES = dict(zip(CHECKS, (_connection, _stream, _space, _receivers, _certificates), strict=True))
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def overall(findings: Iterable[CheckResult]) -> Grade:
