@@ -142,17 +142,13 @@ class Pki:
     def names(self) -> tuple[str, ...]:
         """Return the names that the broker's certificate is for; raises `ConfigurationError`."""
         try:
-            return names_in(self._read(self.broker))
+            return names_in(self.read(self.broker))
         except ValueError:
             raise ConfigurationError(f"{self.broker} holds no certificate") from None
 
-    def read_certificate(self) -> bytes:
-        """Return the authority's certificate, in PEM; raises `ConfigurationError`."""
-        return self._read(self.authority)
-
     def read_authority(self) -> Authority:
         """Return the authority; raises `ConfigurationError` when it cannot be used."""
-        pem, secret_pem = self._read(self.authority), self._read(self.authority_key)
+        pem, secret_pem = self.read(self.authority), self.read(self.authority_key)
         try:
             parsed = x509.load_pem_x509_certificate(pem)
             secret = serialization.load_pem_private_key(secret_pem, None)
@@ -177,7 +173,8 @@ class Pki:
         ):
             write_for_owner(folder, path.name, content, mode)
 
-    def _read(self, path: Path) -> bytes:
+    def read(self, path: Path) -> bytes:
+        """Return what a file of the folder holds; raises `ConfigurationError`."""
         try:
             # the store belongs to the broker's user, who could put a link in the place of this folder
             with open_folder(self.folder.parent) as store, store.enter(self.folder.name) as folder:

@@ -136,7 +136,7 @@ def _cleaned(config: Mapping[str, Any]) -> dict[str, Any]:
 def import_(settings: BrokerSettings, mode: Mode, paths: tuple[Path, ...]) -> None:
     """Give the broker the streams in PATHS: files and folders of `logbroker export`, or what `nats stream add --config` takes."""
     of_each = (sorted(path.glob("*.json")) if path.is_dir() else [path] for path in paths)
-    wanted = [_read(file) for files in of_each for file in files]
+    wanted = [read_stream(file) for files in of_each for file in files]
     if not wanted:
         raise ConfigurationError(f"nothing to import in {', '.join(map(str, paths))}")
 
@@ -146,17 +146,13 @@ def import_(settings: BrokerSettings, mode: Mode, paths: tuple[Path, ...]) -> No
     asking(settings, "import", work)
 
 
-def _read(path: Path) -> Step:
-    with reporting(path, "read"):
-        return parse(path.name, read_file(path))
-
-
-def parse(file: str, text: str | bytes) -> Step:
-    """Return the stream that the text of a file describes; raises `ConfigurationError`."""
+def read_stream(path: Path) -> Step:
+    """Return the stream that a file describes; raises `OperatorError`."""
     try:
-        config = _Stream.model_validate_json(text).model_dump()
+        with reporting(path, "read"):
+            config = _Stream.model_validate_json(read_file(path)).model_dump()
     except ValidationError:
-        raise ConfigurationError(f"{file} is not the JSON of a stream, with a name") from None
+        raise ConfigurationError(f"{path.name} is not the JSON of a stream, with a name") from None
     return Step("stream", config["name"], _cleaned(config))
 
 

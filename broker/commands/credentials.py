@@ -239,7 +239,7 @@ def _files(
     folder = store_of(settings)
     pki = Pki(folder)
     has_own = pki.broker.exists() and pki.authority.exists()
-    authority = pki.read_certificate().decode("ascii") if has_own else ""
+    authority = pki.read(pki.authority).decode("ascii") if has_own else ""
     running = read_state(folder).get("server")
     is_told = "server" in settings.model_fields_set or not isinstance(running, str)
     servers = settings.server if is_told else (str(running),)

@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
-from broker.commands.apply import exported, parse, plan_import
+from broker.commands.apply import exported, plan_import, read_stream
 from broker.provision.apply import apply, carry_out
 from broker.provision.plan import Step
 from broker.topology import Topology
@@ -32,7 +34,14 @@ async def other(own_server: Any) -> AsyncIterator[Connection]:
 
 
 async def planned(connection: Connection, files: dict[str, str]) -> tuple[Step, ...]:
-    return await plan_import(connection, [parse(*file) for file in files.items()])
+    with TemporaryDirectory() as folder:
+        read = [_read(Path(folder) / name, text) for name, text in files.items()]
+    return await plan_import(connection, read)
+
+
+def _read(file: Path, text: str) -> Step:
+    file.write_text(text)
+    return read_stream(file)
 
 
 @pytest.mark.nats
@@ -62,10 +71,10 @@ async def test_a_stream_that_is_not_whole_is_not_opened(connection: Connection) 
         await planned(connection, files)
 
 
-def test_a_stream_is_read_as_the_nats_cli_writes_it() -> None:
+def test_a_stream_is_read_as_the_nats_cli_writes_it(tmp_path: Path) -> None:
     config = {"name": "S", "max_age": 5, "metadata": {"_nats.ver": "1", "owner": "ops"}}
 
-    found = parse("S.json", json.dumps(config))
+    found = _read(tmp_path / "S.json", json.dumps(config))
 
     assert found == Step("stream", "S", {**config, "metadata": {"owner": "ops"}})
 
@@ -77,6 +86,6 @@ def test_a_stream_is_read_as_the_nats_cli_writes_it() -> None:
         *('{"name": "a b"}', '{"name": 1}', '{"ack_policy": "all"}'),
     ],
 )
-def test_what_is_no_configuration_is_refused(text: str) -> None:
+def test_what_is_no_configuration_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigurationError, match=r"x\.json is not the JSON of a stream"):
-        parse("x.json", text)
+        _read(tmp_path / "x.json", text)
