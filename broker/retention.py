@@ -7,11 +7,10 @@ Before messages go, the snapshots of their hosts are completed with what their h
 stays up to a minute old, and without its headers the lines of that minute would be shipped again. Snapshots are written by
 compare-and-set: whoever dies here leaves the old one or the completed one, and the messages are still there.
 
-The worker of a stream looks how full it is. From the high-water mark on, down to the low-water mark, it purges by sequence what
-every receiver has committed, oldest first: that costs nats-server next to nothing, while a purge of a subject reads the whole
-stream. So the first message that a receiver still needs ends it; what is to be done then is the stream's discard policy: hosts
-wait (new), or the oldest lines go (old). Whoever dies here leaves nothing to be mended. In a cluster only the broker beside
-the stream's leader acts.
+The worker of a stream purges from the high-water mark on, down to the low-water mark, oldest first and by sequence: that costs
+nats-server next to nothing, while a purge of a subject reads the whole stream. The first message that a receiver still needs
+ends it, and the stream's discard policy decides: hosts wait (new), or the oldest lines go (old). In a cluster only the broker
+beside the stream's leader acts.
 """
 
 import asyncio
@@ -218,7 +217,13 @@ async def choose(
         ]
         filters = tuple(partition_filter(n) for n in chosen if partitions)
         if hosts:
-            filters = await _subjects(connection, stream, LineSelection(hosts), chosen)
+            wanted, names = LineSelection(hosts), await counts_by_subject(connection, [stream])
+            known = {name: subject_of(name) for name in sorted(names)}
+            filters = tuple(
+                name
+                for name, one in known.items()
+                if one and one.partition in chosen and wanted.wants_host(one.host)
+            )
         if filters or not (hosts or partitions):
             until = await _end(connection, info, before)
             wants = await needed(connection, info, chosen)
@@ -226,18 +231,6 @@ async def choose(
             messages = await _count(connection, stream, filters, until)
             found.append(Purge(stream, info["created"], until, filters, messages, needed_by))
     return [one for one in found if one.messages]
-
-
-async def _subjects(
-    connection: Connection, stream: str, wanted: LineSelection, partitions: Sequence[int]
-) -> tuple[str, ...]:
-    """Return the subjects of a stream that are of wanted hosts, in some partitions."""
-    known = {name: subject_of(name) for name in await counts_by_subject(connection, [stream])}
-    return tuple(
-        name
-        for name, one in sorted(known.items())
-        if one and one.partition in partitions and wanted.wants_host(one.host)
-    )
 
 
 async def _end(connection: Connection, info: Mapping[str, Any], before: Moment | None) -> int:

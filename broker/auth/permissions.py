@@ -83,7 +83,10 @@ HEARD = ("$SYS.ACCOUNT.>", "$SYS.SERVER.>")
 
 SERVER_QUESTIONS = tuple(
     f"$SYS.REQ.SERVER.PING.{question}"
-    for question in ["VARZ", "CONNZ", "JSZ", "HEALTHZ", "ACCOUNTZ", "STATSZ", "SUBSZ", "ROUTEZ", "LEAFZ", "IDZ"]
+    for question in (
+        *("VARZ", "CONNZ", "JSZ", "HEALTHZ", "ACCOUNTZ"),
+        *("STATSZ", "SUBSZ", "ROUTEZ", "LEAFZ", "IDZ"),
+    )
 )
 """Questions about the server that change nothing about it, which admins and monitors may ask."""
 

@@ -1,1 +1,1 @@
-"""Backups of the streams of a running broker, and how they come back. Front door: `directory`, `archives`, `restore`."""
+"""Backups of the streams of a running broker, and how they come back. Front door: `archives`, `restore`."""

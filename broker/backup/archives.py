@@ -17,7 +17,7 @@ import re
 import shutil
 import stat
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -107,15 +107,12 @@ async def _archive(connection: Connection, stream: str, folder: Path) -> Archive
             f"there is no whole stream {stream} at {connection.servers}; run `logbroker apply`, or the same `logbroker restore` again"
         )
     path = folder / f"{stream}.nats"
-    digest = hashlib.sha256()
     try:
         with (
             progress(f"backing up {stream}", int(info["state"]["bytes"])) as advance,
             os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file,
         ):
-            answer = await _take(
-                connection, stream, lambda chunk: _write(file, chunk, digest), advance
-            )
+            answer, sha256 = await _take(connection, stream, file, advance)
     except ConnectionLost as error:
         raise OperatorError(
             f"the archive of {stream} was broken off: {error}; take the backup again"
@@ -127,7 +124,7 @@ async def _archive(connection: Connection, stream: str, folder: Path) -> Archive
         stream=stream,
         file=path.name,
         size=path.stat().st_size,
-        sha256=digest.hexdigest(),
+        sha256=sha256,
         created=info["created"],
         config=answer["config"],
         state=state,
@@ -160,10 +157,11 @@ def _write(file: BinaryIO, chunk: bytes, digest: "hashlib._Hash") -> None:
 
 
 async def _take(
-    connection: Connection, stream: str, write: Callable[[bytes], None], advance: Advance
-) -> Mapping[str, Any]:
-    """Have the archive of a stream as it is now written, at the slower end's pace; return the answer with its `config` and `state`."""
+    connection: Connection, stream: str, file: BinaryIO, advance: Advance
+) -> tuple[Mapping[str, Any], str]:
+    """Write the archive of a stream as it is now, at the slower end's pace; return the answer with its `config` and `state`, and the digest."""
     await connection.once()
+    digest = hashlib.sha256()
     arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
     async with connection.hearing(arrived.put_nowait) as inbox:
         # receivers make their consumers themselves; one in an archive would be in the way of one that they make meanwhile
@@ -171,7 +169,7 @@ async def _take(
         body |= {"chunk_size": CHUNK, "window_size": WINDOW}
         answer = await connection.api(f"STREAM.SNAPSHOT.{stream}", body, patience=PATIENCE)
         while (chunk := await connection.guard(arrived.get(), PATIENCE)).data:
-            await asyncio.to_thread(write, chunk.data)
+            await asyncio.to_thread(_write, file, chunk.data, digest)
             if chunk.reply:
                 await connection.publish(chunk.reply)
             advance(len(chunk.data))
@@ -179,15 +177,14 @@ async def _take(
         headers = chunk.headers or {}
         if headers.get("Status", "204") != "204":
             raise ConnectionLost(headers.get("Description") or f"status {headers['Status']}")
-        await asyncio.to_thread(write, b"")
-    return answer
+        await asyncio.to_thread(_write, file, b"", digest)
+    return answer, digest.hexdigest()
 
 
 @contextmanager
 def new_backup(directory: Path, now: datetime) -> Iterator[Path]:
-    """Yield a folder that gets its name in the end, or is removed; raises `OperatorError` where another backup is under way, or others may enter."""
-    whole = name_of(directory, now)
-    part = whole.with_name(f"{whole.name}.part")
+    """Yield a folder that loses its suffix `.part` in the end, or is removed; raises `OperatorError` where another backup is under way, or others may enter."""
+    part = directory / f"{now:%Y-%m-%dT%H%M%SZ}.part"
     with reporting(directory), make_folder(directory, 0o700) as folder:
         _take_over(folder)
         part.mkdir(0o700)
@@ -195,7 +192,7 @@ def new_backup(directory: Path, now: datetime) -> Iterator[Path]:
             yield part
             with open_folder(part) as written:
                 written.sync()
-            part.rename(whole)
+            part.rename(part.with_suffix(""))
             folder.sync()
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
@@ -219,11 +216,6 @@ def _take_over(folder: Folder) -> None:
     for left in folder.path.glob("*.part"):
         if _NAME.fullmatch(left.stem):
             shutil.rmtree(left, ignore_errors=True)
-
-
-def name_of(directory: Path, now: datetime) -> Path:
-    """Return the folder of the backup that began at a time (UTC)."""
-    return directory / f"{now:%Y-%m-%dT%H%M%SZ}"
 
 
 def prune(directory: Path, keep: int) -> list[Path]:

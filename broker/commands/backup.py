@@ -49,7 +49,7 @@ def backup(
     began = shared.now()
     with archives.new_backup(folder, began) as part:
         taken = shared.asking(settings, "backup", lambda c: back_up(c, part, began))
-    name, size = archives.name_of(folder, began), sum(one.size for one in taken.archives)
+    name, size = part.with_suffix(""), sum(one.size for one in taken.archives)
     head = (
         f"{name}: {format_size(size)} of {taken.server}, what was acknowledged before {taken.began}"
     )

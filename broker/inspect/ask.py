@@ -190,24 +190,21 @@ class SavedPositions:
 
     def __init__(self) -> None:
         """Know of none before `read`."""
-        self._by_key: dict[str, tuple[int, str]] = {}
+        self.by_key: dict[str, tuple[int, str]] = {}
+        """How many files a host has, and the version of its shipper, by the key of its snapshot."""
         self._last = 0  # sequence that was read
-
-    def of(self, host: str) -> tuple[int | None, str]:
-        """Return how many files a host has, and the version of its shipper, as far as they are known."""
-        return self._by_key.get(positions_key(host), (None, ""))
 
     async def read(self, connection: Connection) -> None:
         """Read what was written since; raises `Rejected`, `ConnectionLost`."""
         state = (await connection.api(f"STREAM.INFO.{_SNAPSHOTS}"))["state"]
         if state["last_seq"] < self._last:  # the bucket was made anew
-            self._last, self._by_key = 0, {}
+            self._last, self.by_key = 0, {}
         reader = MessageReader(connection, _SNAPSHOTS, at_sequence(self._last + 1))
         async with aclosing(reader.read_all(state["last_seq"])) as messages:
             async for one in messages:
                 with suppress(PositionsUnreadable):
                     saved = Positions.decode(one.payload)
-                    self._by_key[one.name.rpartition(".")[2]] = len(saved.files), saved.version
+                    self.by_key[one.name.rpartition(".")[2]] = len(saved.files), saved.version
                 await asyncio.sleep(0)  # a snapshot may be large
         self._last = state["last_seq"]
 
@@ -243,7 +240,7 @@ async def ask_hosts(
             await saved.read(connection)
     for host in found.values():
         if saved:
-            host.files, host.version = saved.of(host.host)
+            host.files, host.version = saved.by_key.get(positions_key(host.host), (None, ""))
         host.silent_seconds = round(max(0.0, (now - host.last_seen) / _SECOND), 3)
         if pause := longest(pauses, host.host, moment):
             host.paused = str(pause)

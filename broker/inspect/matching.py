@@ -36,16 +36,9 @@ def check_pattern(pattern: str) -> str:
     return pattern
 
 
-async def _all_of(lines: bytes) -> bytes:
-    return lines
-
-
 @asynccontextmanager
 async def line_filter(pattern: str) -> AsyncIterator[LineFilter]:
-    """Return what finds the lines that match, all of them where there is no pattern, until its end."""
-    if not pattern:
-        yield _all_of
-        return
+    """Yield what finds the lines that match, until its end."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__, pattern), stdin=pipe, stdout=pipe

@@ -78,8 +78,9 @@ class _Metrics:
         if self._hosts_at > 0:
             silences = [host.silent_seconds for host in self._hosts]
             silent, longest = sum(s >= _SILENT for s in silences), max(silences, default=0.0)
-            yield _number("silent_hosts", "Without a message for an hour.", silent)
-            yield _number("longest_silence_seconds", "Of all hosts that have messages.", longest)
+            yield _gauge("silent_hosts", "Without a message for an hour.", [], [([], silent)])
+            text = "Of all hosts that have messages."
+            yield _gauge("longest_silence_seconds", text, [], [([], longest)])
 
 
 def _gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[_Row]) -> Metric:
@@ -89,10 +90,6 @@ def _gauge(name: str, text: str, labels: Sequence[str], rows: Iterable[_Row]) ->
         if number is not None:
             family.add_metric(list(map(printable, values)), float(number))
     return family
-
-
-def _number(name: str, text: str, number: float | None) -> Metric:
-    return _gauge(name, text, [], [([], number)])
 
 
 def _of_status(status: BrokerStatus) -> Iterator[Metric]:

@@ -97,7 +97,7 @@ class TailOptions:
                 return message.sequence < (sequence or 0)
 
     async def pieces(
-        self, messages: Iterable[StoredMessage], matching: LineFilter
+        self, messages: Iterable[StoredMessage], matching: LineFilter | None
     ) -> AsyncGenerator[TailPiece, None]:
         """Yield the wanted lines of messages, section by section."""
         wants_file = self.selection.wants_file
@@ -106,7 +106,9 @@ class TailOptions:
             if self.selection.wants_host(one.host) and any(map(wants_file, files)):
                 number = one.subject.partition if one.subject else None
                 for file, part in _parts(one):
-                    if wants_file(file) and (lines := part and await matching(part)):
+                    if not wants_file(file):
+                        continue
+                    if lines := await matching(part) if matching and part else part:
                         yield TailPiece(one.host, number, one.sequence, one.stored_at, file, lines)
 
 
@@ -132,7 +134,8 @@ async def tail(
     readers: dict[MessageReader, int] = {}
     newest: list[TailPiece] = []
     async with AsyncExitStack() as stack:
-        matching = await stack.enter_async_context(line_filter(wanted.match))
+        pattern = wanted.match
+        matching = await stack.enter_async_context(line_filter(pattern)) if pattern else None
         for name in await until_answered(connection, streams_of, ELECTION):
             ask = partial(Connection.api, name=f"STREAM.INFO.{name}")
             state = (await until_answered(connection, ask, ELECTION))["state"]
@@ -165,7 +168,7 @@ async def _newest(
     stream: str,
     wanted: TailOptions,
     state: dict[str, Any],
-    matching: LineFilter,
+    matching: LineFilter | None,
 ) -> tuple[list[TailPiece], int]:
     """Return the last lines of a stream, searching ever more of its end, and how many messages that was limited to; 0 for no limit."""
     first, last, window = state["first_seq"], state["last_seq"], _FIRST_WINDOW
