@@ -88,17 +88,11 @@ def is_certain(info: Mapping[str, Any]) -> bool:
     if replicas == 1:
         return True
     leads = bool((info.get("cluster") or {}).get("leader"))
-    return leads and 2 * (1 + len(_in_touch(info))) > replicas
+    return leads and 2 * (1 + len(in_touch(info))) > replicas
 
 
-def is_level(info: Mapping[str, Any]) -> bool:
-    """Whether every replica that could be asked has all that the leader tells of; whoever is asked after this knows it."""
-    return is_certain(info) and all(
-        one.get("current") and not one.get("lag") for one in _in_touch(info)
-    )
-
-
-def _in_touch(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def in_touch(info: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the replicas that have just been heard by whoever tells of a stream."""
     return [
         one
         for one in (info.get("cluster") or {}).get("replicas") or ()

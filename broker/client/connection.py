@@ -48,9 +48,7 @@ _ANYBODY, _API = "_INBOX", "$JS.API"  # prefixes of whoever has none of its own
 _AGAIN, _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 0.1, 5.0  # seconds between attempts
 _PATIENCE = 5.0  # seconds for an answer: a server that gives none is left for another one
 _MOST_SILENCE = 4.5  # seconds without an answer; until then a server may not know that another died
-_MOST_WAITING = (
-    8 * 1024**2
-)  # bytes of a subscription's messages; thousands of shippers may ask at once
+_MOST_WAITING = 8 * 1024**2  # bytes of a subscription: thousands of shippers may ask at once
 _STREAM_NOT_FOUND = 10059
 _MOST_REFUSALS = 12.0  # seconds without a leader; elections take four to nine
 _VIOLATION = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')

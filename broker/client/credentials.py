@@ -66,13 +66,8 @@ def read_credentials(access: Access) -> ClientCredentials:
 
 
 def _contradiction(access: Access) -> str:
-    means = {
-        "--creds": access.creds,
-        "--nkey": access.nkey,
-        "--nkey-seed": access.nkey_seed,
-        "--user": access.user,
-    }
-    given = [option for option, value in means.items() if value]
+    means = ("creds", "nkey", "nkey_seed", "user")
+    given = [f"--{name.replace('_', '-')}" for name in means if getattr(access, name)]
     if len(given) > 1:
         return f"{' and '.join(given)} are two ways to say who this is; give one of them"
     if bool(access.user) != bool(access.password):

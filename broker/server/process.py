@@ -116,9 +116,8 @@ class NatsServer:
     async def ports(self) -> Ports:
         """Wait until the server listens, however long it takes to recover its store, and return where; raises `ConfigurationError` for a wrong key."""
         await self._hear(ServerNotice.READY)
-        if (
-            ServerNotice.CANNOT_DECRYPT in self._said
-        ):  # and nats-server goes on as if the store were empty
+        # nats-server goes on as if the store were empty
+        if ServerNotice.CANNOT_DECRYPT in self._said:
             raise ConfigurationError(
                 "the store is encrypted with another key; give its own by --encryption-key-file (nothing was changed)"
             )

@@ -7,6 +7,7 @@ from what was read before it is confirmed.
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,8 +16,10 @@ from datetime import UTC, datetime
 from broker.app.exits import FencedError, OperatorError
 from broker.app.faults import fault
 from broker.client import bucket
+from broker.client.answer import ConnectionLost, Rejected
 from broker.client.bucket import Conflict
 from broker.client.connection import Connection
+from broker.wire.message import NEVER
 from broker.wire.offset import Offset, UnreadableOffset
 from broker.wire.streams import OFFSETS_BUCKET, offset_key
 from receiver.consume.assignment import Done
@@ -25,9 +28,37 @@ from receiver.storage.site import Site, first_undone
 from receiver.storage.store import Damaged, StoredBatch
 
 _NOT_KNOWN = "not known"  # the last commit of an offset that was lost
+_LAST = re.compile(r"wrong last sequence: ([0-9]+)")
 _PAUSE, _AGAIN = 0.5, 0.05  # seconds between looks, and between claims
 
 logger = logging.getLogger(__name__)
+
+
+class Behind(ConnectionLost):
+    """What was read is not the newest: a replica has answered that lags. To be read again."""
+
+
+async def confirm_entry(
+    connection: Connection, name: str, key: str, entry: bucket.Entry | None
+) -> None:
+    """Return when `entry` is the newest of its key as the leader has it (None: there is none); raises `Behind` if not.
+
+    Asks by a write that is always refused, since a refusal comes from the leader and names the last revision; whoever
+    may write the key may ask. Raises `Rejected`, `ConnectionLost`.
+    """
+    named = None
+    try:
+        await bucket.send_write(connection, name, key, b"", NEVER)
+    except Rejected as error:
+        if not error.is_conflict:
+            raise
+        named = _LAST.search(error.description)
+    last = int(named[1]) if named else -1
+    if entry is None and last > 0:
+        found = await bucket.newest(connection, name, key)
+        last = 0 if found.is_deletion and found.revision == last else last
+    if last != (entry.revision if entry else 0):
+        raise Behind(f"a replica lags behind with {name}/{key}, or it is being written")
 
 
 def carried_over(offset: Offset | None, stream: StreamState, now: str) -> Offset | None:
@@ -155,7 +186,7 @@ class Claim:
             try:
                 return await self._next(entry, stream, iso(now), newest), newest, stream.first
             except Damaged as error:
-                await bucket.confirm(*self._at, entry)
+                await confirm_entry(*self._at, entry)
                 if doubt == (newest, str(error)):
                     raise
                 doubt = (newest, str(error))  # a living owner may have moved on between two looks
@@ -207,7 +238,7 @@ class Claim:
         entry = await bucket.read(*self._at)
         found = self._decode(entry)
         if found is None:
-            await bucket.confirm(*self._at, entry)
+            await confirm_entry(*self._at, entry)
             raise FencedError(f"partition {self.partition}: somebody has deleted its offset")
         if self.offset is None or found.epoch > self.offset.epoch:
             if found.is_moved:
@@ -267,7 +298,7 @@ class OffsetEntry:
         self._revision = entry.revision if entry else 0
         self.offset = Offset.decode(entry.value) if entry else None
         if self.offset is None or (self.offset.epoch, self.offset.next) < (epoch, first):
-            await bucket.confirm(*self._at, entry)
+            await confirm_entry(*self._at, entry)
         return self.offset
 
     async def move(self, done: Done) -> None:
@@ -302,6 +333,6 @@ class OffsetEntry:
             self._revision = await bucket.write(*self._at, moved.encode(), self._revision)
         except Conflict:
             entry = await bucket.read(*self._at)
-            await bucket.confirm(*self._at, entry)
+            await confirm_entry(*self._at, entry)
             raise EntryTaken(Offset.decode(entry.value) if entry else None) from None
         self.offset = moved

@@ -4,11 +4,12 @@ The pull is on a throw-away consumer that delivers headers only, so that the dur
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from broker.client.answer import ConnectionLost, Rejected, is_level
+from broker.client.answer import ConnectionLost, Rejected, in_touch, is_certain
 from broker.client.connection import Connection
 from broker.client.pulling import pull
 from broker.wire.subjects import partition_filter, wake_name
@@ -97,3 +98,10 @@ class Wake:
         """Take the consumer away; a broker that is away does so by itself later."""
         with suppress(ConnectionLost, Rejected, TimeoutError):
             await asyncio.wait_for(self._forget(), _CLOSE_PATIENCE)
+
+
+def is_level(info: Mapping[str, Any]) -> bool:
+    """Whether every replica that could be asked has all that the leader tells of; whoever is asked after this knows it."""
+    return is_certain(info) and all(
+        one.get("current") and not one.get("lag") for one in in_touch(info)
+    )

@@ -7,8 +7,9 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from broker.client.answer import ConnectionLost, Denied, Rejected, is_certain, is_level
+from broker.client.answer import ConnectionLost, Denied, Rejected, is_certain
 from broker.client.connection import until_answered
+from receiver.consume.wake import is_level
 
 SECOND = 1_000_000_000
 

@@ -8,6 +8,7 @@ import pytest
 from broker.client import bucket
 from broker.client.answer import Rejected
 from broker.client.connection import Connection
+from receiver.consume.claim import Behind, confirm_entry
 
 pytestmark = pytest.mark.nats
 
@@ -43,14 +44,14 @@ async def test_of_two_writers_that_read_the_same_revision_one_fails(connection: 
 async def test_what_is_the_newest_of_a_key_is_confirmed_and_nothing_is_written(
     connection: Connection,
 ) -> None:
-    await bucket.confirm(connection, "LOGS_OFFSETS", "p0", None)
+    await confirm_entry(connection, "LOGS_OFFSETS", "p0", None)
     await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
     entry = await bucket.read(connection, "LOGS_OFFSETS", "p0")
-    await bucket.confirm(connection, "LOGS_OFFSETS", "p0", entry)
+    await confirm_entry(connection, "LOGS_OFFSETS", "p0", entry)
 
     assert await bucket.read(connection, "LOGS_OFFSETS", "p0") == entry
     await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
-    await bucket.confirm(connection, "LOGS_OFFSETS", "p0", None)
+    await confirm_entry(connection, "LOGS_OFFSETS", "p0", None)
 
 
 class Crowded(Connection):
@@ -74,7 +75,7 @@ async def test_a_write_is_sent_again_while_another_one_is_under_way(logs_url: st
     with pytest.raises(bucket.Conflict):
         await bucket.write(crowded, "LOGS_OFFSETS", "p0", b"two", revision + 1)
     crowded.left = 5
-    await bucket.confirm(
+    await confirm_entry(
         crowded, "LOGS_OFFSETS", "p0", await bucket.read(crowded, "LOGS_OFFSETS", "p0")
     )
     crowded.left = 10_000
@@ -89,5 +90,5 @@ async def test_what_a_replica_that_lags_has_is_not_confirmed(connection: Connect
     await bucket.write(connection, "LOGS_OFFSETS", "p0", b"two", revision)
 
     for stale in (None, bucket.Entry(b"one", revision)):
-        with pytest.raises(bucket.Behind):
-            await bucket.confirm(connection, "LOGS_OFFSETS", "p0", stale)
+        with pytest.raises(Behind):
+            await confirm_entry(connection, "LOGS_OFFSETS", "p0", stale)
