@@ -96,19 +96,13 @@ class Feeds:
             await asyncio.sleep(_AGAIN)
 
     def _show(self, view: TopView) -> None:
-        rates = view.partitions.values()
-        self._history.append(
-            {
-                "time": time.time(),  # noqa: TID251 - the axis of a chart
-                "lines": round(sum(one.lines for one in rates), 1),
-                "bytes": round(sum(one.bytes for one in rates)),
-                "lines_out": round(sum(one.lines_out for one in rates), 1),
-                "bytes_out": round(sum(one.bytes_out for one in rates)),
-            }
-        )
+        point = {"time": time.time()}  # noqa: TID251 - the axis of a chart
+        for name in ("lines", "bytes", "lines_out", "bytes_out"):
+            point[name] = round(sum(getattr(one, name) for one in view.partitions.values()), 1)
+        self._history.append(point)
         document = view.document()
         self._rates = document.pop("hosts")
-        now = {"active_hosts": len(self._rates), "point": self._history[-1]}
+        now = {"active_hosts": len(self._rates), "point": point}
         self._put(document | self._checked | now)
 
     async def _check(self) -> None:

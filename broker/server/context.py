@@ -45,17 +45,18 @@ _CONF_MODE = 0o600  # it holds secrets, such as the one that a cluster shares
 _CLUSTER_PATIENCE = 10.0  # seconds for a cluster that has a leader to be as it is declared
 _LOOK_EVERY = 0.5  # seconds between two looks at the files that are followed
 _RETRY_AFTER = 5.0  # seconds, where a change could not be taken over
-_AT_START = frozenset(
-    {
-        *("store_dir", "listen", "http", "metrics", "server_name", "memory"),
-        *("cluster", "cluster_listen", "encryption_key_file"),
-    }
-)
+_AT_START = {
+    *("store_dir", "listen", "http", "metrics", "server_name", "memory"),
+    *("cluster", "cluster_listen", "encryption_key_file"),
+}
 logger = logging.getLogger(__name__)
 
 
 class ServerContext:
     """The one nats-server of a broker, all that is known of it, and how it is, for the service manager."""
+
+    connection: Connection
+    """Logbroker's own connection to the server; there is one while what runs beside the server does."""
 
     def __init__(
         self, settings: BrokerSettings, folder: Path, background: Sequence["Background"] = ()
@@ -80,7 +81,6 @@ class ServerContext:
         self._restarted = -math.inf
         self._server: NatsServer | None = None
         self._ports: Ports | None = None
-        self._connection: Connection | None = None
         self._reloading = asyncio.Lock()
         self._ready, self._restart_wanted = asyncio.Event(), asyncio.Event()
         self._stamps = _stamped(folder, None)  # before the credentials are read
@@ -93,13 +93,6 @@ class ServerContext:
     def settings(self) -> BrokerSettings:
         """The settings that count now."""
         return self.conf.settings
-
-    @property
-    def connection(self) -> Connection:
-        """Logbroker's own connection to the server."""
-        if self._connection is None:
-            raise OperatorError("nats-server is still starting; try again when it is ready")
-        return self._connection
 
     @property
     def is_ready(self) -> bool:
@@ -149,7 +142,7 @@ class ServerContext:
                     Connection([self._url()], name, access=self.conf.own)
                     for name in ("logbroker", "logbroker consumers")
                 ]
-                self._connection = connections[0]
+                self.connection = connections[0]
                 tasks += map(group.create_task, await self._begin(stored, connections[1]))
                 await self._restart_wanted.wait()
                 for task in tasks:

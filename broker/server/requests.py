@@ -32,16 +32,13 @@ _LARGEST = 64 * 1024  # bytes of a request; ours have less than one KiB
 _LONGEST_SUBJECT = 1024  # characters; two names of at most 255 bytes, and a host
 _AT_ONCE = 64  # requests that JetStream is asked at a time
 _REFUSED = 10012  # JetStream's error for a consumer that cannot be made
-_REQUEST = frozenset({"stream_name", "config", "action"})
-_CONFIG = frozenset(
-    {
-        *("name", "durable_name", "description", "metadata"),
-        *("filter_subject", "filter_subjects", "deliver_policy", "opt_start_seq", "opt_start_time"),
-        *("ack_policy", "ack_wait", "max_ack_pending", "max_deliver", "replay_policy"),
-        *("headers_only", "mem_storage", "num_replicas", "inactive_threshold", "max_waiting"),
-    }
-)
-
+_REQUEST = {"stream_name", "config", "action"}
+_CONFIG = {
+    *("name", "durable_name", "description", "metadata"),
+    *("filter_subject", "filter_subjects", "deliver_policy", "opt_start_seq", "opt_start_time"),
+    *("ack_policy", "ack_wait", "max_ack_pending", "max_deliver", "replay_policy"),
+    *("headers_only", "mem_storage", "num_replicas", "inactive_threshold", "max_waiting"),
+}
 
 Handler = Callable[[Message], Awaitable[None]]
 

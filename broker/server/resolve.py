@@ -54,10 +54,9 @@ class ServerKeys:
 
     def __init__(self) -> None:
         """Make the keys."""
-        seed = new_seed()
-        self.own = Access(nkey_seed=seed)
-        """How logbroker itself gets in."""
-        self.key, self.anybody = user_key(seed).public, user_key(new_seed()).public
+        self.seed = new_seed()
+        """By which logbroker itself gets in."""
+        self.key, self.anybody = user_key(self.seed).public, user_key(new_seed()).public
         self.monitoring = f"/{secrets.token_urlsafe(24)}"
         """The path of a secured server's monitoring, which asks for no credential and tells everybody's inboxes."""
 
@@ -129,7 +128,7 @@ def resolve(settings: BrokerSettings, folder: Path, keys: ServerKeys, space: Spa
         may_grow=not settings.cluster,
         stream_count=streams,
     )
-    own = replace(tls.access if tls else Access(), nkey_seed=keys.own.nkey_seed)
+    own = replace(tls.access if tls else Access(), nkey_seed=keys.seed)
     return ServerConf(settings, _rendered(settings, decided), topology, store, tls, path, own)
 
 
