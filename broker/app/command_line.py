@@ -176,8 +176,6 @@ def ask(question: str) -> None:
             "--yes does it without asking"
         )
     try:
-        agreed = click.confirm(question, err=True)
+        click.confirm(question, err=True, abort=True)
     except click.Abort:
-        agreed = False
-    if not agreed:
-        raise OperatorError("nothing was changed; --yes does it without asking")
+        raise OperatorError("nothing was changed; --yes does it without asking") from None

@@ -11,7 +11,7 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from broker.app.exits import OperatorError
@@ -26,7 +26,7 @@ Owner = tuple[int, int]
 """To whom a file belongs: the numbers of a user and a group."""
 
 
-class Folder:
+class Folder(AbstractContextManager["Folder"]):
     """An open folder; what it raises are OSErrors that name the file by its whole path."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -119,9 +119,6 @@ class Folder:
     def close(self) -> None:
         """Let go of the descriptor."""
         os.close(self.descriptor)
-
-    def __enter__(self) -> "Folder":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

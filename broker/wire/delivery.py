@@ -3,12 +3,12 @@
 Reads whatever a client wrote; never raises.
 """
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
 _END = b"\r\n"
-_SIZE = b"Nats-Msg-Size: "
-_MOST_DIGITS = 10  # of a size
+_SIZE = re.compile(rb"Nats-Msg-Size: ([0-9]{1,10})\r\n\r\n\Z")
 
 
 class Delivery(NamedTuple):
@@ -69,9 +69,8 @@ class RawMessage(NamedTuple):
 
         The server writes it last, whatever a client's own headers are, and however they end.
         """
-        digits = self.head.rpartition(_SIZE)[2].removesuffix(_END + _END)
-        is_told = _SIZE in self.head and self.head.endswith(_END + _END)
-        return int(digits) if is_told and digits.isdigit() and len(digits) <= _MOST_DIGITS else 0
+        found = _SIZE.search(self.head)
+        return int(found[1]) if found else 0
 
 
 @lru_cache(1000)

@@ -220,11 +220,6 @@ def predecessor_of(headers: Mapping[str, str] | None) -> int | None:
     return int(expected) if _is_number(expected) else None
 
 
-def has_ours(head: bytes) -> bool:
-    """Whether headers, as they are on the wire, may hold any that `decode_origin` or `decode_payload` goes by."""
-    return b"Log-" in head or b"Content-Encoding" in head
-
-
 def decode_payload(
     headers: Mapping[str, str] | None,
     payload: bytes,

@@ -14,7 +14,6 @@ from broker.wire.message import (
     MAX_LINES_BYTES,
     Followed,
     MalformedMessage,
-    has_ours,
     predecessor_of,
 )
 from broker.wire.offset import Offset
@@ -198,7 +197,7 @@ class Batch:
         return count
 
     def _take(self, delivery: Delivery, message: RawMessage) -> None:
-        headers = message.headers if has_ours(message.head) else None
+        headers = message.headers
         try:
             self._sort(delivery, message, headers)
             if leaves_for(message) not in {None, self._assignment.partition}:
