@@ -33,7 +33,13 @@ from broker.client.config import known_layout, require_layout
 from broker.client.connection import Connection
 from broker.inspect.ask import counts_by_subject
 from broker.inspect.message import nanoseconds, subject_of
-from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence, find_message
+from broker.inspect.reader import (
+    LAST_PER_SUBJECT,
+    MessageReader,
+    at_sequence,
+    find_message,
+    sequence_at,
+)
 from broker.provision.apply import consumers_of
 from broker.report import SpaceReport
 from broker.server.context import ServerContext
@@ -225,23 +231,14 @@ async def choose(
                 if one and one.partition in chosen and wanted.wants_host(one.host)
             )
         if filters or not (hosts or partitions):
-            until = await _end(connection, info, before)
+            until = int(info["state"]["last_seq"]) + 1
+            if before is not None:
+                until = await sequence_at(connection, stream, before, until)
             wants = await needed(connection, info, chosen)
             needed_by = tuple(sorted(who for who, first in wants.items() if first < until))
             messages = await _count(connection, stream, filters, until)
             found.append(Purge(stream, info["created"], until, filters, messages, needed_by))
     return [one for one in found if one.messages]
-
-
-async def _end(connection: Connection, info: Mapping[str, Any], before: Moment | None) -> int:
-    """Return the sequence below which messages of a stream are older than a time, or below a sequence; None means all that are there."""
-    end = int(info["state"]["last_seq"]) + 1
-    if before is None or isinstance(before, int):
-        return end if before is None else min(end, before)
-    since = before.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    asked = {"start_time": since, "next_by_subj": ">"}
-    first = await find_message(connection, info["config"]["name"], asked)
-    return min(end, first.sequence) if first else end
 
 
 async def _count(connection: Connection, stream: str, filters: Sequence[str], until: int) -> int:

@@ -1,6 +1,7 @@
 """`logbroker backup` and `logbroker restore`."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,30 +105,28 @@ def restore(
         archives.check(found, archive)
     question = "Delete that and restore the backup?" if deletes else ""
     if is_agreed := mode.agrees(question):
-        _restore(settings, found, kept, chosen, deletes)
+        work = partial(_restore, found=found, kept=kept, chosen=chosen, deletes=deletes)
+        shared.asking(settings, "restore", work)
         mode.say(_after(chosen))
     if mode.as_json:
         done = {"archives": _as_json(chosen), "deletes": deletes, "restored": is_agreed}
         shared.print_json({"backup": str(found), **done})
 
 
-def _restore(
-    settings: BrokerSettings,
+async def _restore(
+    connection: Connection,
     found: Path,
     kept: Backup,
     chosen: Sequence[Archive],
     deletes: Mapping[str, str],
 ) -> None:
-    async def restored(connection: Connection) -> None:
-        # digests take minutes, a person as well, and shippers do not wait for either
-        again = await _preview(connection, kept, chosen)
-        if new := again.keys() - deletes.keys():
-            raise OperatorError(
-                f"{', '.join(sorted(new))} got messages meanwhile, which would be deleted; nothing was changed"
-            )
-        await put_back(connection, found, chosen)
-
-    shared.asking(settings, "restore", restored)
+    # digests take minutes, a person as well, and shippers do not wait for either
+    again = await _preview(connection, kept, chosen)
+    if new := again.keys() - deletes.keys():
+        raise OperatorError(
+            f"{', '.join(sorted(new))} got messages meanwhile, which would be deleted; nothing was changed"
+        )
+    await put_back(connection, found, chosen)
 
 
 def _after(chosen: Sequence[Archive]) -> str:

@@ -59,11 +59,9 @@ def credentials() -> None:
 @_KIND
 @_NAMES
 @option(
-    *(
-        "--partition",
-        "N",
-        "Of a receiver: its partitions, as 3 or 0,3,5, or all; default: its name.",
-    ),
+    "--partition",
+    "N",
+    "Of a receiver: its partitions, as 3 or 0,3,5, or all; default: its name.",
     several="partitions",
     callback=partition_list,
 )
@@ -272,11 +270,9 @@ def _write(
 
 
 _CERTIFIED = option(
-    *(
-        "--name",
-        "NAME",
-        "By what clients reach the broker; several times; default: this machine's.",
-    ),
+    "--name",
+    "NAME",
+    "By what clients reach the broker; several times; default: this machine's.",
     several="names",
 )
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from broker.app.exits import OperatorError
+from broker.app.units import Moment
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.client import BrokerClient
 from broker.client.connection import ELECTION, Connection, until_answered
@@ -45,12 +46,6 @@ def at_sequence(sequence: int) -> Start:
     return {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, sequence)}
 
 
-def at_time(time: datetime) -> Start:
-    """Begin with the first message stored at `time`, aware, or later."""
-    text = time.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    return {"deliver_policy": "by_start_time", "opt_start_time": text}
-
-
 class MessageReader:
     """Reads one stream from a start on."""
 
@@ -66,9 +61,7 @@ class MessageReader:
         """Read messages whose subject matches one of `filters`, none meaning all. Ask nothing yet."""
         self._connection = connection
         self._stream = stream
-        self._config: dict[str, Any] = {"headers_only": True} if headers_only else {}
-        if filters:
-            self._config["filter_subjects"] = list(filters)
+        self._config = {"headers_only": headers_only, "filter_subjects": list(filters)}
         self._start = start
         self._next = 0  # sequence; 0 before the first message
         self._client: BrokerClient | None = None  # with our consumer; None where it has to be made
@@ -158,7 +151,7 @@ class MessageReader:
             raise ConnectionLost(f"delivery {delivery.number} came, {self._number} was due")
         self._number = delivery.number + 1
         name, sequence, stored_at = message.subject, delivery.sequence, delivery.stored_at
-        size = message.size if self._config.get("headers_only") else len(message.data)
+        size = message.size if self._config["headers_only"] else len(message.data)
         headers = message.headers or {}
         return StoredMessage(name, sequence, stored_at, headers, message.data, size)
 
@@ -171,8 +164,8 @@ class MessageReader:
         nonce, own = secrets.token_hex(8), self._connection.own
         names = reader_names(own) if own else (f"logbroker-{nonce}",)
         config = {
-            **(at_sequence(self._next) if self._next else self._start),
             **self._config,
+            **(at_sequence(self._next) if self._next else self._start),
             "ack_policy": "none",
             "replay_policy": "instant",
             "mem_storage": True,
@@ -214,6 +207,15 @@ async def follow(readers: Sequence[MessageReader]) -> AsyncGenerator[list[Stored
         await asyncio.gather(*reading, return_exceptions=True)
 
 
+async def sequence_at(connection: Connection, stream: str, moment: Moment, end: int) -> int:
+    """Return the first sequence of a stream at a sequence, or stored at a time, or later; at most `end`."""
+    if isinstance(moment, datetime):
+        text = moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        found = await find_message(connection, stream, {"start_time": text, "next_by_subj": ">"})
+        moment = found.sequence if found else end
+    return min(moment, end)
+
+
 async def get_message(connection: Connection, stream: str, sequence: int | None) -> StoredMessage:
     """Return the message at a sequence of a stream, None meaning the last one; raises `OperatorError` where there is none."""
     state = (await connection.api(f"STREAM.INFO.{stream}"))["state"]
@@ -238,7 +240,7 @@ async def find_message(
 ) -> StoredMessage | None:
     """Return a message of a stream, None where there is none; raises `Rejected` or `ConnectionLost`.
 
-    The stream's leader is asked: a replica may lag behind. `asked` is `seq`, `last_by_subj`, or `seq` and `next_by_subj`.
+    The stream's leader is asked: a replica may lag behind. `asked` is `seq`, `last_by_subj`, or `next_by_subj` with `seq` or `start_time`.
     """
     try:
         message = (await connection.api(f"STREAM.MSG.GET.{stream}", asked))["message"]

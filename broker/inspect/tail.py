@@ -5,9 +5,8 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import zstandard
 
@@ -18,14 +17,13 @@ from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.ask import streams_of
 from broker.inspect.matching import LineFilter, line_filter
 from broker.inspect.message import StoredMessage, safe
-from broker.inspect.reader import MessageReader, Start, at_sequence, at_time, follow
+from broker.inspect.reader import MessageReader, at_sequence, follow, sequence_at
 from broker.wire.message import MalformedMessage
 from broker.wire.subjects import host_filter, partition_filter
 
 _FIRST_WINDOW = 32  # messages that are searched for the last lines, and
 _WIDER = 8  # times as many next
 _MOST_SEARCHED = 100_000  # messages, unless the broker selects one host's
-_SECOND = 1_000_000_000
 _DECOMPRESSOR = zstandard.ZstdDecompressor()
 logger = logging.getLogger(__name__)
 
@@ -80,22 +78,6 @@ class TailOptions:
             return [f"logs.p{n}.{host}" for n in self.partitions] or [host_filter(host)]
         return list(map(partition_filter, self.partitions))
 
-    def start(self, last: int) -> Start:
-        """Return where to begin in a stream, behind the last lines; `last` is its last sequence."""
-        match self.since if self.lines is None else last + 1:
-            case datetime() as time:
-                return at_time(time)
-            case sequence:
-                return at_sequence(sequence or 0)
-
-    def is_before(self, message: StoredMessage) -> bool:
-        """Whether a message is older than what is asked for."""
-        match self.since:
-            case datetime() as time:
-                return message.stored_at < time.timestamp() * _SECOND
-            case sequence:
-                return message.sequence < (sequence or 0)
-
     async def pieces(
         self, messages: Iterable[StoredMessage], matching: LineFilter | None
     ) -> AsyncGenerator[TailPiece, None]:
@@ -137,15 +119,19 @@ async def tail(
         pattern = wanted.match
         matching = await stack.enter_async_context(line_filter(pattern)) if pattern else None
         for name in await until_answered(connection, streams_of, ELECTION):
-            ask = partial(Connection.api, name=f"STREAM.INFO.{name}")
-            state = (await until_answered(connection, ask, ELECTION))["state"]
+            info = partial(Connection.api, name=f"STREAM.INFO.{name}")
+            state = (await until_answered(connection, info, ELECTION))["state"]
             last = state["last_seq"]
+            ask = partial(sequence_at, stream=name, moment=wanted.since or 0, end=last + 1)
+            first = max(state["first_seq"], await until_answered(connection, ask, ELECTION))
             if wanted.lines and state["messages"]:
-                last_ones, searched = await _newest(connection, name, wanted, state, matching)
+                ends = first, last
+                last_ones, searched = await _newest(connection, name, wanted, ends, matching)
                 newest += last_ones
                 if searched:
                     yield Searched(searched)
-            reader = MessageReader(connection, name, wanted.start(last), wanted.filters())
+            start = at_sequence(first if wanted.lines is None else last + 1)
+            reader = MessageReader(connection, name, start, wanted.filters())
             stack.push_async_callback(reader.close)
             readers[reader] = last
         newest.sort(key=lambda piece: piece.stored_at)
@@ -167,23 +153,21 @@ async def _newest(
     connection: Connection,
     stream: str,
     wanted: TailOptions,
-    state: dict[str, Any],
+    ends: tuple[int, int],
     matching: LineFilter | None,
 ) -> tuple[list[TailPiece], int]:
-    """Return the last lines of a stream, searching ever more of its end, and how many messages that was limited to; 0 for no limit."""
-    first, last, window = state["first_seq"], state["last_seq"], _FIRST_WINDOW
+    """Return the last lines between the ends of a stream, searching ever more of its end, and how many messages that was limited to; 0 for no limit."""
+    (first, last), window = ends, _FIRST_WINDOW
     most = wanted.lines or 1
     kept: deque[TailPiece] = deque(maxlen=most)
     while True:
-        begin, is_all = max(first, last + 1 - window), False
+        begin = max(first, last + 1 - window)
         reader = MessageReader(connection, stream, at_sequence(begin), wanted.filters())
         kept.clear()
         async for message in reader.read_all(last):
-            if is_before := wanted.is_before(message):
-                is_all = True
-            async for piece in wanted.pieces([] if is_before else [message], matching):
+            async for piece in wanted.pieces([message], matching):
                 kept.extend(piece.last(most))
-        if begin == first or is_all or len(kept) == most:
+        if begin == first or len(kept) == most:
             return list(kept), 0
         if window > _MOST_SEARCHED and not wanted.only_host:
             return list(kept), window

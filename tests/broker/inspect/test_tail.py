@@ -2,15 +2,20 @@ import asyncio
 import logging
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 import zstandard
 
 from broker.app.selection import LineSelection
+from broker.app.units import rfc3339
 from broker.client.connection import Connection
+from broker.inspect.reader import get_message
 from broker.inspect.tail import TailOptions, as_shown, tail
 from broker.topology import Topology
 from broker.wire.message import Origin, Section, Span, encode_origin
+from broker.wire.streams import STREAM
 from tests.broker.inspect.conftest import Publish, message
 from tests.conftest import Server, apply_topology
 
@@ -55,6 +60,20 @@ async def test_a_host_that_has_been_quiet_for_long_is_found_all_the_same(
     wanted = TailOptions(LineSelection(hosts=("quiet",)), lines=3, follow=False)
 
     assert await _shown(connection, wanted) == b"long ago\n"
+
+
+@pytest.mark.parametrize("lines", [None, 5], ids=["all", "the last"])
+async def test_no_line_is_older_than_the_time_asked_for(
+    connection: Connection, publish: Publish, lines: int | None
+) -> None:
+    await publish("web01", b"a\n")
+    await publish("web01", b"b\n")
+    second = await get_message(connection, STREAM, 2)
+    since = datetime.fromisoformat(rfc3339(second.stored_at - 10_000))
+    wanted = TailOptions(since=since, lines=lines, follow=False)
+
+    assert await _shown(connection, wanted) == b"b\n"
+    assert await _shown(connection, replace(wanted, since=since + timedelta(days=1))) == b""
 
 
 @pytest.mark.parametrize(
