@@ -18,7 +18,7 @@ from broker.app.exits import ConfigurationError, OperatorError
 from broker.client import bucket
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.config import known_layout
-from broker.client.connection import Connection, until_answered
+from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.message import nanoseconds, subject_of
 from broker.inspect.reader import LAST_PER_SUBJECT, MessageReader, at_sequence, find_message
 from broker.inspect.status import BrokerStatus, HostStatus, PartitionStatus, StreamStatus
@@ -264,7 +264,7 @@ async def credentials_at(
 
     Raises `OperatorError` where none tells.
     """
-    status = await full_status(connection)
+    status = await until_answered(connection, full_status, ELECTION)
     # a server that is down has a replica
     peers = (peer.name for one in status.streams for peer in one.followers)
     names = {*(node.name for node in status.nodes), *(one.leader for one in status.streams), *peers}
