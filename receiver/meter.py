@@ -28,7 +28,7 @@ _DAY = 24 * 3600 * _SECOND
 _LONG = 60.0  # seconds; what is blocked for less may pass by itself
 _MOST_STANDBYS = 8  # that are named of a partition
 _STANDBY_FOR = 6 * _SECOND  # for which each is named after it has asked
-_RECENT = 30 * _SECOND  # longer than a task
+_RECENT = 70 * _SECOND  # longer than a task
 
 logger = logging.getLogger(__name__)
 

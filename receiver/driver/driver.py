@@ -39,7 +39,7 @@ from receiver.storage.store import Damaged, message_for
 _IN_HAND = 64 * 1024 * 1024
 """Bytes that all tasks of a machine hold at once: a pull being written, another under way."""
 _LEAST_PULL = 1024 * 1024  # bytes
-_LONGEST, _TELLING = 20.0, 4.0  # seconds that a task runs
+_LONGEST, _SILENCE, _TELLING = 60.0, 10.0, 4.0  # seconds that a task runs
 _LINGER = 0.025  # seconds between small pulls
 _GATHER = 0.1  # seconds from the first small pull to the commit
 _STOP_WITHIN = 7.0  # seconds for the batches under way, so that all ends within ten
@@ -269,7 +269,7 @@ def limits_of(settings: ReceiverSettings, partitions: int, slots: int) -> TaskLi
     at_once = max(min(partitions, slots), 1)
     pull = max(min(LARGEST_PULL, _IN_HAND // (2 * at_once)), _LEAST_PULL)
     longest = _LONGEST if at_once >= partitions else _TELLING  # else others wait for its slot
-    session = SessionLimits(longest, longest, _LINGER, _GATHER, _TELLING)
+    session = SessionLimits(longest, min(_SILENCE, longest), _LINGER, _GATHER, _TELLING)
     if settings.once:
         session = SessionLimits(_TELLING)
     standby = settings.takeover_after.total_seconds() if settings.standby else None
