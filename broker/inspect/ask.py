@@ -264,11 +264,8 @@ async def credentials_at(
 
     Raises `OperatorError` where none tells.
     """
-    status = await until_answered(connection, full_status, ELECTION)
-    # a server that is down has a replica
-    peers = (peer.name for one in status.streams for peer in one.followers)
-    names = {*(node.name for node in status.nodes), *(one.leader for one in status.streams), *peers}
-    names.discard("")
+    names = {node.name for node in await node_reports(connection)}
+    names |= await until_answered(connection, _replicas, ELECTION)
     asked = json.dumps({"revoke": revoked}).encode()
 
     def read(answer: bytes) -> CredentialsReport:
@@ -285,6 +282,14 @@ async def credentials_at(
     for name in names - {one.name for one in found}:
         found.append(CredentialsReport(name=name, error=silent))
     return sorted(found, key=lambda report: report.name)
+
+
+async def _replicas(connection: Connection) -> set[str]:
+    """Return the names of the servers that have a replica of a stream, also of those that are down."""
+    infos = [await connection.api(f"STREAM.INFO.{one}") for one in await streams_of(connection)]
+    clusters = [info.get("cluster") or {} for info in infos]
+    peers = {peer["name"] for one in clusters for peer in one.get("replicas") or ()}
+    return {one["leader"] for one in clusters if one.get("leader")} | peers
 
 
 async def _answers(
