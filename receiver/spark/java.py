@@ -179,7 +179,9 @@ def running_jvm(master: str, classes: Path | None = None) -> Iterator[Jvm]:
             process = subprocess.Popen(
                 [str(java.executable), *options, "-cp", f"{jars}/*", _MAIN],
                 stdin=subprocess.PIPE,
-                stdout=2,  # our stdout belongs to the lines of `replay`
+                # our stdout belongs to the lines of `replay`; Java tells of a class file at length
+                stdout=subprocess.DEVNULL if classes else 2,
+                stderr=subprocess.DEVNULL if classes else None,
                 cwd=scratch,
                 env={k: value for k, value in os.environ.items() if k not in _DROPPED} | own,
                 # Ctrl-C in a terminal reaches us alone; we end it when the work is done
@@ -249,7 +251,7 @@ def _wait(process: "subprocess.Popen[bytes]", connection: Path) -> None:
     while not connection.exists():
         if (code := process.poll()) is not None:
             raise OperatorError(
-                f"Java ended with {code} before Spark could start; its words are above"
+                f"Java ended with {code} before Spark could start; look at what it says, and at JAVA_HOME"
             )
         if time.monotonic() > until:
             raise OperatorError(f"Spark's JVM did not answer within {_START:g} s")
