@@ -42,8 +42,8 @@ $(CLASSES): $(STAMP)
 demo: $(STAMP) ## Watch the whole path at work, with every program killed once (half a minute)
 	$(BIN)/python -m bench.demo
 
-test: $(STAMP) $(CLASSES) ## Run all tests, three at a time: they wait more than they work
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not long'
+test: $(STAMP) $(CLASSES) ## Run all tests, four at a time: they wait more than they work
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not long'
 
 test-long: $(TOOLS) $(CLASSES) ## Run what `make test` leaves out: what is slow, and the tests of benches and of the fault injector
 	$(BIN)/python -m pytest -m long
