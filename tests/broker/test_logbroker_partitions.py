@@ -85,7 +85,7 @@ async def test_two_who_change_it_at_once_do_not_overwrite_each_other(fresh_url: 
     ]
 
     await carry_out(connection, one)
-    with pytest.raises(Exception, match="was changed by somebody else meanwhile"):
+    with pytest.raises(Exception, match="was changed by somebody else"):
         await carry_out(connection, other)
 
     assert (await known_layout(connection)).partitions == 4

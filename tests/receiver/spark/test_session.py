@@ -26,13 +26,9 @@ import time
 from receiver.spark.session import spark_context
 with spark_context("local[*]", slots=2) as sc:
     assert sc.parallelize([1, 2], 2).map(lambda n: n + 1).collect() == [2, 3]
-    print(sc.master, sc._jvm.System.getProperty("java.version"), flush=True)
-    try:
-        time.sleep(600)
-    except KeyboardInterrupt:
-        print(sc.parallelize([20], 1).map(lambda n: n + 1).collect(), flush=True)
+    print(sc.master, sc._jvm.System.getProperty("java.version"))
     ended = time.monotonic()
-print(time.monotonic() - ended, flush=True)
+print(time.monotonic() - ended)
 """
 
 BUSY = """
@@ -53,22 +49,18 @@ def reads_spark(pid: int) -> bool:
         return False  # it ended meanwhile
 
 
-def test_spark_runs_on_the_java_of_the_wheel_past_ctrl_c_and_ends_quickly_cleanly_and_silently(
+def test_spark_runs_on_the_java_of_the_wheel_and_ends_quickly_cleanly_and_silently(
     tmp_path: Path,
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="s") as folder, Processes(tmp_path) as processes:
         alone = {"TMPDIR": folder, "PATH": "/nowhere", "JAVA_HOME": ""}
         driver = processes.start("driver", [sys.executable, "-c", ONCE], alone)
-        wait_until("Spark runs", lambda: "local" in driver.said(), 2 * _START, [driver])
 
-        os.killpg(driver.pid, signal.SIGINT)
-
-        assert driver.wait(60) == 0
+        assert driver.wait(2 * _START) == 0
         left = list(Path(folder).iterdir())
 
-    started, again, seconds = driver.said().splitlines()  # and not a word more
+    started, seconds = driver.said().splitlines()  # and not a word more
     assert started.startswith("local[2,4] 25.")
-    assert again == "[21]"
     assert float(seconds) < 8, "one on a quiet machine"
     assert left == []
 
