@@ -66,7 +66,7 @@ def _objection(assignment: Assignment, offset: Offset) -> Blocked | None:
     return Blocked(
         Cause.STATE,
         f"the offset is {offset.next} in epoch {offset.epoch}, but {first} was committed in epoch {epoch}: somebody has moved "
-        "it back, it was restored, or a replica of the broker is behind",
+        "it back, it was restored, or a replica of the broker is behind; if this lasts, start it again",
     )
 
 
