@@ -18,7 +18,7 @@ _REFUSED = 78
 
 @dataclass(slots=True, eq=False)
 class Program:
-    """A program under supervision; `last_words` are those of its last end, `refused` those with which it refused to go on."""
+    """A program under supervision; `last_words` are those of its last end, `refused` the last line, by which it refused to go on."""
 
     process: Process
     last_words: str = ""
@@ -70,7 +70,7 @@ class Program:
         if self._ended_at is None:
             self._ended_at, self.last_words = now, self.process.last_words()
             if code == _REFUSED:
-                self.refused = self.last_words or "said nothing"
+                self.refused = (self.last_words or "said nothing").splitlines()[-1]
         if not self._held and not self.refused and now - self._ended_at >= _AGAIN_AFTER:
             self._ended_at = None
             self.process.start()
@@ -133,7 +133,7 @@ class Supervisor:
                 raise RuntimeError("the supervisor died") from self.failure
             if time.monotonic() - began > seconds:
                 refused = "".join(
-                    f"\n{program.name} refused: {program.refused[-600:]}"
+                    f"\n{program.name} refused: {program.refused}"
                     for program in self.programs
                     if program.refused
                 )
