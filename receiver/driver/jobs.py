@@ -13,9 +13,11 @@ from pyspark import SparkContext
 from broker.app.exits import OperatorError
 from receiver.consume import task
 from receiver.consume.assignment import Assignment, Blocked, Cause, Destination, Done, Report
+from receiver.spark.java import death_of
 
 _REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
 """What a disk refuses with; a JVM that has died leaves connections behind, and these end otherwise."""
+_DIED = "Spark's Java process has died"
 _LOOK = 2.0  # seconds
 _NO_EXECUTOR = 20.0  # seconds
 
@@ -32,11 +34,13 @@ def run_job(spark: SparkContext, destination: Destination, assignment: Assignmen
         return tasks.map(partial(task.run, destination=destination)).collect()[0]
     except Py4JJavaError as error:
         blocked = Blocked(Cause.SPARK, _cause_of(error))
-    except (Py4JError, OSError) as error:
+    except Exception as error:
         if not isinstance(error, OSError) or error.errno not in _REFUSALS:
-            raise OperatorError(
-                f"Spark's Java process has died ({type(error).__name__}); start again"
-            ) from error
+            # pyspark itself fails in many ways where the JVM dies while it reads
+            process = spark._gateway.proc  # type: ignore[union-attr]
+            if isinstance(error, Py4JError | OSError) or death_of(process) is not None:
+                raise OperatorError(f"{_DIED} ({type(error).__name__}); start again") from error
+            raise
         blocked = Blocked(Cause.DISK, f"Spark's scratch folder: {error.strerror}")
     return Report(Done(assignment.partition, assignment.first, assignment.first), 0, blocked)
 
@@ -62,7 +66,7 @@ async def watch(spark: SparkContext, patience: float = inf, first: float = 600.0
     seen, is_told = clock(), False
     while clock() - seen < first:
         if (code := process.poll()) is not None:
-            raise OperatorError(f"Spark's Java process has died ({code}); start again")
+            raise OperatorError(f"{_DIED} ({code}); start again")
         if patience == inf or is_dynamic or await asyncio.to_thread(_has_executors, spark):
             seen, first = clock(), patience
         elif clock() - seen >= _NO_EXECUTOR and not is_told:

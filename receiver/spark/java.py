@@ -234,16 +234,21 @@ def refusals_told(master: str, process: "subprocess.Popen[bytes] | None" = None)
         message = f"Spark does not start on {master}: {kind}: {' '.join(words.split())}; look at --spark-conf, and at a cluster's master"
         raise ConfigurationError(message) if kind in _WRONG else OperatorError(message) from None
     except (Py4JError, OSError) as error:
-        with suppress(subprocess.TimeoutExpired):
-            if process is not None:
-                code = process.wait(_DEATH)
-                words = f"Java ended with {code} while Spark was starting; start again"
-                raise OperatorError(words) from error
+        if process is not None and (code := death_of(process)) is not None:
+            words = f"Java ended with {code} while Spark was starting; start again"
+            raise OperatorError(words) from error
         if isinstance(error, Py4JError):
             raise
         where = f"{error.filename}: " if error.filename else ""
         words = f"cannot start Spark: {where}{error.strerror or error}; start again"
         raise OperatorError(words) from None
+
+
+def death_of(process: "subprocess.Popen[bytes]") -> int | None:
+    """Return the exit code of a JVM to which a connection has just broken; None where it lives."""
+    with suppress(subprocess.TimeoutExpired):
+        return process.wait(_DEATH)
+    return None
 
 
 def _wait(process: "subprocess.Popen[bytes]", connection: Path) -> None:

@@ -223,10 +223,10 @@ def written(scene: Scene) -> bytes:
 
 def last_line(receiver: Process) -> str:
     """Return the one line that says why it ended."""
-    [line] = [
-        line for line in receiver.log.read_text().splitlines() if line.startswith("logreceiver:")
-    ][-1:]
-    return line
+    text = receiver.log.read_text()
+    lines = [line for line in text.splitlines() if line.startswith("logreceiver:")]
+    assert lines, text
+    return lines[-1]
 
 
 def java_of(receiver: Process) -> int:

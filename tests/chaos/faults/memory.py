@@ -101,7 +101,7 @@ class _Said:
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """A partition whose memory is harmed: the offset and the live files, by how long they are, must stay as they are."""
+    """A partition whose memory is harmed: the position and the live files, by how long they are, must stay as they are."""
 
     world: World
     number: int
@@ -116,7 +116,7 @@ class _Partition:
         )
         with stopped(self.world):
             now = self.world.read_entry(OFFSETS_BUCKET, offset_key(self.number))
-            if _unowned(now) != _unowned(self.entry):
+            if _position(now) != _position(self.entry):
                 raise RuntimeError(f"partition {self.number}: {self.entry!r} became {now!r}")
             for live, size in self.lives.items():
                 found = live.stat().st_size if live.exists() else None
@@ -126,10 +126,11 @@ class _Partition:
             os.sync()  # a power cut may come next
 
 
-def _unowned(entry: bytes) -> Offset | bytes:
-    """Return an entry but for who has it, which is taken out when a receiver ends."""
+def _position(entry: bytes) -> Offset | bytes:
+    """Return an entry but for who has it since when: a receiver may claim a partition before a task of it finds the harm."""
     try:
-        return replace(Offset.decode(entry), presence="", released=False)
+        offset = Offset.decode(entry)
+        return replace(offset, epoch=0, owner="", presence="", released=False, committed_at="")
     except UnreadableOffset:
         return entry
 

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
@@ -67,6 +68,20 @@ def test_a_disk_that_refuses_a_jobs_scratch_file_blocks_its_partition_and_ends_n
 
     assert report.ended == Blocked(Cause.DISK, f"Spark's scratch folder: {os.strerror(number)}")
     assert (report.done.first, report.done.until) == (7, 7)
+
+
+@pytest.mark.parametrize(
+    ("ends", "named"),
+    [([0], "Java process has died"), (subprocess.TimeoutExpired("java", 1.0), "sockfile")],
+)
+def test_an_error_of_pysparks_own_is_the_jvms_death_only_where_that_has_died(
+    ends: object, named: str
+) -> None:
+    spark = MagicMock(**{"parallelize.side_effect": UnboundLocalError("sockfile")})
+    spark._gateway.proc.wait.side_effect = ends
+
+    with pytest.raises((OperatorError, UnboundLocalError), match=named):
+        run_job(spark, Destination(Path("out"), Path("state"), 0, ()), Assignment(3, 7, 1, 1))
 
 
 def test_a_cluster_without_executors_for_long_ends_the_receiver() -> None:
