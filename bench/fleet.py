@@ -106,8 +106,8 @@ def _measure(
 ) -> Outcome:
     with Processes(folder) as processes:
         suite = Suite(folder, processes, _PARTITIONS)
-        environment = {"LOGBROKER_NATS_SERVER": str(_slowed(folder, slow))} if slow else {}
-        broker = suite.start_broker("--streams", str(streams), environment=environment)
+        under = _slowed(slow) if slow else ()
+        broker = suite.start_broker("--streams", str(streams), under=under)
         receiver = suite.start_receiver(
             range(_PARTITIONS), "--rotate-size", "0", "--rotate-every", "0"
         )
@@ -207,18 +207,12 @@ def _judged(output: Path, hosts: int, lines: int) -> Verdict:
     return Verdict(hosts * lines, hosts * lines)
 
 
-def _slowed(folder: Path, milliseconds: float) -> Path:
-    """Return a program that is nats-server with each fsync longer by so much: the thread that syncs is held, others go on."""
-    server = Path(sys.executable).with_name("nats-server")
+def _slowed(milliseconds: float) -> list[str]:
+    """Return what runs a program with each fsync longer by so much: the thread that syncs is held, others go on."""
     calls = "fsync,fdatasync"
-    path = folder / "nats-server"
-    path.write_text(
-        f"#!/bin/sh\nexec strace -D -f --seccomp-bpf -qqq -o /dev/null -e trace={calls} "
-        f'-e inject={calls}:delay_exit={milliseconds * 1000:.0f} {server} "$@"\n',
-        "utf-8",
-    )
-    path.chmod(0o755)
-    return path
+    words = ["strace", "-D", "-f", "--seccomp-bpf", "-qqq", "-o", "/dev/null"]
+    longer = f"inject={calls}:delay_exit={milliseconds * 1000:.0f}"
+    return [*words, "-e", f"trace={calls}", "-e", longer]
 
 
 @click.command()

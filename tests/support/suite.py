@@ -42,12 +42,12 @@ class Suite:
         for name in ("out", "state", "hosts"):
             (folder / name).mkdir(parents=True, exist_ok=True)
 
-    def start_broker(self, *options: str, environment: Mapping[str, str] | None = None) -> Process:
-        """Start the broker and wait until it is set up."""
+    def start_broker(self, *options: str, under: Sequence[str] = ()) -> Process:
+        """Start the broker, `under` another program if wanted, and wait until it is set up."""
         words = ["run", "--store-dir", str(self.folder / "store"), "--http", ""]
         words += ["--listen", self.url.removeprefix("nats://")]
         words += ["--partitions", str(self.partitions), *options]
-        broker = self.start_program("logbroker", "logbroker", words, environment)
+        broker = self._processes.start("logbroker", [*under, *_program("logbroker"), *words])
         self.wait_for_broker(broker)
         return broker
 
