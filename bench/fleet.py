@@ -26,7 +26,7 @@ from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from tests.support.oracle import Verdict, judge
 from tests.support.processes import Process, Processes, TookTooLong, wait_until
-from tests.support.received import read_received
+from tests.support.received import read_segment, segments_by_host
 from tests.support.suite import Suite
 
 _PROCESSES = 2
@@ -199,9 +199,10 @@ def _latency(name: str, seconds: Sequence[float]) -> dict[str, float]:
 
 
 def _judged(output: Path, hosts: int, lines: int) -> Verdict:
+    segments = segments_by_host(output)
     for number in range(hosts):
         written = b"".join(line(number, position) for position in range(lines))
-        received = read_received(output, host_name(number))
+        received = b"".join(map(read_segment, segments.get(host_name(number), ())))
         if received != written:
             return judge([written], received)
     return Verdict(hosts * lines, hosts * lines)
