@@ -37,9 +37,9 @@ from tests.chaos.received import Received
 from tests.chaos.secured import Keys
 from tests.chaos.shape import Shape, host_name, machine_features
 from tests.chaos.shim import Control, Shim
+from tests.chaos.spark import Cluster as SparkCluster
 from tests.chaos.writers import applications
 from tests.chaos.writing import Writing
-from tests.receiver.cluster import Cluster as SparkCluster
 from tests.support.processes import Processes
 
 Answer = TypeVar("Answer")
@@ -315,10 +315,9 @@ class World:
         self.spark = SparkCluster(
             self.processes,
             folder,
-            host=machine.address,
-            within=machine.within,
-            memory=folder / "memory",
-            environment=self.shim.environment(_SPARK) if self.shim else {},
+            machine.address,
+            machine.within,
+            self.shim.environment(_SPARK) if self.shim else {},
         )
         self.spark_programs += map(self.supervisor.take, (self.spark.master, *self.spark.workers))
         return ["--master", self.spark.url, "--executor-python", str(self.spark.python)]

