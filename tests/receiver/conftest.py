@@ -1,13 +1,14 @@
 """One Spark for all tests of this folder (it takes seconds to start, and a process holds one at a time), a partition, a scene."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from broker.client.connection import Connection
 from broker.topology import Topology
 from receiver.spark.session import spark_context
 from tests.conftest import Server, apply_topology
@@ -16,10 +17,9 @@ from tests.receiver.scene import Scene
 from tests.support.processes import Processes
 
 
-@contextmanager
-def spark_session(master: str) -> Iterator[SparkSession]:
-    """Start Spark with a session on it, and end both."""
-    with spark_context(master) as context:
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    with spark_context("local[2]") as context:
         session = SparkSession(context)
         try:
             yield session
@@ -28,18 +28,19 @@ def spark_session(master: str) -> Iterator[SparkSession]:
                 session.stop()
 
 
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    with spark_session("local[2]") as session:
-        yield session
-
-
 @pytest.fixture
 def partition(logs_url: str, tmp_path: Path) -> Partition:
     """Return partition 0, claimed, of which nothing was received."""
     made = Partition(logs_url, tmp_path)
     made.claim()
     return made
+
+
+@pytest.fixture
+async def connection(logs_url: str) -> AsyncIterator[Connection]:
+    connection = Connection([logs_url], "tests")
+    yield connection
+    await connection.close()
 
 
 @pytest.fixture

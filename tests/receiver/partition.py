@@ -1,14 +1,11 @@
 """A partition as tests see it: publish into it, run its tasks, move its offset, look at its files."""
 
-import asyncio
-import hashlib
 import json
 import os
 import pickle
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -22,7 +19,7 @@ from broker.app.faults import VARIABLE
 from broker.client import bucket
 from broker.client.access import Access
 from broker.client.connection import Connection
-from broker.wire.message import MAX_ID_BYTES, Identity, Origin, Section, Span, encode_origin
+from broker.wire.message import Identity, Origin, Section, Span, encode_origin
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
 from receiver.consume import task
@@ -43,7 +40,9 @@ from receiver.consume.claim import Claim
 from receiver.storage.layout import Permissions
 from receiver.storage.site import Site
 from receiver.storage.tables import gap_report
+from tests.support.processes import stat_of, wait_until
 from tests.support.received import read_received
+from tests.support.suite import ask
 
 Answer = TypeVar("Answer")
 Message = tuple[str, bytes, dict[str, str] | None]
@@ -109,13 +108,26 @@ class Partition:
     def take_over(self, owner: str = "host:1") -> Offset:
         """Claim as the driver of a receiver does that starts."""
         site = Site(self.output, self.state, self.number)
-
-        async def claim(connection: Connection) -> Offset | None:
-            return await Claim(connection, self.number, owner, STREAM, site).claim(NOW)
-
-        offset = self.ask(claim)
+        offset = self.ask(lambda c: Claim(c, self.number, owner, STREAM, site).claim(NOW))
         assert offset
         return offset
+
+    def start(self) -> Done:
+        """Claim as a receiver that starts, and have one batch received."""
+        offset = self.take_over()
+        done = self.run(offset.next, offset.epoch)
+        assert isinstance(done, Done), done
+        return done
+
+    def make_stream_anew(self) -> None:
+        """Have another stream of that name, which is empty."""
+
+        async def make_anew(connection: Connection) -> None:
+            config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
+            await connection.api(f"STREAM.DELETE.{STREAM}")
+            await connection.api(f"STREAM.CREATE.{STREAM}", config)
+
+        self.ask(make_anew)
 
     def move(self, first: int, epoch: int = 1, owner: str = "test:1", last_time: str = "") -> None:
         """Write the offset, whatever it was; what is committed is what the store knows, at its end where in doubt."""
@@ -146,13 +158,10 @@ class Partition:
 
     def offset(self) -> Offset:
         """Return what KV says."""
-
-        async def read(connection: Connection) -> Offset:
-            entry = await bucket.read(connection, OFFSETS_BUCKET, offset_key(self.number))
-            assert entry is not None
-            return Offset.decode(entry.value)
-
-        return self.ask(read)
+        key = offset_key(self.number)
+        entry = self.ask(lambda connection: bucket.read(connection, OFFSETS_BUCKET, key))
+        assert entry is not None
+        return Offset.decode(entry.value)
 
     @property
     def destination(self) -> Destination:
@@ -217,11 +226,7 @@ class Partition:
             text=True,
         ) as process:
             try:
-                give_up = time.monotonic() + 60
-                while ") T " not in Path(f"/proc/{process.pid}/stat").read_text("ascii"):
-                    assert time.monotonic() < give_up, "it did not come there"
-                    assert process.poll() is None, "it has ended"
-                    time.sleep(0.02)
+                wait_until("it comes there", lambda: stat_of(process.pid)[:1] == ["T"], 60)
                 yield process
             finally:
                 process.kill()
@@ -273,20 +278,6 @@ class Partition:
         }
 
 
-def ask(url: str, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
-    """Ask the broker something on a connection of its own."""
-
-    async def connected() -> Answer:
-        connection = Connection([url], "tests")
-        try:
-            await connection.once()
-            return await question(connection)
-        finally:
-            await connection.close()
-
-    return asyncio.run(connected())
-
-
 def api(url: str, name: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """Call the JetStream API of a server and return its answer."""
     return ask(url, lambda connection: connection.api(name, body))
@@ -308,14 +299,7 @@ def lines_of(
     file: str, start: int, payload: bytes, *, end: int | None = None, filtered: bool = False
 ) -> tuple[Section, bytes]:
     """Return lines of a file below /var/log and the section that says so; by themselves they end where the span does."""
-    is_plain = file.isascii() and file.isprintable() and " " not in file
-    span = Span(
-        file
-        if is_plain and len(file) <= MAX_ID_BYTES
-        else hashlib.sha256(file.encode()).hexdigest(),
-        start,
-        start + len(payload) if end is None else end,
-    )
+    span = Span(file, start, start + len(payload) if end is None else end)
     identity = Identity(1, 0, "", 0, "")
     count = payload.count(b"\n")
     section = Section(f"/var/log/{file}", span, len(payload), count, identity, filtered)

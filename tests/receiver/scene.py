@@ -1,17 +1,18 @@
 """What the tests of whole receivers share: a broker, receivers of its two partitions, and what was published."""
 
+import re
 import sys
+import urllib.error
+import urllib.request
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from broker.client import bucket
-from broker.client.connection import Connection
-from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET
 from broker.wire.subjects import partition_of
 from tests.conftest import Server
-from tests.receiver.partition import ask, ours
+from tests.receiver.partition import Partition, ours, publish
 from tests.support.processes import Process, Processes, wait_until
+from tests.support.received import read_received
 
 
 @dataclass
@@ -28,6 +29,10 @@ class Scene:
     def output(self) -> Path:
         return self.folder / "out"
 
+    def partition(self, number: int, owner: str = "") -> Partition:
+        """Return a partition, for an owner in a folder of its own."""
+        return Partition(self.server.url, self.folder / owner, number)
+
     def receiver(
         self, name: str, *options: str, environment: dict[str, str] | None = None
     ) -> Process:
@@ -43,36 +48,26 @@ class Scene:
 
     def publish(self, blocks: int, size: int = 200) -> None:
         """Publish blocks of numbered lines, as any client may, for hosts of both partitions."""
-
-        async def publish(connection: Connection) -> None:
-            for number in range(blocks):
-                host = f"host{number % 5}"
-                block = f"{self.last + number:08d} {host} ".encode().ljust(size - 1, b".") + b"\n"
-                answer = await connection.ask(f"logs.p{partition_of(host, 2)}.{host}", block)
-                self.sent.setdefault(host, []).append(block)
-            self.last = int(answer["seq"])
-
-        ask(self.server.url, publish)
+        messages = []
+        for number in range(blocks):
+            host = f"host{number % 5}"
+            block = f"{self.last + number:08d} {host} ".encode().ljust(size - 1, b".") + b"\n"
+            messages.append((f"logs.p{partition_of(host, 2)}.{host}", block, None))
+            self.sent.setdefault(host, []).append(block)
+        self.last = publish(self.server.url, *messages)
 
     def shipped(self, start: int, payload: bytes) -> int:
         """Publish a block as the shipper of web01 does; return its sequence."""
-        message = ours("web01", "a", start, payload)
-        self.last = int(ask(self.server.url, lambda broker: broker.ask(*message))["seq"])
+        self.last = publish(self.server.url, ours("web01", "a", start, payload))
         return self.last
 
     def expected(self) -> dict[str, bytes]:
         return {host: b"".join(blocks) for host, blocks in self.sent.items()}
 
     def received(self) -> dict[str, bytes]:
-        return {host: self.of_host(host) for host in self.sent}
-
-    def of_host(self, host: str) -> bytes:
-        closed = sorted(self.output.glob(f"{host}.log.??????"))
-        live = self.output / f"{host}.log"
-        try:
-            return b"".join(path.read_bytes() for path in (*closed, live) if path.exists())
-        except FileNotFoundError:  # rotated just now
-            return b""
+        with suppress(FileNotFoundError, ValueError):  # a file is just being exchanged
+            return {host: read_received(self.output, host) for host in self.sent}
+        return {}
 
     def wait_for_all(self, *watched: Process, seconds: float = 150) -> None:
         def is_committed() -> bool:
@@ -81,8 +76,15 @@ class Scene:
         wait_until("all lines are committed", is_committed, seconds, watched)
 
     def committed(self) -> int:
-        async def read(connection: Connection) -> int:
-            entries = [await bucket.read(connection, OFFSETS_BUCKET, f"p{n}") for n in (0, 1)]
-            return max(Offset.decode(entry.value).next if entry else 0 for entry in entries)
+        return max(self.partition(number).offset().next for number in (0, 1))
 
-        return ask(self.server.url, read)
+
+def page(receiver: Process, path: str) -> tuple[int, str]:
+    """Return the code and the text of a page that a receiver serves."""
+    found = re.search(r"listening on (http://\S+)", receiver.said())
+    assert found
+    try:
+        with urllib.request.urlopen(f"{found[1]}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()

@@ -5,9 +5,6 @@ import os
 import re
 import signal
 import socket
-import urllib.error
-import urllib.request
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,14 +12,14 @@ from click.testing import CliRunner
 
 from broker.app.exits import Exit
 from broker.app.faults import VARIABLE
-from broker.client.connection import Connection
-from broker.wire.streams import StreamLayout, subjects_in
 from broker.wire.subjects import partition_of
 from receiver.cli import logreceiver
 from tests.manager import Manager
-from tests.receiver.partition import Partition, ask
-from tests.receiver.scene import Scene
+from tests.partitions import change_partitions
+from tests.receiver.partition import ask
+from tests.receiver.scene import Scene, page
 from tests.support.processes import Process, wait_until
+from tests.support.received import read_received
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
 
@@ -51,7 +48,7 @@ def test_once_receives_what_is_there_commits_it_names_what_is_missing_and_ends(
     assert scene.received() == scene.expected()
     assert scene.committed() == scene.last + 1
     is_calm(receiver)
-    assert scene.of_host("web01") == b"received\nafter that\n"
+    assert read_received(scene.output, "web01") == b"received\nafter that\n"
     [gap] = map(json.loads, (scene.output / ".gaps.p0.jsonl").read_text("ascii").splitlines())
     assert (gap["host"], gap["file"]) == ("web01", "/var/log/a")
     assert (gap["start"], gap["end"]) == (9, 20)
@@ -62,7 +59,7 @@ def test_a_receiver_that_lost_a_partition_goes_on_with_its_others(scene: Scene) 
     first = scene.receiver("first", "--listen", "127.0.0.1:0")
     scene.publish(50)
     scene.wait_for_all(first)
-    second = partition(scene, 1, "second")
+    second = scene.partition(1, "second")
     offset = second.take_over()
     is_told = lambda: "this one goes on with its others" in first.said()  # noqa: E731
     wait_until("it has lost a partition", is_told, 90, [first])
@@ -84,14 +81,12 @@ def test_a_receiver_that_lost_a_partition_goes_on_with_its_others(scene: Scene) 
     assert files_of(scene.output, 1) == lost
     names = ask(scene.server.url, lambda broker: broker.api("CONSUMER.NAMES.LOGS"))["consumers"]
     assert not [name for name in names if name.endswith("p1-1")], "its wake-up consumer"
-    found = re.search(r"listening on (http://\S+)", first.said())
-    assert found
-    health, metrics = page(f"{found[1]}/healthz"), page(f"{found[1]}/metrics")
-    assert (health.code, "partition 1 was taken over by" in health.text) == (200, True)
-    assert 'logreceiver_lost{partition="1"} 1.0' in metrics.text
-    assert 'logreceiver_lost{partition="0"} 0.0' in metrics.text
+    (code, health), (_, metrics) = page(first, "/healthz"), page(first, "/metrics")
+    assert (code, "partition 1 was taken over by" in health) == (200, True)
+    assert 'logreceiver_lost{partition="1"} 1.0' in metrics
+    assert 'logreceiver_lost{partition="0"} 0.0' in metrics
 
-    partition(scene, 0, "third").take_over()
+    scene.partition(0, "third").take_over()
 
     assert first.wait(240) == Exit.CONFIGURATION
     said = first.log.read_text()
@@ -112,20 +107,6 @@ def files_of(output: Path, partition: int) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (*hosts, *state)}
 
 
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    text: str
-
-
-def page(url: str) -> Answer:
-    try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            return Answer(answer.status, answer.read().decode())
-    except urllib.error.HTTPError as error:
-        return Answer(error.code, error.read().decode())
-
-
 def test_a_standby_is_well_while_it_waits_and_takes_over_when_the_owner_is_killed_not_before(
     scene: Scene, tmp_path: Path
 ) -> None:
@@ -144,10 +125,8 @@ def test_a_standby_is_well_while_it_waits_and_takes_over_when_the_owner_is_kille
     assert shown.count(f":{owner.pid}, standby: {socket.gethostname()}:{standby.pid}") == 2
     scene.publish(50)
     scene.wait_for_all(owner, standby)
-    found = re.search(r"listening on (http://\S+)", standby.said())
-    assert found
     assert manager.has_heard("READY=1")
-    assert page(f"{found[1]}/healthz") == Answer(200, "ok\n")
+    assert page(standby, "/healthz") == (200, "ok\n")
     assert "epoch 2" not in standby.said()
 
     owner.kill()
@@ -157,7 +136,7 @@ def test_a_standby_is_well_while_it_waits_and_takes_over_when_the_owner_is_kille
     scene.wait_for_all(standby)
     wait_until("it has taken over", lambda: "epoch 2" in standby.log.read_text(), 90, [standby])
     for number in (0, 1):
-        partition(scene, number, "newest").take_over()
+        scene.partition(number, "newest").take_over()
     wait_until("it stands by again", lambda: "by again" in standby.log.read_text(), 90, [standby])
     assert standby.stop() == 0
     is_calm(standby)
@@ -175,46 +154,27 @@ def test_a_receiver_of_all_takes_up_new_partitions_goes_on_with_those_left_and_e
     scene.publish(20)
     scene.wait_for_all(receiver)
 
-    set_partitions(scene, 4, taken=4)
-    partition(scene, 3).lines("web3", b"in the new one\n")
+    ask(scene.server.url, lambda broker: change_partitions(broker, 4))
+    scene.partition(3).lines("web3", b"in the new one\n")
 
     has_come = lambda: b"in the new one\n" in written(scene)  # noqa: E731
     wait_until("the new partition is received", has_come, 90, [receiver])
     assert "receiving partitions 0, 1, 2, 3 into" in receiver.said()
-    assert not partition(scene, 3).offset().released
+    assert not scene.partition(3).offset().released
 
-    set_partitions(scene, 2, taken=4)
-    partition(scene, 3).lines("web3", b"late\n")
+    ask(scene.server.url, lambda broker: change_partitions(broker, 2))
+    scene.partition(3).lines("web3", b"late\n")
 
     wait_until("the late line is received", lambda: b"late\n" in written(scene), 90, [receiver])
     scene.publish(2000, 2000)
     assert receiver.stop(10) == 0, receiver.last_words()
-    partition(scene, 2).lines("web2", b"while it was down\n")
+    scene.partition(2).lines("web2", b"while it was down\n")
     receiver.start()
     has_come = lambda: b"while it was down\n" in written(scene)  # noqa: E731
     wait_until("what hosts have left is received", has_come, 150, [receiver])
     scene.wait_for_all(receiver)
     assert receiver.stop(12) == 0
     is_calm(receiver)
-
-
-def set_partitions(scene: Scene, count: int, taken: int) -> None:
-    """Set the number of partitions as `logbroker partitions` does: the stream still takes in those that are over."""
-
-    async def change(connection: Connection) -> None:
-        config = (await connection.api("STREAM.INFO.LOGS"))["config"]
-        await connection.api(
-            "STREAM.UPDATE.LOGS",
-            {**config, "subjects": [*subjects_in("LOGS", StreamLayout(taken))]},
-        )
-        await connection.ask("$KV.LOGS_CONFIG.partitions", b"%d" % count)
-
-    ask(scene.server.url, change)
-
-
-def partition(scene: Scene, number: int, owner: str = "") -> Partition:
-    """Return a partition, for an owner in a folder of its own."""
-    return Partition(scene.server.url, scene.folder / owner, number)
 
 
 def written(scene: Scene) -> bytes:

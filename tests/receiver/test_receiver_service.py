@@ -3,34 +3,26 @@
 import gzip
 import json
 import os
-import re
 import signal
-import subprocess
 import sys
-import urllib.request
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from receiver.cli import logreceiver
 from tests.manager import Manager
 from tests.receiver.partition import Partition
+from tests.receiver.scene import page
 from tests.support.processes import Process, Processes, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.nats]
 
 
-def get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return str(answer.read().decode())
-
-
-def status(url: str, output: Path) -> dict[str, object]:
-    words = [sys.executable, "-m", "receiver", "status", "--json", "--server", url]
-    shown = subprocess.run(
-        [*words, "--output", str(output)], capture_output=True, text=True, check=True, timeout=180
-    )
-    return dict(json.loads(shown.stdout))
+def status(url: str, output: Path) -> dict[str, Any]:
+    words = ["status", "--json", "--server", url, "--output", str(output)]
+    return dict(json.loads(CliRunner().invoke(logreceiver, words).output)["partitions"][0])
 
 
 def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
@@ -50,21 +42,15 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
         ],
         {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "1000000"},
     )
-
-    def words() -> str:
-        return receiver.log.read_text()
-
+    words = receiver.said
     wait_until("is ready", lambda: manager.has_heard("READY=1"), 150, [receiver])
-    found = re.search(r"listening on (http://\S+)", words())
-    assert found
-    wait_until(
-        "has counted", lambda: 'lines_total{partition="0"} 2.0' in get(f"{found[1]}/metrics"), 90
-    )
+    counted = lambda: 'lines_total{partition="0"} 2.0' in page(receiver, "/metrics")[1]  # noqa: E731
+    wait_until("has counted", counted, 90)
     partition.lines("web01", b"three\n")
     wait_until("tells of itself", lambda: manager.has_heard("STATUS=1 partition, "), 90)
     caught_up = lambda: (output / "web01.log").read_bytes().count(b"\n") == 3  # noqa: E731
     wait_until("has received all", caught_up, 150, [receiver])
-    shown = status(logs_url, output)["partitions"][0]  # type: ignore[index]
+    shown = status(logs_url, output)
     config.write_text('keep = 4\nrotate_every = "1h"\n')
     os.kill(receiver.pid, signal.SIGHUP)
     # at once: what nobody hears for long is dropped
@@ -78,7 +64,7 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     closed = output / "web01.log.000001.gz"
     wait_until("closes and compresses its files", closed.exists, 60, [receiver])
 
-    assert get(f"{found[1]}/healthz") == "ok\n"
+    assert page(receiver, "/healthz") == (200, "ok\n")
     assert gzip.decompress(closed.read_bytes()) == b"one\ntwo\nthree\n"
     assert shown["running"] is True
     assert shown["blocked"] is None
@@ -86,33 +72,7 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     assert "changed: keep; needs a restart: rotate_every" in words().replace("-", "_")
     assert manager.has_heard("WATCHDOG=1")
     assert receiver.stop(12) == 0
-    assert status(logs_url, output)["partitions"][0]["running"] is False  # type: ignore[index]
+    assert status(logs_url, output)["running"] is False
     assert manager.has_heard("STOPPING=1")
     assert "Traceback" not in words()
     manager.close()
-
-
-def test_a_hang_up_while_it_still_starts_waits_until_settings_can_be_read_again(
-    processes: Processes, tmp_path: Path, free_port: Callable[[], int]
-) -> None:
-    manager = Manager(tmp_path)
-    receiver = processes.start(
-        "receiver",
-        [
-            *(sys.executable, "-m", "receiver", "--partition", "0", "--output", tmp_path / "out"),
-            *("--server", f"nats://127.0.0.1:{free_port()}"),
-        ],
-        {"NOTIFY_SOCKET": manager.address},
-    )
-    wait_until("is about to load Spark", lambda: _ignores_usr1(receiver.pid), 60, [receiver])
-
-    os.kill(receiver.pid, signal.SIGHUP)
-
-    wait_until("has read them", lambda: manager.has_heard("RELOADING=1"), 90, [receiver])
-    assert receiver.stop(12) == 0
-    manager.close()
-
-
-def _ignores_usr1(pid: int) -> bool:
-    found = re.search(r"^SigIgn:\t(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return found is not None and bool(int(found[1], 16) >> signal.SIGUSR1 - 1 & 1)

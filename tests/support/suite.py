@@ -6,9 +6,9 @@ Reads what the programs promise to everybody (files, the broker's own state), ne
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from broker.client.access import Access
 from broker.client.answer import ConnectionLost, Rejected
@@ -145,26 +145,35 @@ class Suite:
 
     def ask(
         self,
-        question: Callable[[Connection], Coroutine[Any, Any, Answer]],
+        question: Callable[[Connection], Awaitable[Answer]],
         access: Access = Access(),  # noqa: B008 - a frozen value
     ) -> Answer:
         """Ask the broker on a connection of its own; raises `BrokerAway`, `ConnectionLost`, `Rejected`."""
+        return ask(self.url, question, access)
 
-        async def connected() -> Answer:
-            connection = Connection([self.url], "tests", access=access)
-            try:
-                await connection.once()
-                return await question(connection)
-            finally:
-                await connection.close()
-
-        return asyncio.run(connected())
-
-    def _ask(self, question: Callable[[Connection], Coroutine[Any, Any, Answer]]) -> Answer | None:
+    def _ask(self, question: Callable[[Connection], Awaitable[Answer]]) -> Answer | None:
         try:
             return self.ask(question)
         except (BrokerAway, ConnectionLost, Rejected):
             return None
+
+
+def ask(
+    url: str,
+    question: Callable[[Connection], Awaitable[Answer]],
+    access: Access = Access(),  # noqa: B008 - a frozen value
+) -> Answer:
+    """Ask a broker on a connection of its own; raises `BrokerAway`, `ConnectionLost`, `Rejected`."""
+
+    async def connected() -> Answer:
+        connection = Connection([url], "tests", access=access)
+        try:
+            await connection.once()
+            return await question(connection)
+        finally:
+            await connection.close()
+
+    return asyncio.run(connected())
 
 
 def _program(name: str) -> list[str]:

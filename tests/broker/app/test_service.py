@@ -117,7 +117,7 @@ def test_it_ends_by_itself_or_by_the_last_resort_and_never_by_a_signal(
 
 def test_a_signal_is_heard_that_came_before_anybody_listened() -> None:
     early = PROGRAM.replace(
-        "asyncio.run(", "hold_signals(); os.kill(os.getpid(), 15); asyncio.run("
+        "asyncio.run(", "hold_signals(); [os.kill(os.getpid(), n) for n in (1, 15)]; asyncio.run("
     )
     words = [sys.executable, "-c", early.format("await ending.asked.wait()", 5.0)]
 

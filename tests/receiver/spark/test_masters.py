@@ -1,17 +1,14 @@
-"""A Spark master that is not there is named at once, and one that is there is found among several."""
+"""A Spark master that is not there, and a wrong setting, are named at once; a master that is there is found among several."""
 
+import re
 import socket
-from pathlib import Path
 
 import pytest
 
 from broker.app.exits import ConfigurationError, Exit
-from broker.topology import Topology
 from receiver.spark.session import check_masters
-from tests.conftest import Server, apply_topology
 from tests.receiver.scene import Scene
 from tests.support.ports import free_port
-from tests.support.processes import Processes
 
 
 def test_one_of_several_masters_is_enough() -> None:
@@ -34,18 +31,28 @@ def test_what_is_no_address_of_a_master_is_said(address: str) -> None:
 
 @pytest.mark.nats
 @pytest.mark.spark
-def test_a_receiver_names_a_master_that_is_not_there_and_ends_with_1(
-    own_server: Server, processes: Processes, tmp_path: Path
+@pytest.mark.parametrize(
+    ("option", "code", "words"),
+    [
+        pytest.param(
+            "--master=spark://127.0.0.1:1",
+            Exit.FAILED,
+            "no Spark master answers at spark://127.0.0.1:1: ",
+            id="no master",
+        ),
+        pytest.param(
+            "--spark-conf=spark.executor.memory=abc",
+            Exit.CONFIGURATION,
+            "Spark does not start on local.*abc; look at --spark",
+            id="wrong setting",
+        ),
+    ],
+)
+def test_a_receiver_whose_spark_cannot_start_says_why_in_a_line(
+    scene: Scene, option: str, code: int, words: str
 ) -> None:
-    apply_topology(own_server.url, Topology(partitions=2))
-    master = f"spark://127.0.0.1:{free_port()}"
+    receiver = scene.receiver("receiver", option)
 
-    receiver = Scene(own_server, processes, tmp_path).receiver("receiver", "--master", master)
-
-    assert receiver.wait(30) == Exit.FAILED
-    assert (
-        receiver.said()
-        .splitlines()[-1]
-        .startswith(f"logreceiver: no Spark master answers at {master}: ")
-    )
+    assert receiver.wait(60) == code
+    assert re.match(f"logreceiver: {words}", receiver.said().splitlines()[-1])
     assert "Traceback" not in receiver.said()

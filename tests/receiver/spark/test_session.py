@@ -5,15 +5,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
-from broker.app.exits import ConfigurationError
 from receiver.spark.java import scratch_folder
-from receiver.spark.session import spark_context
 from tests.descriptors import held_by
 from tests.support.processes import Processes, wait_until
 
@@ -104,25 +100,6 @@ def test_a_driver_killed_while_its_jvm_starts_leaves_no_jvm_though_the_next_star
         wait_until("it ends", lambda: driver.tree() == [], 90)
         with scratch_folder() as own:
             assert list(Path(name).glob("logreceiver-*")) == [own]
-
-
-def started_with(conf: dict[str, str]) -> None:
-    with spark_context("local[1]", conf=conf):
-        pass
-
-
-def test_a_wrong_setting_is_told_in_a_line_that_says_whose_it_is() -> None:
-    with (
-        ProcessPoolExecutor(
-            1, get_context("spawn")
-        ) as process,  # ours may have the Spark of others
-        pytest.raises(
-            ConfigurationError, match=r"^Spark does not start on local.*abc; look at --spark"
-        ) as told,
-    ):
-        process.submit(started_with, {"spark.executor.memory": "abc"}).result()
-
-    assert "\n" not in str(told.value)
 
 
 PREPARE = """
