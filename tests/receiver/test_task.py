@@ -64,8 +64,9 @@ def test_lines_can_be_read_at_once_and_are_committed_with_what_comes_soon(
 
 def test_a_person_and_retention_may_use_the_store_while_a_task_stays(partition: Partition) -> None:
     small = replace(partition, rotate_size=4)
+    assignment = replace(small.assignment(session=SessionLimits(60, 60)), leave="leave.now")
     with ThreadPoolExecutor(1) as thread:
-        report = thread.submit(small.session, SessionLimits(60, 4))
+        report = thread.submit(task.run, assignment, small.destination)
         small.lines("web01", b"one", b"two")
         wait_until("it is committed", lambda: small.offset().next == 3, 30)
         small.lines("web01", b"six")
@@ -74,10 +75,12 @@ def test_a_person_and_retention_may_use_the_store_while_a_task_stays(partition: 
         known = small.sql("SELECT path, length FROM files")
         Retention(Order(small.output, small.state, "zstd"), lambda: 0).tidy(lambda: False)
         small.lines("web01", b"ten")
+        wait_until("all is committed", lambda: small.offset().next == 5, 30)
+        small.ask(lambda connection: connection.publish("leave.now"))
         ended = report.result(60)
 
     assert known == [("web01.log", 4)]
-    assert (ended.ended, ended.done.lines) == (Ending.SILENCE, 4)
+    assert (ended.ended, ended.done.lines) == (Ending.ASKED, 4)
     assert sorted(small.files()) == [
         "web01.log",
         "web01.log.000001.zst",

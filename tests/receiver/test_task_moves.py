@@ -7,9 +7,9 @@ import pytest
 
 from broker.client.connection import Connection
 from broker.wire.message import Followed, Origin, encode_origin
-from receiver.consume.assignment import LARGEST_PULL, Cause, Done, SessionLimits
+from receiver.consume.assignment import LARGEST_PULL, Done, SessionLimits
 from tests.partitions import add_subjects, change_partitions
-from tests.receiver.partition import Partition, blocked, lines_of, message
+from tests.receiver.partition import Partition, lines_of, message
 from tests.receiver.points import IN_BATCH
 
 pytestmark = pytest.mark.nats
@@ -77,19 +77,6 @@ def received(partition: Partition) -> bytes:
     return partition.read(HOST)
 
 
-def test_lines_wait_until_those_before_them_are_received(
-    moved: tuple[Partition, Partition],
-) -> None:
-    old, new = moved
-
-    blocked(new.run(), Cause.MOVED, HOST, "partition 1", "sequence 11")
-    assert received(new) == b""
-    old.receive()
-    new.receive()
-
-    assert received(new) == b"".join(lines(0, 20))
-
-
 def test_what_a_host_left_is_neither_cut_nor_closed_by_the_partition_that_it_left(
     moved: tuple[Partition, Partition],
 ) -> None:
@@ -103,23 +90,6 @@ def test_what_a_host_left_is_neither_cut_nor_closed_by_the_partition_that_it_lef
 
     assert received(new) == b"".join(lines(0, 20))
     assert old.sql("SELECT path FROM files") == [("other.log",)]
-
-
-def test_a_host_may_come_back(moved: tuple[Partition, Partition]) -> None:
-    old, new = moved
-    move(new, old)
-    old.publish(*shipped(old, 20, 10))
-    move(old, new)
-    new.publish(*shipped(new, 30, 10))
-
-    first = {0: 1, 1: 1}  # by partition
-    for partition in (old, new, old, new):
-        while isinstance(done := partition.run(first[partition.number]), Done):
-            if done.until == done.first:
-                break
-            first[partition.number] = done.until
-
-    assert received(new) == b"".join(lines(0, 40))
 
 
 def test_a_host_that_comes_back_in_a_round_loses_nothing_to_a_kill(

@@ -73,10 +73,9 @@ def write(
     folder: Path,
     messages: Sequence[tuple[str, bytes, dict[str, str] | None]],
     chunk: int = 10_000,
-    template: str = "{host}.log",
 ) -> Done:
     """Write messages as one batch of partition 0, in chunks of so many."""
-    destination = Destination(folder / "out", folder / "state", 0, (), path_template=template)
+    destination = Destination(folder / "out", folder / "state", 0, ())
     delivered = [
         (
             Delivery(1, sequence, sequence, NOON + sequence, len(messages) - sequence),

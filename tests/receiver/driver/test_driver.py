@@ -5,7 +5,6 @@ import errno
 import os
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
 from unittest.mock import MagicMock
@@ -25,16 +24,9 @@ from receiver.driver.driver import retain
 from receiver.driver.follower import RotationTimer
 from receiver.driver.jobs import run_job, watch
 from receiver.driver.partitions import wait_for_partitions
-from receiver.storage.retention import Order, Retention
+from receiver.storage.retention import Limits, Order, Retention
 from receiver.storage.rotation import Calendar
 from tests.receiver.stored import add
-
-
-@pytest.fixture
-async def connection(logs_url: str) -> AsyncIterator[Connection]:
-    connection = Connection([logs_url], "tests")
-    yield connection
-    await connection.close()
 
 
 @pytest.mark.nats
@@ -120,24 +112,6 @@ def test_a_silent_partition_is_closed_once_a_period_by_hand_at_once_and_again_wh
     assert [taken(59.0), taken(1.0, is_silent=False), taken()] == [NONE, ALL, NONE]
 
 
-class Watched(Retention):
-    """A retention that tells who tidies, and how that is ranked."""
-
-    niceness = -1
-
-    def tidy(self, stopped: Callable[[], bool]) -> None:
-        super().tidy(stopped)
-        self.niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-
-
-def make(folder: Path, *names: str) -> Watched:
-    for name in names:
-        (folder / name).write_bytes(b"line\n" * 1000)
-    (folder / "state").mkdir()
-    add(folder / "state", folder, *names)
-    return Watched(Order(folder, folder / "state", "zstd"), lambda: 0)
-
-
 def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.is_file())
 
@@ -147,13 +121,24 @@ async def test_what_was_closed_is_compressed_before_the_end_in_low_priority_unle
     tmp_path: Path, *, is_stopped: bool
 ) -> None:
     names = [f"web01.log.{number:06d}" for number in range(1, 4)]
-    retention = make(tmp_path, *names)
+    for name in names:
+        (tmp_path / name).write_bytes(b"line\n" * 1000)
+    (tmp_path / "state").mkdir()
+    add(tmp_path / "state", tmp_path, *names)
+    niceness: list[int] = []
+
+    def clock() -> int:
+        niceness.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        return 0
+
+    order = Order(tmp_path, tmp_path / "state", "zstd", Limits(9))
     done, stop = asyncio.Event(), asyncio.Event()
     done.set()
     if is_stopped:
         stop.set()
 
-    await retain(retention, asyncio.Event(), done, stop)
+    await retain(Retention(order, clock), asyncio.Event(), done, stop)
 
     assert names_in(tmp_path) == [name if is_stopped else f"{name}.zst" for name in names]
-    assert retention.niceness > os.getpriority(os.PRIO_PROCESS, 0)
+    assert all(one > os.getpriority(os.PRIO_PROCESS, 0) for one in niceness)
+    assert is_stopped or niceness

@@ -100,11 +100,6 @@ class Loop:
                 await asyncio.sleep(0.02)
 
 
-@pytest.fixture
-def partition(logs_url: str, tmp_path: Path) -> Partition:
-    return Partition(logs_url, tmp_path)
-
-
 async def lines(partition: Partition, *payloads: bytes) -> int:
     return await asyncio.to_thread(partial(partition.lines, "web01", *payloads))
 
@@ -115,13 +110,7 @@ async def said(caplog: pytest.LogCaptureFixture, words: str) -> None:
             await asyncio.sleep(0.02)
 
 
-async def make_stream_anew(loop: Loop) -> None:
-    config = (await loop.connection.api(f"STREAM.INFO.{STREAM}"))["config"]
-    await loop.connection.api(f"STREAM.DELETE.{STREAM}")
-    await loop.connection.api(f"STREAM.CREATE.{STREAM}", config)
-
-
-async def test_lines_are_written_committed_and_acknowledged_as_they_come(
+async def test_lines_are_committed_as_they_come_and_a_silent_hosts_file_is_closed_by_the_clock(
     partition: Partition,
 ) -> None:
     async with Loop(partition) as loop:
@@ -136,41 +125,10 @@ async def test_lines_are_written_committed_and_acknowledged_as_they_come(
     assert loop.jobs == 0
     assert (info["ack_floor"]["stream_seq"], info["num_ack_pending"]) == (3, 0)
 
-
-async def test_a_silent_hosts_file_of_an_earlier_period_is_closed_by_the_clock(
-    partition: Partition,
-) -> None:
-    async with Loop(partition, "a:1") as loop:
-        await lines(partition, b"1")
-        await loop.has(b"1\n")
     partition.sql("UPDATE files SET last_line = last_line - 10000 * 1000000000")
-    hourly = replace(partition, rotate_every=timedelta(hours=1))
-
-    async with Loop(hourly, "b:2") as loop:
+    async with Loop(replace(partition, rotate_every=timedelta(hours=1)), "c:3") as loop:
         await asyncio.wait_for(loop.shared.closed.wait(), 20)
-    assert (partition.output / "web01.log.000001").read_bytes() == b"1\n"
-
-
-async def test_a_blocked_partition_says_so_once_and_goes_on_when_mended(
-    partition: Partition, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    partition.output.mkdir()
-    obstacle = partition.output / "web01.log"
-    obstacle.mkdir()
-    async with Loop(partition, often=True) as loop:
-        await lines(partition, b"1")
-        async with asyncio.timeout(20):
-            while loop.jobs < 4:  # noqa: ASYNC110 - a thread's doing is waited for
-                await asyncio.sleep(0.02)
-        obstacle.rmdir()
-        await loop.has(b"1\n")
-        await lines(partition, b"2")
-        await loop.has(b"1\n2\n")
-
-    told = [r.getMessage() for r in caplog.records if r.name == "receiver.meter"]
-    assert len([text for text in told if "is blocked" in text]) == 1
-    assert len([text for text in told if "resumed" in text]) == 1
+    assert (partition.output / "web01.log.000001").read_bytes() == b"1\n2\n3\n"
 
 
 async def test_once_gives_up_on_what_only_a_person_can_mend(partition: Partition) -> None:
@@ -183,27 +141,13 @@ async def test_once_gives_up_on_what_only_a_person_can_mend(partition: Partition
             await loop.ends()
 
 
-async def test_a_stream_that_is_not_there_yet_is_waited_for(
-    partition: Partition, caplog: pytest.LogCaptureFixture
-) -> None:
-    made = Topology(partitions=2).streams()[0]
-    await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.DELETE.LOGS"))
-    async with Loop(partition) as loop:
-        await said(caplog, "logbroker apply")
-        await asyncio.to_thread(partition.ask, lambda c: c.api("STREAM.CREATE.LOGS", made))
-        await lines(partition, b"1")
-        await loop.has(b"1\n")
-
-    assert len([r for r in caplog.records if "logbroker apply" in r.getMessage()]) == 1
-
-
 async def test_a_stream_made_anew_is_told_once_nothing_written_and_ends_by_a_reset_of_the_offset(
     partition: Partition, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Loop(partition, often=True) as loop:
         await lines(partition, b"1", b"2")
         await loop.has(b"1\n2\n")
-        await make_stream_anew(loop)
+        await asyncio.to_thread(partition.make_stream_anew)
         await lines(partition, *(b"anew" for _ in range(5)))
 
         await said(caplog, "made anew")

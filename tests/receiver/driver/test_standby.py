@@ -2,15 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
 
-from broker.client import bucket
 from broker.client.connection import Connection
-from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Done
 from receiver.consume.claim import Claim, EntryTaken, OffsetEntry
 from receiver.driver.presence import Presence, is_gone, until_free
@@ -20,13 +17,6 @@ pytestmark = pytest.mark.nats
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SILENCE = 0.5
-
-
-@pytest.fixture
-async def connection(logs_url: str) -> AsyncIterator[Connection]:
-    connection = Connection([logs_url], "standby")
-    yield connection
-    await connection.close()
 
 
 def waiting(connection: Connection, silence: float = SILENCE) -> "asyncio.Future[int]":
@@ -43,12 +33,6 @@ async def owner(
     claim = Claim(connection, 0, "owner:1", "LOGS", presence=present.address)
     await claim.claim(NOW)
     return present, claim
-
-
-async def stored(connection: Connection) -> Offset:
-    entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
-    assert entry
-    return Offset.decode(entry.value)
 
 
 async def waits(connection: Connection) -> bool:
@@ -133,7 +117,7 @@ async def test_an_owner_that_ends_in_order_is_followed_at_once_and_its_tasks_com
     assert heir
     assert (heir.epoch, heir.released, heir.presence) == (2, False, "there")
     await claim.release()
-    assert (await stored(connection)) == heir
+    assert await OffsetEntry(connection, 0, lambda: NOW).read() == heir
 
 
 async def test_a_standby_goes_on_with_its_own_claim_of_which_it_has_not_heard(
