@@ -11,20 +11,15 @@ import zstandard
 
 from broker.app.exits import Exit
 from broker.wire.message import MAX_LINES_BYTES
-from receiver.consume import task
 from receiver.consume.judging import Piece
 from receiver.replay.replay import LineRun, Summary, paced, read_lines, replay
 from receiver.settings import ReplaySettings, StreamSettings
 from receiver.source.stream import Range
 from receiver.storage.folders import walk
+from receiver.storage.layout import DEFAULT
 from tests.receiver.partition import Partition, lines_of, message, ours
 
 pytestmark = pytest.mark.nats
-
-
-@pytest.fixture
-def partition(logs_url: str, tmp_path: Path) -> Partition:
-    return Partition(logs_url, tmp_path)
 
 
 def replayed(
@@ -65,36 +60,28 @@ def publish_odd_messages(partition: Partition) -> int:
     )
 
 
-@pytest.mark.parametrize("speed", ["instant", "original"])
+@pytest.mark.parametrize(
+    ("speed", "template"),
+    [
+        *(("instant", DEFAULT), ("original", DEFAULT)),
+        *(("instant", "{host}/{date}/{file}"), ("instant", "{file}/{host}.log")),
+    ],
+)
 def test_a_replay_makes_what_the_receiver_made_byte_for_byte(
-    partition: Partition, speed: str
+    partition: Partition, speed: str, template: str
 ) -> None:
+    partition = replace(partition, template=template)
     publish_odd_messages(partition)
-    partition.claim()
+    partition.publish(ours("web01", "app.log/x", 0, b"a folder now\n"))
     done = partition.receive()
 
-    counts, files = replayed(partition, speed=speed)
+    counts, files = replayed(partition, speed=speed, path_template=template)
 
     assert files == tree(partition.output)
-    assert len(files["web01.log"]) > 50
+    assert sum(map(len, files.values())) > 100
     assert counts.refused == done.quarantined
     assert "messages hold none, as sequence 7: " in counts.as_text()
     assert not (partition.folder / "again/.unfinished").exists()
-
-
-@pytest.mark.parametrize("template", ["{host}/{date}/{file}", "{file}/{host}.log"])
-def test_with_a_template_it_makes_the_folders_that_the_receiver_makes(
-    partition: Partition, template: str
-) -> None:
-    publish_odd_messages(partition)
-    partition.publish(ours("web01", "app.log/x", 0, b"a folder now\n"))
-    partition.claim()
-    task.run(partition.assignment(), replace(partition.destination, path_template=template))
-
-    _, files = replayed(partition, path_template=template)
-
-    assert files == tree(partition.output)
-    assert len(files) > 1
 
 
 def test_hosts_files_and_ranges_are_chosen(partition: Partition) -> None:
@@ -155,10 +142,9 @@ def program(filled: Partition, *arguments: str) -> "subprocess.CompletedProcess[
 
 
 @pytest.fixture
-def filled(logs_url: str, tmp_path: Path) -> Partition:
-    filled = Partition(logs_url, tmp_path)
-    filled.publish(*((f"logs.p{n % 2}.web{n % 4}", b"line %d\n" % n, None) for n in range(40)))
-    return filled
+def filled(partition: Partition) -> Partition:
+    partition.publish(*((f"logs.p{n % 2}.web{n % 4}", b"line %d\n" % n, None) for n in range(40)))
+    return partition
 
 
 def test_an_hour_is_replayed_into_files_of_its_own(filled: Partition) -> None:
@@ -173,6 +159,9 @@ def test_an_hour_is_replayed_into_files_of_its_own(filled: Partition) -> None:
     again = program(filled, "--since", "1h", "--output", str(output))
     assert (again.returncode, again.stdout) == (Exit.CONFIGURATION, b"")
     assert b"is not empty" in again.stderr
+    soon = program(filled, "--since", "soon", "--output", "-")
+    assert (soon.returncode, soon.stdout, soon.stderr.count(b"\n")) == (Exit.USAGE, b"", 1)
+    assert b"2h" in soon.stderr
 
 
 def test_a_reader_who_has_had_enough_ends_a_replay_quietly(filled: Partition) -> None:
@@ -216,11 +205,3 @@ def test_what_the_stream_no_longer_holds_is_said(filled: Partition) -> None:
         b"".join(b"line %d\n" % n for n in range(29, 40)),
     )
     assert b"sequences 5 to 29: no longer in the stream" in ended.stderr
-
-
-def test_a_time_that_is_none_is_told_in_a_line(filled: Partition) -> None:
-    ended = program(filled, "--since", "soon", "--output", "-")
-
-    said = ended.stderr.decode()
-    assert (ended.returncode, ended.stdout, len(said.splitlines())) == (Exit.USAGE, b"", 1), said
-    assert "2h" in said

@@ -38,7 +38,12 @@ def sequences(url: str, **options: str) -> list[int]:
 
 
 def test_the_files_of_a_message_are_rows_in_their_order(logs_url: str) -> None:
-    parts = [lines_of(f"f{n}", 0, b"%d\na\n" % n) for n in range(3)]
+    parts = [
+        lines_of("a", 0, b"one\ntwo\n"),
+        lines_of("b", 0, b"", end=90, filtered=True),
+        lines_of("b", 90, b"piece"),
+        lines_of("a", 8, b"\n\n"),
+    ]
     subject, payload, headers = message("web1", *parts, compressed=True)
     claim = encode_origin(Origin("1-aa", 99))
     publish(
@@ -50,16 +55,16 @@ def test_the_files_of_a_message_are_rows_in_their_order(logs_url: str) -> None:
 
     rows, lines = rows_of(logs_url), rows_of(logs_url, explode="true")
 
-    files = [f"/var/log/f{n}" for n in range(3)]
+    files = ["/var/log/a", "/var/log/b", "/var/log/b", "/var/log/a"]
     assert [(row["sequence"], row["section"], row["file"]) for row in rows] == [
         *((2, n, file) for n, file in enumerate(files)),
         (3, 0, None),
     ]
-    assert b"".join(row["payload"] for row in rows) == b"0\na\n1\na\n2\na\nplain\n"
-    assert dict(rows[0]["headers"]) == dict(rows[2]["headers"]) == headers
+    assert b"".join(row["payload"] for row in rows) == b"one\ntwo\npiece\n\nplain\n"
+    assert dict(rows[0]["headers"]) == dict(rows[3]["headers"]) == headers
     assert [(row["sequence"], row["pos"], row["line"], row["file"]) for row in lines] == [
-        *((2, 2 * n + m, (str(n), "a")[m], file) for n, file in enumerate(files) for m in (0, 1)),
-        (3, 0, "plain", None),
+        *((2, 0, "one", "/var/log/a"), (2, 1, "two", "/var/log/a"), (2, 2, "piece", "/var/log/b")),
+        *((2, 3, "", "/var/log/a"), (2, 4, "", "/var/log/a"), (3, 0, "plain", None)),
     ]
 
 

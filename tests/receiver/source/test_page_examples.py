@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from receiver.source.options import KNOWN
 from tests.receiver.partition import publish
 
+_LINES = (("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
 PAGE = (Path(__file__).parents[3] / "docs/spark.md").read_text("utf-8")
 
 pytestmark = [pytest.mark.nats, pytest.mark.spark]
@@ -30,7 +31,7 @@ def test_the_sql_example_counts_the_lines_of_every_host(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    publish(logs_url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
+    publish(logs_url, *_LINES)
 
     example(0, spark, logs_url, tmp_path)
 
@@ -62,7 +63,7 @@ def test_the_streaming_example_counts_errors_per_host_and_minute(
 def test_the_table_example_has_every_line_once_however_often_it_is_run(
     spark: SparkSession, logs_url: str, tmp_path: Path
 ) -> None:
-    publish(logs_url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
+    publish(logs_url, *_LINES)
     example(2, spark, logs_url, tmp_path)
     publish(logs_url, ("logs.p0.web01", b"four\n", None))
     example(2, spark, logs_url, tmp_path)

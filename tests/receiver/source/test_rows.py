@@ -60,24 +60,6 @@ def lines(*messages: SourceMessage) -> list[tuple[Any, ...]]:
     return [(row["sequence"], row["host"], row["pos"], row["line"]) for row in found]
 
 
-def test_lines_are_numbered_over_all_sections_of_their_message() -> None:
-    sections = [
-        Section("/a", Span("a", 0, 8), 8, 2),
-        Section("/b", Span("b", 0, 90), 0, 0, filtered=True),
-        Section("/b", Span("b", 90, 95), 5, 0),
-        Section("/a", Span("a", 8, 10), 2, 2),
-    ]
-    headers = encode_origin(Origin("1-aa", 99, tuple(sections)))
-
-    found = lines(stored(headers, b"one\ntwo\npiece\n\n"), stored({}, b"c\n"))
-
-    host = "web1.example"
-    assert found == [
-        *((8, host, pos, line) for pos, line in enumerate(["one", "two", "piece", "", ""])),
-        (8, host, 0, "c"),
-    ]
-
-
 def test_lines_of_a_large_message_come_in_parts_and_are_numbered_on() -> None:
     payload = b"".join(b"%07d\n" % n for n in range(2**20)) * 2
 

@@ -30,10 +30,6 @@ def payloads(folder: Path) -> list[bytes]:
     return [payload for _, payload in Partition("", folder).set_aside()]
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in (folder / "out" / ".quarantine").iterdir()}
-
-
 @pytest.mark.parametrize("count", [1, 2, 3], ids=["shorter", "the same", "longer"])
 def test_a_batch_that_is_written_again_makes_no_second_file(tmp_path: Path, count: int) -> None:
     set_aside(tmp_path, b"one", b"two")

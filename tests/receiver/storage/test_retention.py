@@ -1,7 +1,11 @@
 """Compressing and pruning what was committed, killed at any step, and never anything that an undo needs."""
 
 import os
+import pickle
 import resource
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +15,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.app.faults import VARIABLE
 from receiver.storage import rotation
 from receiver.storage.retention import Limits, Order, Retention, superfluous
 from receiver.storage.store import SegmentRow
@@ -50,37 +55,47 @@ def never() -> bool:
     return False
 
 
-def same_time(path: Path, other: Path) -> None:
-    found = other.stat()
-    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+_TIDY = """
+import pickle, sys
+from receiver.storage.retention import Retention
+Retention(pickle.loads(bytes.fromhex(sys.argv[1])), lambda: 0).tidy(lambda: False)
+"""
 
 
-@pytest.mark.parametrize("later", ["zstd", "gzip", "none"])
-def test_killed_between_rename_and_unlink_one_form_is_left_after_the_next_look(
-    order: Order, later: str
+@pytest.mark.parametrize(
+    ("point", "passes", "later", "suffix"),
+    [
+        ("compressed", 1, "gzip", ".gz"),
+        ("packed", 1, "gzip", ".zst"),
+        ("packed", 1, "none", ".zst"),
+        ("pruned", 0, "none", ".zst"),
+    ],
+)
+def test_killed_at_any_point_it_is_finished_by_the_next_look(
+    order: Order, tmp_path: Path, point: str, passes: int, later: str, suffix: str
 ) -> None:
-    (name,) = make(order, 1)
-    packed = order.output / f"{name}.zst"
-    packed.write_bytes(zstandard.compress((order.output / name).read_bytes()))
-    same_time(packed, order.output / name)
+    _, second = make(order, 1, 2)
+    order = replace(order, limits=Limits(1))
+    (tmp_path / point).write_bytes(b"." * passes)
+    words = [sys.executable, "-c", _TIDY, pickle.dumps(order).hex()]
+    killed = subprocess.run(words, env={**os.environ, VARIABLE: str(tmp_path)}, check=False)
 
     tidy(replace(order, compress=later), never)
 
-    assert names_in(order) == ["web01.log", packed.name]
-
-
-def of_seven_days(order: Order) -> tuple[str, ...]:
-    names = make(order, *range(1, 8))
-    for number, name in enumerate(names):
-        age(order.state, order.output, name, NOW - (7 - number) * DAY)
-    age(order.state, order.output, "web01.log", NOW - DAY // 2)
-    return names
+    assert killed.returncode == -signal.SIGKILL
+    assert names_in(order) == ["web01.log", second + suffix]
+    assert read_segment(order.output / (second + suffix)) == second.encode() * 1000
+    with begun(order.state, order.output) as store:
+        assert [(row.path, row.compressed) for row in store.segments("TRUE")] == [(second, suffix)]
 
 
 def test_a_clock_that_is_ahead_of_every_line_removes_no_more_than_one_that_is_right(
     order: Order,
 ) -> None:
-    names = of_seven_days(order)
+    names = make(order, *range(1, 8))
+    for number, name in enumerate(names):
+        age(order.state, order.output, name, NOW - (7 - number) * DAY)
+    age(order.state, order.output, "web01.log", NOW - DAY // 2)
     order = replace(order, compress="none", limits=Limits(age=3 * DAY))
 
     for ahead in (0, 400 * DAY):

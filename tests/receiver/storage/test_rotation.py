@@ -67,13 +67,32 @@ def test_every_moment_lies_in_one_period_and_they_neither_overlap_nor_leave_a_ho
     assert calendar.period(found.begin - 1).end == found.begin
 
 
-_HOUR = 3_600_000_000_000
-
-
-def write(root: Path, *pieces: tuple[int, bytes]) -> None:
-    """Append pieces as batches of one piece each, as separate tasks would."""
-    destination = Destination(root, root / ".state", 0, (), HOUR)
-    for moment, piece in pieces:
+@pytest.mark.parametrize(
+    ("pieces", "files"),
+    [
+        pytest.param(
+            [(5, 0, b"a\n"), (6, -1, b"b\n"), (6, 0, b"c\n"), (9, 0, b"d\n")],
+            {
+                "web01.log.000001": b"a\nb\n",
+                "web01.log.000002": b"c\n",
+                "web01.log": b"d\n",
+            },
+            id="another hour",
+        ),
+        pytest.param(
+            [(6, 0, b"a\n"), (5, 0, b"b\n"), (6, 1, b"c\n")],
+            {"web01.log": b"a\nb\nc\n"},
+            id="a clock that goes back",
+        ),
+    ],
+)
+def test_lines_of_a_later_hour_begin_another_file(
+    tmp_path: Path, pieces: list[tuple[int, int, bytes]], files: dict[str, bytes]
+) -> None:
+    """Write pieces as batches of one piece each, as separate tasks would."""
+    destination = Destination(tmp_path, tmp_path / ".state", 0, (), HOUR)
+    for hour, more, piece in pieces:
+        moment = hour * 3_600_000_000_000 + more
         with opened(destination) as partition, partition.writing() as output:
             live = partition.names.live_name("web01", None, moment)
             output.hold(live, piece, moment)
@@ -82,28 +101,4 @@ def write(root: Path, *pieces: tuple[int, bytes]) -> None:
             with partition.store.transaction():
                 output.put(partition.next_batch(1, 1), {})
 
-
-def content(root: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in root.iterdir() if path.is_file()}
-
-
-def test_lines_of_another_hour_begin_another_file(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        (5 * _HOUR, b"a\n"),
-        (6 * _HOUR - 1, b"b\n"),
-        (6 * _HOUR, b"c\n"),
-        (9 * _HOUR, b"d\n"),
-    )
-
-    assert content(tmp_path) == {
-        "web01.log.000001": b"a\nb\n",
-        "web01.log.000002": b"c\n",
-        "web01.log": b"d\n",
-    }
-
-
-def test_a_clock_that_goes_back_rotates_nothing(tmp_path: Path) -> None:
-    write(tmp_path, (6 * _HOUR, b"a\n"), (5 * _HOUR, b"b\n"), (6 * _HOUR + 1, b"c\n"))
-
-    assert content(tmp_path) == {"web01.log": b"a\nb\nc\n"}
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == files

@@ -12,32 +12,41 @@ import pytest
 import zstandard
 
 from broker.app.exits import Exit
-from broker.topology import Topology
-from receiver.consume import task
 from receiver.settings import StreamSettings
 from receiver.storage.layout import DEFAULT
 from receiver.verify.verify import ComparedFile, VerifyReport, verify
-from tests.receiver.partition import Partition, lines_of, message, ours
+from tests.receiver.partition import Partition, ours
 from tests.receiver.replay.test_replay import publish_odd_messages
+from tests.support.received import read_segment
 
 pytestmark = pytest.mark.nats
 
 LINES = [b"line %03d of a log that is long enough\n" % n for n in range(60)]
+PACKED: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".zst": zstandard.compress}
+Change = Callable[[list[bytes]], list[bytes]]
+DAMAGES: dict[str, tuple[Change, int | None]] = {
+    "a line removed": (lambda ls: ls[:3] + ls[4:], -1),
+    "a line doubled": (lambda ls: ls[:4] + ls[3:], 1),
+    "swapped": (lambda ls: [*ls[:3], ls[4], ls[3], *ls[5:]], 0),
+    "a byte": (lambda ls: [*ls[:3], b"x" + ls[3][1:], *ls[4:]], 0),
+    "the tail cut": (lambda ls: [*ls[:-1], ls[-1][:-5]], -1),
+    "all of it gone": (lambda _: [], None),
+}
+"""What is done to the lines of a file, and how many more there are then, None for none at all."""
 
 
 @pytest.fixture
-def partition(logs_url: str, tmp_path: Path) -> Partition:
-    return Partition(logs_url, tmp_path, rotate_size=600)
+def partition(partition: Partition) -> Partition:
+    return replace(partition, rotate_size=600)
 
 
 def received(partition: Partition) -> None:
     """Publish the lines of two hosts and receive them."""
-    for n, line in enumerate(LINES):
-        partition.publish(
-            ours("web01", "app.log", sum(map(len, LINES[:n])), line),
-            *([("logs.p0.web02", b"other %d" % n, None)] if n % 10 == 0 else []),
-        )
-    partition.claim()
+    size = len(LINES[0])
+    partition.publish(
+        *(ours("web01", "app.log", n * size, line) for n, line in enumerate(LINES)),
+        *(("logs.p0.web02", b"other %d" % n, None) for n in range(6)),
+    )
     partition.receive()
 
 
@@ -65,64 +74,37 @@ def segment(partition: Partition, number: int) -> Path:
     return partition.output / f"web01.log.{number:06d}"
 
 
-def pruned(partition: Partition, number: int) -> None:
-    """Remove a segment as retention does."""
-    segment(partition, number).unlink()
-    partition.sql("DELETE FROM segments WHERE number = ?", number)
+def edit(path: Path, change: Change) -> None:
+    lines = read_segment(path).splitlines(keepends=True)
+    path.write_bytes(PACKED.get(path.suffix, bytes)(b"".join(change(lines))))
 
 
-def edit(path: Path, change: Callable[[list[bytes]], list[bytes]]) -> None:
-    path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
-
-
-def test_compressed_segments_are_looked_into(partition: Partition) -> None:
-    received(partition)
-    for number, (suffix, pack) in enumerate(
-        [(".gz", gzip.compress), (".zst", zstandard.ZstdCompressor().compress)], 1
-    ):
-        path = segment(partition, number)
-        path.with_name(path.name + suffix).write_bytes(pack(path.read_bytes()))
-        path.unlink()
-    whole = examined(partition)
-    path = segment(partition, 1).with_name("web01.log.000001.gz")
-    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()).replace(b"005", b"XXX")))
-
-    assert whole.files == []
-    assert the_report(partition).difference.startswith("web01.log.000001 at byte")
-
-
-@pytest.mark.parametrize(
-    ("change", "lines"),
-    [
-        pytest.param(lambda ls: ls[:3] + ls[4:], -1, id="a line removed"),
-        pytest.param(lambda ls: ls[:4] + ls[3:], 1, id="a line doubled"),
-        pytest.param(lambda ls: [*ls[:3], ls[4], ls[3], *ls[5:]], 0, id="swapped"),
-        pytest.param(lambda ls: [*ls[:3], b"x" + ls[3][1:], *ls[4:]], 0, id="a byte"),
-        pytest.param(lambda ls: [*ls[:-1], ls[-1][:-5]], -1, id="the tail cut"),
-        pytest.param(lambda _: [], None, id="all of it gone"),
-    ],
-)
-@pytest.mark.parametrize("name", ["web01.log", "web01.log.000002"])
+@pytest.mark.parametrize("name", ["web01.log", "web01.log.000002", "web01.log.000001.gz"])
 def test_a_damage_is_found_with_its_place_and_lines_are_counted(
-    change: Callable[[list[bytes]], list[bytes]],
-    lines: int | None,
-    name: str,
-    partition: Partition,
+    partition: Partition, name: str, subtests: pytest.Subtests
 ) -> None:
     received(partition)
+    for number, suffix in ((1, ".gz"), (3, ".zst")):
+        path = segment(partition, number)
+        path.with_name(path.name + suffix).write_bytes(PACKED[suffix](path.read_bytes()))
+        path.unlink()
+    assert examined(partition).is_well
     path = partition.output / name
-    before = path.read_bytes()
+    kept, before = path.read_bytes(), read_segment(path)
 
-    edit(path, change)
+    for what, (change, lines) in DAMAGES.items():
+        with subtests.test(what):
+            path.write_bytes(kept)
+            edit(path, change)
+            report, after = the_report(partition), read_segment(path)
 
-    report, after = the_report(partition), path.read_bytes()
-    whole = zip(before, after, strict=False)
-    at = next((n for n, (one, other) in enumerate(whole) if one != other), len(after))
-    more = -before.count(b"\n") if lines is None else lines
-    if name == "web01.log":  # read only as far as its committed length
-        more = min(more, 0)
-    assert report.difference == f"{name} at byte {at}"
-    assert (report.expected, report.received) == (len(LINES), len(LINES) + more)
+            whole = zip(before, after, strict=False)
+            at = next((n for n, (one, other) in enumerate(whole) if one != other), len(after))
+            more = -before.count(b"\n") if lines is None else lines
+            if name == "web01.log":  # read only as far as its committed length
+                more = min(more, 0)
+            assert report.difference == f"{name.removesuffix('.gz')} at byte {at}"
+            assert (report.expected, report.received) == (len(LINES), len(LINES) + more)
 
 
 def test_a_segment_that_is_gone_is_named_and_the_oldest_may_have_been_pruned(
@@ -134,7 +116,8 @@ def test_a_segment_that_is_gone_is_named_and_the_oldest_may_have_been_pruned(
     segment(partition, 1).unlink()
     without_one = the_report(partition)
     segment(partition, 1).write_bytes(kept)
-    pruned(partition, 1)
+    segment(partition, 1).unlink()  # as retention does
+    partition.sql("DELETE FROM segments WHERE number = 1")
     whole = examined(partition)
     edit(partition.output / "web01.log", lambda lines: [*lines[:-1], b"x" + lines[-1][1:]])
 
@@ -164,69 +147,39 @@ def test_lines_behind_the_offset_may_be_there_or_half_of_them(partition: Partiti
     assert reports == [[], [], [], []]
 
 
-def test_odd_messages_are_judged_as_the_receiver_judged_them(partition: Partition) -> None:
+@pytest.mark.parametrize("template", [DEFAULT, "{host}/{date}/{file}"])
+def test_odd_messages_are_judged_as_the_receiver_judged_them_whatever_the_layout(
+    partition: Partition, template: str
+) -> None:
+    partition = replace(partition, template=template)
     publish_odd_messages(partition)
-    partition.claim()
     partition.receive()
 
-    done = examined(partition)
-
-    assert (done.hosts, done.files) == (2, [])
-
-
-def test_files_of_another_layout_are_found(partition: Partition) -> None:
-    template = "{host}/{date}/{file}"
-    last = partition.publish(
-        *(ours("web01", "app.log", 10 * n, b"line %04d\n" % n) for n in range(4)),
-        message(
-            "web01",
-            *(lines_of("app.log", 10 * n, b"line %04d\n" % n) for n in range(4, 9)),
-            lines_of("other.log", 0, b"another file's\n"),
-        ),
-        ("logs.p0.web01", b"nobody knows of what file", None),
-    )
-    partition.claim()
-    report = task.run(
-        partition.assignment(), replace(partition.destination, path_template=template)
-    )
-    assert report.done.until == last + 1, report
-
     well = examined(partition, template=template)
-    (path,) = partition.output.rglob("app.log")
-    path.write_bytes(path.read_bytes().replace(b"line 0004\n", b""))
+    line = b"after a gap\n"
+    (name,) = (name for name, content in partition.files().items() if line in content)
+    edit(partition.output / name, lambda lines: [one for one in lines if one != line])
     damaged = examined(partition, template=template)
 
-    assert (well.hosts, well.files) == (1, [])
+    assert (well.hosts, well.files) == (2, [])
     (report,) = damaged.files
-    assert report.live == str(path.relative_to(partition.output))
-    assert report.difference.startswith(report.live)
+    assert report.live == name
+    assert report.difference.startswith(name)
     assert report.expected - report.received == 1
 
 
 def program(partition: Partition, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [
-            str(Path(sys.executable).with_name("logreceiver")),
-            "verify",
-            "--server",
-            partition.url,
-            *arguments,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    logreceiver = str(Path(sys.executable).with_name("logreceiver"))
+    words = [logreceiver, "verify", "--server", partition.url, *arguments]
+    return subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_received_files_are_well_until_somebody_damages_them_or_the_stream_is_another(
-    logs_url: str, tmp_path: Path
+    partition: Partition,
 ) -> None:
-    partition = Partition(logs_url, tmp_path)
     partition.publish(
         *(ours(f"web{n % 3}", "app.log", 10 * (n // 3), b"line %04d\n" % n) for n in range(60))
     )
-    partition.claim()
     partition.receive()
     output = ("--output", str(partition.output), "--state-dir", str(partition.state))
 
@@ -248,9 +201,7 @@ def test_received_files_are_well_until_somebody_damages_them_or_the_stream_is_an
             **{"expected": 20, "received": 19, "difference": "web1.log at byte 48"},
         }
     ]
-    made = Topology(partitions=2).streams()[0]
-    partition.ask(lambda connection: connection.api("STREAM.DELETE.LOGS"))
-    partition.ask(lambda connection: connection.api("STREAM.CREATE.LOGS", made))
+    partition.make_stream_anew()
     of_another = program(partition, *output)
     assert (of_another.returncode, of_another.stdout) == (Exit.CONFIGURATION, "")
     assert "nothing to compare" in of_another.stderr
