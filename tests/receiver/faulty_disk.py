@@ -31,12 +31,16 @@ class Died(BaseException):
 
 
 class Trouble(Enum):
-    """What happens at the n-th call."""
+    """What happens at the n-th call, by the error of the system, and of SQLite."""
 
-    ONCE = "fails once with an input/output error"
-    FULL = "the disk is full from here on"
-    READ_ONLY = "everything fails from here on"
-    DEATH = "the process dies"
+    ONCE = errno.EIO, sqlite3.SQLITE_IOERR
+    """That call fails."""
+    FULL = errno.ENOSPC, sqlite3.SQLITE_FULL
+    """The disk is full from there on."""
+    READ_ONLY = errno.EROFS, sqlite3.SQLITE_READONLY
+    """Everything fails from there on."""
+    DEATH = 0, 0
+    """The process dies."""
 
 
 class FaultyDisk:
@@ -120,13 +124,7 @@ class FaultyDisk:
                 raise Died
 
     def _error(self) -> OSError:
-        match self._trouble:
-            case Trouble.FULL:
-                number = errno.ENOSPC
-            case Trouble.READ_ONLY:
-                number = errno.EROFS
-            case _:
-                number = errno.EIO
+        number, _ = self._trouble.value
         return OSError(number, os.strerror(number))
 
     def _half(self, descriptor: int, data: Any) -> int:
@@ -204,18 +202,13 @@ class FaultyDisk:
         return lambda *words, **named: connect(*words, factory=Faulty, **named)
 
     def _sql_error(self) -> sqlite3.OperationalError:
-        error = sqlite3.OperationalError(f"for a test: {self._trouble.value}")
-        error.sqlite_errorcode = {  # type: ignore[misc] # as the library sets it
-            Trouble.FULL: sqlite3.SQLITE_FULL,
-            Trouble.READ_ONLY: sqlite3.SQLITE_READONLY,
-        }.get(self._trouble, sqlite3.SQLITE_IOERR)
+        error = sqlite3.OperationalError(f"for a test: {self._trouble.name}")
+        error.sqlite_errorcode = self._trouble.value[1]  # type: ignore[misc] # as the library sets it
         return error
 
     def _io_open(self, file: Any, mode: str = "r", *words: Any, **named: Any) -> Any:
         if mode != "wb":
             return self._real_open(file, mode, *words, **named)
-        if not isinstance(file, int) and self._strikes("open"):
-            raise self._error()
         return io.BufferedWriter(_Raw(file, mode))
 
 

@@ -1,12 +1,9 @@
 """`logreceiver offsets`: what it shows, what it asks, what it refuses, and what becomes of the files."""
 
-import asyncio
 import contextlib
 import json
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -14,37 +11,24 @@ from click.testing import CliRunner, Result
 from broker.app.exits import Exit, OperatorError
 from broker.client.connection import Connection
 from receiver.cli import logreceiver
-from receiver.consume.assignment import Done
+from receiver.consume import background
 from receiver.consume.claim import Claim
 from receiver.driver.presence import Presence
 from tests.hostile import GARBAGE, GOOD, acts_on_a_terminal
-from tests.receiver.partition import Partition, ours
+from tests.receiver.partition import Partition
 
 pytestmark = pytest.mark.nats
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
 
-@pytest.fixture
-def partition(logs_url: str, tmp_path: Path) -> Partition:
-    return Partition(logs_url, tmp_path)
-
-
 def offsets(partition: Partition, *arguments: str) -> Result:
     return CliRunner().invoke(logreceiver, ["offsets", *arguments, "--server", partition.url])
-
-
-def receive(partition: Partition) -> Done:
-    offset = partition.take_over()
-    done = partition.run(offset.next, offset.epoch)
-    assert isinstance(done, Done), done
-    return done
 
 
 @contextlib.contextmanager
 def running(partition: Partition, answer: bytes = b"host:1") -> Iterator[None]:
     """Have somebody own the partition who answers."""
-    loop = asyncio.new_event_loop()
     connection = Connection([partition.url], "owner")
 
     async def begin() -> None:
@@ -52,65 +36,32 @@ def running(partition: Partition, answer: bytes = b"host:1") -> Iterator[None]:
         await presence.begin()
         await Claim(connection, 0, "host:1", "LOGS", presence=presence.address).claim(NOW)
 
-    loop.run_until_complete(begin())
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
+    background.wait(begin(), 10)
     try:
         yield
     finally:
-        asyncio.run_coroutine_threadsafe(connection.close(), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
+        background.wait(connection.close(), 10)
 
 
-def span(start: int, payload: bytes) -> tuple[str, bytes, dict[str, str]]:
-    return ours("web01", "app", start, payload)
-
-
-def test_it_shows_where_a_partition_stands(partition: Partition) -> None:
+def test_it_shows_where_a_partition_stands_and_moves_nothing_without_a_yes(
+    partition: Partition,
+) -> None:
     partition.lines("web01", b"1", b"2")
-    receive(partition)
+    partition.start()
     partition.lines("web01", b"3")
 
     told = json.loads(offsets(partition, "show", "--json").output)["partitions"]
     table = offsets(partition, "show").output
+    asked = offsets(partition, "set", "--partition", "0", "--to", "1")
 
     first = told[0]
     assert (first["next"], first["behind"]) == (3, 1)
     assert (told[1]["owner"], told[1]["running"]) == ("", False)
     assert "nobody yet" in table
-
-
-def test_a_move_is_asked_for_first_and_changes_nothing_without_a_yes(partition: Partition) -> None:
-    partition.lines("web01", b"1", b"2")
-    receive(partition)
-
-    result = offsets(partition, "set", "--partition", "0", "--to", "1")
-
-    assert "from sequence 3 to 1, 2 messages wait from there" in result.output
-    assert result.exit_code == Exit.USAGE
-    assert "nothing was changed" in result.output
+    assert "from sequence 3 to 1, 3 messages wait from there" in asked.output
+    assert asked.exit_code == Exit.USAGE
+    assert "nothing was changed" in asked.output
     assert partition.take_over().next == 3
-
-
-@pytest.mark.parametrize(
-    ("to", "lines"), [("latest", b"a\n"), ("3", b"a\nc\n"), ("earliest", b"a\nb\nc\n")]
-)
-def test_a_batch_that_was_never_committed_is_undone_before_the_offset_counts(
-    partition: Partition, to: str, lines: bytes
-) -> None:
-    partition.publish(span(0, b"a\n"))
-    first = receive(partition)
-    partition.publish(span(2, b"b\n"), span(4, b"c\n"))
-    offset = partition.take_over()
-    killed = partition.run_apart(first.until, offset.epoch, fault="stored")  # nobody commits it
-    assert killed == -9
-
-    assert offsets(partition, "set", "--partition", "0", "--to", to, "--yes").exit_code == 0
-    receive(partition)
-
-    assert partition.read("web01") == lines
 
 
 def test_a_time_is_a_place_too(partition: Partition) -> None:

@@ -91,14 +91,9 @@ class Program:
     def claim(self, partition: int) -> None:
         """Have a new owner claim the partition."""
         site = Site(self.output, self.state, partition, str(self.layout.template))
-
-        async def claim(connection: Connection) -> Offset:
-            offset = await Claim(connection, partition, "model:1", "LOGS", site).claim(NOW)
-            assert offset is not None
-            return offset
-
         self.sync(partition)
-        offset = self.broker.ask(claim)
+        offset = self.broker.ask(lambda c: Claim(c, partition, "model:1", "LOGS", site).claim(NOW))
+        assert offset is not None
         self.note(f"p{partition} claimed at {offset.next} epoch {offset.epoch}")
         self.model.next[partition] = self.first[partition] = offset.next
         self.epochs[partition] = offset.epoch
@@ -113,17 +108,11 @@ class Program:
     ) -> bool:
         """Have a task run a session at the partition; return whether it found nothing more."""
         epoch = self.epochs[partition]
-        assignment = Assignment(
-            *(
-                partition,
-                self.first[partition],
-                epoch,
-                self.chance.choice([1, 300, 10**6]),
-                rotation,
-                self.chance.choice([1, 1000, LARGEST_PULL]),
-            ),
-            session=self.chance.choice(LONG) if long else SessionLimits(),
-        )
+        limit = self.chance.choice([1, 300, 10**6])
+        pull = self.chance.choice([1, 1000, LARGEST_PULL])
+        session = self.chance.choice(LONG) if long else SessionLimits()
+        first = self.first[partition]
+        assignment = Assignment(partition, first, epoch, limit, rotation, pull, session)
         self.clean[partition] = False
         try:
             with disk.plugged_in() if disk else nullcontext():
@@ -169,14 +158,7 @@ class Program:
             lambda connection: bucket.read(connection, OFFSETS_BUCKET, offset_key(partition))
         )
         if entry and entry.value:
-            self.commit(partition, Offset.decode(entry.value).next)
-
-    def sync_all(self) -> None:
-        for partition in HOSTS:
-            self.sync(partition)
-
-    def commit(self, partition: int, until: int) -> None:
-        self.model.commit(partition, until, self.live)
+            self.model.commit(partition, Offset.decode(entry.value).next, self.live)
 
     def live(self, sent: Sent) -> str:
         return self.layout.path(sent.host, sent.file or None)
@@ -234,13 +216,10 @@ class Program:
             self.broker.server.kill_and_restart()
 
     def tidy(self, amount: int) -> None:
-        self.sync_all()
-        order = Order(
-            self.output,
-            self.state,
-            ("none", "zstd", "gzip")[amount % 3],
-            Limits(number=amount),
-        )
+        for partition in HOSTS:
+            self.sync(partition)
+        compress = ("none", "zstd", "gzip")[amount % 3]
+        order = Order(self.output, self.state, compress, Limits(number=amount))
         before = {live: self.model.segments(live) for live in self.model.files}
         Retention(order, lambda: 0).tidy(lambda: False)
         for live, segments in before.items():

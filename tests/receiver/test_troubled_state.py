@@ -11,13 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from broker.app.exits import ConfigurationError, Exit, OperatorError
-from broker.client import bucket
-from broker.client.connection import Connection
-from broker.wire.offset import Offset
-from broker.wire.streams import OFFSETS_BUCKET, STREAM
+from broker.wire.streams import STREAM
 from receiver.cli import logreceiver
 from receiver.consume.assignment import Done
 from receiver.storage.disk import exclusive_lock
@@ -38,49 +35,26 @@ class Scene:
     old: Path
     """A copy of files and state as they were after the first batch."""
 
-    def start(self) -> Offset:
-        """Claim as a receiver does that starts."""
-        return self.partition.take_over()
-
-    def receive(self) -> None:
-        """Start, write one batch, commit it."""
-        offset = self.start()
-        done = self.partition.run(offset.next, offset.epoch)
-        assert isinstance(done, Done), done
-        self.move(next=done.until, lines=offset.lines + done.lines)
-
-    def move(self, **changes: int | str) -> None:
-        """Change the entry as a commit, or an accident, does."""
-
-        async def change(connection: Connection) -> None:
-            entry = await bucket.read(connection, OFFSETS_BUCKET, "p0")
-            assert entry
-            offset = replace(Offset.decode(entry.value), **changes)  # type: ignore[arg-type]
-            await bucket.write(connection, OFFSETS_BUCKET, "p0", offset.encode(), entry.revision)
-
-        self.partition.ask(change)
-
     def send(self, first: int, until: int) -> None:
         self.partition.publish(
             *(ours("web01", "app", 2 * n, BLOCKS[n]) for n in range(first, until))
         )
 
-    def offsets(self, *words: str) -> None:
+    def offsets(self, *words: str) -> Result:
         arguments = ["offsets", *words, "--partition", "0", "--yes", "--server"]
         folders = ["--output", str(self.partition.output), "--state-dir", str(self.partition.state)]
         more = folders if words == ("adopt",) else []
-        result = CliRunner().invoke(logreceiver, [*arguments, self.partition.url, *more])
-        assert result.exit_code == 0, (result.output, result.exception)
+        return CliRunner().invoke(logreceiver, [*arguments, self.partition.url, *more])
 
 
 @pytest.fixture
 def scene(logs_url: str, tmp_path: Path) -> Scene:
     scene = Scene(Partition(logs_url, tmp_path / "here"), tmp_path / "old")
     scene.send(0, 2)
-    scene.receive()
+    scene.partition.start()
     shutil.copytree(scene.partition.folder, scene.old)
     scene.send(2, 4)
-    scene.receive()
+    scene.partition.start()
     scene.send(4, 6)
     return scene
 
@@ -96,8 +70,7 @@ def _garble_entry(scene: Scene) -> None:
 
 
 def _die_before_the_commit_and_forget_entry(scene: Scene) -> None:
-    offset = scene.start()
-    assert isinstance(scene.partition.run(offset.next, offset.epoch), Done)
+    scene.partition.start()
     _forget_entry(scene)
 
 
@@ -107,7 +80,8 @@ def _restore_files(scene: Scene) -> None:
 
 
 def _restore_entry(scene: Scene) -> None:
-    scene.move(next=1, epoch=1, commit="")
+    older = replace(scene.partition.offset(), next=1, epoch=1, commit="").encode()
+    scene.partition.ask(lambda connection: connection.ask("$KV.LOGS_OFFSETS.p0", older))
 
 
 def _remove_store(scene: Scene) -> None:
@@ -139,21 +113,12 @@ def _replace_output(scene: Scene) -> None:
 
 
 def _rewind_stream(scene: Scene) -> None:
-    async def make_anew(connection: Connection) -> None:
-        config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
-        await connection.api(f"STREAM.DELETE.{STREAM}")
-        await connection.api(f"STREAM.CREATE.{STREAM}", config)
-
-    scene.partition.ask(make_anew)
+    scene.partition.make_stream_anew()
     scene.send(3, 6)  # and one that the files have, as a shipper may that is in doubt
 
 
 def _forget_consumer(scene: Scene) -> None:
     scene.partition.ask(lambda c: c.api(f"CONSUMER.DELETE.{STREAM}.receiver-p0"))
-
-
-def _nothing(_: Scene) -> None:
-    """Leave everything as it is."""
 
 
 def refused(scene: Scene, says: str) -> None:
@@ -166,7 +131,7 @@ def refused(scene: Scene, says: str) -> None:
     before = scene.partition.files() if size else {}, store.read_bytes() if store.exists() else b""
 
     with pytest.raises(ConfigurationError, match=f"partition 0: .*{says}") as raised:
-        scene.start()
+        scene.partition.take_over()
     if "offsets adopt" in str(raised.value):
         assert not isinstance(scene.partition.run(5, 2), Done)
 
@@ -201,7 +166,6 @@ def refused(scene: Scene, says: str) -> None:
         pytest.param(_replace_output, "mounted", "adopt", BLOCKS[4] + BLOCKS[5], id="output"),
         pytest.param(_rewind_stream, "made anew", "set --to earliest", ALL, id="stream made anew"),
         pytest.param(_forget_consumer, None, None, ALL, id="consumer deleted"),
-        pytest.param(_nothing, None, None, ALL, id="nothing"),
     ],
 )
 def test_it_is_told_and_no_line_is_lost_or_comes_twice(
@@ -218,8 +182,9 @@ def test_it_is_told_and_no_line_is_lost_or_comes_twice(
     if holds is None:
         return
     if mend is not None:
-        scene.offsets(*mend.split())
-    scene.receive()
+        mended = scene.offsets(*mend.split())
+        assert mended.exit_code == 0, (mended.output, mended.exception)
+    scene.partition.start()
 
     assert scene.partition.read("web01") == holds
 
@@ -228,7 +193,7 @@ def test_moved_to_another_machine_with_its_files_it_goes_on(scene: Scene, tmp_pa
     there = scene.partition.with_folder(tmp_path / "there")
     shutil.copytree(scene.partition.folder, there.folder, dirs_exist_ok=True)
 
-    replace(scene, partition=there).receive()
+    there.start()
 
     assert there.read("web01") == ALL
 
@@ -236,14 +201,11 @@ def test_moved_to_another_machine_with_its_files_it_goes_on(scene: Scene, tmp_pa
 def test_adopting_is_refused_while_a_receiver_is_at_work_and_where_there_is_no_offset(
     scene: Scene,
 ) -> None:
-    words = ["offsets", "adopt", "--partition", "0", "--yes", "--server", scene.partition.url]
-    words += ["--output", str(scene.partition.output), "--state-dir", str(scene.partition.state)]
-
     with exclusive_lock(scene.partition.state / "p0.lock", 0):
-        locked = CliRunner().invoke(logreceiver, words)
+        locked = scene.offsets("adopt")
     _forget_entry(scene)
     scene.partition.store.unlink()
-    unknown = CliRunner().invoke(logreceiver, words)
+    unknown = scene.offsets("adopt")
 
     assert isinstance(locked.exception, OperatorError)
     assert "a receiver is running there" in str(locked.exception)
