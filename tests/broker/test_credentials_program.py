@@ -21,8 +21,9 @@ from broker.cli import group
 from broker.client.access import Access
 from broker.client.client import BrokerClient
 from broker.client.connection import BrokerAway, Connection
+from tests.broker.cluster import Cluster
 from tests.broker.conftest import Broker, call_logbroker
-from tests.support.processes import wait_until
+from tests.support.processes import Processes, wait_until
 
 pytestmark = pytest.mark.nats
 
@@ -65,16 +66,20 @@ class Secured:
         return Connection([self.server], "test", access=access)
 
     async def gets_in(self, access: Access = Access()) -> bool:  # noqa: B008 - a frozen value
-        connection = self.connection(access)
-        try:
-            await (await connection.once()).flush()
-        except BrokerAway as error:
-            if "refuses" not in str(error):
-                raise
-            return False
-        finally:
-            await connection.close()
-        return True
+        return await gets_in(self.server, access)
+
+
+async def gets_in(server: str, access: Access) -> bool:
+    connection = Connection([server], "test", access=access)
+    try:
+        await (await connection.once()).flush()
+    except BrokerAway as error:
+        if "refuses" not in str(error):
+            raise
+        return False
+    finally:
+        await connection.close()
+    return True
 
 
 @pytest.fixture(scope="module")
@@ -89,22 +94,33 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         made.broker.popen.wait()
 
 
+async def until_in(broker: Secured, file: Path) -> None:
+    is_in = lambda: asyncio.run(broker.gets_in(broker.access(file)))  # noqa: E731
+    await asyncio.to_thread(wait_until, "the broker has taken the change", is_in, 60)
+
+
 async def until_gone(client: BrokerClient) -> None:
     await asyncio.to_thread(wait_until, "it is let go", lambda: not client.is_connected, 20)
 
 
-async def test_the_first_credential_lets_go_who_came_without_one(tmp_path: Path) -> None:
+async def test_the_first_credential_lets_go_who_came_without_one_and_keeps_the_ports(
+    tmp_path: Path,
+) -> None:
     config = tmp_path / "broker.toml"
     config.write_text("partitions = 3\n")
     broker = Secured(tmp_path, "--config", str(config))
     try:
-        anybody = broker.connection()
+        anybody, before = broker.connection(), broker.broker.wait_ready()
         client = await anybody.once()
 
         (admin,) = broker.add("admin", "ops")
 
         await until_gone(client)
         await anybody.close()
+        after = broker.broker.wait_ready()
+        assert (after["server"], after["pid"]) == (before["server"], before["pid"])
+        assert after["nats_server_pid"] != before["nats_server_pid"]
+        assert after["http"].startswith(before["http"] + "/")  # a secret path from now on
         assert not await broker.gets_in()
         assert await broker.gets_in(admin)
 
@@ -119,8 +135,7 @@ async def test_the_first_credential_lets_go_who_came_without_one(tmp_path: Path)
         words = ["credentials", "add", "admin", "later", "--store-dir", str(staged)]
         assert CliRunner().invoke(group, [*words, "--output", str(file)]).exit_code == 0
         shutil.copy(staged / "credentials.json", broker.store)  # of another broker
-        gets_in = lambda: asyncio.run(broker.gets_in(broker.access(file)))  # noqa: E731
-        await asyncio.to_thread(wait_until, "the copy is taken over", gets_in, 20)
+        await until_in(broker, file)
     finally:
         broker.broker.popen.kill()
         broker.broker.popen.wait()
@@ -184,14 +199,8 @@ def test_monitoring_tells_nobody_of_others_who_may_not_read_the_broker_s_file(
     port, secret = ready["http"].removeprefix("http://").split(":")[1].split("/", 1)
 
     pages = (
-        "connz?subs=1&auth=1",
-        "subsz?subs=1",
-        "accountz",
-        "varz",
-        "jsz",
-        "stacksz",
-        "debug/vars",
-        "",
+        *("connz?subs=1&auth=1", "subsz?subs=1", "accountz", "varz"),
+        *("jsz", "stacksz", "debug/vars", ""),
     )
 
     assert {seen(port, page) for page in pages} == {404}
@@ -237,6 +246,49 @@ async def test_a_change_that_the_disk_refused_is_taken_later(secured: Secured) -
     with suppress(OperatorError):  # the change is stored
         await change
 
-    late = secured.access(secured.folder / "carried" / "host-late.toml")
-    gets_in = lambda: asyncio.run(secured.gets_in(late))  # noqa: E731
-    await asyncio.to_thread(wait_until, "the broker has taken the change", gets_in, 60)
+    await until_in(secured, secured.folder / "carried" / "host-late.toml")
+
+
+@pytest.mark.timeout(300)
+def test_an_admin_elsewhere_revokes_at_every_broker_of_a_cluster(
+    processes: Processes, tmp_path: Path
+) -> None:
+    def call(command: str, *words: str | Path) -> "subprocess.CompletedProcess[str]":
+        return call_logbroker("credentials", command, *words)
+
+    def gets_in_at(file: Path) -> list[bool]:
+        with suppress(BrokerAway):
+            return [asyncio.run(gets_in(url, Secured.access(file))) for url in cluster.urls]
+        return []
+
+    cluster = Cluster(tmp_path, processes)
+    cluster.wait_until_ready()
+    first, *others = cluster.nodes.values()
+    output = tmp_path / "carried"
+    for kind, names in [("admin", ["ops"]), ("host", ["web1", "web2"])]:
+        call("add", kind, *names, "--store-dir", first.folder, "--output", f"{output}/")
+    for node in others:
+        shutil.copy(first.folder / "credentials.json", node.folder)
+    web1, web2 = output / "host-web1.toml", output / "host-web2.toml"
+    wait_until("every broker has taken them", lambda: gets_in_at(web1) == [True] * 3, 30)
+    admin = ("--server", ",".join(cluster.urls), "--config", output / "admin-ops.toml")
+
+    done = call("revoke", "host", "web1", *admin)
+    left = call("list", "--json", *admin)
+
+    assert done.returncode == 0, done.stderr
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == ["n0", "n1", "n2"]
+    wait_until("it gets in nowhere", lambda: gets_in_at(web1) == [False] * 3, 30)
+    assert gets_in_at(web2) == [True] * 3
+    assert {one["name"] for one in json.loads(left.stdout)["credentials"]} == {"ops", "web2"}
+    assert "differ" not in left.stderr
+
+    others[1].kill()
+    partly = call("revoke", "host", "web2", *admin)
+    left = call("list", "--json", *admin)
+
+    assert partly.returncode == 1
+    assert "n2: no answer" in partly.stdout, partly
+    assert "not revoked everywhere" in partly.stderr
+    assert {one["name"] for one in json.loads(left.stdout)["credentials"]} == {"ops"}
+    assert "n2: no answer" in left.stderr

@@ -10,7 +10,7 @@ from broker.auth.permissions import API
 from broker.wire.pause import PAUSE_SUBJECT
 from tests import secured
 from tests.broker.auth.forbidden import IDENTITIES, PUBLISHED, SUBSCRIBED
-from tests.broker.auth.oracle import everything, is_reported
+from tests.broker.auth.oracle import answers, everything, is_reported
 from tests.raw import Raw
 from tests.secured import OWN, Secured
 from tests.support.processes import Processes, wait_until
@@ -101,13 +101,7 @@ def test_an_admin_pauses_hosts_and_each_of_them_hears_it(server: Secured) -> Non
     with Raw(server.port, "web01") as host, Raw(server.port, "ops") as admin:
         host.subscribe(PAUSE_SUBJECT)
         stored = admin.ask(PAUSE_SUBJECT, "[]")
-        heard: list[tuple[str, bytes]] = []
-
-        def hears() -> bool:
-            heard.extend(host.say(b"").messages)
-            return bool(heard)
-
-        wait_until("it hears", hears, 30, [])
+        heard = answers(host)
 
     assert stored["stream"] == "KV_LOGS_CONFIG"
     assert [subject for subject, _ in heard] == [PAUSE_SUBJECT]

@@ -1,36 +1,82 @@
+"""The least rights: those of a host bear its name, suffice where it changes its stream, and reach nobody else's in any."""
+
+import asyncio
+from pathlib import Path
+
 import pytest
 
-from broker.auth.permissions import API, SubjectRights, permissions_of
-from broker.auth.store import Credential, CredentialKind
+from broker.auth.permissions import API, permissions_of
+from broker.client.answer import Denied
+from broker.client.bucket import read, write
+from broker.client.config import require_layout
+from broker.client.connection import Connection
 from broker.wire.pause import PAUSE_SUBJECT
-from tests.secured import NOW, key_of
+from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, StreamLayout
+from receiver.consume.wake import Wake
+from shipper.publish.messages import HostMessages
+from tests import secured
+from tests.shipper.publish.agents import PublishingAgent
+from tests.support.processes import Processes
 
-
-def of(kind: CredentialKind, name: str) -> SubjectRights:
-    permissions = permissions_of(Credential(kind=kind, name=name, nkey=key_of("x"), since=NOW), 1)
-    assert permissions is not None
-    return permissions
+STREAMS = 2
+CONFIG = ("partitions", "streams", "pause")
 
 
 @pytest.mark.parametrize("host", ["web01", "web01.example.net", "wéb01", "x" * 253])
 def test_all_that_a_host_may_do_bears_its_own_name(host: str) -> None:
-    other = of(CredentialKind.HOST, "db" + host[2:])
-
-    mine = of(CredentialKind.HOST, host)
+    mine, other = (permissions_of(secured.host(name), 1) for name in (host, "db" + host[2:]))
+    assert mine is not None
+    assert other is not None
 
     shared = {*mine.publish, *mine.subscribe} & {*other.publish, *other.subscribe}
     assert shared == {
-        f"{API}.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.partitions",
-        f"{API}.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.pause",
+        *(f"{API}.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.{key}" for key in CONFIG),
         PAUSE_SUBJECT,
-        f"{API}.DIRECT.GET.KV_LOGS_CONFIG.$KV.LOGS_CONFIG.streams",
         "$SYS.REQ.USER.INFO",
     }
     assert [one for one in mine.publish if one.startswith("logs.")] == [f"logs.*.{host}"]
 
 
-def test_a_receiver_of_all_partitions_reaches_those_to_come_and_still_writes_no_line() -> None:
-    mine = of(CredentialKind.RECEIVER, "r")
+@pytest.mark.nats
+async def test_a_host_goes_over_to_another_stream_and_a_receiver_reads_its_own(
+    processes: Processes, tmp_path: Path
+) -> None:
+    server = await asyncio.to_thread(
+        secured.start_secured,
+        processes,
+        tmp_path,
+        *(secured.host("web02"), secured.host("web01"), secured.receiver("r1", 1)),
+        streams=STREAMS,
+    )
+    own, host, other, receiver = (
+        Connection([server.address], "tests", server.access(name))
+        for name in (secured.OWN, "web02", "web01", "r1")
+    )
+    try:
+        layout = await require_layout(host)
+        assert layout == StreamLayout(2, STREAMS) == await require_layout(receiver)
+        agent = await PublishingAgent(host, host="web02").open()
+        entry = await read(own, CONFIG_BUCKET, PARTITIONS_KEY)
+        assert entry is not None
+        assert agent.subject.partition == 1
 
-    assert {"$KV.LOGS_OFFSETS.*", f"{API}.CONSUMER.MSG.NEXT.LOGS.*"} <= {*mine.publish}
-    assert not any(one.startswith(("logs.", ">", "*")) for one in mine.publish)
+        await write(own, CONFIG_BUCKET, PARTITIONS_KEY, b"1", entry.revision)
+        await agent.open()
+
+        assert agent.subject.partition == 0
+        heads = {head.stream: head for head in await HostMessages(host, "web02", STREAMS).heads()}
+        assert heads["LOGS_1"].origin is not None
+        assert heads["LOGS_1"].origin.moved == 0
+        assert set(heads) == {"LOGS_0", "LOGS_1"}
+        for stream in ("LOGS_0", "LOGS_1"):
+            with pytest.raises(Denied):
+                await other.request(f"$JS.API.DIRECT.GET.{stream}.logs.p1.web02")
+        wake = Wake(receiver, 1, "LOGS_1", 1)
+        assert await wake.pending(1) == 2
+        with pytest.raises(Denied):
+            await Wake(receiver, 0, "LOGS_0", 1).pending(1)
+        with pytest.raises(Denied):
+            await receiver.api("STREAM.MSG.GET.LOGS_0", {"seq": 1})
+    finally:
+        for connection in (own, host, other, receiver):
+            await connection.close()

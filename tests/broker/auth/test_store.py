@@ -1,13 +1,17 @@
-"""The credential store says who gets in at a time, and takes nothing that nats-server would refuse or mistake for another."""
+"""The credential store says who gets in at a time, and takes nothing that nats-server would refuse or mistake for another; it has one writer at a time."""
 
 import json
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.app.exits import ConfigurationError
+from broker.auth.files import CREDENTIALS, change_credentials, load_credentials
 from broker.auth.permissions import accounts_of
 from broker.auth.store import (
     EMPTY,
@@ -80,25 +84,6 @@ def _done(store: CredentialStore, action: str, holder: Holder, fresh: str) -> Cr
     return store.revoked([holder])
 
 
-@pytest.mark.parametrize(
-    ("holder", "nkey", "partitions", "words"),
-    [
-        (Holder(CredentialKind.ADMIN, "../x"), C, (), "admin name"),
-        (Holder(CredentialKind.RECEIVER, "c"), C, (-1,), "greater than or"),
-        (Holder(CredentialKind.HOST, "c"), "SUAxyz", (), "not the public key"),
-        (Holder(CredentialKind.HOST, "c"), f"{C[:-1]}A", (), "public key"),
-        (Holder(CredentialKind.HOST, "c"), A, (), "that of two credentials"),
-    ],
-)
-def test_what_will_not_do_is_refused_with_the_reason(
-    holder: Holder, nkey: str, partitions: tuple[int, ...], words: str
-) -> None:
-    with pytest.raises(InvalidStore, match=r"^[^\n]*$") as raised:
-        STORE.added([(holder, nkey, partitions)], NOW)
-
-    assert words in str(raised.value)
-
-
 def changed(**fields: Any) -> str:
     return json.dumps({**json.loads(EVERY_KIND.as_json()), **fields})
 
@@ -117,6 +102,10 @@ def with_first(**fields: Any) -> str:
         pytest.param(changed(version=2), "version", id="newer"),
         pytest.param(changed(revision=0), "asks for none", id="open"),
         pytest.param(with_first(since="2026-11-21T16:00:00"), "timezone", id="zone"),
+        pytest.param(with_first(partitions=[-1]), "greater than or", id="partition"),
+        pytest.param(with_first(nkey="SUAxyz"), "not the public key", id="seed"),
+        pytest.param(with_first(nkey=f"{C[:-1]}A"), "public key", id="mistyped"),
+        pytest.param(with_first(nkey=B), "that of two credentials", id="twice"),
     ],
 )
 def test_what_is_no_store_is_refused_in_a_line(text: str, words: str) -> None:
@@ -126,3 +115,29 @@ def test_what_is_no_store_is_refused_in_a_line(text: str, words: str) -> None:
         parse_store(text)
 
     assert words in str(raised.value)
+
+
+def test_a_damaged_store_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    text = STORE.as_json()[:-20]
+    (tmp_path / CREDENTIALS).write_text(text)
+
+    with pytest.raises(ConfigurationError, match=r"is damaged.*put back a copy"):
+        load_credentials(tmp_path)
+    with pytest.raises(ConfigurationError):
+        change_credentials(tmp_path, lambda _: pytest.fail("a damaged store was changed"))
+    assert (tmp_path / CREDENTIALS).read_text() == text
+
+
+def test_a_change_of_somebody_else_is_waited_for(tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+
+        def change(store: CredentialStore) -> CredentialStore:
+            waiting.append(pool.submit(change_credentials, tmp_path, lambda store: store))
+            with pytest.raises(TimeoutError):
+                waiting[0].result(0.2)
+            return STORE
+
+        waiting: list[Future[tuple[CredentialStore, CredentialStore]]] = []
+        assert change_credentials(tmp_path, change) == (EMPTY, STORE)
+
+        assert waiting[0].result() == (STORE, STORE)

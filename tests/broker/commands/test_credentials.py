@@ -1,48 +1,33 @@
 """`logbroker credentials` as an operator uses it, on a folder where no broker runs."""
 
 import json
-import logging
-import sys
 import tomllib
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
-from click.testing import CliRunner, Result
 
-from broker.app.exits import Exit, OperatorError
 from broker.auth.files import load_credentials
-from broker.cli import group
+from broker.wire.subjects import inbox_of
+from tests.broker.conftest import Call
 
-Call = Callable[..., Result]
+HOST = 'wéb"01\\example'
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logbroker_inside: Call) -> Call:
     monkeypatch.chdir(tmp_path)
-    handlers, level, hook = list(logging.root.handlers), logging.root.level, sys.excepthook
-
-    def called(command: str, *arguments: str) -> Result:
-        return CliRunner().invoke(
-            group, ["credentials", command, *arguments, "--store-dir", "store"]
-        )
-
-    yield called
-    logging.root.handlers[:] = handlers  # a command sends its log where its own output went
-    logging.root.setLevel(level)
-    sys.excepthook = hook
+    return lambda *words: logbroker_inside("credentials", *words, "--store-dir", "store")
 
 
-def done(result: Result) -> str:
-    assert result.exit_code == 0, (result.output, result.exception)
-    return result.output
+def done(ended: "CompletedProcess[str]") -> str:
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout + ended.stderr
 
 
-def refused(result: Result) -> str:
-    if isinstance(result.exception, OperatorError):
-        return str(result.exception)
-    assert result.exit_code == Exit.USAGE, (result.output, result.exception)
-    return result.output
+def refused(ended: "CompletedProcess[str]") -> str:
+    assert ended.returncode in {1, 2}, ended
+    return ended.stderr
 
 
 def names() -> list[str]:
@@ -52,21 +37,25 @@ def names() -> list[str]:
 def test_the_first_credential_closes_the_door_and_is_a_file_that_nobody_else_reads(
     call: Call,
 ) -> None:
-    said = done(call("add", "host", "web01", "--server", "nats://b1:4222"))
+    said = done(call("add", "host", HOST, "--server", "nats://b1:4222,nats://b2:4222"))
 
-    assert "host web01: its credential is host-web01.toml" in said
+    file = Path(f"host-{HOST}.toml")
+    assert f"host {HOST}: its credential is {file}" in said
     assert "from now on nobody gets in without a credential" in said
     assert "no broker runs on" in said
-    settings = tomllib.loads(Path("host-web01.toml").read_text())
+    settings = tomllib.loads(file.read_text())
     assert {**settings, "nkey_seed": settings["nkey_seed"][:2]} == {
-        "server": ["nats://b1:4222"],
-        "host": "web01",
-        "inbox_prefix": "_INBOX_web01",
+        "server": ["nats://b1:4222", "nats://b2:4222"],
+        "host": HOST,
+        "inbox_prefix": inbox_of(HOST),
         "api_prefix": "JS.LOGS.API",
         "nkey_seed": "SU",
     }
-    assert Path("host-web01.toml").stat().st_mode & 0o777 == 0o600
-    assert settings["nkey_seed"] not in said + Path("store/credentials.json").read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    stored = Path("store/credentials.json")
+    assert settings["nkey_seed"] not in said + stored.read_text()
+    modes = [path.stat().st_mode & 0o777 for path in (stored, stored.parent)]
+    assert modes == [0o640, 0o750]
 
 
 def test_standard_output_gets_the_secret_and_nothing_else(call: Call) -> None:
@@ -95,6 +84,7 @@ def test_nothing_changes_where_a_file_is_in_the_way(call: Call) -> None:
     [
         pytest.param(["add", "host"], "say which host", id="no name"),
         pytest.param(["add", "host", "a b"], "holds white space", id="name"),
+        pytest.param(["add", "admin", "../x"], "admin name", id="path"),
         pytest.param(["add", "host", "known"], "host known has a credential already", id="known"),
         pytest.param(["add", "receiver", "central"], "say which partitions", id="partitions"),
         pytest.param(["add", "host", "a", "--partition", "3"], "a host has none", id="host's"),
