@@ -1,4 +1,4 @@
-"""What the broker's tests share: `logbroker run` as a real program, on a free port and a folder of the test's own."""
+"""What the broker's tests share: connections to the brokers of `logs_url` and `fresh_url`, and `logbroker run` as a real program."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,21 @@ Mounted = Callable[[str], tuple[str, ...]]
 
 
 @pytest.fixture
+async def connection(logs_url: str) -> AsyncIterator[Connection]:
+    connection = Connection([logs_url], "test")
+    await connection.once()
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def fresh(fresh_url: str) -> AsyncIterator[Connection]:
+    connection = Connection([fresh_url], "test")
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
 def mounted() -> Mounted:
     """Return the command that runs a program with mounts of its own, made by a line of shell; skips where there are none."""
 
@@ -132,11 +147,6 @@ def call_logbroker(
 
 
 @pytest.fixture
-def logbroker() -> Call:
-    return call_logbroker
-
-
-@pytest.fixture
 def logbroker_inside(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -161,3 +171,9 @@ def logbroker_inside(
     yield call
     signal.signal(signal.SIGTERM, terminate)
     logging.root.handlers[:] = handlers
+
+
+@pytest.fixture
+def call(logbroker_inside: Call, logs_url: str) -> Call:
+    """Run logbroker against the broker of `logs_url`."""
+    return lambda *words: logbroker_inside(*words, "--server", logs_url)

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,61 +33,45 @@ def test_what_was_backed_up_comes_back_to_an_empty_broker_without_a_question(
     assert back.stderr == ""
 
 
-def test_backup_and_restore_tell_programs_what_they_did_and_would_do(
-    logbroker_inside: Call, logs_url: str, tmp_path: Path
+def test_what_is_there_is_deleted_only_by_those_who_say_so_twice_and_programs_are_told_what(
+    call: Call, logs_url: str, tmp_path: Path
 ) -> None:
     publish(logs_url)
-
-    def told(*words: object) -> dict[str, Any]:
-        done = logbroker_inside(*words, "--server", logs_url, "--json")
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    taken = told("backup", tmp_path)
-    plan = told("restore", tmp_path, "--replace", "--dry-run")
-    done = told("restore", tmp_path, "--replace", "--yes")
-
-    assert told("backup", tmp_path, "--verify") == {"backup": taken["backup"], "whole": True}
-    assert {one["stream"]: one["state"]["messages"] for one in taken["archives"]}["LOGS"] == 3
-    assert plan["deletes"]["LOGS"].startswith("3 messages")
-    assert (plan["backup"], plan["restored"], done["restored"]) == (taken["backup"], False, True)
-
-
-def test_what_is_there_is_deleted_only_by_those_who_say_so_twice(
-    logbroker_inside: Call, logs_url: str, tmp_path: Path
-) -> None:
-    publish(logs_url)
-    logbroker_inside("backup", tmp_path, "--server", logs_url)
+    taken = json.loads(call("backup", tmp_path, "--json").stdout)
     publish(logs_url, 2)
-    restore = ("restore", tmp_path, "--server", logs_url)
+    restore, replace = ("restore", tmp_path), ("restore", tmp_path, "--replace")
 
-    refused, unasked, dry = (
-        logbroker_inside(*restore, *more)
-        for more in ([], ["--replace"], ["--replace", "--dry-run"])
-    )
-    assert "5 messages" in logbroker_inside("status", "--server", logs_url).stdout
-    done = logbroker_inside(*restore, "--replace", "--yes")
+    refused, unasked, dry = call(*restore), call(*replace), call(*replace, "--dry-run")
+    plan = call(*replace, "--dry-run", "--json")
+    assert "5 messages" in call("status").stdout
+    done = call(*replace, "--yes", "--json")
 
-    assert [one.returncode for one in (refused, unasked, dry, done)] == [1, 2, 0, 0]
-    assert all("deletes LOGS: 5 messages" in one.stdout for one in (refused, unasked, dry, done))
+    assert [one.returncode for one in (refused, unasked, dry, plan, done)] == [1, 2, 0, 0, 0]
+    assert all("deletes LOGS: 5 messages" in one.stdout for one in (refused, unasked, dry))
     assert "--replace" in refused.stderr
     assert "--yes" in unasked.stderr
     assert [one.stderr.count("\n") for one in (refused, unasked)] == [1, 1]
-    assert "3 messages" in logbroker_inside("status", "--server", logs_url).stdout
+    for told, is_restored in ((json.loads(plan.stdout), False), (json.loads(done.stdout), True)):
+        assert told["deletes"]["LOGS"].startswith("5 messages")
+        assert (told["backup"], told["restored"]) == (taken["backup"], is_restored)
+    assert {one["stream"]: one["state"]["messages"] for one in taken["archives"]}["LOGS"] == 3
+    assert "3 messages" in call("status").stdout
+    verified = json.loads(call("backup", tmp_path, "--verify", "--json").stdout)
+    assert verified == {"backup": taken["backup"], "whole": True}
 
 
 def test_a_damaged_backup_is_refused_before_anything_is_deleted(
-    logbroker_inside: Call, logs_url: str, tmp_path: Path
+    call: Call, logs_url: str, tmp_path: Path
 ) -> None:
     publish(logs_url)
-    logbroker_inside("backup", tmp_path, "--server", logs_url)
+    call("backup", tmp_path)
     (archive,) = tmp_path.glob("*/LOGS.nats")
     archive.write_bytes(archive.read_bytes()[:-1] + b"x")
 
-    verified = logbroker_inside("backup", "--verify", tmp_path)
-    restored = logbroker_inside("restore", tmp_path, "--server", logs_url, "--replace", "--yes")
+    verified = call("backup", "--verify", tmp_path)
+    restored = call("restore", tmp_path, "--replace", "--yes")
 
     assert (verified.returncode, restored.returncode) == (1, 1)
     assert "SHA-256" in verified.stderr
     assert "SHA-256" in restored.stderr
-    assert "3 messages" in logbroker_inside("status", "--server", logs_url).stdout
+    assert "3 messages" in call("status").stdout

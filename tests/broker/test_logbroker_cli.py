@@ -1,6 +1,5 @@
-"""The command line of logbroker: help, versions, what is missing, and what `apply`, `export` and `import` do."""
+"""The command line of logbroker: help, versions, what is missing, and what `apply` does."""
 
-import json
 import re
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import click
 import pytest
 
 from broker.cli import group
+from broker.settings import RUN_FIELDS, BrokerSettings
 from tests.broker.conftest import Call, ask, call_logbroker
 
 WITHOUT = (
@@ -72,64 +72,35 @@ def test_a_broker_that_is_away_is_one_line_and_exit_code_1(
     assert "no broker at nats://127.0.0.1:1" in ended.stderr
 
 
-@pytest.mark.nats
-def test_apply_sets_up_a_foreign_server_once(logbroker_inside: Call, fresh_url: str) -> None:
-    options = ("apply", "--server", fresh_url, "--partitions", "2")
-
-    planned = json.loads(logbroker_inside(*options, "--dry-run", "--json").stdout)
-    dry, first, second = (logbroker_inside(*options, *more) for more in (["--dry-run"], [], []))
-
-    assert [one.returncode for one in (dry, first, second)] == [0, 0, 0]
-    assert {one["kind"] for one in planned} == {"stream", "entry"}
-    assert {one["action"] for one in planned} == {"create"}
-    assert "+ create stream LOGS" in first.stdout
-    assert dry.stdout == first.stdout
-    assert second.stdout == "nothing to do\n"
-
-
-def test_the_help_of_run_fits_on_two_screens(logbroker_inside: Call) -> None:
+def test_the_help_of_run_fits_on_two_screens_and_has_all_settings_but_those_of_the_file_alone(
+    logbroker_inside: Call,
+) -> None:
     shown = logbroker_inside("run", "--help").stdout.splitlines()
+    words = set(" ".join(shown).split())
+    of_the_file = {
+        name
+        for name, field in BrokerSettings.model_fields.items()
+        if name == "nats" or dict(field.json_schema_extra or {}).get("file_only")
+    }
 
     assert len(shown) <= 104
     for title in ("Server:", "Streams:", "Security:", "Cluster:", "Other sites:", "Logging:"):
         assert title in shown
+    for name in RUN_FIELDS:
+        assert (f"--{name.replace('_', '-')}" in words) == (name not in of_the_file)
+    assert {"1d]", "512MiB]"} <= words  # as defaults are shown
 
 
 @pytest.mark.nats
 def test_what_deletes_is_asked_about_and_refused_where_nobody_can_answer(
-    logbroker_inside: Call, logs_url: str
+    call: Call, logs_url: str
 ) -> None:
     ask(logs_url, *[("logs.p1.web01", b"line\n")] * 3)
-    options = ("apply", "--server", logs_url, "--partitions", "2")
-    options += ("--discard", "old", "--max-bytes", "100")
+    options = ("apply", "--partitions", "2", "--discard", "old", "--max-bytes", "100")
 
-    dry, refused, done = (
-        logbroker_inside(*options, *more) for more in (["--dry-run"], [], ["--yes"])
-    )
+    dry, refused, done = (call(*options, *more) for more in (["--dry-run"], [], ["--yes"]))
 
     assert [one.returncode for one in (dry, refused, done)] == [0, 2, 0]
     assert "    ! deletes the oldest beyond max_bytes 100" in dry.stdout
     assert refused.stdout == done.stdout
     assert "--yes" in refused.stderr
-
-
-@pytest.mark.nats
-def test_the_configuration_goes_out_as_files_and_comes_back(
-    logbroker_inside: Call, logs_url: str, tmp_path: Path
-) -> None:
-    to = ("--server", logs_url)
-    folder = tmp_path / "configuration"
-
-    exported = logbroker_inside("export", *to, folder)
-    stream = json.loads((folder / "LOGS.json").read_text("utf-8"))
-    (folder / "LOGS.json").write_text(json.dumps(stream | {"max_age": 10**15}), "utf-8")
-    imported = logbroker_inside("import", *to, folder)
-
-    assert [one.returncode for one in (exported, imported)] == [0, 0]
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "KV_LOGS_CONFIG.json",
-        "KV_LOGS_OFFSETS.json",
-        "KV_LOGS_POSITIONS.json",
-        "LOGS.json",
-    ]
-    assert imported.stdout == "~ update stream LOGS\n    - max_age: 1d  + max_age: 11d13h46m40s\n"

@@ -26,13 +26,8 @@ async def filled(connection: Connection, partitions: int = 2) -> None:
 
 
 async def numbers(connection: Connection) -> tuple[int, int]:
-    layout = await known_layout(connection)
-    return layout.partitions, len(await subjects_taken(connection))
-
-
-async def subjects_taken(connection: Connection) -> list[str]:
-    taken: list[str] = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]["subjects"]
-    return taken
+    config = (await connection.api(f"STREAM.INFO.{STREAM}"))["config"]
+    return (await known_layout(connection)).partitions, len(config["subjects"])
 
 
 def test_a_broker_keeps_what_hosts_have_left_and_refuses_another_number(
@@ -77,16 +72,12 @@ def test_a_change_that_was_broken_off_is_finished_by_the_same_command(
     assert ask(fresh_url, numbers) == (after, max(3, after))
 
 
-async def test_two_who_change_it_at_once_do_not_overwrite_each_other(fresh_url: str) -> None:
-    connection = Connection([fresh_url], "test")
-    await filled(connection)
-    one, other = [
-        plan_partitions(number, await look_at_partitions(connection)) for number in (4, 5)
-    ]
+async def test_two_who_change_it_at_once_do_not_overwrite_each_other(fresh: Connection) -> None:
+    await filled(fresh)
+    one, other = [plan_partitions(n, await look_at_partitions(fresh)) for n in (4, 5)]
 
-    await carry_out(connection, one)
+    await carry_out(fresh, one)
     with pytest.raises(Exception, match="was changed by somebody else"):
-        await carry_out(connection, other)
+        await carry_out(fresh, other)
 
-    assert (await known_layout(connection)).partitions == 4
-    await connection.close()
+    assert (await known_layout(fresh)).partitions == 4

@@ -1,7 +1,6 @@
 """`logbroker pause` and `resume`: what they write, what they say, and what they refuse."""
 
 import json
-import subprocess
 import time
 from datetime import UTC, datetime
 from typing import Any
@@ -11,14 +10,6 @@ import pytest
 from tests.broker.conftest import Call, ask
 
 pytestmark = pytest.mark.nats
-
-
-@pytest.fixture
-def call(logbroker_inside: Call, logs_url: str) -> Call:
-    def called(*words: str, server: str = logs_url) -> "subprocess.CompletedProcess[str]":
-        return logbroker_inside(*words, "--server", server)
-
-    return called
 
 
 def listed(call: Call, *words: str) -> list[dict[str, Any]]:
@@ -50,8 +41,6 @@ def test_pauses_add_up_replace_those_of_the_same_hosts_and_end_by_name(call: Cal
     ("words", "said"),
     [
         (("web 01",), "hosts 'web 01': "),
-        (("logs.>",), "hosts 'logs.>': "),
-        (("",), "hosts '': "),
         (("--for", "soon"), "is not a length of time"),
         (("--for", "9999999d"), "longer than a date can be"),
         (("--for", "99999999999d"), "longer than any time can be"),

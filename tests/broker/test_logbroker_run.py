@@ -1,29 +1,30 @@
-"""`logbroker run` as operators meet it: real signals, real ports, a real nats-server."""
+"""`logbroker run` as operators and a service manager meet it: real signals, real ports, a real nats-server, settings read again."""
 
 import os
 import signal
 import socket
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.processes import wait_until
+from tests.broker.conftest import LOGBROKER, Broker, StartBroker, ask, call_logbroker
+from tests.manager import Manager
+from tests.support.processes import stat_of, wait_until
 
 pytestmark = pytest.mark.nats
 
 
 def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text("ascii").rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    return stat_of(pid)[:1] not in ([], ["Z"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_the_broker_and_its_server_cleanly(start_broker: Any, number: int) -> None:
+def test_a_signal_ends_the_broker_and_its_server_cleanly(
+    start_broker: StartBroker, number: int
+) -> None:
     broker = start_broker()
     child = broker.wait_ready()["nats_server_pid"]
 
@@ -34,7 +35,7 @@ def test_a_signal_ends_the_broker_and_its_server_cleanly(start_broker: Any, numb
 
 
 def test_a_broker_killed_at_any_moment_leaves_no_server_behind(
-    start_broker: Any,
+    start_broker: StartBroker,
 ) -> None:
     for delay in (0.15, 0.25, 0.3, 0.35, 0.4, 0.5, None):
         broker = start_broker()
@@ -56,7 +57,9 @@ def _command(process: Path) -> bytes:
         return b""
 
 
-def test_a_server_that_dies_by_itself_ends_the_broker_with_one_line(start_broker: Any) -> None:
+def test_a_server_that_dies_by_itself_ends_the_broker_with_one_line(
+    start_broker: StartBroker,
+) -> None:
     broker = start_broker()
     child = broker.wait_ready()["nats_server_pid"]
     before = len(broker.said.splitlines())
@@ -67,7 +70,7 @@ def test_a_server_that_dies_by_itself_ends_the_broker_with_one_line(start_broker
     assert broker.said.splitlines()[before:] == ["logbroker: nats-server ended (killed by SIGKILL)"]
 
 
-def test_a_server_that_hangs_is_killed_within_ten_seconds(start_broker: Any) -> None:
+def test_a_server_that_hangs_is_killed_within_ten_seconds(start_broker: StartBroker) -> None:
     broker = start_broker()
     child = broker.wait_ready()["nats_server_pid"]
     os.kill(child, signal.SIGSTOP)
@@ -80,13 +83,11 @@ def test_a_server_that_hangs_is_killed_within_ten_seconds(start_broker: Any) -> 
 
 
 @pytest.mark.parametrize("option", ["--listen", "--http"])
-def test_a_port_in_use_is_one_line_that_names_it(
-    tmp_path: Path, logbroker: Callable[..., Any], option: str
-) -> None:
+def test_a_port_in_use_is_one_line_that_names_it(tmp_path: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         rest = {"--listen": "127.0.0.1:0", "--http": ""} | {option: address}
-        ended = logbroker(
+        ended = call_logbroker(
             "run", "--store-dir", tmp_path / "s", *[x for p in rest.items() for x in p]
         )
 
@@ -95,18 +96,97 @@ def test_a_port_in_use_is_one_line_that_names_it(
     assert f"cannot listen on {address}: address already in use" in ended.stderr
 
 
-def test_the_first_credential_restarts_a_monitored_server_on_the_same_ports(
-    start_broker: Any, logbroker: Callable[..., Any], tmp_path: Path
+def test_the_folder_that_systemd_made_for_it_is_its_store_unless_it_is_told_another(
+    tmp_path: Path,
 ) -> None:
-    broker = start_broker("--http", "127.0.0.1:0")
-    before = broker.wait_ready()
+    made, told = tmp_path / "made", tmp_path / "told"
+    made.mkdir()
+    environment = {**os.environ, "STATE_DIRECTORY": f"{made}:{tmp_path}/more"}
 
-    words = ("add", "admin", "ops", "--store-dir", broker.store, "--output", tmp_path / "ops.toml")
-    logbroker("credentials", *words).check_returncode()
+    for options, store in (((), made), (("--store-dir", told), told)):
+        running = [*LOGBROKER, "run", "--listen", "127.0.0.1:0", "--http", "", *options]
+        with subprocess.Popen(running, env=environment) as popen:
+            wait_until("is ready", (store / "broker.json").exists, 120)
+            popen.terminate()
+            assert popen.wait(60) == 0
 
-    wait_until("it is restarted", lambda: broker.said.count("ready: ") == 2, 30)
-    after = broker.wait_ready()
-    assert after["server"] == before["server"]
-    assert after["http"].startswith(before["http"] + "/")  # a secret path from now on
-    assert after["nats_server_pid"] != before["nats_server_pid"]
-    assert after["pid"] == before["pid"]
+    assert not (tmp_path / "more").exists()
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    manager = Manager(tmp_path)
+    yield manager
+    manager.close()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "broker.toml"
+    path.touch()
+    return path
+
+
+@pytest.fixture
+def broker(start_broker: StartBroker, manager: Manager, config: Path) -> Broker:
+    environment = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "3000000"}
+    broker = start_broker("--config", config, environment=environment)
+    until_told(broker, manager, "READY=1")
+    return broker
+
+
+def until_told(broker: Broker, manager: Manager, words: str) -> None:
+    def is_told() -> bool:
+        assert broker.popen.poll() is None, broker.said
+        return manager.has_heard(words)
+
+    wait_until(f"{words} is told", is_told, 40)
+
+
+def test_a_service_manager_is_told_how_it_goes_from_the_start_to_the_end(
+    broker: Broker, manager: Manager
+) -> None:
+    assert manager.has_heard("STATUS=serving")
+    until_told(broker, manager, "WATCHDOG=1")
+
+    assert broker.end() == 0
+    assert manager.has_heard("STOPPING=1")
+
+
+def test_settings_read_again_count_at_once_or_are_named_or_leave_the_old_ones(
+    broker: Broker, manager: Manager, config: Path
+) -> None:
+    def max_age(*lines: str) -> int:
+        """Have the settings read again, and return the age that is in force in seconds."""
+        config.write_text("\n".join(lines), "utf-8")
+        manager.forget()
+        broker.popen.send_signal(signal.SIGHUP)
+        until_told(broker, manager, "READY=1")
+        info = ask(broker.wait_ready()["server"], "STREAM.INFO.LOGS")
+        return int(info["config"]["max_age"]) // 10**9
+
+    assert max_age('max_age = "12h"', 'memory = "1GB"') == 12 * 3600
+    assert manager.has_heard("RELOADING=1")
+    assert "changed: max_age; needs a restart: memory" in broker.said
+
+    assert max_age('max_age = "never"') == 12 * 3600
+    assert "keeping current settings: " in broker.said
+    assert "broker.toml: max_age" in broker.said
+
+    assert max_age("[nats]", "max_connection = 79") == 12 * 3600  # the real one has an s
+    assert "max_connection" in broker.said
+
+    assert max_age('max_age = "6h"', "[nats]", "max_connections = 79") == 6 * 3600
+    assert "Traceback" not in broker.said
+
+
+@pytest.mark.long  # a server is given up after 50 s
+def test_a_server_that_answers_nobody_any_more_is_restarted(broker: Broker) -> None:
+    child = broker.wait_ready()["nats_server_pid"]
+    os.kill(child, signal.SIGSTOP)
+
+    wait_until("is ready again", lambda: broker.said.count("ready: ") == 2, 120)
+
+    assert "restarting nats-server: no answer for 50 s" in broker.said
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)

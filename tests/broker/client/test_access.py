@@ -1,6 +1,10 @@
-"""Getting in at a real nats-server: by password, key, credentials and certificate, and what is said when it fails."""
+"""Getting in at a real nats-server: by password, key, credentials and certificate, and what is said when it fails.
+
+What cannot be used is said before anything is sent. No message holds a secret.
+"""
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from broker.app.exits import ConfigurationError
 from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
+from broker.client.credentials import verify
 from broker.client.nkey import new_seed, user_key
 from tests.support.processes import Processes, wait_until
 
@@ -91,8 +97,8 @@ async def test_who_is_kept_out_is_told_why_without_a_secret(
     assert ("--tls-ca" in said) == ("refuses" not in words)
 
 
-async def test_a_key_gets_in_and_its_file_is_read_again_at_each_connect(
-    serve: Serve, tmp_path: Path
+async def test_a_key_gets_in_and_its_file_which_may_be_one_of_settings_is_read_at_each_connect(
+    serve: Serve, tmp_path: Path, tls: Path
 ) -> None:
     seed, file = new_seed(), tmp_path / "web01.nk"
     where = serve(f"authorization {{ users: [ {{ nkey: {user_key(seed).public} }} ] }}")
@@ -101,10 +107,12 @@ async def test_a_key_gets_in_and_its_file_is_read_again_at_each_connect(
 
     with pytest.raises(BrokerAway, match=f"refuses the key of {file}"):
         await connection.once()
-    file.write_text(f"# of web01\n{seed}\n")
-    await connection.once()
-
-    await connection.close()
+    authority = f'tls_ca_pem = """\n{(tls / "authority.pem").read_text()}"""'
+    settings = f'# a credential\nhost = "Sally"\n{authority}\nnkey_seed = "{seed}"\n'
+    for text in (f"# of web01\n{seed}\n", settings):
+        file.write_text(text)
+        await connection.once()
+        await connection.close()
 
 
 async def test_a_credentials_file_gets_in_at_a_server_with_an_operator(serve: Serve) -> None:
@@ -173,3 +181,65 @@ async def test_a_broker_that_is_full_is_told_from_one_that_is_not_there(serve: S
     assert "connection limit reached: maximum account active connections exceeded" in said
     assert "host_connections" in said
     await first.close()
+
+
+SEED = "SUAHG43TONZXG43TONZXG43TONZXG43TONZXG43TONZXG43TONZXG4YR6A"
+FILES = {"empty": "", "not-base32": "S3CRET!!", "damaged": SEED[:-4] + "AAAA"}
+
+
+@pytest.mark.parametrize(
+    ("access", "words"),
+    [
+        *(({f"{one}": "gone"}, f"No such file.*; check --{one}") for one in ("creds", "nkey")),
+        *(({f"tls_{one}": "gone"}, f"No such file.*; check --tls-{one}") for one in ("ca", "cert")),
+        ({"tls_cert": "client.pem", "tls_key": "gone"}, "No such file.*; check --tls-key"),
+        ({"nkey": "empty"}, "holds no seed"),
+        ({"nkey": "not-base32"}, "holds no seed"),
+        ({"nkey": "damaged"}, "damaged"),
+        ({"creds": "empty", "nkey": "empty"}, "--creds and --nkey"),
+        ({"nkey": "empty", "nkey_seed": "s3cret"}, "--nkey and --nkey-seed"),
+        ({"password": "s3cret"}, "come together"),
+        ({"tls_ca": "client.pem", "tls_ca_pem": "-----"}, "two ways"),
+        ({"tls_ca_pem": "-----"}, "no certificate in tls_ca_pem"),
+        ({"tls_ca_pem": "é"}, "no certificate in tls_ca_pem"),
+        ({"tls_ca": "client.key"}, "no certificate in"),
+        ({"tls_ca": "empty"}, "no certificate in"),
+        ({"tls_key": "client.key"}, "--tls-cert"),
+        ({"tls_cert": "client.pem", "tls_key": "server.key"}, "KEY_VALUES_MISMATCH"),
+    ],
+)
+def test_what_cannot_get_in_is_refused_in_one_line_without_a_secret(
+    access: dict[str, str], words: str, tls: Path, tmp_path: Path
+) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    texts = {"nkey_seed", "password", "tls_ca_pem"}
+    folder = {name: tls if "." in file else tmp_path for name, file in access.items()}
+    given = Access(
+        **{one: file if one in texts else folder[one] / file for one, file in access.items()}
+    )
+
+    with pytest.raises(ConfigurationError, match=words) as raised:
+        verify(given)
+
+    shown = f"{raised.value} {given} {given!r}"
+    assert "\n" not in shown
+    assert not any(secret in shown for secret in ("s3cret", "S3CRET", SEED[:20]))
+
+
+def test_a_secret_that_everybody_can_read_is_warned_about(
+    tls: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = tmp_path / "client.key"
+    key.write_bytes((tls / "client.key").read_bytes())
+    access = Access(tls_cert=tls / "client.pem", tls_key=key)
+
+    with caplog.at_level(logging.WARNING):
+        key.chmod(0o600)
+        verify(access)
+        quiet = list(caplog.messages)
+        key.chmod(0o644)
+        verify(access)
+
+    assert quiet == []
+    assert caplog.messages == [f"{key} can be read by everybody on this machine; chmod 600 it"]

@@ -1,4 +1,4 @@
-"""What may be relied on of what a broker answers, and when it is asked again."""
+"""What may be relied on of what a broker answers, when it is asked again, and what a bucket takes."""
 
 import asyncio
 from types import SimpleNamespace
@@ -7,8 +7,10 @@ from unittest.mock import AsyncMock
 
 import pytest
 
+from broker.client import bucket
 from broker.client.answer import ConnectionLost, Denied, Rejected, is_certain
-from broker.client.connection import until_answered
+from broker.client.connection import Connection, until_answered
+from receiver.consume.claim import Behind, confirm_entry
 from receiver.consume.wake import is_level
 
 SECOND = 1_000_000_000
@@ -84,3 +86,59 @@ async def test_a_cluster_may_be_without_a_leader_and_what_no_waiting_mends_is_to
     assert await asyncio.gather(found, return_exceptions=True) == [
         "found" if is_waited_out else trouble
     ]
+
+
+@pytest.mark.nats
+async def test_what_is_the_newest_of_a_key_is_confirmed_and_nothing_is_written(
+    connection: Connection,
+) -> None:
+    await confirm_entry(connection, "LOGS_OFFSETS", "p0", None)
+    await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
+    entry = await bucket.read(connection, "LOGS_OFFSETS", "p0")
+    await confirm_entry(connection, "LOGS_OFFSETS", "p0", entry)
+
+    assert await bucket.read(connection, "LOGS_OFFSETS", "p0") == entry
+    await connection.ask("$KV.LOGS_OFFSETS.p0", b"", {"KV-Operation": "DEL"})
+    await confirm_entry(connection, "LOGS_OFFSETS", "p0", None)
+
+
+class Crowded(Connection):
+    """A connection whose next writes a broker refuses, so many, since another one of the key is under way."""
+
+    left = 0
+
+    async def ask(self, subject: str, *rest: Any, **more: Any) -> dict[str, Any]:
+        if self.left and subject.startswith("$KV."):
+            self.left -= 1
+            raise Rejected(400, 10164, "wrong last sequence")
+        return await super().ask(subject, *rest, **more)
+
+
+@pytest.mark.nats
+async def test_a_write_is_sent_again_while_another_one_is_under_way(logs_url: str) -> None:
+    crowded = Crowded([logs_url], "test")
+
+    crowded.left = 5
+    revision = await bucket.write(crowded, "LOGS_OFFSETS", "p0", b"one", 0)
+    crowded.left = 5
+    with pytest.raises(bucket.Conflict):
+        await bucket.write(crowded, "LOGS_OFFSETS", "p0", b"two", revision + 1)
+    crowded.left = 5
+    await confirm_entry(
+        crowded, "LOGS_OFFSETS", "p0", await bucket.read(crowded, "LOGS_OFFSETS", "p0")
+    )
+    crowded.left = 10_000
+    with pytest.raises(bucket.Conflict):
+        await bucket.write(crowded, "LOGS_OFFSETS", "p0", b"two", revision)
+
+    await crowded.close()
+
+
+@pytest.mark.nats
+async def test_what_a_replica_that_lags_has_is_not_confirmed(connection: Connection) -> None:
+    revision = await bucket.write(connection, "LOGS_OFFSETS", "p0", b"one", 0)
+    await bucket.write(connection, "LOGS_OFFSETS", "p0", b"two", revision)
+
+    for stale in (None, bucket.Entry(b"one", revision)):
+        with pytest.raises(Behind):
+            await confirm_entry(connection, "LOGS_OFFSETS", "p0", stale)

@@ -1,11 +1,11 @@
 import asyncio
 import random
-from typing import Any
 
 import pytest
 
-from broker.client.answer import ConnectionLost
+from broker.client.answer import ConnectionLost, Rejected
 from broker.client.connection import BrokerAway, Connection
+from tests.conftest import Server
 
 pytestmark = pytest.mark.nats
 
@@ -19,30 +19,22 @@ async def test_a_broker_that_is_away_is_said_at_once_without_a_password() -> Non
 
 
 async def test_a_call_under_way_ends_when_the_broker_is_killed_and_the_next_one_waits_for_it(
-    own_server: Any,
+    own_server: Server,
 ) -> None:
     connection, asked = Connection([own_server.url], "test"), asyncio.Event()
 
-    async def say_nothing(_: Any) -> None:
+    async def say_nothing(_: object) -> None:
         asked.set()
 
     await connection.subscribe("silence", say_nothing)
-    async with asyncio.TaskGroup() as group:
-        waiting = group.create_task(_outcome(connection))
-        await asked.wait()
-        await asyncio.to_thread(own_server.kill_and_restart)
+    waiting = asyncio.ensure_future(connection.request("silence", patience=30))
+    await asked.wait()
+    await asyncio.to_thread(own_server.kill_and_restart)
 
-    assert waiting.result() == "ConnectionLost"
+    with pytest.raises(ConnectionLost):
+        await waiting
     assert (await connection.api("INFO", patience=20))["streams"] == 0
     await connection.close()
-
-
-async def _outcome(connection: Connection) -> str:
-    try:
-        await connection.request("silence", patience=30)
-    except ConnectionLost as error:
-        return type(error).__name__
-    return "answered"
 
 
 async def test_a_cancellation_is_heard_whenever_it_comes(fresh_url: str) -> None:
@@ -60,3 +52,62 @@ async def test_a_cancellation_is_heard_whenever_it_comes(fresh_url: str) -> None
         await connection.close()
 
     assert lost == 0
+
+
+async def test_a_server_from_which_no_answer_comes_is_left_for_another_one(
+    own_server: Server, fresh_url: str
+) -> None:
+    """One that is cut off from the leader takes whatever it is sent."""
+    silent = Connection([own_server.url], "silent")
+    connection = Connection([own_server.url, fresh_url], "test")
+
+    async def say_nothing(message: object) -> None:
+        """Be somebody who listens, so that the server has nothing to say about it."""
+
+    await silent.subscribe("$JS.API.LEADER", say_nothing)
+    while (await connection.client()).address != own_server.url:
+        await connection.close()
+    with pytest.raises(ConnectionLost):
+        await connection.ask("$JS.API.LEADER", patience=2.3)
+    assert (await connection.client()).address == own_server.url
+    with pytest.raises(ConnectionLost):
+        await connection.ask("$JS.API.LEADER", patience=2.3)
+    moved_to = (await connection.client()).address
+    await connection.close()
+    await silent.close()
+
+    assert moved_to != own_server.url
+    assert fresh_url.endswith(moved_to.removeprefix("nats://"))
+
+
+SILENCE, NOBODY = ConnectionLost("no answer"), Rejected(503, 0, "nobody listens")
+IN_HAND = Rejected(400, 10071, "wrong last sequence")
+
+
+@pytest.mark.parametrize(
+    ("endings", "is_left"),
+    [
+        ([(5.0, SILENCE)], True),
+        ([(4.0, SILENCE)], False),
+        ([(5.0, NOBODY)], False),
+        ([(13.0, NOBODY)], True),
+        ([(4.0, SILENCE), (0.0, None), (1.0, SILENCE)], False),
+        ([(4.4, SILENCE), (0.0, IN_HAND), (5.0, SILENCE)], True),
+        ([(9.0, IN_HAND)], False),
+    ],
+)
+async def test_what_is_under_way_ends_at_once_on_a_server_where_nobody_has_led_for_long(
+    fresh_url: str, endings: list[tuple[float, ConnectionLost | Rejected | None]], is_left: bool
+) -> None:
+    connection = Connection([fresh_url, "nats://127.0.0.1:1"], "test")
+    client = await connection.client()
+    waiting = asyncio.ensure_future(connection.guard(asyncio.sleep(0.01), 60))
+    await asyncio.sleep(0)
+
+    for seconds, error in endings:
+        connection.judge(seconds, error)
+
+    (ended,) = await asyncio.gather(waiting, return_exceptions=True)
+    assert isinstance(ended, ConnectionLost) is is_left
+    assert (await connection.client() is not client) is is_left
+    await connection.close()

@@ -1,82 +1,76 @@
-"""Configurations go to another broker and back as the nats CLI writes them."""
+"""`logbroker export` and `import`: configurations go to another broker and back as the nats CLI writes them."""
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 
 from broker.app.exits import ConfigurationError
 from broker.client.connection import Connection
-from broker.commands.apply import exported, plan_import, read_stream
-from broker.provision.apply import apply, carry_out
-from broker.provision.plan import Step
-from broker.topology import Topology
+from broker.commands.apply import read_stream
 from broker.wire.descent import marked
+from tests.broker.conftest import Call, ask
 
-TOPOLOGY = Topology(partitions=11, max_bytes=10**8)
-
-
-@pytest.fixture
-async def connection(fresh_url: str) -> AsyncIterator[Connection]:
-    connection = Connection([fresh_url], "test")
-    yield connection
-    await connection.close()
-
-
-@pytest.fixture
-async def other(own_server: Any) -> AsyncIterator[Connection]:
-    connection = Connection([own_server.url], "test")
-    yield connection
-    await connection.close()
-
-
-async def planned(connection: Connection, files: dict[str, str]) -> tuple[Step, ...]:
-    with TemporaryDirectory() as folder:
-        read = [_read(Path(folder) / name, text) for name, text in files.items()]
-    return await plan_import(connection, read)
-
-
-def _read(file: Path, text: str) -> Step:
-    file.write_text(text)
-    return read_stream(file)
+SETTINGS = ("--partitions", "11", "--max-bytes", "100MB")
 
 
 @pytest.mark.nats
-async def test_what_was_exported_gives_an_empty_broker_the_same_configuration(
-    connection: Connection, other: Connection
+def test_what_was_exported_gives_an_empty_broker_the_same_configuration_and_changes_of_it(
+    logbroker_inside: Call, fresh_url: str, second_url: str, tmp_path: Path
 ) -> None:
-    await apply(connection, TOPOLOGY)
-    files = await exported(connection)
+    def call(url: str, *words: str | Path) -> str:
+        done = logbroker_inside(*words, "--server", url)
+        assert done.returncode == 0, done.stderr
+        return str(done.stdout)
 
-    await carry_out(other, await planned(other, files))
+    def exported(url: str, folder: Path) -> dict[str, str]:
+        call(url, "export", folder)
+        return {path.stem: path.read_text("utf-8") for path in folder.iterdir()}
 
-    assert await exported(other) == files
-    assert not (await planned(other, files))
-    assert not (await planned(connection, files))
-    left = await apply(other, TOPOLOGY)
-    assert {one.kind for one in left} == {"entry"}
+    call(fresh_url, "apply", *SETTINGS)
+    folder = tmp_path / "configuration"
+    files = exported(fresh_url, folder)
+    call(second_url, "import", folder)
+
+    assert files.keys() == {"LOGS", "KV_LOGS_CONFIG", "KV_LOGS_OFFSETS", "KV_LOGS_POSITIONS"}
+    assert exported(second_url, tmp_path / "again") == files
+    for url in (fresh_url, second_url):
+        assert call(url, "import", folder) == "nothing to do\n"
+    left = json.loads(call(second_url, "apply", *SETTINGS, "--dry-run", "--json"))
+    assert {one["kind"] for one in left} == {"entry"}
+
+    stream = json.loads(files["LOGS"]) | {"max_age": 10**15}
+    (folder / "LOGS.json").write_text(json.dumps(stream), "utf-8")
+    update = "~ update stream LOGS\n    - max_age: 1d  + max_age: 11d13h46m40s\n"
+    assert call(fresh_url, "import", folder) == update
 
 
 @pytest.mark.nats
-async def test_a_stream_that_is_not_whole_is_not_opened(connection: Connection) -> None:
-    await apply(connection, TOPOLOGY)
-    files = await exported(connection)
-    config = (await connection.api("STREAM.INFO.KV_LOGS_CONFIG"))["config"]
-    await connection.api("STREAM.UPDATE.KV_LOGS_CONFIG", marked(config))
+def test_a_stream_that_is_not_whole_is_not_opened(
+    call: Call, logs_url: str, tmp_path: Path
+) -> None:
+    async def mark(connection: Connection) -> None:
+        config = (await connection.api("STREAM.INFO.KV_LOGS_CONFIG"))["config"]
+        await connection.api("STREAM.UPDATE.KV_LOGS_CONFIG", marked(config))
 
-    with pytest.raises(ConfigurationError, match=r"KV_LOGS_CONFIG.*logbroker restore"):
-        await planned(connection, files)
+    call("export", tmp_path)
+    ask(logs_url, mark)
+
+    refused = call("import", tmp_path)
+
+    assert refused.returncode == 78
+    assert "KV_LOGS_CONFIG" in refused.stderr
+    assert "logbroker restore" in refused.stderr
 
 
 def test_a_stream_is_read_as_the_nats_cli_writes_it(tmp_path: Path) -> None:
     config = {"name": "S", "max_age": 5, "metadata": {"_nats.ver": "1", "owner": "ops"}}
+    (tmp_path / "S.json").write_text(json.dumps(config))
 
-    found = _read(tmp_path / "S.json", json.dumps(config))
+    found = read_stream(tmp_path / "S.json")
 
-    assert found == Step("stream", "S", {**config, "metadata": {"owner": "ops"}})
+    assert (found.kind, found.name) == ("stream", "S")
+    assert found.config == {**config, "metadata": {"owner": "ops"}}
 
 
 @pytest.mark.parametrize(
@@ -87,5 +81,7 @@ def test_a_stream_is_read_as_the_nats_cli_writes_it(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_configuration_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.json").write_text(text)
+
     with pytest.raises(ConfigurationError, match=r"x\.json is not the JSON of a stream"):
-        _read(tmp_path / "x.json", text)
+        read_stream(tmp_path / "x.json")

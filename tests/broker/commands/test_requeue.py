@@ -50,7 +50,7 @@ def stored(url: str, *work: Any) -> list[bytes]:
 
 
 def test_payloads_come_back_without_the_headers_of_a_shipper_and_the_unreadable_are_named(
-    logs_url: str, logbroker_inside: Call, tmp_path: Path
+    logs_url: str, call: Call, tmp_path: Path
 ) -> None:
     frame, zstd = zstandard.compress(b"a\nb\n"), {"Content-Encoding": "zstd"}
     file = quarantine(
@@ -61,7 +61,7 @@ def test_payloads_come_back_without_the_headers_of_a_shipper_and_the_unreadable_
         (SUBJECT, zstd, frame),
     )
 
-    called = logbroker_inside("requeue", file, "--server", logs_url, "--json")
+    called = call("requeue", file, "--json")
 
     assert called.returncode == 0, called.stderr
     assert stored(logs_url) == [b"plain\n\n", frame]
@@ -70,45 +70,41 @@ def test_payloads_come_back_without_the_headers_of_a_shipper_and_the_unreadable_
     back = {"messages": 2, "lines": 4, "file": f"{file}.requeued"}
     assert json.loads(called.stdout) == back
     assert [path.name for path in tmp_path.iterdir()] == ["q.msg.requeued"]
-    again = logbroker_inside("requeue", file, "--server", logs_url)
+    again = call("requeue", file)
     assert (again.returncode, again.stderr.count("\n")) == (78, 1)
+
+
+def interrupted(url: str, folder: Path, last: int) -> Path:
+    """Return the file of a message, at a stream that holds another one; a run that began at `last` was broken off."""
+    info = ask(url, (SUBJECT, b"before\n"), "STREAM.INFO.LOGS")
+    progress = {"stream": "LOGS", "last": last, "created": info["created"]}
+    (folder / "q.msg.progress").write_text(json.dumps(progress))
+    return quarantine(folder / "q.msg", (SUBJECT, {}, b"a\n"))
 
 
 @pytest.mark.parametrize("arrived", [True, False], ids=["arrived", "did not arrive"])
 def test_an_interrupted_run_is_resumed_behind_whatever_came_meanwhile(
-    logs_url: str, logbroker_inside: Call, tmp_path: Path, arrived: bool
+    logs_url: str, call: Call, tmp_path: Path, arrived: bool
 ) -> None:
-    one, other = quarantine(tmp_path / "q.msg", (SUBJECT, {}, b"a\n")), tmp_path / "other.msg"
-    stored(logs_url, (SUBJECT, b"before\n"))
+    one, other = interrupted(logs_url, tmp_path, last=1), tmp_path / "other.msg"
     if arrived:  # the same message by another file: as if this run had published it
         other.write_bytes(one.read_bytes())
-        assert logbroker_inside("requeue", other, "--server", logs_url).returncode == 0
-    info = json.loads(
-        logbroker_inside("stream", "info", "LOGS", "--json", "--server", logs_url).stdout
-    )
-    progress = {"stream": "LOGS", "last": 1, "created": info["created"]}
-    (tmp_path / "q.msg.progress").write_text(json.dumps(progress))
+        assert call("requeue", other).returncode == 0
     stored(logs_url, (SUBJECT, b"meanwhile\n"))
 
-    called = logbroker_inside("requeue", one, "--server", logs_url)
+    called = call("requeue", one)
 
     assert called.returncode == 0, called.stderr
     assert stored(logs_url).count(b"a\n") == 1
 
 
 def test_a_person_is_asked_where_the_stream_can_no_longer_tell(
-    logs_url: str, logbroker_inside: Call, tmp_path: Path
+    logs_url: str, call: Call, tmp_path: Path
 ) -> None:
-    file = quarantine(tmp_path / "q.msg", (SUBJECT, {}, b"a\n"))
-    stored(logs_url, (SUBJECT, b"before\n"))
-    info = json.loads(
-        logbroker_inside("stream", "info", "LOGS", "--json", "--server", logs_url).stdout
-    )
-    progress = {"stream": "LOGS", "last": 0, "created": info["created"]}
-    (tmp_path / "q.msg.progress").write_text(json.dumps(progress))
+    file = interrupted(logs_url, tmp_path, last=0)
     stored(logs_url, "STREAM.PURGE.LOGS")
 
-    called = logbroker_inside("requeue", file, "--server", logs_url)
+    called = call("requeue", file)
 
     assert called.returncode == 1
     assert "look for their lines in the file of the host" in called.stderr

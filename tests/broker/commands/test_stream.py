@@ -1,11 +1,9 @@
 """`logbroker stream` and `logbroker consumer`: what is there is listed and told; what is not logbroker's own is removed."""
 
-import asyncio
 import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,21 +18,19 @@ OTHER = {"name": "ORDERS", "subjects": ["orders.>"]}
 
 
 @pytest.fixture
-def call(logbroker_inside: Call, logs_url: str) -> Call:
+def call(call: Call, logs_url: str) -> Call:
     """Run a command at a broker that has a stream and a consumer of somebody else's."""
 
-    async def make() -> None:
-        connection = Connection([logs_url], "test")
+    async def make(connection: Connection) -> None:
         await connection.api("STREAM.CREATE.ORDERS", OTHER)
         await connection.ask("orders.1", b"an order")
         for name in ("mine", "receiver-p0"):
             config = {"durable_name": name, "ack_policy": "all", "filter_subject": "logs.p0.>"}
             body = {"stream_name": "LOGS", "config": config}
             await connection.api(f"CONSUMER.CREATE.LOGS.{name}.logs.p0.>", body)
-        await connection.close()
 
-    asyncio.run(make())
-    return lambda *words: logbroker_inside(*words, "--server", logs_url)
+    ask(logs_url, make)
+    return call
 
 
 def test_streams_and_consumers_are_listed_and_told(call: Call) -> None:
@@ -64,23 +60,6 @@ def test_what_is_of_others_is_removed_by_who_says_so(call: Call) -> None:
 
     assert "ORDERS" not in call("stream", "ls").stdout
     assert "mine" not in call("consumer", "ls").stdout
-
-
-def test_programs_are_told_what_matches_and_what_was_removed(
-    logbroker_inside: Call, logs_url: str
-) -> None:
-    ask(logs_url, *(("logs.p0.web01", b"line %d\n" % number) for number in range(3)))
-
-    def told(*words: str) -> dict[str, Any]:
-        return json.loads(logbroker_inside(*words, "--server", logs_url, "--json").stdout)
-
-    one = told("rm", "--seq", "2", "--yes")
-    plan = told("purge", "--host", "web01", "--dry-run")
-    done = told("purge", "--host", "web01", "--yes")
-
-    assert (one["message"]["sequence"], one["removed"]) == (2, True)
-    assert [(each["messages"], each["stream"]) for each in plan["matching"]] == [(2, "LOGS")]
-    assert (plan["removed"], done["removed"]) == (None, 2)
 
 
 def test_jetstream_takes_as_many_streams_and_consumers_as_the_settings_say(

@@ -7,7 +7,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.broker.inspect.conftest import connection, publish  # noqa: F401 - fixtures of ours as well
+from tests.broker.inspect.conftest import publish  # noqa: F401 - a fixture of ours as well
 from tests.support.processes import Process, Processes, wait_until
 
 StartConsole = Callable[..., str]

@@ -156,10 +156,11 @@ async def test_five_thousand_hosts_are_sorted_found_and_scrolled(
     await expect(page.locator("#host-count")).to_have_text("10 of 5,000 hosts")
 
 
-async def test_what_a_hostile_host_sends_is_text(
+async def test_what_a_hostile_host_sends_is_text_that_is_copied_and_a_wrong_question_is_said(
     page: Page, start_console: StartConsole, publish: Publish, logs_url: str
 ) -> None:
     await publish("<b", HOSTILE + b"\n" + b"y" * 1024 * 1024 + b"\n", file=f"/var/{MARKUP}\x1b.log")
+    await page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
     await page.goto(f"{start_console(logs_url)}/#lines")
 
     line = page.locator("#line-list li").first
@@ -167,6 +168,11 @@ async def test_what_a_hostile_host_sends_is_text(
         f"<b{MARKUP} \\x1b[31mred \\u202eesrever \\xff\\xfe end", timeout=20_000
     )
     await expect(page.locator("#line-list li").last).to_contain_text("and 1,032,192 bytes more")
+    await page.click("#line-copy")  # without a clipboard of the page
+    await expect(page.locator("#line-note")).to_have_text("copied")
+    await page.fill("#line-match", "(")
+    await page.get_by_role("button", name="Show").click()
+    await expect(page.locator("#line-note")).to_contain_text("no regular expression")
     await page.goto(f"{page.url.partition('#')[0]}#hosts")
     await expect(page.locator("a.row")).to_contain_text("<b")
     await page.locator("a.row").click()
@@ -186,21 +192,6 @@ async def test_a_broker_that_goes_is_said_and_one_that_comes_back_is_seen(
     await expect(page.locator("#trouble")).to_contain_text("does not answer", timeout=30_000)
     await asyncio.to_thread(own_server.start)
     await expect(page.locator("#trouble")).to_be_hidden(timeout=60_000)
-
-
-async def test_a_wrong_question_is_said_and_lines_are_copied_without_a_clipboard_of_the_page(
-    page: Page, start_console: StartConsole, publish: Publish, logs_url: str
-) -> None:
-    await publish("web01", b"a line\n")
-    await page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
-    await page.goto(f"{start_console(logs_url)}/#lines")
-    await expect(page.locator("#line-list li")).to_have_count(1, timeout=20_000)
-    await page.click("#line-copy")
-    await expect(page.locator("#line-note")).to_have_text("copied")
-
-    await page.fill("#line-match", "(")
-    await page.get_by_role("button", name="Show").click()
-    await expect(page.locator("#line-note")).to_contain_text("no regular expression")
 
 
 async def test_a_row_keeps_the_focus_and_a_pause_is_seen_on_a_phone(

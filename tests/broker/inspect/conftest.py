@@ -1,7 +1,7 @@
 """What the tests of looking share: a stream with a few hosts' lines in it."""
 
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 import zstandard
@@ -12,14 +12,6 @@ from broker.wire.message import Origin, Section, Span, encode_origin
 NOW = 1_790_000_000_000_000_000  # when shippers say that they read a round, in nanoseconds
 
 Publish = Callable[..., Awaitable[int]]
-
-
-@pytest.fixture
-async def connection(logs_url: str) -> AsyncIterator[Connection]:
-    connection = Connection([logs_url], "test")
-    await connection.once()
-    yield connection
-    await connection.close()
 
 
 def message(

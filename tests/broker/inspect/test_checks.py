@@ -1,16 +1,20 @@
-"""What the five checks find, and how a monitoring system is told."""
+"""What the five checks find, and how a monitoring system is told: by `logbroker check`, and by the pages of `logbroker run --metrics`."""
 
 import json
+import re
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from prometheus_client.parser import text_string_to_metric_families
 
 from broker.inspect.checks import CHECKS, CheckResult, Grade, judge, overall, to_nagios
 from broker.inspect.status import StreamPeer
-from tests.broker.conftest import Call, ask
-from tests.broker.inspect.test_status import a_node, a_status, a_stream
+from tests.broker.conftest import Broker, Call, StartBroker, ask
+from tests.broker.inspect.test_status import a_node, a_status, a_stream, altered
+from tests.support.processes import wait_until
 
 _FOLLOWER = StreamPeer(name="n2", active=100_000_000)
 
@@ -24,10 +28,6 @@ def test_a_broker_that_is_away_is_critical_and_the_rest_is_unknown() -> None:
     assert overall(found[2:]) is Grade.UNKNOWN
 
 
-def _with(known: BaseModel, **changed: Any) -> Any:
-    return known.model_copy(update=changed)
-
-
 def _replicas(*followers: StreamPeer, **changed: Any) -> dict[str, Any]:
     return {"streams": (a_stream(wanted_replicas=3, followers=followers, **changed),)}
 
@@ -39,15 +39,15 @@ def _space(state: str, **space: Any) -> dict[str, Any]:
 
 def _waits(seconds: float) -> dict[str, Any]:
     first, second = a_status().partitions
-    return {"partitions": (_with(first, behind_seconds=seconds), second)}
+    return {"partitions": (altered(first, behind_seconds=seconds), second)}
 
 
 def _ends(time: str) -> dict[str, Any]:
     return {"nodes": (a_node(certificates=[{"path": "/tls/broker.pem", "not_after": time}]),)}
 
 
-_UNREAD = {"partitions": tuple(_with(one, behind=None) for one in a_status().partitions)}
-_LAGS = _with(_FOLLOWER, current=False, lag=20)
+_UNREAD = {"partitions": tuple(altered(one, behind=None) for one in a_status().partitions)}
+_LAGS = altered(_FOLLOWER, current=False, lag=20)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ _LAGS = _with(_FOLLOWER, current=False, lag=20)
         ("stream", _replicas(_FOLLOWER, _FOLLOWER), Grade.OK, "3 of 3"),
         ("stream", _replicas(_FOLLOWER), Grade.WARNING, "2 of 3"),
         ("stream", _replicas(_FOLLOWER, _LAGS), Grade.WARNING, "n2 is 20 operations behind, seen"),
-        ("stream", _replicas(_with(_FOLLOWER, offline=True)), Grade.CRITICAL, "is offline"),
+        ("stream", _replicas(altered(_FOLLOWER, offline=True)), Grade.CRITICAL, "is offline"),
         ("stream", _replicas(_FOLLOWER, _FOLLOWER, leader=""), Grade.CRITICAL, "no leader"),
         ("space", {}, Grade.OK, "50% of LOGS"),
         ("space", {"streams": (a_stream(bytes=800),)}, Grade.WARNING, "80% of LOGS"),
@@ -106,14 +106,10 @@ def test_nagios_reads_one_line_with_the_worst_first() -> None:
 
 
 @pytest.mark.nats
-def test_the_command_says_it_by_its_exit_code(logbroker_inside: Call, logs_url: str) -> None:
-    logbroker_inside("apply", "--server", logs_url, "--partitions", "2")
+def test_the_command_says_it_by_its_exit_code(call: Call, logs_url: str) -> None:
     ask(logs_url, ("logs.p0.web01", b"a\n"))
 
-    well, behind = [
-        logbroker_inside("check", "--server", logs_url, *options)
-        for options in ((), ("receivers", "--json"))
-    ]
+    well, behind = call("check"), call("check", "receivers", "--json")
 
     assert (well.returncode, well.stdout.count("\n")) == (0, 1), well.stdout
     assert well.stdout.startswith("OK logbroker OK:connection: nats://127.0.0.1")
@@ -135,3 +131,49 @@ def test_whatever_hinders_a_check_is_one_line(
     assert "UNKNOWN:receivers:" in bare.stdout
     assert "check --creds" in unusable.stdout
     assert all(one.stdout.count("\n") == 1 for one in (away, bare, unusable))
+
+
+def _get(broker: Broker, path: str) -> tuple[int, str]:
+    """Return status and body of a page, or 0 where nobody listens yet."""
+    found = re.search(r"listening on (http://\S+)", broker.said)
+    if found is None:
+        return 0, ""
+    try:
+        with urllib.request.urlopen(f"{found[1]}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
+
+
+@pytest.mark.nats
+def test_metrics_are_the_numbers_of_the_status(start_broker: StartBroker) -> None:
+    broker = start_broker("--partitions", "2", "--metrics", "127.0.0.1:0", "--max-bytes", "100MB")
+    server = broker.wait_ready()["server"]
+
+    ask(server, *[("logs.p1.web01", b"a line\n")] * 3)
+
+    def samples() -> dict[tuple[str, ...], float]:
+        page = _get(broker, "/metrics")[1]
+        return {
+            (one.name.removeprefix("logbroker_"), *list(one.labels.values())[:1]): one.value
+            for family in text_string_to_metric_families(page)
+            for one in family.samples
+        }
+
+    def has_all_of_them() -> bool:
+        found = samples()  # stream, partitions and hosts are asked for one after the other
+        named = (("stream_messages", "LOGS"), ("partition_behind", "1"), ("hosts",))
+        return [found.get(name) for name in named] == [3, 3, 1]
+
+    wait_until("all figures are there", has_all_of_them, 60, every=0.5)
+    found = samples()
+    assert found["stream_max_bytes", "LOGS"] == 100_000_000
+    assert found["silent_hosts",] == 0
+    assert found["partition_behind", "0"] == found["partition_behind_seconds", "0"] == 0
+    assert found["partition_behind_seconds", "1"] > 0
+    assert {value for key, value in found.items() if key[0] == "check_status"} == {0.0}
+    assert [value for key, value in found.items() if key[0] == "retention_purged_messages"] == [0]
+    assert _get(broker, "/healthz") == (200, "ok\n")
+    assert _get(broker, "/")[0] == 404

@@ -18,27 +18,19 @@ pytestmark = pytest.mark.nats
 
 
 @pytest.fixture
-def provisioned(logbroker_inside: Call, logs_url: str) -> str:
-    number = str(len(GARBAGE) + 1)
-    assert logbroker_inside("apply", "--server", logs_url, "--partitions", number).returncode == 0
+def provisioned(call: Call, logs_url: str) -> str:
+    assert call("apply", "--partitions", str(len(GARBAGE) + 1)).returncode == 0
     return logs_url
 
 
 def test_garbage_in_offsets_is_shown_as_such_and_the_others_as_usual(
-    logbroker_inside: Call, provisioned: str
+    call: Call, provisioned: str
 ) -> None:
     good, values = len(GARBAGE), [*GARBAGE.values(), GOOD.encode()]
     ask(provisioned, *((f"$KV.LOGS_OFFSETS.p{n}", value) for n, value in enumerate(values)))
 
-    table, told, checked, top = [
-        logbroker_inside(*words, "--server", provisioned)
-        for words in (
-            ("status",),
-            ("status", "--json"),
-            ("check", "receivers"),
-            ("top", "--count", "1", "--interval", "200ms"),
-        )
-    ]
+    table, told, checked = call("status"), call("status", "--json"), call("check", "receivers")
+    top = call("top", "--count", "1", "--interval", "200ms")
 
     assert [one.returncode for one in (table, told, checked, top)] == [0, 0, 2, 0]
     partitions = json.loads(told.stdout)["partitions"]
@@ -55,7 +47,7 @@ def test_garbage_in_offsets_is_shown_as_such_and_the_others_as_usual(
 
 
 def test_what_others_wrote_reaches_no_terminal_as_it_is(
-    logbroker_inside: Call, provisioned: str, tmp_path: Path
+    call: Call, provisioned: str, tmp_path: Path
 ) -> None:
     _, headers = message(b"a\n", file=f"/var/{ACTIVE}")
 
@@ -67,13 +59,8 @@ def test_what_others_wrote_reaches_no_terminal_as_it_is(
         await connection.ask("logs.p1.web02", b"a\n", {"Nats-Time-Stamp": "never"})
         await add_subjects(connection, "logs.q0.>")
         await connection.ask("logs.q0.\x1b[2J\x9b", b"\x1b[2J\n")
-        config = {
-            "name": "KV_LOGS_CONFIG",
-            "description": ACTIVE,
-            "subjects": ["$KV.LOGS_CONFIG.>"],
-        }
-        info = await connection.api("STREAM.INFO.KV_LOGS_CONFIG")
-        await connection.api("STREAM.UPDATE.KV_LOGS_CONFIG", info["config"] | config)
+        config = (await connection.api("STREAM.INFO.KV_LOGS_CONFIG"))["config"]
+        await connection.api("STREAM.UPDATE.KV_LOGS_CONFIG", config | {"description": ACTIVE})
 
     ask(provisioned, write)
 
@@ -94,7 +81,7 @@ def test_what_others_wrote_reaches_no_terminal_as_it_is(
         ("purge", "--everything", "--dry-run"),
         ("rm", "--seq", "3", "--dry-run"),
     ):
-        ended = logbroker_inside(*words, "--server", provisioned)
+        ended = call(*words)
         assert ended.returncode == 0 or words[0] == "check", ended
         assert not acts_on_a_terminal(ended.stdout + ended.stderr), ended
 

@@ -5,19 +5,28 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from broker.client.answer import Rejected
 from broker.client.connection import Connection
-from broker.inspect.ask import full_status, node_reports
+from broker.inspect.ask import ask_hosts, full_status, node_reports
+from broker.inspect.message import StoredMessage
 from broker.inspect.status import BrokerStatus, PartitionStatus, StreamStatus, facts
+from broker.inspect.top import TopView
 from broker.report import SUBJECT, NodeReport
 from broker.wire.delivery import RawMessage
 from broker.wire.offset import Offset
+from broker.wire.streams import STREAM
 from receiver.consume.fetch import consumer_config
 from tests.broker.conftest import call_logbroker
-from tests.broker.inspect.conftest import Publish
+from tests.broker.inspect.conftest import Publish, message
+from tests.partitions import add_subjects
 
 NOW = "2026-11-21T16:00:00Z"
+
+
+def altered(known: BaseModel, **changed: Any) -> Any:
+    return known.model_copy(update=changed)
 
 
 def a_stream(cluster: Any = None, **changed: Any) -> StreamStatus:
@@ -133,8 +142,12 @@ async def test_every_logbroker_reports_and_what_is_no_report_is_passed_over(
     nodes = [Connection([logs_url], f"node {number}") for number in range(3)]
     answers = [a_node(name="n2").model_dump_json(), "no report", a_node().model_dump_json()]
     for node, answer in zip(nodes, answers, strict=True):
+
+        async def hear(message: RawMessage, node: Connection = node, answer: str = answer) -> None:
+            await node.publish(message.reply, answer.encode())
+
         await node.once()
-        await node.subscribe(SUBJECT, _answering(node, answer))
+        await node.subscribe(SUBJECT, hear)
         await node.api("INFO")  # the subscription has reached the server
 
     found = await node_reports(connection)
@@ -144,8 +157,59 @@ async def test_every_logbroker_reports_and_what_is_no_report_is_passed_over(
         await node.close()
 
 
-def _answering(node: Connection, answer: str):  # type: ignore[no-untyped-def] # what nats-py calls
-    async def hear(message: RawMessage) -> None:
-        await node.publish(message.reply, answer.encode())
+def test_rates_are_what_was_counted_since_the_last_view() -> None:
+    """In two seconds a receiver commits 200 lines, and another one is set back."""
+    (first, second), (_, headers) = a_status().partitions, message(b"a line\n" * 5)
+    view = TopView(a_status(partitions=(first, altered(second, lines=9))))
+    for _ in range(10):
+        view.add(StoredMessage("logs.p0.web01", 1, 1, headers, b"", 1000))
+        # what a receiver would quarantine has bytes, but no lines and no host
+        view.add(StoredMessage("logs.p1.evil", 1, 1, {"Log-Spans": "x"}, b"", 500))
+    view.rate(a_status(partitions=(altered(first, lines=240), altered(second, lines=0))), 2.0)
 
-    return hear
+    one, other = view.partitions[0], view.partitions[1]
+    assert (one.rounds, one.lines, one.bytes, one.lines_out) == (5, 25, 5000, 100)
+    assert (other.lines, other.bytes, other.lines_out) == (0, 2500, 0)
+    assert view.hosts.keys() == {"web01"}
+
+
+@pytest.mark.nats
+async def test_hosts_are_what_was_published(connection: Connection, publish: Publish) -> None:
+    assert await ask_hosts(connection) == []
+    await publish("web01", b"one\ntwo\n")
+    await publish("web01", b"", more=(("/var/log/auth.log", b"x\n"),))
+    await publish("web01", b"removed\n", file="/old")
+    await publish("db01.example.net", b"x\n", file="/old")
+    await publish("db01.example.net", b"y\n", partition=1, agent="2-0000000b")
+    await connection.ask("logs.p0.plain", b"of another client")
+    await connection.api(f"STREAM.MSG.DELETE.{STREAM}", {"seq": 3})
+    await add_subjects(connection, "logs.q0.>")
+    await connection.ask("logs.q0.nobody", b"of no host")
+
+    db, plain, web = await ask_hosts(connection)
+
+    assert (web.host, web.messages, web.file) == ("web01", 2, "/var/log/auth.log")
+    assert (db.partitions, db.messages, db.agent) == ((0, 1), 2, "2-0000000b")
+    assert (plain.messages, plain.file, plain.agent) == (1, "", "")
+    assert 0 < web.last_seen < db.last_seen < plain.last_seen
+    assert 0 <= web.silent_seconds < 60
+
+
+@pytest.mark.nats
+async def test_a_host_that_sends_without_a_pause_is_there(
+    connection: Connection, publish: Publish
+) -> None:
+    await publish("web01", b"one\n")
+    await publish("web02", b"two\n")
+
+    async def send() -> None:
+        while True:
+            await publish("web01", b"more\n")
+
+    sending = asyncio.create_task(send())
+    try:
+        found = [await ask_hosts(connection) for _ in range(30)]
+    finally:
+        sending.cancel()
+
+    assert {tuple(host.host for host in hosts) for hosts in found} == {("web01", "web02")}

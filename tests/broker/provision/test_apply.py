@@ -1,14 +1,12 @@
 """What is declared is what a real server tells; a plan says what it deletes, and a start deletes nothing."""
 
 import logging
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from broker.app.exits import ConfigurationError
-from broker.client import bucket
 from broker.client.connection import Connection
 from broker.provision.apply import apply, carry_out, look
 from broker.provision.plan import plan
@@ -17,33 +15,6 @@ from broker.topology import Topology
 pytestmark = pytest.mark.nats
 
 BEFORE = Topology(partitions=1)
-
-
-@pytest.fixture
-async def connection(fresh_url: str) -> AsyncIterator[Connection]:
-    connection = Connection([fresh_url], "test")
-    yield connection
-    await connection.close()
-
-
-@pytest.mark.parametrize(
-    "topology",
-    [
-        Topology(partitions=2),
-        Topology(partitions=1, max_age=timedelta(seconds=30)),
-        Topology(partitions=1, max_bytes=10**6, discard="old"),
-    ],
-    ids=["plain", "short age", "bounded"],
-)
-async def test_what_was_applied_is_what_a_real_server_tells(
-    connection: Connection, topology: Topology
-) -> None:
-    await apply(connection, topology)
-
-    assert await apply(connection, topology) == ()
-    entry = await bucket.read(connection, "LOGS_CONFIG", "partitions")
-    assert entry is not None
-    assert entry.value.decode() == str(topology.partitions)
 
 
 @pytest.mark.parametrize(
@@ -55,10 +26,10 @@ async def test_what_was_applied_is_what_a_real_server_tells(
     ids=["more than the store", "replicas alone"],
 )
 async def test_settings_that_no_restart_mends_are_refused_as_a_configuration(
-    connection: Connection, topology: Topology, way_round: str
+    fresh: Connection, topology: Topology, way_round: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=way_round):
-        await apply(connection, topology)
+        await apply(fresh, topology)
 
 
 async def publish(connection: Connection, hosts: str) -> None:
@@ -73,34 +44,32 @@ async def held(connection: Connection) -> int:
 LOWERED = [
     pytest.param(replace(BEFORE, max_bytes=300), 0, id="bytes, new ones wait"),
     pytest.param(replace(BEFORE, max_bytes=300, discard="old"), 8, id="bytes"),
-    pytest.param(replace(BEFORE, max_age=timedelta(hours=1)), 0, id="age, all younger"),
+    pytest.param(replace(BEFORE, max_age=timedelta(seconds=90)), 0, id="age, all younger"),
     pytest.param(replace(BEFORE, replicas=1), 0, id="nothing"),
 ]
 
 
 @pytest.mark.parametrize(("after", "gone"), LOWERED)
 async def test_messages_go_exactly_where_a_plan_says_so(
-    connection: Connection, after: Topology, gone: int
+    fresh: Connection, after: Topology, gone: int
 ) -> None:
-    await apply(connection, BEFORE)
-    await publish(connection, "aaaabbbccd")
+    await apply(fresh, BEFORE)
+    await publish(fresh, "aaaabbbccd")
 
-    made = plan(after, await look(connection, after))
-    await carry_out(connection, made)
+    made = plan(after, await look(fresh, after))
+    await carry_out(fresh, made)
 
     assert any(step.deletes for step in made) == bool(gone)
-    assert await held(connection) == 10 - gone
-    assert not plan(after, await look(connection, after))
+    assert await held(fresh) == 10 - gone
+    assert not plan(after, await look(fresh, after))
 
 
-async def test_a_start_deletes_nothing(
-    connection: Connection, caplog: pytest.LogCaptureFixture
-) -> None:
-    await apply(connection, BEFORE)
-    await publish(connection, "aaaabbbccd")
+async def test_a_start_deletes_nothing(fresh: Connection, caplog: pytest.LogCaptureFixture) -> None:
+    await apply(fresh, BEFORE)
+    await publish(fresh, "aaaabbbccd")
 
     with caplog.at_level(logging.WARNING):
-        await apply(connection, replace(BEFORE, discard="old", max_bytes=300))
+        await apply(fresh, replace(BEFORE, discard="old", max_bytes=300))
 
-    assert await held(connection) == 10
+    assert await held(fresh) == 10
     assert "LOGS stays as it is, since the change deletes" in caplog.text

@@ -33,19 +33,18 @@ async def lose_a_consumer(cluster: Cluster) -> str:
     lost = cluster.nodes[made["cluster"]["leader"]]
     lost.kill()
     left = [node.url for node in cluster.nodes.values() if node is not lost]
-    connection = Connection([left[0]], "test")
-    try:
-        while True:
-            try:
-                found = await consumers_of(connection, STREAM)
-            except (ConnectionLost, Rejected) as error:
-                if "no server tells of" in str(error):
-                    return str(error)
-            else:
-                assert "archive" in {one["name"] for one in found}
-            await asyncio.sleep(0.1)
-    finally:
-        await connection.close()
+
+    async def refused(connection: Connection) -> str:
+        try:
+            found = await consumers_of(connection, STREAM)
+        except (ConnectionLost, Rejected) as error:
+            if "no server tells of" in str(error):
+                return str(error)
+            raise
+        assert "archive" in {one["name"] for one in found}
+        raise ConnectionLost("it is told yet")
+
+    return await insist(left[:1], refused, 300)
 
 
 def test_brokers_of_different_sizes_agree_on_the_smallest_and_go_from_one_replica_to_three(

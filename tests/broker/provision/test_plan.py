@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from broker.app.exits import ConfigurationError
 from broker.provision.plan import (
     Actual,
-    Change,
     Step,
     compare,
     describe,
@@ -97,15 +96,6 @@ def test_only_a_changed_number_over_stored_lines_is_refused(
         plan(after, there)
 
 
-def test_an_update_names_the_changed_fields_only_and_keeps_what_we_do_not_declare() -> None:
-    made = plan(Topology(max_age=timedelta(days=2)), as_applied(Topology()))
-
-    (step,) = made
-    assert (step.action, step.name) == ("update", "LOGS")
-    assert step.changes == (Change("max_age", 86_400 * 10**9, 2 * 86_400 * 10**9),)
-    assert step.config["compression"] == "none"
-
-
 @pytest.mark.parametrize("stored", [None, "", "\x03\ufffd", "0", "three"])
 @pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
 def test_a_number_that_cannot_be_read_is_mended_from_what_was_made_by_it(
@@ -118,12 +108,6 @@ def test_a_number_that_cannot_be_read_is_mended_from_what_was_made_by_it(
     assert [(step.name, step.config) for step in made] == [
         ("LOGS_CONFIG/partitions", {"value": "3"})
     ]
-
-
-def after_change(before: int, after: int, messages: int = 0, offsets: int = 0) -> Actual:
-    """Return what a server would tell after hosts went over to another number of partitions."""
-    topology = Topology(partitions=after, existing=max(before, after))
-    return as_applied(topology, messages=messages, offsets=offsets)
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 3), st.integers(0, 3))
@@ -139,15 +123,8 @@ def test_a_changed_number_adds_what_is_missing_removes_nothing_and_comes_last(
     (*_, last) = made or (None,)
     assert (last is None) == (before == after)
     assert last is None or (last.kind, last.config) == ("entry", {"value": str(after)})
-    assert plan_partitions(after, after_change(before, after)) == ()
-
-
-@pytest.mark.parametrize(("messages", "offsets"), [(0, 0), (1, 0), (0, 1)])
-@pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
-def test_partitions_that_hosts_have_left_stay(messages: int, offsets: int, is_told: bool) -> None:
-    topology = Topology(partitions=3 if is_told else 10, partitions_told=is_told)
-
-    assert plan(topology, after_change(5, 3, messages=messages, offsets=offsets)) == ()
+    changed = as_applied(Topology(partitions=after, existing=max(before, after)))
+    assert plan_partitions(after, changed) == ()
 
 
 @pytest.mark.parametrize(("there", "wanted", "left"), [(9, 6, 6), (6, 9, 6), (0, 9, 9)])
@@ -192,12 +169,13 @@ def info(config: dict[str, Any]) -> dict[str, Any]:
     return {"config": config, "state": {"messages": 0}}
 
 
-def test_metadata_of_others_stays() -> None:
-    found = {"name": "LOGS", "metadata": {"_nats.ver": "2.15.1", "theirs": "1", "ours": "old"}}
+def test_what_we_do_not_declare_and_metadata_of_others_stay() -> None:
+    theirs = {"_nats.ver": "2.15.1", "theirs": "1"}
+    found = {"name": "LOGS", "compression": "s2", "metadata": {**theirs, "ours": "old"}}
 
     (step,) = compare(stream(metadata={"ours": "new"}), info(found))
 
-    assert step.config["metadata"] == {"_nats.ver": "2.15.1", "theirs": "1", "ours": "new"}
+    assert step.config == {**found, "metadata": {**theirs, "ours": "new"}}
     assert not compare(stream(metadata={"ours": "new"}), info(step.config))
 
 

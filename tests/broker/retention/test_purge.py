@@ -1,36 +1,28 @@
 """`logbroker purge` and `rm`: they show what goes and ask; what was chosen goes, and nothing else."""
 
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
+import json
 
 import pytest
 
 from broker.client.connection import Connection
-from tests.receiver.partition import Partition, ours
+from tests.broker.conftest import Call, ask
+from tests.receiver.partition import ours
 
 pytestmark = pytest.mark.nats
 
-Call = Callable[..., "subprocess.CompletedProcess[str]"]
-
 
 @pytest.fixture
-def partition(logs_url: str, tmp_path: Path) -> Partition:
-    """Messages of two hosts, in turn: sequences 1, 3, 5, 7 of web01 and 2, 4, 6, 8 of db01."""
-    partition = Partition(logs_url, tmp_path)
-    for number in range(4):
-        lines = b"line %d\n" % number
-        partition.publish(*(ours(host, "a", number * 7, lines) for host in ("web01", "db01")))
-    return partition
+def url(logs_url: str) -> str:
+    """Return a broker with messages of two hosts, in turn: sequences 1, 3, 5, 7 of web01 and 2, 4, 6, 8 of db01."""
+    lines = [(host, number) for number in range(4) for host in ("web01", "db01")]
+    ask(logs_url, *(ours(host, "a", number * 7, b"line %d\n" % number) for host, number in lines))
+    return logs_url
 
 
-def held(partition: Partition) -> list[int]:
-    async def ask(connection: Connection) -> list[int]:
-        state = (await connection.api("STREAM.INFO.LOGS", {"deleted_details": True}))["state"]
-        gone = set(state.get("deleted") or ())
-        return [n for n in range(state["first_seq"], state["last_seq"] + 1) if n not in gone]
-
-    return partition.ask(ask)
+async def held(connection: Connection) -> list[int]:
+    state = (await connection.api("STREAM.INFO.LOGS", {"deleted_details": True}))["state"]
+    gone = set(state.get("deleted") or ())
+    return [n for n in range(state["first_seq"], state["last_seq"] + 1) if n not in gone]
 
 
 @pytest.mark.parametrize(
@@ -46,26 +38,25 @@ def held(partition: Partition) -> list[int]:
         pytest.param(["--before", "0s"], [], id="until now"),
     ],
 )
-def test_what_was_chosen_goes(
-    logbroker_inside: Call, partition: Partition, options: list[str], left: list[int]
-) -> None:
-    done = logbroker_inside("purge", "--server", partition.url, *options, "--yes")
+def test_what_was_chosen_goes(call: Call, url: str, options: list[str], left: list[int]) -> None:
+    purge = ("purge", *options, "--json")
+
+    dry, done = (call(*purge, word) for word in ("--dry-run", "--yes"))
 
     assert done.returncode == 0, done.stderr
-    assert held(partition) == left
-    assert (f"removed {8 - len(left)} messages" in done.stdout) == (len(left) < 8)
+    assert ask(url, held) == left
+    plan, told = (json.loads(one.stdout) for one in (dry, done))
+    assert plan == told | {"removed": None}
+    assert sum(one["messages"] for one in told["matching"]) == (told["removed"] or 0)
+    assert told["removed"] == (8 - len(left) or None)
 
 
-def test_a_purge_shows_what_goes_and_asks_first(
-    logbroker_inside: Call, partition: Partition
-) -> None:
-    purge = ("purge", "--server", partition.url, "--host", "web*")
+def test_a_purge_shows_what_goes_and_asks_first(call: Call, url: str) -> None:
+    purge = ("purge", "--host", "web*")
 
-    aimless, dry, unasked = (
-        logbroker_inside(*words) for words in [purge[:3], (*purge, "--dry-run"), purge]
-    )
-    done = logbroker_inside(*purge, "--yes")
-    again = logbroker_inside(*purge)
+    aimless, dry, unasked = (call(*words) for words in [purge[:1], (*purge, "--dry-run"), purge])
+    done = call(*purge, "--yes")
+    again = call(*purge)
 
     assert [one.returncode for one in (aimless, dry, unasked, done, again)] == [2, 0, 2, 0, 0]
     assert "say what is to go" in aimless.stderr
@@ -77,16 +68,15 @@ def test_a_purge_shows_what_goes_and_asks_first(
     assert again.stdout == "0 messages match\n"
 
 
-def test_one_message_is_shown_and_goes_for_good(
-    logbroker_inside: Call, partition: Partition
-) -> None:
-    partition.publish(ours("db01", "b", 0, b"secret\x1b[2J\n"))
-    rm = ("rm", "--server", partition.url, "--seq", "9")
+def test_one_message_is_shown_and_goes_for_good(call: Call, url: str) -> None:
+    ask(url, ours("db01", "b", 0, b"secret\x1b[2J\n"))
+    rm = ("rm", "--seq", "9")
 
-    unasked, done, gone = (logbroker_inside(*rm, *yes) for yes in ((), ("--yes",), ()))
+    unasked, done, gone = (call(*rm, *yes) for yes in ((), ("--yes", "--json"), ()))
 
     assert [one.returncode for one in (unasked, done, gone)] == [2, 0, 1]
     assert "secret\\x1b[2J" in unasked.stdout
     assert "--yes" in unasked.stderr
-    assert "removed message 9 of db01" in done.stdout
+    told = json.loads(done.stdout)
+    assert (told["message"]["sequence"], told["removed"]) == (9, True)
     assert "message 9" in gone.stderr

@@ -41,9 +41,9 @@ def test_the_server_is_told_what_was_judged_and_the_log_on_one_line() -> None:
 
 @pytest.mark.nats
 async def test_lines_that_a_consumer_pushes_to_where_requests_are_heard_are_none(
-    logs_url: str,
+    connection: Connection,
 ) -> None:
-    connection, heard, listens = Connection([logs_url], "tests"), list[bytes](), asyncio.Event()
+    heard, listens = list[bytes](), asyncio.Event()
 
     async def handle(message: Message) -> None:
         heard.append(message.data)
@@ -65,4 +65,3 @@ async def test_lines_that_a_consumer_pushes_to_where_requests_are_heard_are_none
 
     assert heard == [b"a request"]
     listening.cancel()
-    await connection.close()

@@ -157,9 +157,7 @@ def test_headers_that_cannot_be_true_are_refused_with_a_short_reason(
 
 
 @pytest.mark.nats
-async def test_a_server_takes_the_largest_header(fresh_url: str) -> None:
-    connection = Connection([fresh_url], "test")
-    await connection.api("STREAM.CREATE.LOGS", {"name": "LOGS", "subjects": ["logs.>"]})
+async def test_a_server_takes_the_largest_header(connection: Connection) -> None:
     many = (section(path="x" * MAX_PATH_BYTES),) * 14
     origin = Origin("1" * MAX_ID_BYTES, 2**64 - 1, (*many, section(path="")), compressed=True)
     missing = MAX_SPANS_BYTES - len(encode_origin(origin)["Log-Spans"])
@@ -168,7 +166,6 @@ async def test_a_server_takes_the_largest_header(fresh_url: str) -> None:
 
     answer = await connection.ask("logs.p0.web01", b"", encode_origin(origin) | expected)
 
-    await connection.close()
     assert len(encode_origin(origin)["Log-Spans"]) == MAX_SPANS_BYTES
     assert answer["seq"] == 1
 

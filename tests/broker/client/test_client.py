@@ -1,17 +1,22 @@
-"""Messages are cut out of what was read, wherever it was cut on its way; a tap hears them whole and in order."""
+"""The wire of the client: messages are cut out of what was read, wherever it was cut on its way; what is sent is whole when a flush is over, and waits where nobody reads."""
 
 import asyncio
+import os
 import random
+import socket
+from collections.abc import AsyncIterator
 
 import pytest
 from nats.errors import ProtocolError
 
 from broker.client.access import Access
+from broker.client.answer import ConnectionLost
 from broker.client.client import DIRECT_BYTES, BrokerClient
 from broker.client.connection import Connection, Message
 from broker.client.credentials import ClientCredentials
 from broker.wire.delivery import RawMessage
 
+BLOCK = os.urandom(256 * 1024)
 HEAD = b"NATS/1.0\r\nLog-Agent: a: b\r\nLog-Read-At: 2\r\n\r\n"
 
 
@@ -81,9 +86,10 @@ def test_headers_are_read_as_others_read_them(head: bytes, headers: dict[str, st
 SPACES = "\x0b\x0c\x1c\x85\xa0"  # which the protocol does not take for the end of a word
 
 
-async def test_taps_and_subscriptions_hear_all_in_order_on_odd_subjects_too(logs_url: str) -> None:
-    connection, subject = Connection([logs_url], "test"), f"odd.a{SPACES}b"
-    tapped: list[RawMessage] = []
+async def test_taps_and_subscriptions_hear_all_in_order_on_odd_subjects_too(
+    connection: Connection,
+) -> None:
+    subject, tapped = f"odd.a{SPACES}b", list[RawMessage]()
     heard: asyncio.Queue[Message] = asyncio.Queue()
     tap = await connection.tap("odd.*", tapped.append)
     await connection.subscribe("odd.*", heard.put)
@@ -102,4 +108,65 @@ async def test_taps_and_subscriptions_hear_all_in_order_on_odd_subjects_too(logs
     assert {m.subject for m in tapped} == {subject}
     await tap.unsubscribe()
     assert not (await connection.client()).taps
-    await connection.close()
+
+
+@pytest.fixture
+async def ends() -> AsyncIterator[tuple[Connection, socket.socket]]:
+    """Return both ends of a line: a connection, and a server that does what the test does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = Connection([f"nats://127.0.0.1:{server.getsockname()[1]}"], "test")
+        greeting = asyncio.create_task(asyncio.to_thread(greet, server))
+        await connection.once(5)
+        line = await greeting
+        yield connection, line
+        line.close()
+        await connection.close()
+
+
+async def test_a_flush_is_over_when_all_before_it_has_been_read(
+    ends: tuple[Connection, socket.socket],
+) -> None:
+    connection, line = ends
+    answering = asyncio.create_task(asyncio.to_thread(answer_ping, line))
+    await connection.publish("elsewhere", b"a line")
+    await (await connection.client()).flush()
+
+    assert b"a line" in await answering
+
+
+async def test_a_header_cannot_break_out_of_its_line(connection: Connection) -> None:
+    with pytest.raises(ValueError, match="line break"):
+        await connection.publish("elsewhere", BLOCK, headers={"A": "b\r\nC: d"})
+
+
+async def test_a_line_that_nobody_reads_holds_back_the_sender_and_not_its_memory(
+    ends: tuple[Connection, socket.socket],
+) -> None:
+    connection, _ = ends
+    client = await connection.client()
+
+    async def publish() -> None:
+        for _ in range(1000):
+            await connection.publish("elsewhere", BLOCK, headers={"A": "b"})
+
+    with pytest.raises(ConnectionLost):
+        await connection.guard(publish(), 0.5)
+
+    # what fits into the two ends' sockets, and not a byte of the rest
+    assert client.stats["out_bytes"] < 100 * len(BLOCK)
+
+
+def greet(deaf: socket.socket) -> socket.socket:
+    line, _ = deaf.accept()
+    line.sendall(b'INFO {"server_id":"x","max_payload":8388608,"headers":true}\r\n')
+    answer_ping(line)
+    return line
+
+
+def answer_ping(line: socket.socket) -> bytes:
+    """Return what has come before it."""
+    heard = b""
+    while b"PING" not in heard:
+        heard += line.recv(4096)
+    line.sendall(b"PONG\r\n")
+    return heard.partition(b"PING")[0]
