@@ -7,11 +7,12 @@ from pathlib import Path
 class Manager:
     """What a service manager hears, in order."""
 
-    def __init__(self, folder: Path) -> None:
-        self.address = str(folder / "notify")
+    def __init__(self, folder: Path, prefix: str = "") -> None:
+        """Listen at a path in `folder`; with the prefix `@` at the name of that path in the abstract namespace."""
+        self.address = f"{prefix}{folder / 'notify'}"
         self.heard: list[str] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(self.address)
+        self._socket.bind(f"\0{self.address[1:]}" if prefix else self.address)
         self._socket.setblocking(False)
 
     def listen(self) -> list[str]:

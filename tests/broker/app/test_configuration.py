@@ -59,13 +59,8 @@ def test_the_variables_of_an_orchestrators_service_are_passed_over(
     service: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = "tcp://10.0.0.1:4222"
-    for name in (
-        "SERVICE_HOST",
-        "SERVICE_PORT",
-        "SERVICE_PORT_CLIENT",
-        "SERVICE_PORT_HTTP_METRICS",
-    ):
-        monkeypatch.setenv(f"{service}_{name}", "4222")
+    for name in ("HOST", "PORT", "PORT_CLIENT", "PORT_HTTP_METRICS"):
+        monkeypatch.setenv(f"{service}_SERVICE_{name}", "4222")
     for name in ("", "_4222_TCP", "_4222_TCP_PROTO", "_4222_TCP_PORT", "_4222_TCP_ADDR", "_53_UDP"):
         monkeypatch.setenv(f"{service}_PORT{name}", url)
 

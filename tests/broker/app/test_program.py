@@ -1,11 +1,17 @@
+"""How a program is told what to do, asks before it destroys, and ends."""
+
 import os
+import pty
 import signal
+import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import click
 import pytest
 
-from broker.app.exits import ConfigurationError, Exit, FencedError, OperatorError, leading
+from broker.app.command_line import ask, spread
+from broker.app.exits import Exit, FencedError, OperatorError, leading
 from broker.app.program import run
 
 
@@ -16,30 +22,10 @@ def _keep_signals() -> Iterator[None]:
     signal.signal(signal.SIGTERM, handler)
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (OperatorError("mend it"), 1),
-        (ConfigurationError("mend it"), 78),
-        (FencedError("mend it"), 78),
-        (click.UsageError("mend it"), 2),
-        (leading(BaseExceptionGroup("", [KeyError(), FencedError("mend it")])), 78),
-    ],
-)
-def test_an_error_that_a_person_must_mend_is_one_line_and_its_code(
-    error: Exception, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    @click.command(name="example")
-    def command() -> None:
-        raise error
+def test_what_a_person_must_mend_comes_before_the_defects_that_follow_from_it() -> None:
+    errors = BaseExceptionGroup("", [KeyError(), FencedError("mend it")])
 
-    with pytest.raises(SystemExit) as ended:
-        run(command, [])
-
-    said = capsys.readouterr().err
-    assert ended.value.code == code
-    assert said.startswith("example: mend it")
-    assert said.count("\n") == 1
+    assert isinstance(leading(errors), FencedError)
 
 
 def test_a_defect_of_ours_is_not_hidden() -> None:
@@ -70,3 +56,35 @@ def test_a_signal_ends_it_in_order_and_a_second_one_does_not_break_into_that(
         run(command, arguments)
 
     assert (ended.value.code, tidied) == (code, ["all"])
+
+
+@pytest.mark.parametrize(
+    ("words", "result"),
+    [
+        (["--file", "a", "b"], ["--file", "a", "--file", "b"]),
+        (["--file", "a", "b", "--host", "h"], ["--file", "a", "--file", "b", "--host", "h"]),
+        (["--file", "a", "status", "x"], ["--file", "a", "status", "x"]),
+        (["--file", "status", "b"], ["--file", "status", "--file", "b"]),
+        (["--host", "a", "b"], ["--host", "a", "b"]),
+        ([], []),
+    ],
+)
+def test_words_after_a_repeatable_option_are_spread(words: list[str], result: list[str]) -> None:
+    assert spread(words, {"--file"}, {"status"}) == result
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [(b"y\n", None), (b"n\n", OperatorError), (b"\x04", OperatorError), (None, click.UsageError)],
+    ids=["yes", "no", "end", "nobody"],
+)
+def test_only_a_person_who_agrees_has_something_destroyed(
+    answer: bytes | None, error: type[Exception] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, slave = pty.openpty()
+    with os.fdopen(slave if answer else os.open(os.devnull, os.O_RDONLY)) as terminal:
+        os.write(master, answer or b"")
+        monkeypatch.setattr(sys, "stdin", terminal)
+        with pytest.raises(error, match="nothing was changed") if error else nullcontext():
+            ask("Do it?")
+    os.close(master)

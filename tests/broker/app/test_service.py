@@ -2,47 +2,32 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from broker.app.service import Notifier
+from tests.manager import Manager
 
 
-@pytest.fixture(params=["path", "abstract"])
-def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, socket.socket]]:
-    name = str(tmp_path / "notify") if request.param == "path" else f"@{tmp_path}/notify"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind("\0" + name[1:] if name.startswith("@") else name)
-        listener.setblocking(False)
-        yield name, listener
-
-
-def heard(listener: socket.socket) -> list[str]:
-    said = []
-    while True:
-        try:
-            said.append(listener.recv(4096).decode())
-        except BlockingIOError:
-            return said
-
-
+@pytest.mark.parametrize("prefix", ["", "@"], ids=["path", "abstract"])
 def test_each_state_is_one_datagram_and_a_status_one_line_said_once(
-    manager: tuple[str, socket.socket],
+    tmp_path: Path, prefix: str
 ) -> None:
-    address, listener = manager
-    notifier = Notifier({"NOTIFY_SOCKET": address})
+    with closing(Manager(tmp_path, prefix)) as manager:
+        notifier = Notifier({"NOTIFY_SOCKET": manager.address})
 
-    notifier.send("RELOADING=1", "MONOTONIC_USEC=1234567")
-    notifier.status("reading\nREADY=1")
-    notifier.status("reading\nREADY=1")
+        notifier.send("RELOADING=1", "MONOTONIC_USEC=1234567")
+        notifier.status("reading\nREADY=1")
+        notifier.status("reading\nREADY=1")
 
-    assert heard(listener) == ["RELOADING=1\nMONOTONIC_USEC=1234567", "STATUS=reading\\nREADY=1"]
+        assert manager.listen() == [
+            *("RELOADING=1\nMONOTONIC_USEC=1234567", "STATUS=reading\\nREADY=1"),
+        ]
 
 
 @pytest.mark.parametrize("address", ["vsock:2:1234", "/nowhere/notify", "/" + "x" * 300])
@@ -87,11 +72,10 @@ HANGS = "time.sleep(60)"
 
 @contextmanager
 def started(
-    work: str, seconds: float = 5.0, **variables: str
+    work: str, seconds: float = 5.0
 ) -> Iterator[tuple["subprocess.Popen[str]", Callable[[], str]]]:
     words = [sys.executable, "-c", PROGRAM.format(work, seconds)]
-    environment = os.environ | variables
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as program:
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         yield program, program.stdout.readline
 
@@ -143,22 +127,3 @@ def test_a_second_signal_ends_it_at_once(number: signal.Signals) -> None:
             program.send_signal(number)
 
         assert program.wait(10) == -number
-
-
-def test_the_service_manager_hears_of_start_reload_and_end(tmp_path: Path) -> None:
-    work = 'say("ready"); await ending.asked.wait()'
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.bind(str(tmp_path / "notify"))
-        listener.settimeout(20)
-        variables = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "9000000"}
-        with started(work, **variables) as (program, _):
-            said = [listener.recv(4096).decode() for _ in range(3)]
-            program.send_signal(signal.SIGHUP)
-            while said.count("READY=1") < 2:
-                said.append(listener.recv(4096).decode().partition("MONO")[0])
-            program.send_signal(signal.SIGTERM)
-            while said[-1] != "STOPPING=1":
-                said.append(listener.recv(4096).decode())
-
-    told = [one for one in said if one != "WATCHDOG=1"]
-    assert told == ["STATUS=well", "READY=1", "RELOADING=1\n", "READY=1", "STOPPING=1"]

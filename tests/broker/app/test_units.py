@@ -1,4 +1,4 @@
-"""Lengths of time and places in the stream are read and written as people do."""
+"""Lengths of time, places in the stream and addresses are read as people write them; what others send is an object or nothing."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.app.address import Address, parse_address
 from broker.app.units import Moment, format_duration, parse_duration, read_moment
+from broker.app.untrusted import json_object
 
 
 @pytest.mark.parametrize(
@@ -61,3 +63,43 @@ def test_a_place_is_read_as_people_write_it(text: str, meant: Moment) -> None:
 def test_anything_else_is_refused_with_what_would_do(text: str) -> None:
     with pytest.raises(ValueError, match=r"2026-11-20T10:00.* today.* 2h.* seq:12345"):
         read_moment(text, NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:4222", Address("127.0.0.1", 4222)),
+        ("[::1]:4222", Address("::1", 4222)),
+        ("4222", Address("127.0.0.1", 4222)),
+        (":4222", Address("0.0.0.0", 4222)),
+        ("broker.example.net:0", Address("broker.example.net", 0)),
+    ],
+)
+def test_an_address_is_read_as_people_write_it(text: str, address: Address) -> None:
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "a:b", "a:70000", "::1:4222", "a:-1", "a:\u0661", "a\nb:1"]
+)
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="host:port"):
+        parse_address(text)
+
+
+def test_a_listener_everywhere_is_reached_on_this_machine() -> None:
+    assert str(Address("0.0.0.0", 0).reached_at(7)) == "127.0.0.1:7"
+    assert not Address("0.0.0.0", 0).is_loopback
+    assert Address("127.0.0.2", 0).is_loopback
+    assert not Address("127.0.0.1.attacker.example", 0).is_loopback
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"", b"no", b"[]", b"7", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"9" * 5000),
+        *(b'{"a":NaN}', b'{"a":1e400}'),
+    ],
+)
+def test_what_is_no_object_is_nothing(data: bytes) -> None:
+    assert json_object(data) is None
