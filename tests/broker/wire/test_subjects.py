@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.wire.delivery import Delivery, parse
 from broker.wire.subjects import (
     InvalidHost,
     InvalidSubject,
     Subject,
-    partition_of,
     registry_consumer,
     validate_host,
 )
@@ -43,16 +43,6 @@ def test_whatever_host_is_accepted_is_one_file_name_and_comes_back_from_its_subj
 
 
 @pytest.mark.parametrize(
-    ("host", "digest"),
-    # test vectors of the FNV specification; a dotted host is hashed with its dots, as the Go shipper does
-    [("a", 0xE40C292C), ("foobar", 0xBF9CF968), ("web1.example.net", 0x7E350321)],
-)
-def test_the_partition_is_fnv_1a_of_the_name(host: str, digest: int) -> None:
-    assert partition_of(host, 2**32) == digest
-    assert partition_of(host, 10) == digest % 10
-
-
-@pytest.mark.parametrize(
     "subject",
     [
         *("logs", "logs.p1", "logs.3.web", "logs.p03.web", "logs.p-1.web", "log.p1.web"),
@@ -71,3 +61,26 @@ def test_hosts_that_no_consumer_may_be_called_after_go_by_a_hash_of_their_own() 
 
     assert len(names) == len(hosts)
     assert all(re.fullmatch("shipper-=[0-9a-f]{32}", name) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("reply", "delivery"),
+    [
+        ("$JS.ACK.LOGS.receiver-p0.1.22.3.444.5", Delivery(1, 22, 3, 444, 5)),
+        ("$JS.ACK._.ACCHASH.LOGS.receiver-p0.1.22.3.444.5.token", Delivery(1, 22, 3, 444, 5)),
+        ("$JS.ACK.hub.ACCHASH.LOGS.receiver-p0.2.22.3.444.5", Delivery(2, 22, 3, 444, 5)),
+        ("", None),
+        ("_INBOX.abc", None),
+        ("$JS.ACK.LOGS.receiver-p0.1.22", None),
+        ("$JS.ACK.LOGS.receiver-p0.1.22.x.444.5", None),
+    ],
+)
+def test_a_reply_subject_of_either_form_says_where_a_message_stands(
+    reply: str, delivery: Delivery | None
+) -> None:
+    assert parse(reply) == delivery
+
+
+@given(st.text(max_size=60))
+def test_any_subject_is_a_delivery_or_not(text: str) -> None:
+    assert isinstance(parse(f"$JS.ACK.{text}"), Delivery | None)
