@@ -49,8 +49,6 @@ class Node:
 class Cluster:
     """The brokers and what they say of themselves; `settings` are lines of the settings file of each."""
 
-    partitions = PARTITIONS
-
     def __init__(
         self, folder: Path, processes: Processes, settings: Sequence[str] = ("", "", "")
     ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -33,9 +34,10 @@ async def streams(connection: Connection) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture
-def url(start_broker: StartBroker) -> str:
-    broker = start_broker("--streams", "3", "--partitions", "5", "--max-bytes", str(LIMIT))
-    return str(broker.wait_ready()["server"])
+def url(fresh_url: str, logbroker_inside: Call) -> str:
+    options = ("--streams", "3", "--partitions", "5", "--max-bytes", str(LIMIT))
+    logbroker_inside("apply", *options, "--server", fresh_url)
+    return fresh_url
 
 
 def test_partitions_are_spread_over_the_streams_with_equal_parts_of_the_limit(url: str) -> None:
@@ -99,30 +101,25 @@ def test_a_first_start_that_died_among_the_streams_is_completed_with_the_same_nu
 def test_a_backup_of_all_streams_comes_back_to_a_broker_with_as_many_and_to_no_other(
     url: str, start_broker: StartBroker, second_url: str, logbroker_inside: Call, tmp_path: Path
 ) -> None:
-    fill(url)
-    saved = logbroker_inside("backup", tmp_path / "b", "--server", url)
-    logbroker_inside("apply", "--server", second_url)
-    store = tmp_path / "other"
-    empty = start_broker("--streams", "3", "--partitions", "5", store=store).wait_ready()["server"]
+    def call(to: str, *words: str | Path) -> "CompletedProcess[str]":
+        return logbroker_inside(*words, "--server", to)
 
-    refused = logbroker_inside(
-        "restore", tmp_path / "b", "--server", second_url, "--replace", "--yes"
-    )
-    back = logbroker_inside("restore", tmp_path / "b", "--server", empty)
-    positions = logbroker_inside(
-        *("restore", tmp_path / "b", "--positions", "--server", second_url)
-    )
+    fill(url)
+    saved = call(url, "backup", tmp_path / "b")
+    call(second_url, "apply")
+    empty = start_broker("--streams", "3", "--partitions", "5").wait_ready()["server"]
+
+    refused = call(second_url, "restore", tmp_path / "b", "--replace", "--yes")
+    back = call(empty, "restore", tmp_path / "b")
+    positions = call(second_url, "restore", tmp_path / "b", "--positions")
 
     assert (saved.returncode, refused.returncode, back.returncode) == (0, 1, 0), back.stderr
     assert positions.returncode == 0, positions.stderr
     assert "lines are in another number of streams" in refused.stderr
     assert "8 of LOGS_0" not in back.stdout
     assert "6 of LOGS_0, 6 of LOGS_1, 3 of LOGS_2" in back.stdout
-    assert {n: i["state"]["messages"] for n, i in ask(empty, streams).items()} == {
-        "LOGS_0": 6,
-        "LOGS_1": 6,
-        "LOGS_2": 3,
-    }
+    held = {name: info["state"]["messages"] for name, info in ask(empty, streams).items()}
+    assert held == {"LOGS_0": 6, "LOGS_1": 6, "LOGS_2": 3}
 
 
 def test_views_show_all_streams_and_what_removes_takes_from_all(

@@ -34,17 +34,10 @@ def info(stream: str, last: int, messages: int = 3, **config: Any) -> dict[str, 
     return {"created": "now", "config": {"name": stream, **config}, "state": state}
 
 
-ALL = tuple(map(archive, ("KV_LOGS_OFFSETS", "KV_LOGS_POSITIONS", "LOGS", "KV_LOGS_CONFIG")))
+NAMES, CONFIG = ("KV_LOGS_OFFSETS", "KV_LOGS_POSITIONS", "LOGS"), "KV_LOGS_CONFIG"
+ALL = tuple(map(archive, (*NAMES, CONFIG)))
 HALF = restoring({"name": "LOGS", "subjects": ["logs.>"]}, Ancestor("then", 10))
-EMPTY = {
-    "LOGS": info("LOGS", 0, 0),
-    "KV_LOGS_OFFSETS": info("KV_LOGS_OFFSETS", 0, 0),
-    "KV_LOGS_POSITIONS": info("KV_LOGS_POSITIONS", 0, 0),
-    "KV_LOGS_CONFIG": info("KV_LOGS_CONFIG", 1, 1),
-}
-
-
-CONFIG = "KV_LOGS_CONFIG"
+EMPTY = {name: info(name, 0, 0) for name in NAMES} | {CONFIG: info(CONFIG, 1, 1)}
 
 
 @pytest.mark.parametrize(

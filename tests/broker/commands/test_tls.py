@@ -1,23 +1,22 @@
-"""`logbroker tls` as an operator uses it."""
+"""`logbroker tls` as an operator uses it, before `logbroker run` and while it runs."""
 
+import asyncio
 import json
 import shutil
 import socket
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from broker.auth.certificates import names_in
-
-Call = Callable[..., "subprocess.CompletedProcess[str]"]
+from broker.client.access import Access
+from broker.client.connection import BrokerAway, Connection
+from broker.wire.streams import STREAM
+from tests.broker.conftest import Call, StartBroker, call_logbroker
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from tests.broker.conftest import call_logbroker
-
     store = tmp_path_factory.mktemp("store")
     called = call_logbroker(
         "tls", "init", "--store-dir", store, "--name", "broker1.example.net", "--name", "10.0.0.7"
@@ -99,3 +98,46 @@ def test_a_name_that_will_not_do_is_refused(
     assert called.returncode == 2
     assert called.stderr.count("\n") == 1
     assert not (tmp_path / "store").exists()
+
+
+async def certificate(url: str, access: Access) -> bytes | str | None:
+    """Return the certificate that a client is shown, once it got in; else why it did not."""
+    connection = Connection([url], "test", access=access)
+    try:
+        client = await connection.once()
+        await connection.api(f"STREAM.INFO.{STREAM}")
+        return client.tls and client.tls.getpeercert(binary_form=True)
+    except BrokerAway as error:
+        return str(error)
+    finally:
+        await connection.close()
+
+
+@pytest.mark.nats
+async def test_a_broker_with_certificates_talks_to_nobody_in_the_clear_and_takes_new_ones_without_a_restart(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    async def tls(command: str) -> None:
+        done = await asyncio.to_thread(call_logbroker, "tls", command, "--store-dir", store)
+        assert done.returncode == 0, done.stderr
+
+    store = tmp_path / "store"
+    await tls("init")
+    broker = start_broker(store=store)
+    url = (await asyncio.to_thread(broker.wait_ready))["server"]
+    trusting = Access(tls_ca=store / "tls" / "authority.pem")
+    connection = Connection([url], "test", access=trusting)
+    client = await connection.once()
+    before = await certificate(url, trusting)
+    assert isinstance(before, bytes)
+    assert "certificate" in str(await certificate(url, Access(tls_first=False)))
+
+    await tls("renew")
+    async with asyncio.timeout(20):
+        while (shown := await certificate(url, trusting)) == before or isinstance(shown, str):  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.05)
+
+    assert client.is_connected  # nobody was sent away
+    await connection.api(f"STREAM.INFO.{STREAM}")
+    await connection.close()
+    assert await asyncio.to_thread(broker.end) == 0

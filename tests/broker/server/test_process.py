@@ -1,4 +1,4 @@
-"""nats-server as a child: no client's words are taken for its own."""
+"""nats-server as a child: no client's words are taken for its own, and what it says of its health is understood."""
 
 import asyncio
 import json
@@ -8,10 +8,12 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker.app.exits import OperatorError
+from broker.server.health import failed_write
 from broker.server.process import NatsServer, explain, find, read_line, started
 
 PHRASES = (
@@ -139,3 +141,24 @@ def test_the_last_error_is_the_reason_of_an_end_and_is_shown_on_one_line() -> No
         ("[7] [FTL] a\x1b[2Kb\r\u202ec", r"a\x1b[2Kb\r\u202ec"),
     ):
         assert explain(map(read_line, ["[7] [ERR] first", last, *lines])) == reason
+
+
+FULL = "JetStream stream 'LOGS > LOGS' write error: write /s/4.blk: no space left on device"
+WRITE = "write /s/4.blk: no space left on device"
+
+
+@pytest.mark.parametrize(
+    ("data", "frozen"),
+    [
+        ({"status": "ok"}, ""),
+        ({"status": "error", "error": "JetStream is not current"}, ""),
+        ({"status": "unavailable", "error": FULL}, WRITE),
+        ({"error": "JetStream not enabled (10076)"}, "JetStream not enabled"),  # one of three
+        ({"errors": [{"error": "lags"}, {"error": FULL}]}, WRITE),
+        (2, ""),
+        ([], ""),
+        ({}, ""),
+    ],
+)
+def test_a_failed_write_is_told_apart_from_other_trouble(data: Any, frozen: str) -> None:
+    assert failed_write(json.dumps({"data": data}).encode()) == frozen
