@@ -3,10 +3,7 @@
 The receiver is stopped meanwhile, since the broker brings each message to disk and small ones would come at its pace.
 """
 
-import os
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from bench.charge import Charge
@@ -14,7 +11,7 @@ from bench.expected import Expected
 from bench.field.logship import Logship
 from bench.fill import Sent, on_the_wire, store
 from bench.trial import Outcome
-from tests.support.processes import Process, Processes, wait_until
+from tests.support.processes import Processes, wait_until
 from tests.support.received import received_in_all
 
 _GB = 1e9
@@ -32,7 +29,7 @@ def arrive(
     with Processes(folder) as processes:
         staged = Logship(partitions=partitions).stage(folder, processes)
         before = received_in_all(staged.output)
-        with _stopped(staged.centre["receiver"]):
+        with staged.centre["receiver"].stopped():
             batches = on_the_wire(expected.note(messages()), partitions)
             store(int(staged.suite.url.rpartition(":")[2]), batches)
             charge = Charge(staged.centre, size)
@@ -54,14 +51,3 @@ def arrive(
         "peak RSS MiB": peak / 2**20,
     }
     return Outcome(figures, expected.judge(staged.output, messages()))
-
-
-@contextmanager
-def _stopped(program: Process) -> Iterator[None]:
-    """Have a program and all that it has started do nothing."""
-    pids = program.tree()
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    yield
-    for pid in pids:
-        os.kill(pid, signal.SIGCONT)

@@ -12,12 +12,10 @@
 | `tls` | session | a folder of certificates and keys, as `make_certificates` describes it |
 """
 
-import asyncio
 import itertools
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -30,8 +28,8 @@ from broker.client.bucket import write
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAMS_KEY
-from tests.support.processes import Process, Processes, wait_until
-from tests.support.suite import Suite
+from tests.support.processes import Process, Processes
+from tests.support.suite import Suite, ask, start_nats_server, wait_until_ready
 
 # how long a case takes, and how long it takes to draw one, is the machine's affair
 settings.register_profile(
@@ -89,7 +87,7 @@ class Server(NamedTuple):
     def start(self) -> None:
         """Start it again on the same port and store."""
         self.process.start()
-        wait_for_server(self)
+        wait_until_ready(self.process)
 
 
 def start_server(processes: Processes, folder: Path, accounts: int = 0) -> Server:
@@ -102,38 +100,21 @@ def start_server(processes: Processes, folder: Path, accounts: int = 0) -> Serve
     path.write_text(
         _CONFIGURATION.format(port=port, store=folder / "store", accounts=names), "utf-8"
     )
-    binary = Path(sys.executable).with_name("nats-server")
-    server = Server(
-        f"nats://127.0.0.1:{port}",
-        processes.start(f"nats-server-{port}", [binary, "-c", path]),
-    )
-    wait_for_server(server)
-    return server
-
-
-def wait_for_server(server: Server) -> None:
-    """Wait until the latest start is done; what each start says stands in one log."""
-    process = server.process
-    has_started = lambda: process.said().count("Server is ready") >= process.starts  # noqa: E731
-    wait_until("nats-server is ready", has_started, 60, [process])
+    process = start_nats_server(processes, f"nats-server-{port}", path)
+    return Server(f"nats://127.0.0.1:{port}", process)
 
 
 def apply_topology(url: str, topology: Topology) -> None:
-    async def apply() -> None:
-        connection = Connection([url], "tests")
-        try:
-            for configuration in topology.streams():
-                await connection.api(f"STREAM.CREATE.{configuration['name']}", configuration)
-            if topology.stream_count > 1:
-                count = str(topology.stream_count).encode()
-                await write(connection, CONFIG_BUCKET, STREAMS_KEY, count, 0)
-            await write(
-                connection, CONFIG_BUCKET, PARTITIONS_KEY, str(topology.partitions).encode(), 0
-            )
-        finally:
-            await connection.close()
+    async def apply(connection: Connection) -> None:
+        for configuration in topology.streams():
+            await connection.api(f"STREAM.CREATE.{configuration['name']}", configuration)
+        if topology.stream_count > 1:
+            count = str(topology.stream_count).encode()
+            await write(connection, CONFIG_BUCKET, STREAMS_KEY, count, 0)
+        count = str(topology.partitions).encode()
+        await write(connection, CONFIG_BUCKET, PARTITIONS_KEY, count, 0)
 
-    asyncio.run(apply())
+    ask(url, apply)
 
 
 @pytest.hookimpl(tryfirst=True)

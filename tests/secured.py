@@ -20,6 +20,7 @@ from broker.topology import Topology
 from broker.wire.subjects import inbox_of
 from tests.conftest import apply_topology
 from tests.support.processes import Process, Processes, wait_until
+from tests.support.suite import start_nats_server
 
 OWN = "logbroker"
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -76,11 +77,9 @@ def start_secured(
     """Start a server for these, with two partitions applied, each in a stream of its own where there are several."""
     port, path = tests.support.ports.free_port(), folder / "secured.conf"
     write_conf(path, port, *credentials, streams=streams)
-    binary = Path(sys.executable).with_name("nats-server")
     limited = frozenset(one.name for one in credentials if one.kind is not CredentialKind.ADMIN)
-    process = processes.start(f"secured-{port}", [binary, "-c", path])
+    process = start_nats_server(processes, f"secured-{port}", path)
     server = Secured(port, process, path, limited)
-    wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server.process])
     apply_topology(server.url(), Topology(partitions=2, stream_count=streams))
     take_consumer_requests(processes, server)
     return server

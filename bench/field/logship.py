@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.cpu import quiet_after
 from bench.field.system import LOOPBACK, Guarantees
+from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
 from tests.support.suite import Suite
 
@@ -36,7 +37,7 @@ class Logship:
 
     def stage(self, folder: Path, processes: Processes, address: str = LOOPBACK) -> "StagedLogship":
         """Start broker and receiver; Spark makes its workers with the first lines."""
-        suite = Suite(folder, processes, self.partitions, address)
+        suite = Suite(folder, processes, self.partitions, f"nats://{address}:{free_port()}")
         anybody = () if address == LOOPBACK else ("--allow-anonymous",)  # the way is nobody else's
         broker = suite.start_broker(*anybody)
         receiver = suite.start_receiver(range(self.partitions), *_ONE_FILE)

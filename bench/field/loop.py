@@ -1,6 +1,5 @@
 """The bare loop over nats-py as a system: a nats-server without any of our programs, and one process at each end."""
 
-import asyncio
 import shutil
 import sys
 from collections.abc import Mapping
@@ -10,13 +9,13 @@ from pathlib import Path
 
 from bench.field.bare import READY
 from bench.field.system import LOOPBACK, Guarantees
-from broker.client.connection import Connection
 from broker.provision.apply import apply
 from broker.topology import Topology
 from broker.wire.streams import MAX_PAYLOAD
 from broker.wire.subjects import Subject
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
+from tests.support.suite import ask, start_nats_server
 
 _KEPT = Guarantees(acked=True, fsynced=True, ordered=True, survives_kill=False)
 
@@ -78,18 +77,8 @@ def _start_server(folder: Path, processes: Processes, address: str) -> tuple[Pro
         f'jetstream {{ store_dir: "{home}/store", sync_interval: "always" }}\n',
         "utf-8",
     )
-    binary = Path(sys.executable).with_name("nats-server")
-    server = processes.start("nats-server", [binary, "-c", conf])
-    wait_until("it is ready", lambda: b"Server is ready" in server.log.read_bytes(), 30, [server])
+    server = start_nats_server(processes, "nats-server", conf)
     url = f"nats://{address}:{port}"
-    asyncio.run(_provision(url, shutil.disk_usage(folder).free // 2))
+    topology = Topology(partitions=1, max_bytes=shutil.disk_usage(folder).free // 2)
+    ask(url, lambda connection: apply(connection, topology))
     return server, url
-
-
-async def _provision(url: str, max_bytes: int) -> None:
-    connection = Connection([url], "bench")
-    try:
-        await connection.once()
-        await apply(connection, Topology(partitions=1, max_bytes=max_bytes))
-    finally:
-        await connection.close()

@@ -7,7 +7,6 @@ That a second run changes nothing, and that who is revoked is cut off by all bro
 import getpass
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 
 from broker.client.nkey import seed_of, user_key
 from tests.ansible.playing import BROKERS, Machines, done
+from tests.support.processes import installed
 
 OTHERS = ("web01", "logs")
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
@@ -74,7 +74,7 @@ class Site(Machines):
         return {"hosts": hosts, "handlers": handlers, "tasks": tasks_of_role}
 
     def _plays(self, *plays: dict[str, Any]) -> "subprocess.CompletedProcess[str]":
-        logbroker = str(Path(sys.executable).with_name("logbroker"))
+        logbroker = installed("logbroker")
         extra = {
             "logship_credential_logbroker": [logbroker, "credentials"],
             "logship_credential_owner": getpass.getuser(),

@@ -95,7 +95,7 @@ def main(
     click.echo("".join(f"not here: {why}\n" for why in missing_here()), nl=False)
     click.echo(f"seed {seed}: {shape}, {minutes:g} minutes, {len(drawn)} faults, in {folder}")
     assert folder
-    result = run(folder, shape, minutes, draw(seed, drawn), click.echo)
+    result = run(folder, shape, minutes, draw(seed, drawn))
     click.echo(_summary(result))
     sys.exit(1 if result.findings else 0)
 

@@ -4,31 +4,13 @@ What was written is what a file has taken: a write that fails, or takes a part, 
 """
 
 import os
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
-Answer = TypeVar("Answer")
+from tests.support.commands import retried
 
-_AGAIN, _PATIENCE = 0.1, 60.0  # seconds
-_AT_ONCE = 65536  # bytes of an account that are kept in memory
 _HEADING = (
     b"%b: here begins file %08d of this log, by a line long enough to be told from all others\n"
 )
-
-
-def retried(action: Callable[[], Answer]) -> Answer:
-    """Return what an action returns that a disk may refuse for a while; raises its OSError after a minute."""
-    give_up = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            return action()
-        except OSError:
-            if time.monotonic() > give_up:
-                raise
-        time.sleep(_AGAIN)
 
 
 class LogFile:
@@ -46,10 +28,7 @@ class LogFile:
         self._tag = path.name.encode()
         self._descriptor = -1
         account.parent.mkdir(parents=True, exist_ok=True)
-        account.touch()
-        self._account = account
-        self._uncounted = bytearray()
-        self._counting = threading.RLock()  # who asks for the content does so from other threads
+        self._account = account.open("ab")
 
     def begin(self) -> None:
         """Go on in the file that is at the path from now on; it is made unless it is there, and is empty."""
@@ -77,30 +56,21 @@ class LogFile:
 
     def content(self) -> bytes:
         """Return everything that was written."""
-        self._flush()
-        return self._account.read_bytes()
+        self._account.flush()
+        return Path(self._account.name).read_bytes()
 
     def close(self) -> None:
         """Close the file; the account stays."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-        self._flush()
+        self._account.flush()
 
     def _begin_file(self) -> None:
         self.files, self.begins, self.length = self.files + 1, self.written, 0
 
-    def _flush(self) -> None:
-        with self._counting:
-            with self._account.open("ab") as file:
-                file.write(self._uncounted)
-            self._uncounted.clear()
-
     def _count(self, taken: bytes) -> None:
-        with self._counting:
-            self._uncounted += taken
-        if len(self._uncounted) > _AT_ONCE:
-            self._flush()
+        self._account.write(taken)
         newline = taken.rfind(b"\n")
         if newline >= 0:
             self.whole = self.written + newline + 1

@@ -1,7 +1,5 @@
 """Programs as a service manager runs them: what ends is started again, what refuses to go on (78) waits for a person."""
 
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.processes import Process, TookTooLong
+from tests.support.processes import Process, TookTooLong, wait_until
 
 _LOOK = 0.1  # seconds
 _AGAIN_AFTER = 0.5  # seconds; RestartSec
@@ -51,12 +49,10 @@ class Program:
         self._held += 1
 
     def kill_tree(self) -> None:
-        """Kill it with all that it has started, also what one of them is starting just now; to be called while it is held."""
-        for _ in range(3):
-            for pid in self.process.tree():
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(_LOOK)
+        """Kill it with all that it has started; to be called while it is held."""
+        self.process.kill_tree()
+        time.sleep(2 * _LOOK)  # it may have been started just then
+        self.process.kill_tree()
 
     def go_on(self) -> None:
         """Start it again after it refused to: somebody has done what it asked for."""
@@ -128,17 +124,19 @@ class Supervisor:
     def wait(self, what: str, holds: Callable[[], bool], seconds: float) -> float:
         """Wait until something holds, and return how long that took; raises `TimeoutError`, with what has refused."""
         began = time.monotonic()
-        while not holds():
+
+        def is_so() -> bool:
             if self.failure:
                 raise RuntimeError("the supervisor died") from self.failure
-            if time.monotonic() - began > seconds:
-                refused = "".join(
-                    f"\n{program.name} refused: {program.refused}"
-                    for program in self.programs
-                    if program.refused
-                )
-                raise TimeoutError(f"{what}: not within {seconds:g} s{refused}")
-            time.sleep(0.1)
+            return holds()
+
+        try:
+            wait_until(what, is_so, seconds, every=0.1)
+        except TookTooLong as late:
+            refused = [
+                f"\n{one.name} refused: {one.refused}" for one in self.programs if one.refused
+            ]
+            raise TimeoutError(f"{late}{''.join(refused)}") from None
         return time.monotonic() - began
 
     def _run(self) -> None:

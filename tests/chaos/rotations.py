@@ -9,11 +9,13 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from shipper.tail.paths import Packing
-from tests.chaos.logfile import LogFile, retried
+from tests.chaos.logfile import LogFile
 from tests.shipper.host import packed
+from tests.support.commands import retried
 
 _LATE = (0.1, 6.0)  # seconds
 _SERIES = 0.15
@@ -26,7 +28,6 @@ _SLOWLY = 0.3  # seconds, at most, that a copy or an archive takes
 @dataclass(slots=True)
 class _Rotated:
     path: Path
-    number: int
     end: int
 
 
@@ -67,10 +68,9 @@ class Rotation:
         if self._next > 0 or not self._log.length or not self._is_known():
             return
         self._next = self._interval()
-        if self._chance.choice(self._ways)(self):
-            self._count += 1
-            if self._late is None:
-                self._tidy()
+        self._chance.choice(self._ways)(self)
+        if self._late is None:
+            self._tidy()
 
     @property
     def is_late(self) -> bool:
@@ -88,27 +88,20 @@ class Rotation:
             self._known_from = self._log.begins
         return self._is_received(self._known_from + 1)
 
-    def rename(self) -> bool:
+    def rename(self) -> None:
         """Rename the file; a new one is made at once."""
-        path = self._shift()
-        retried(lambda: self._log.path.rename(path))
-        self._note(path)
+        self._move()
         self._log.begin()
-        return True
 
-    def rename_late(self) -> bool:
+    def rename_late(self) -> None:
         """Rename the file; the application goes on writing to it for a while, until it makes a new one."""
-        path = self._shift()
-        retried(lambda: self._log.path.rename(path))
-        self._note(path)
+        self._move()
         self._late = self._chance.uniform(*_LATE)
-        return True
 
-    def rename_create_late(self) -> bool:
+    def rename_create_late(self) -> None:
         """Rename the file, and make an empty one; the application goes on writing to the old one for a while."""
         self.rename_late()
         retried(self._log.path.touch)
-        return True
 
     def _end_late(self) -> None:
         self._late = None
@@ -116,45 +109,44 @@ class Rotation:
         self._log.begin()
         self._tidy()
 
-    def copy_truncate(self) -> bool:
+    def copy_truncate(self) -> None:
         """Copy the file, and truncate it once the copy is whole; nothing is written meanwhile."""
         path = self._shift()
-        if not self._write_whole(path, self._log.path.read_bytes):
-            return False
-        self._note(path)
-        self._log.truncate()
-        return True
+        if self._write_whole(path, self._log.path.read_bytes):
+            self._note(path)
+            self._log.truncate()
 
-    def replace(self) -> bool:
+    def replace(self) -> None:
         """Delete the file once all of it is received, and make it anew under the same name."""
         deadline = time.monotonic() + _QUIET
         while not self._is_received(self._log.written):
             if time.monotonic() > deadline:
-                return False
+                return
             time.sleep(_LOOK)
         retried(self._log.path.unlink)
         self._log.begin()
         self._known_from = None
-        return True
+
+    def _move(self) -> None:
+        path = self._shift()
+        retried(lambda: self._log.path.rename(path))
+        self._note(path)
 
     def _shift(self) -> Path:
         """Make room, and return the name of the next rotated file."""
-        name, folder = self._log.path, self._log.path.parent
+        path = self._log.path
         if self._has_dates:
-            return folder / f"{name.name}-20260101-{self._count:06d}"
-        for older in reversed(self._rotated):
-            self._renumber(older)
-        return folder / f"{name.name}.1"
-
-    def _renumber(self, rotated: _Rotated) -> None:
-        ending = rotated.path.suffix if _is_packed(rotated.path) else ""
-        rotated.number += 1
-        path = self._log.path.with_name(f"{self._log.path.name}.{rotated.number}{ending}")
-        retried(lambda: rotated.path.rename(path))
-        rotated.path = path
+            self._count += 1
+            return path.with_name(f"{path.name}-20260101-{self._count:06d}")
+        for number, older in reversed([*enumerate(self._rotated, 2)]):
+            ending = older.path.suffix if _is_packed(older.path) else ""
+            older.path = retried(
+                partial(older.path.rename, path.with_name(f"{path.name}.{number}{ending}"))
+            )
+        return path.with_name(f"{path.name}.1")
 
     def _note(self, path: Path) -> None:
-        self._rotated.insert(0, _Rotated(path, 1, self._log.written))
+        self._rotated.insert(0, _Rotated(path, self._log.written))
 
     def _tidy(self) -> None:
         if self._packing:

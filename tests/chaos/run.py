@@ -21,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
+
 from tests.chaos.fault import FAULTS, CannotStrike, Strike, Stroke
 from tests.chaos.leaks import Leaks
 from tests.chaos.program import Supervisor
@@ -100,9 +102,8 @@ def run(
     shape: Shape,
     minutes: float,
     strokes: Iterator[Stroke],
-    say: Callable[[str], None],
 ) -> Result:
-    """Carry out strokes for so many minutes, then judge; each stroke is told to `say`.
+    """Carry out strokes for so many minutes, each of which is shown, then judge.
 
     Must be called within namespaces of its own. `folder` keeps all there is to see.
     """
@@ -115,7 +116,7 @@ def run(
         except TimeoutError as error:
             result.find(f"nothing was thrown yet: {error}")
         else:
-            _Run(world, result, leaks, say).carry_out(strokes, minutes)
+            _Run(world, result, leaks).carry_out(strokes, minutes)
     (folder / "result.json").write_text(json.dumps(result.as_json()), "utf-8")
     return result
 
@@ -127,7 +128,6 @@ class _Run:
     world: World
     result: Result
     leaks: Leaks
-    say: Callable[[str], None]
 
     def carry_out(self, strokes: Iterator[Stroke], minutes: float) -> None:
         self._try(partial(self._strike_all, strokes, minutes))
@@ -164,7 +164,7 @@ class _Run:
                 self.result.waits.append(self._wait_for_flow(_FLOW))
                 self.result.tell("flows", waited=self.result.waits[-1])
                 told += f": lines flow after {self.result.waits[-1]:.1f} s"
-            self.say(told)
+            click.echo(told)
             time.sleep(stroke.pause)
         self.result.writing = time.monotonic() - began
 

@@ -15,8 +15,8 @@ from broker.app.files import write_atomic
 from broker.auth.store import parse_store
 from broker.client.access import Access
 from broker.server.store import await_credentials
-from tests.chaos.commands import CommandFailed, run_command
 from tests.chaos.networks import Machine
+from tests.support.commands import CommandFailed, run_command
 
 _ADMIN = "chaos"
 

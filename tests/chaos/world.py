@@ -13,7 +13,6 @@ folder/images                       what brokers' and receivers' disks are on, w
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -40,7 +39,7 @@ from tests.chaos.shim import Control, Shim
 from tests.chaos.spark import Cluster as SparkCluster
 from tests.chaos.writers import applications
 from tests.chaos.writing import Writing
-from tests.support.processes import Processes
+from tests.support.processes import Processes, installed
 
 Answer = TypeVar("Answer")
 
@@ -183,10 +182,6 @@ class World:
         entry = self.ask(lambda c: bucket.read(c, name, key))
         return entry.value if entry else b""
 
-    def write_entry(self, name: str, key: str, value: bytes) -> None:
-        """Write an entry as anybody with the rights may, without a look at what it was."""
-        self.ask(lambda c: c.ask(f"$KV.{name}.{key}", value))
-
     def change_entry(self, name: str, key: str, change: Callable[[bytes], bytes | None]) -> bytes:
         """Change an entry while others may write it, None deletes it; return what it was at that moment, empty for none."""
         was: dict[
@@ -241,7 +236,7 @@ class World:
         scratch.mkdir(parents=True, exist_ok=True)
         process = self.processes.start(
             name,
-            [*machine.within, str(Path(sys.executable).with_name(program)), *words],
+            [*machine.within, installed(program), *words],
             {"TMPDIR": str(scratch), **(self.shim.environment(name) if self.shim else {})},
         )
         return self.supervisor.take(process)

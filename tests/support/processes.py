@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,11 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _INSTALLED = {
     "PYTHONDONTWRITEBYTECODE": ""
 }  # what pip installs is compiled already; a checkout is when it first runs
+
+
+def installed(program: str) -> str:
+    """Return the path of a program that is installed beside this Python."""
+    return str(Path(sys.executable).with_name(program))
 
 
 class ProgramDied(Exception):
@@ -132,12 +137,23 @@ class Process:
         """Ask it to read its settings again (SIGHUP); does not wait."""
         self.send(signal.SIGHUP)
 
-    def terminate_watched(self) -> None:
-        """Ask it to end, and remember what it has started until then: once it has gone, nobody can tell."""
-        self.send(signal.SIGSTOP)  # it starts nothing more while we look
-        self.tree()
-        self.terminate()
-        self.send(signal.SIGCONT)
+    def kill_tree(self) -> None:
+        """Send -9 to it and all that it has started, also to what one of them is starting just now; no more than a second."""
+        for _ in range(20):
+            if not (pids := self.tree()):
+                return
+            _send(pids, signal.SIGKILL)
+            if self.popen is not None:
+                self.popen.poll()
+            time.sleep(0.05)
+
+    @contextmanager
+    def stopped(self) -> Iterator[list[int]]:
+        """Have it and all that it has started do nothing meanwhile; yields whom, in the order in which they go on."""
+        pids = self.tree()
+        _send(pids, signal.SIGSTOP)
+        yield pids
+        _send(pids, signal.SIGCONT)
 
     def wait(self, seconds: float) -> int:
         """Wait for its end and return its exit code; raises `TookTooLong`."""
@@ -157,15 +173,15 @@ class Process:
 
     def tree(self) -> list[int]:
         """Return the process ids of all that it started and that still lives, from earlier starts too."""
-        found: dict[int, _Living] = {}
-        living = _all_living()
-        while more := [
-            one
-            for one in living
-            if one.pid not in found and (one.session in self.sessions or one.parent in found)
-        ]:
-            found.update({one.pid: one for one in more})
-            self.sessions.update(one.session for one in more)
+        found: set[int] = set()
+        living = _living()
+        while more := {
+            pid
+            for pid, (parent, session) in living.items()
+            if pid not in found and (session in self.sessions or parent in found)
+        }:
+            found |= more
+            self.sessions.update(living[pid][1] for pid in more)
         return sorted(found)
 
     def send(self, number: int) -> None:
@@ -223,12 +239,15 @@ class Processes:
         """End every program: first asked, then killed with all of its children."""
         ending = [*reversed(self._started)]
         for process in ending:
-            process.terminate_watched()
+            process.send(signal.SIGSTOP)  # it starts nothing more while we look
+            process.tree()  # once it has gone, nobody can tell what it has started
+            process.terminate()
+            process.send(signal.SIGCONT)
         deadline = time.monotonic() + _END
         while any(process.is_running() for process in ending) and time.monotonic() < deadline:
             time.sleep(0.05)
         for process in ending:
-            _kill_tree(process)
+            process.kill_tree()
         self._started.clear()
 
 
@@ -267,38 +286,17 @@ def _signals_held() -> Iterator[None]:
             signal.raise_signal(late)
 
 
-def _kill_tree(process: Process) -> None:
-    # several passes, since a child may be starting another one just now
-    for _ in range(20):
-        pids = process.tree()
-        for pid in pids:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        if process.popen is not None:
-            process.popen.poll()
-        if not pids:
-            return
-        time.sleep(0.05)
+def _send(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
-@dataclass(frozen=True, slots=True)
-class _Living:
-    """A process that is there, with its parent and its session (proc(5))."""
-
-    pid: int
-    parent: int
-    session: int
-
-
-def _all_living() -> list[_Living]:
+def _living() -> dict[int, tuple[int, int]]:
+    """Return parent and session of every process that is there and no zombie (proc(5))."""
     pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-    return [one for pid in pids if (one := _living(pid)) is not None]
-
-
-def _living(pid: int) -> _Living | None:
-    """Return what is known of a process, None when there is none (any more) or it is a zombie."""
-    fields = stat_of(pid)
-    return _Living(pid, int(fields[1]), int(fields[3])) if fields and fields[0] != "Z" else None
+    found = {pid: fields for pid in pids if (fields := stat_of(pid)) and fields[0] != "Z"}
+    return {pid: (int(fields[1]), int(fields[3])) for pid, fields in found.items()}
 
 
 def stat_of(pid: int) -> list[str]:

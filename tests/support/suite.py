@@ -1,14 +1,13 @@
-"""The three programs of the suite, run for real in one folder: command lines, readiness, and what they have done so far.
+"""The three programs of the suite, run for real in one folder: command lines, readiness, what they have done so far; and a plain nats-server.
 
 Reads what the programs promise to everybody (files, the broker's own state), never what they log.
 """
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from broker.client.access import Access
 from broker.client.answer import ConnectionLost, Rejected
@@ -17,27 +16,28 @@ from broker.client.config import read_layout
 from broker.client.connection import BrokerAway, Connection
 from broker.wire.offset import Offset
 from broker.wire.streams import OFFSETS_BUCKET, STREAM, offset_key
+from tests.support.commands import run_command
 from tests.support.ports import free_port
-from tests.support.processes import Process, Processes, ProgramDied, wait_until
+from tests.support.processes import Process, Processes, installed, wait_until
 
 Answer = TypeVar("Answer")
+
+_AWAY = (BrokerAway, ConnectionLost, Rejected)
 
 
 class Suite:
     """A broker, shippers and receivers that share a folder: `store/`, `state/`, `out/` and the programs' logs."""
 
     def __init__(
-        self,
-        folder: Path,
-        processes: Processes,
-        partitions: int = 2,
-        address: str = "127.0.0.1",
+        self, folder: Path, processes: Processes, partitions: int = 2, url: str = ""
     ) -> None:
-        """Nothing is started yet; the port is chosen, and stays through restarts of the broker."""
+        """Nothing is started yet; the broker is at `url`, or at a free port of this machine, also when it starts again."""
         self.folder = folder
         self.output = folder / "out"
         self.partitions = partitions
-        self.url = f"nats://{address}:{free_port()}"
+        self.url = url or f"nats://127.0.0.1:{free_port()}"
+        self.access = Access()
+        """How questions get in at the broker."""
         self._processes = processes
         for name in ("out", "state", "hosts"):
             (folder / name).mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ class Suite:
         words = ["run", "--store-dir", str(self.folder / "store"), "--http", ""]
         words += ["--listen", self.url.removeprefix("nats://")]
         words += ["--partitions", str(self.partitions), *options]
-        broker = self._processes.start("logbroker", [*under, *_program("logbroker"), *words])
+        broker = self._processes.start("logbroker", [*under, installed("logbroker"), *words])
         self.wait_for_broker(broker)
         return broker
 
@@ -77,85 +77,57 @@ class Suite:
         environment: Mapping[str, str] | None = None,
     ) -> Process:
         """Start one of the programs with arguments of the caller's own."""
-        return self._processes.start(name, [*_program(program), *arguments], environment)
+        return self._processes.start(name, [installed(program), *arguments], environment)
 
     def administer(self, command: str, *words: str) -> str:
-        """Run a command of logbroker against the broker and return what it says; raises `ProgramDied`."""
-        ended = subprocess.run(
-            [*_program("logbroker"), command, *words, "--server", self.url],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=180,
-        )
-        if ended.returncode:
-            raise ProgramDied(f"logbroker {command} ended with {ended.returncode}: {ended.stderr}")
-        return ended.stdout
+        """Run a command of logbroker against the broker and return what it says; raises `CommandFailed`."""
+        return run_command("logbroker", command, *words, "--server", self.url, seconds=180)
 
-    def wait_for_receiver(
-        self, receiver: Process, partitions: Sequence[int], epoch: int = 1, seconds: float = 60
-    ) -> None:
-        """Wait until the receiver owns its partitions: each is claimed for the `epoch`-th time or later."""
-
-        def owns() -> bool:
-            offsets = [self.offset(number) for number in partitions]
-            return all(offset is not None and offset.epoch >= epoch for offset in offsets)
-
-        wait_until(f"{receiver.name} owns its partitions", owns, seconds, [receiver])
+    def wait_for_receiver(self, receiver: Process, partitions: Sequence[int]) -> None:
+        """Wait until the receiver owns its partitions, which nobody has claimed before."""
+        owns = lambda: all(self.offset(number) for number in partitions)  # noqa: E731
+        wait_until(f"{receiver.name} owns its partitions", owns, 60, [receiver])
 
     def offset(self, partition: int) -> Offset | None:
         """Return what a receiver has committed; None when it has not begun, or while the broker is away."""
 
-        async def ask(connection: Connection) -> Offset | None:
+        async def read_offset(connection: Connection) -> Offset | None:
             entry = await read(connection, OFFSETS_BUCKET, offset_key(partition))
             return Offset.decode(entry.value) if entry else None
 
-        return self._ask(ask)
+        with suppress(*_AWAY):
+            return self.ask(read_offset)
+        return None
 
     def last_sequence(self) -> int:
         """Return the stream's last sequence; 0 while the broker is away."""
+        with suppress(*_AWAY):
+            return int(self.stream()["state"]["last_seq"])
+        return 0
 
-        async def ask(connection: Connection) -> int:
-            state = (await connection.api(f"STREAM.INFO.{STREAM}"))["state"]
-            return int(state["last_seq"])
+    def stream(self) -> dict[str, Any]:
+        """Return what the broker says of the stream, with the number of messages on each subject; raises as `ask`."""
+        asked = {"subjects_filter": ">"}
+        return self.ask(lambda connection: connection.api(f"STREAM.INFO.{STREAM}", asked))
 
-        return self._ask(ask) or 0
+    def publish(self, subject: str, payload: bytes) -> int:
+        """Publish as any NATS client might, and return the sequence; raises as `ask`."""
+        return int(self.ask(lambda connection: connection.ask(subject, payload))["seq"])
 
-    def publish(
-        self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
-    ) -> int:
-        """Publish as any NATS client might, and return the sequence."""
-
-        async def ask(connection: Connection) -> int:
-            return int((await connection.ask(subject, payload, headers))["seq"])
-
-        sequence = self._ask(ask)
-        if sequence is None:
-            raise ConnectionLost(f"not stored: {subject}")
-        return sequence
+    def ask(self, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        """Ask the broker on a connection of its own; raises `BrokerAway`, `ConnectionLost`, `Rejected`."""
+        return ask(self.url, question, self.access)
 
     def _is_ready(self) -> bool:
-        async def ask(connection: Connection) -> bool:
+        async def has_streams(connection: Connection) -> bool:
             layout = await read_layout(connection)
             for name in layout.names if layout else ():
                 await connection.api(f"STREAM.INFO.{name}")
             return layout is not None
 
-        return self._ask(ask) or False
-
-    def ask(
-        self,
-        question: Callable[[Connection], Awaitable[Answer]],
-        access: Access = Access(),  # noqa: B008 - a frozen value
-    ) -> Answer:
-        """Ask the broker on a connection of its own; raises `BrokerAway`, `ConnectionLost`, `Rejected`."""
-        return ask(self.url, question, access)
-
-    def _ask(self, question: Callable[[Connection], Awaitable[Answer]]) -> Answer | None:
-        try:
-            return self.ask(question)
-        except (BrokerAway, ConnectionLost, Rejected):
-            return None
+        with suppress(*_AWAY):
+            return self.ask(has_streams)
+        return False
 
 
 def ask(
@@ -176,6 +148,14 @@ def ask(
     return asyncio.run(connected())
 
 
-def _program(name: str) -> list[str]:
-    """Return the command of a program that is installed beside this Python."""
-    return [str(Path(sys.executable).with_name(name))]
+def start_nats_server(processes: Processes, name: str, settings: Path) -> Process:
+    """Start a plain nats-server with its file of settings, and wait until it is ready."""
+    server = processes.start(name, [installed("nats-server"), "-c", settings])
+    wait_until_ready(server)
+    return server
+
+
+def wait_until_ready(server: Process) -> None:
+    """Wait until the latest start of a nats-server is done; what each start says stands in one log."""
+    has_started = lambda: server.said().count("Server is ready") >= server.starts  # noqa: E731
+    wait_until("nats-server is ready", has_started, 60, [server])

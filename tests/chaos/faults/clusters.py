@@ -20,6 +20,7 @@ from tests.chaos.fault import CannotStrike, Chance, add, alone, fault
 from tests.chaos.faults.lines import Places, at, lines_of, swallow
 from tests.chaos.faults.processes import send, server_of, stop
 from tests.chaos.world import Broker, World
+from tests.support.commands import retried
 
 _PATIENCE = 20.0  # seconds until nobody is said to lead
 _HEALTHY = 30.0  # seconds until copies are said not to be whole
@@ -102,16 +103,13 @@ def wipe_broker(world: World, chance: Chance) -> Iterator[None]:
 
 def _lose_disk(store: Path) -> None:
     """Empty the store but for what an operator puts there again: the credential store, and certificates."""
-    deadline = time.monotonic() + _HEALTHY
-    kept = {"credentials.json", "tls"}
-    while left := [path for path in store.iterdir() if path.name not in kept]:
-        try:
-            for path in left:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-        except OSError:  # the disk has trouble just now
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
+    for path in retried(lambda: list(store.iterdir())):  # the disk may have trouble just now
+        if path.name not in {"credentials.json", "tls"}:
+            retried(partial(_remove, path))
+
+
+def _remove(path: Path) -> None:
+    shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
 def _wait_until_whole(world: World, others: int, seconds: float) -> None:

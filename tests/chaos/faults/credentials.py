@@ -5,13 +5,12 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from tests.chaos.commands import CommandFailed, run_command
-from tests.chaos.fault import CannotStrike, Chance, add, fault
+from tests.chaos.fault import MOMENT, CannotStrike, Chance, add, fault
 from tests.chaos.program import Program
 from tests.chaos.secured import Keys
 from tests.chaos.world import Broker, World
+from tests.support.commands import CommandFailed, retried, run_command
 
-_SECONDS = 60.0
 _REFUSES_WITHIN = 15.0  # seconds until a broker that finds the damage has ended
 
 
@@ -31,12 +30,10 @@ def _cut_off(
     keys, (name, program) = world.keys, _whom(world, kind, chance)
 
     def mend() -> None:
-        _insist(world, f"{kind} {name} has a credential again", lambda: keys.add(kind, name))
+        retried(lambda: keys.add(kind, name))
         _take_over(world, program)
 
-    _try(lambda: change(keys, kind, name), mend)
-    yield
-    mend()
+    return _changed(lambda: change(keys, kind, name), mend)
 
 
 for _kind in ("host", "receiver"):
@@ -70,14 +67,12 @@ def _damaged(broker: Broker, world: World, chance: Chance) -> Iterator[None]:
             os.fsync(file.fileno())  # a fault of the disk may come next
 
     def mend() -> None:
-        _insist(world, "the credential store is whole again", put_back)
+        retried(put_back)
         broker.program.process.hang_up()
         if broker.program.process.starts != starts:
             _start_refused(broker.program)
 
-    _try(damage, mend)
-    yield
-    mend()
+    return _changed(damage, mend)
 
 
 def _start_refused(program: Program) -> None:
@@ -88,15 +83,16 @@ def _start_refused(program: Program) -> None:
     program.go_on()
 
 
-@fault((0.0, 0.0), "secured")
-def renew_certificate(world: World, chance: Chance) -> None:
+@fault(MOMENT, "secured")
+def renew_certificate(world: World, chance: Chance) -> Iterator[None]:
     """Sign a broker's certificates anew, as it does by itself a month before they end."""
     broker = chance.choice(world.brokers)
-    _try(lambda: run_command("logbroker", "tls", "renew", "--store-dir", broker.store))
+    renew = lambda: run_command("logbroker", "tls", "renew", "--store-dir", broker.store)  # noqa: E731
+    return _changed(renew, lambda: None)
 
 
-def _try(change: Callable[[], object], mend: Callable[[], None] = lambda: None) -> None:
-    """Make a change; one that came only half way, as a broker or a disk is away, is mended at once."""
+def _changed(change: Callable[[], object], mend: Callable[[], None]) -> Iterator[None]:
+    """Make a change, and mend it later; one that came only half way, as a broker or a disk is away, is mended at once."""
     try:
         change()
     except CommandFailed as failed:
@@ -105,19 +101,8 @@ def _try(change: Callable[[], object], mend: Callable[[], None] = lambda: None) 
     except OSError:
         mend()
         raise
-
-
-def _insist(world: World, what: str, change: Callable[[], object]) -> None:
-    """Try until it is done, as an operator does; raises `TimeoutError`."""
-
-    def is_done() -> bool:
-        try:
-            change()
-        except (CommandFailed, OSError):  # the disk has trouble, too
-            return False
-        return True
-
-    world.supervisor.wait(what, is_done, _SECONDS)
+    yield
+    mend()
 
 
 def _take_over(world: World, program: Program) -> None:

@@ -11,10 +11,10 @@ from threading import Lock
 
 from broker.client.connection import Connection
 from broker.wire.streams import STREAM
-from tests.chaos.commands import CommandFailed, insist, run_command
 from tests.chaos.fault import CannotStrike, Chance, add, alone, fault, one_that_runs
 from tests.chaos.program import Program
 from tests.chaos.world import World
+from tests.support.commands import CommandFailed, retried, run_command
 
 _SECONDS = 240.0  # Spark starts within some of them
 _OUT_OF_REACH = 1
@@ -63,7 +63,7 @@ def pause(world: World, chance: Chance) -> Iterator[None]:
     globs = chance.choice([(), (name,), (f"{name[:2]}*",)])
     _run("logbroker", "pause", *globs, *world.admin_words)
     yield
-    insist("logbroker", "resume", *world.admin_words)
+    retried(lambda: run_command("logbroker", "resume", *world.admin_words))
 
 
 @fault()

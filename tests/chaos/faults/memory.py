@@ -27,11 +27,11 @@ from broker.wire.streams import (
 )
 from broker.wire.subjects import consumer_name
 from receiver.storage.store import Damaged, Store, StoredBatch, path_of
-from tests.chaos.commands import insist
 from tests.chaos.fault import CannotStrike, Chance, add, alone, dead, fault
 from tests.chaos.faults.rivals import TAKEN_OVER
 from tests.chaos.program import held
 from tests.chaos.world import World
+from tests.support.commands import retried, run_command
 
 _LASTS = (0.5, 8.0)
 _MEANWHILE = (1.0, 8.0)  # seconds in which things go on before an older copy is put back
@@ -78,25 +78,23 @@ for _what, _harm in {"deleted": _deleted, "garbled": _garbled, "older": None}.it
     add(f"positions-{_what}", partial(_positions, harm=_harm))
 
 
-class _Said:
-    """What the receivers of a world say from now on."""
+def _listen(world: World) -> Callable[[bytes], bytes]:
+    """Return what waits until a receiver says from now on what a pattern matches, and returns its last group."""
+    begins = {one.log: one.log.stat().st_size for one in world.receivers}
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._begins = {one.log: one.log.stat().st_size for one in world.receivers}
-
-    def wait(self, pattern: bytes) -> bytes:
-        """Wait until a pattern matches, and return its last group."""
+    def hear(pattern: bytes) -> bytes:
         found: list[re.Match[bytes]] = []
 
         def is_said() -> bool:
-            told = (log.read_bytes()[begin:] for log, begin in self._begins.items())
+            told = (log.read_bytes()[begin:] for log, begin in begins.items())
             found.extend(match for text in told if (match := re.search(pattern, text)))
             return bool(found)
 
-        seconds = _TOLD_ON_SPARK if self._world.spark else _TOLD
-        self._world.supervisor.wait(f"a receiver says {pattern!r}", is_said, seconds)
+        seconds = _TOLD_ON_SPARK if world.spark else _TOLD
+        world.supervisor.wait(f"a receiver says {pattern!r}", is_said, seconds)
         return bytes(found[0].groups()[-1])
+
+    return hear
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +103,13 @@ class _Partition:
 
     world: World
     number: int
-    said: _Said
+    hear: Callable[[bytes], bytes]
     entry: bytes
     lives: Mapping[Path, int] = field(default_factory=dict)
 
     def mend(self, bring_back: Callable[[], object]) -> None:
         """Bring back what was harmed as soon as a receiver has told of it, and start the receivers again."""
-        self.said.wait(
-            b"(?:partition |key p)%d\\b.*(`logreceiver offsets|start it again)" % self.number
-        )
+        self.hear(b"(?:partition |key p)%d\\b.*(`logreceiver offsets|start it again)" % self.number)
         with stopped(self.world):
             now = self.world.read_entry(OFFSETS_BUCKET, offset_key(self.number))
             if _position(now) != _position(self.entry):
@@ -162,12 +158,12 @@ def _offset(world: World, chance: Chance, harm: Harm) -> Iterator[None]:
     with alone(_one, _HARMED):
         _received(world, number)
         with dead(world) if chance.random() < 0.5 else nullcontext():
-            said = _Said(world)
+            hear = _listen(world)
             was = world.change_entry(OFFSETS_BUCKET, key, lambda now: harm(now, chance))
             harmed = world.read_entry(OFFSETS_BUCKET, key)
         yield
-        partition = _Partition(world, number, said, harmed)
-        partition.mend(lambda: world.write_entry(OFFSETS_BUCKET, key, was))
+        partition = _Partition(world, number, hear, harmed)
+        partition.mend(lambda: world.ask(lambda c: c.ask(f"$KV.{OFFSETS_BUCKET}.{key}", was)))
 
 
 for _what, _change in {"deleted": _deleted, "garbled": _garbled, "moved": _moved}.items():
@@ -190,7 +186,7 @@ def _store(world: World, chance: Chance, harm: Harm | None) -> Iterator[None]:
             if harm is None and batch.commit_id == was.commit_id:
                 raise CannotStrike("nothing was committed since")
             entry = world.read_entry(OFFSETS_BUCKET, offset_key(number))
-            partition = _Partition(world, number, _Said(world), entry, _lives(world, path))
+            partition = _Partition(world, number, _listen(world), entry, _lives(world, path))
             _put(path, harm(path.read_bytes(), chance) if harm else older)
         yield
         partition.mend(lambda: _bring_back(path, copy))
@@ -272,12 +268,16 @@ def consumer_changed(world: World, chance: Chance) -> Iterator[None]:
     world.delete_consumer(name)
 
 
+def _apply(world: World) -> None:
+    retried(lambda: run_command("logbroker", "apply", "--yes", *world.admin_words))
+
+
 @fault((1.0, 12.0))
 def positions_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
     """Take away the bucket of positions; an operator has `logbroker apply` make it again."""
     world.ask(lambda c: c.api(f"STREAM.DELETE.KV_{POSITIONS_BUCKET}"))
     yield
-    insist("logbroker", "apply", "--yes", *world.admin_words)
+    _apply(world)
 
 
 @fault((1.0, 12.0))
@@ -288,17 +288,18 @@ def offsets_bucket_deleted(world: World, _: Chance) -> Iterator[None]:
         with dead(world):
             received = {str(number) for number in numbers if _has_received(world, number)}
             world.ask(lambda c: c.api(f"STREAM.DELETE.KV_{OFFSETS_BUCKET}"))
-            said = _Said(world)
+            hear = _listen(world)
         yield
-        insist("logbroker", "apply", "--yes", *world.admin_words)
+        _apply(world)
         if received:
-            told = said.wait(rb"`logreceiver (offsets adopt --partition [0-9,]+)`")
+            told = hear(rb"`logreceiver (offsets adopt --partition [0-9,]+)`")
             command = told.decode().split()
             if not received <= {*command[-1].split(",")}:
                 raise RuntimeError(f"{command} does not name all of {received}")
             with stopped(world):
                 folders = ("--output", world.output, "--state-dir", world.receiver_state)
-                insist("logreceiver", *command, *folders, "--yes", *world.admin_words)
+                words = (*command, *folders, "--yes", *world.admin_words)
+                retried(lambda: run_command("logreceiver", *words))
 
 
 def _has_received(world: World, number: int) -> bool:

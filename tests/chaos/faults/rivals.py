@@ -1,6 +1,5 @@
 """Faults of ownership: two of what may be only one, owners that stand still or change places. Nothing is stored twice."""
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -56,17 +55,9 @@ def second_receiver(world: World, chance: Chance) -> Iterator[None]:
 @fault((1.0, 15.0))
 def freeze_receiver(world: World, chance: Chance) -> Iterator[None]:
     """Stop a receiver with all that it has started: a zombie, when somebody takes over meanwhile."""
-    stopped = one_that_runs(world.receivers, chance).process.tree()
-    _send(stopped, signal.SIGSTOP)
-    yield
-    chance.shuffle(stopped)
-    _send(stopped, signal.SIGCONT)
-
-
-def _send(pids: list[int], number: int) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
+    with one_that_runs(world.receivers, chance).process.stopped() as pids:
+        yield
+        chance.shuffle(pids)
 
 
 @fault((0.0, 0.0), "standby")

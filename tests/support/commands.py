@@ -1,0 +1,57 @@
+"""Commands of ours as an operator gives them: run to their end, and given again while something is in their way."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from tests.support.processes import installed
+
+Answer = TypeVar("Answer")
+
+_SECONDS = 60.0
+_PAUSE = 0.1  # seconds
+
+
+class CommandFailed(Exception):
+    """A command ended with another code than 0; the message is what it said."""
+
+    def __init__(self, code: int, said: str) -> None:
+        super().__init__(said)
+        self.code = code
+
+
+def run_program(
+    program: str, *words: object, seconds: float = _SECONDS, **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run one of the programs to its end, whatever that is; raises `TimeoutExpired`."""
+    return subprocess.run(
+        [installed(program), *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=seconds,
+        env=os.environ | environment,
+    )
+
+
+def run_command(program: str, *words: object, seconds: float = _SECONDS) -> str:
+    """Run a command of one of the programs and return what it says; raises `CommandFailed`, `TimeoutExpired`."""
+    done = run_program(program, *words, seconds=seconds)
+    if done.returncode:
+        said = f"{done.stdout}{done.stderr}"
+        raise CommandFailed(done.returncode, f"{program} {' '.join(map(str, words[:2]))}: {said}")
+    return done.stdout
+
+
+def retried(action: Callable[[], Answer]) -> Answer:
+    """Return what an action returns that a disk or a broker may refuse for a while; raises `TimeoutError` after a minute."""
+    give_up = time.monotonic() + _SECONDS
+    while True:
+        try:
+            return action()
+        except (CommandFailed, OSError) as error:
+            if time.monotonic() > give_up:
+                raise TimeoutError(f"not within {_SECONDS:g} s: {error}") from error
+        time.sleep(_PAUSE)
