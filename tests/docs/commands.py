@@ -31,27 +31,23 @@ def commands(text: str) -> list[tuple[str, str]]:
 
 def untrue_commands(text: str) -> list[tuple[str, str]]:
     """Return those of the commands that the programs do not take."""
-    return [
-        (program, words)
-        for program, words in commands(text)
-        if not _takes(program, shlex.split(words))
-    ]
+    return [(program, words) for program, words in commands(text) if not _takes(program, words)]
 
 
-def _takes(program: str, words: list[str]) -> bool:
-    """Whether a program has a command, and that command the options that are given."""
+def _takes(program: str, text: str) -> bool:
+    """Whether a program's own parser takes a command, which may lack what a text that only names it leaves out."""
     command: click.Command = PROGRAMS[program]
-    context = click.Context(command)
-    while words and isinstance(command, click.Group):
+    context, words = click.Context(command), shlex.split(re.sub(r"\bN\b", "2", text))
+    while isinstance(command, click.Group) and words:
         if (found := command.get_command(context, words[0])) is None:
+            if program == "logbroker" and not words[0].startswith("-"):
+                return False
             break
         command, words = found, words[1:]
-    known = {
-        "--help",
-        "--version",
-        *(name for one in command.params for name in (*one.opts, *one.secondary_opts)),
-    }
-    is_group_alone = isinstance(command, click.Group) and program == "logbroker"
-    return {word for word in words if word.startswith("--")} <= known and not (
-        is_group_alone and [word for word in words if not word.startswith("-")]
-    )
+    try:
+        command.make_context(program, words)
+    except (click.exceptions.Exit, click.MissingParameter):
+        return True
+    except click.UsageError as error:
+        return "requires an argument" in error.message
+    return True
