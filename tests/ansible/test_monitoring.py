@@ -2,21 +2,22 @@
 
 import json
 import re
-import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import promql_parser as promql
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.client.access import Access
 from tests.docs.commands import untrue_commands
-from tests.support.ports import free_port
+from tests.support.commands import run_command
 from tests.support.processes import Process, Processes, TookTooLong, wait_until
+from tests.support.suite import Suite
 
 pytestmark = [pytest.mark.nats, pytest.mark.spark]
 
@@ -34,21 +35,20 @@ TARGETS = [(panel, target) for panel in PANELS for target in panel["targets"]]
 VARIABLES = {"$__rate_interval": "5m", "$__range": "1h", "$host": ".*"}
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """A series that somebody exposes."""
 
     name: str
-    labels: frozenset[tuple[str, str]]
+    labels: dict[str, str]
     value: float = 0.0
 
 
 JOBS = ("logbroker", "logshipper", "logreceiver", "node")
-NODE = frozenset({("job", "node"), ("instance", "a:1"), ("mountpoint", "/srv/logs")})
+NODE = {"job": "node", "instance": "a:1", "mountpoint": "/srv/logs"}
 # what others expose: Prometheus itself, and node_exporter; with labels that they have had for years
 THEIRS = (
-    *(Sample("up", frozenset({("job", job), ("instance", "a:1")})) for job in JOBS),
-    Sample("ALERTS", frozenset({("alertname", "LogshipNoSpace"), ("alertstate", "firing")})),
+    *(Sample("up", {"job": job, "instance": "a:1"}) for job in JOBS),
+    Sample("ALERTS", {"alertname": "LogshipNoSpace", "alertstate": "firing"}),
     Sample("node_filesystem_size_bytes", NODE),
     Sample("node_filesystem_avail_bytes", NODE),
 )
@@ -56,33 +56,26 @@ COME = ("logshipper_lines_total", "logreceiver_lines_total")
 WHILE_BEHIND = {"logshipper_file_behind_bytes"}  # a file of which something is not shipped
 
 
-_MATCH: dict[str, Callable[[str, str], bool]] = {
-    "MatchOp.Equal": lambda value, wanted: value == wanted,
-    "MatchOp.NotEqual": lambda value, wanted: value != wanted,
-    "MatchOp.Re": lambda value, wanted: re.fullmatch(wanted, value) is not None,
-    "MatchOp.NotRe": lambda value, wanted: re.fullmatch(wanted, value) is None,
-}
+def parts(expression: str) -> list[promql.Expr]:
+    """Return all parts of an expression; raises ValueError where it is no PromQL or its types do not fit."""
+    found: list[promql.Expr] = []
+    promql.walk(promql.parse(expression), found.append)
+    return found
 
 
 def selectors(expression: str) -> list[promql.VectorSelector]:
-    """Return all selectors of an expression; raises ValueError where it is no PromQL or its types do not fit."""
-    found: list[promql.VectorSelector] = []
-
-    def visit(node: promql.Expr) -> None:
-        if isinstance(node, promql.VectorSelector):
-            found.append(node)
-
-    promql.walk(promql.parse(expression), visit)
-    return found
+    return [one for one in parts(expression) if isinstance(one, promql.VectorSelector)]
 
 
 def matches(sample: Sample, selector: promql.VectorSelector) -> bool:
     """Whether a selector takes a sample."""
-    labels = dict(sample.labels)
-    return sample.name == selector.name and all(
-        _MATCH[str(one.op)](labels.get(one.name, ""), one.value)
-        for one in selector.matchers.matchers
-    )
+    for one in selector.matchers.matchers:
+        operator = str(one.op).removeprefix("MatchOp.")
+        wanted = one.value if operator in ("Re", "NotRe") else re.escape(one.value)
+        is_wanted = re.fullmatch(wanted, sample.labels.get(one.name, "")) is not None
+        if is_wanted == operator.startswith("Not"):
+            return False
+    return sample.name == selector.name
 
 
 @pytest.fixture(scope="module")
@@ -94,21 +87,15 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sample, ...]:
 
 
 def watched(processes: Processes, folder: Path) -> tuple[Sample, ...]:
-    def start(program: str, *options: object) -> Process:
-        words = [sys.executable, "-m", program, *map(str, options)]
-        return processes.start(program, words, folder=ROOT)
-
-    listen, store, log = f"127.0.0.1:{free_port()}", folder / "store", folder / "a"
-    start("broker", "tls", "init", "--store-dir", store).wait(90)
-    run = ("run", "--store-dir", store, "--listen", listen, "--http", "", "--partitions", 2)
-    broker = start("broker", *run, "--metrics", "127.0.0.1:0")
+    suite, log = Suite(folder, processes), folder / "a"
+    run_command("logbroker", "tls", "init", "--store-dir", folder / "store")
+    suite.access = Access(tls_ca=folder / "store/tls/authority.pem")
     log.write_bytes(b"a line\n" * 1000)
-    there = ("--server", f"nats://{listen}", "--tls-ca", store / "tls/authority.pem")
-    there = (*there, "--listen", "127.0.0.1:0")
+    options = ("--tls-ca", str(suite.access.tls_ca), "--listen", "127.0.0.1:0")
     programs = {
-        "logbroker": broker,
-        "logshipper": start("shipper", *there, "--file", log, "--host", "web01"),
-        "logreceiver": start("receiver", *there, "--partition", "all", "--output", folder / "out"),
+        "logbroker": suite.start_broker("--metrics", "127.0.0.1:0"),
+        "logshipper": suite.start_shipper("web01", [log], *options),
+        "logreceiver": suite.start_receiver([0, 1], *options),
     }
 
     def scrape() -> tuple[Sample, ...]:
@@ -146,8 +133,7 @@ def page(job: str, text: str) -> Iterator[Sample]:
     """Yield what a page says, as Prometheus keeps it."""
     for family in text_string_to_metric_families(text):
         for one in family.samples:
-            target = {("job", job), ("instance", "a:1")}
-            yield Sample(one.name, frozenset({*one.labels.items(), *target}), one.value)
+            yield Sample(one.name, {**one.labels, "job": job, "instance": "a:1"}, one.value)
 
 
 def named(expression: str) -> str:
@@ -173,7 +159,7 @@ def test_every_metric_label_and_value_that_is_named_is_exposed(scraped: tuple[Sa
                 break
             found = [one for one in exposed if matches(one, selector)]
             assert found, (name, selector.prettify())
-            labels |= {key for one in found for key, _ in one.labels}
+            labels.update(*(one.labels for one in found))
         else:
             assert grouped_by(expression) <= labels, name
 
@@ -181,14 +167,12 @@ def test_every_metric_label_and_value_that_is_named_is_exposed(scraped: tuple[Sa
 def grouped_by(expression: str) -> set[str]:
     """Return the labels by which an expression groups or joins."""
     found: set[str] = set()
-
-    def visit(node: promql.Expr) -> None:
-        if isinstance(node, promql.AggregateExpr) and node.modifier is not None:
-            found.update(node.modifier.labels)
-        if isinstance(node, promql.BinaryExpr) and node.modifier is not None:
-            found.update(node.modifier.matching.labels if node.modifier.matching else ())
-
-    promql.walk(promql.parse(expression), visit)
+    for part in parts(expression):
+        match part:
+            case promql.AggregateExpr(modifier=modifier) if modifier:
+                found.update(modifier.labels)
+            case promql.BinaryExpr(modifier=modifier) if modifier and modifier.matching:
+                found.update(modifier.matching.labels)
     return found
 
 

@@ -1,18 +1,17 @@
 """Brokers of several sites: one that buffers behind a firewall, and a second one that holds a copy and takes over."""
 
-import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from broker.client import bucket
 from broker.client.access import Access
 from broker.client.answer import ConnectionLost, Rejected
-from broker.client.connection import BrokerAway, Connection
-from broker.wire.message import decode_payload
-from broker.wire.streams import POSITIONS_BUCKET, STREAM
+from broker.client.connection import BrokerAway
+from broker.wire.streams import POSITIONS_BUCKET
 from broker.wire.subjects import Subject
+from tests.shipper.conftest import read_stream
 from tests.support.oracle import judge
 from tests.support.ports import free_port
 from tests.support.processes import Process, Processes, wait_until
@@ -35,22 +34,10 @@ def append(log: Path, first: int, until: int) -> None:
         )
 
 
-def stream(suite: Suite) -> dict[str, Any]:
-    asked = {"subjects_filter": ">"}
-    call = lambda connection: connection.api(f"STREAM.INFO.{STREAM}", asked)  # noqa: E731
-    return suite.ask(call, access_of(suite))
-
-
-def access_of(suite: Suite) -> Access:
-    """Return how an admin gets in: with the key that `credentials add admin` has made, where there is one."""
-    key = suite.folder / "admin.toml"
-    return Access(nkey=key if key.exists() else None)
-
-
 def held(suite: Suite, host: str) -> int:
     """Return how many messages of a host are there; 0 where the broker is away."""
     try:
-        found = stream(suite)["state"].get("subjects") or {}
+        found = suite.stream()["state"].get("subjects") or {}
     except (BrokerAway, ConnectionLost, Rejected):
         return 0
     return sum(count for subject, count in found.items() if subject.endswith(f".{host}"))
@@ -58,29 +45,16 @@ def held(suite: Suite, host: str) -> int:
 
 def stored(suite: Suite, host: str) -> bytes:
     """Return the lines that the stream holds of a host, in its order."""
-
-    async def read(connection: Connection) -> bytes:
-        subject, sequence, lines = str(Subject.for_host(host, PARTITIONS)), 1, []
-        while True:
-            body = json.dumps({"seq": sequence, "next_by_subj": subject}).encode()
-            answer = await connection.request(f"$JS.API.DIRECT.GET.{STREAM}", body)
-            headers = answer.headers or {}
-            if "Status" in headers:
-                return b"".join(lines)
-            sequence = int(headers["Nats-Sequence"]) + 1
-            if answer.data:  # no claim
-                lines.append(decode_payload(headers, answer.data))
-
-    return suite.ask(read, access_of(suite))
+    subject = Subject.for_host(host, PARTITIONS)
+    return b"".join(one.lines for one in suite.ask(partial(read_stream, subject=subject)))
 
 
 def write_positions(suite: Suite, value: bytes, revision: int) -> int:
-    write = lambda c: bucket.write(c, POSITIONS_BUCKET, "web09", value, revision)  # noqa: E731
-    return suite.ask(write, access_of(suite))
+    return suite.ask(lambda c: bucket.write(c, POSITIONS_BUCKET, "web09", value, revision))
 
 
 def positions(suite: Suite) -> bytes | None:
-    entry = suite.ask(lambda c: bucket.read(c, POSITIONS_BUCKET, "web09"), access_of(suite))
+    entry = suite.ask(lambda c: bucket.read(c, POSITIONS_BUCKET, "web09"))
     return entry.value if entry else None
 
 
@@ -152,16 +126,8 @@ def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
         where = ("--store-dir", str(first.folder / "store"))
         output = ("--output", str(first.folder / f"{kind}.toml"))
         first.administer("credentials", "add", kind, name, *where, *output)
-    broker = first.start_program(
-        "logbroker",
-        "first",
-        [
-            *("run", "--store-dir", str(first.folder / "store"), "--partitions", "2"),
-            *("--listen", first.url.removeprefix("nats://"), "--http", ""),
-            *("--site", "first", "--site-listen", door),
-        ],
-    )
-    wait_until("it is ready", (first.folder / "store" / "broker.json").exists, 90, [broker])
+    first.access = Access(nkey=first.folder / "admin.toml")
+    broker = first.start_broker("--site", "first", "--site-listen", door)
     copy = second.start_broker(
         *("--site", "second", "--site-remote", f"nats-leaf://{door}", "--mirror", "first"),
         *("--site-nkey", str(first.folder / "site.toml")),
@@ -170,7 +136,7 @@ def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
     append(log, 0, 3000)
     ship(first, "web01", log, "--config", str(first.folder / "host.toml"))
     has_all(second, first, "web01", 60, broker, copy)
-    assert stream(second)["state"]["last_seq"] == stream(first)["state"]["last_seq"]
+    assert second.last_sequence() == first.last_sequence() > 0
     revision = write_positions(first, b"at first", 0)
     wait_until("positions are copied", lambda: positions(second) == b"at first", 60)
 
@@ -184,7 +150,7 @@ def test_a_second_site_holds_a_copy_and_goes_on_with_it_when_the_first_is_lost(
     assert verdict.is_perfect, verdict
     assert copy.stop() == 0
     stays = second.start_broker("--site", "second")  # without --mirror, as it was told
-    assert stream(second)["config"]["subjects"] == ["logs.p0.>", "logs.p1.>"]
+    assert second.stream()["config"]["subjects"] == ["logs.p0.>", "logs.p1.>"]
     assert stays.stop() == 0
     again = second.start_program(
         "logbroker",
