@@ -198,12 +198,17 @@ def java_of(receiver: Process) -> int:
     return java
 
 
-def test_a_worker_that_is_killed_again_and_again_blocks_its_partition_until_it_lives(
+def test_a_killed_driver_costs_no_line_and_a_worker_killed_again_and_again_blocks_its_partition(
     scene: Scene, tmp_path: Path
 ) -> None:
     trigger = tmp_path / "appended"
-    receiver = scene.receiver("receiver", environment={VARIABLE: str(tmp_path)})
     scene.publish(20)
+    for point in ("claimed", "heard"):
+        (tmp_path / point).touch()
+    receiver = scene.receiver("receiver", environment={VARIABLE: str(tmp_path)})
+    for _ in range(2):
+        assert receiver.wait(90) == -signal.SIGKILL, receiver.last_words()
+        receiver.start()
     scene.wait_for_all(receiver)
 
     def is_told() -> bool:
