@@ -1,4 +1,4 @@
-"""What the tests of looking share: a stream with a few hosts' lines in it."""
+"""What the tests of looking share: messages as shippers send them."""
 
 import zlib
 from collections.abc import Awaitable, Callable
