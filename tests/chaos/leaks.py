@@ -5,6 +5,7 @@
 
 import os
 import re
+import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -149,6 +150,9 @@ class Leaks:
     def _end(self, programs: Sequence[Program], codes: Iterable[int] = (0,)) -> None:
         """End programs by SIGTERM; they ran a moment ago, and nothing has struck since."""
         running = [one for one in programs if one.is_running()]
+        listen = lambda: all(one.process.catches(signal.SIGTERM) for one in running)  # noqa: E731
+        with suppress(TookTooLong):  # one that was started just now would end by the signal itself
+            wait_until("all listen to signals", listen, _ENDS)
         for one in running:
             one.process.terminate()
         deadline = time.monotonic() + _ENDS
