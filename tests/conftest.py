@@ -5,6 +5,7 @@
 | `fresh_url` | test | a server that all tests share, an account of the test's own: empty JetStream, no streams |
 | `second_url` | test | as `fresh_url`, another account: a second broker |
 | `logs_url` | test | as `fresh_url`, with the stream and buckets of `Topology(partitions=2)` applied |
+| `connection` | test | a connection to the server of `logs_url` |
 | `own_server` | test | a plain nats-server of the test's own, which it may kill and start again on the same port |
 | `processes` | test | starts programs and cleans up after them |
 | `suite` | test | starts the three programs, for two partitions, and asks the broker |
@@ -16,7 +17,7 @@ import itertools
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -184,6 +185,14 @@ def second_url(_server: Server) -> str:
 def logs_url(fresh_url: str) -> str:
     apply_topology(fresh_url, Topology(partitions=PARTITIONS))
     return fresh_url
+
+
+@pytest.fixture
+async def connection(logs_url: str) -> AsyncIterator[Connection]:
+    connection = Connection([logs_url], "tests")
+    await connection.once()
+    yield connection
+    await connection.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What the broker's tests share: connections to the brokers of `logs_url` and `fresh_url`, and `logbroker run` as a real program."""
+"""What the broker's tests share: a connection to `fresh_url`, and `logbroker run` as a real program."""
 
 import asyncio
 import json
@@ -86,14 +86,6 @@ class Broker:
 StartBroker = Callable[..., Broker]
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 Mounted = Callable[[str], tuple[str, ...]]
-
-
-@pytest.fixture
-async def connection(logs_url: str) -> AsyncIterator[Connection]:
-    connection = Connection([logs_url], "test")
-    await connection.once()
-    yield connection
-    await connection.close()
 
 
 @pytest.fixture

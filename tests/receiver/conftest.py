@@ -1,6 +1,6 @@
 """One Spark for all tests of this folder (it takes seconds to start, and a process holds one at a time), a partition, a scene."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -8,7 +8,6 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from broker.client.connection import Connection
 from broker.topology import Topology
 from receiver.spark.session import spark_context
 from tests.conftest import Server, apply_topology
@@ -34,13 +33,6 @@ def partition(logs_url: str, tmp_path: Path) -> Partition:
     made = Partition(logs_url, tmp_path)
     made.claim()
     return made
-
-
-@pytest.fixture
-async def connection(logs_url: str) -> AsyncIterator[Connection]:
-    connection = Connection([logs_url], "tests")
-    yield connection
-    await connection.close()
 
 
 @pytest.fixture

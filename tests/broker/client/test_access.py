@@ -5,7 +5,6 @@ What cannot be used is said before anything is sent. No message holds a secret.
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,8 @@ from broker.client.access import Access
 from broker.client.connection import BrokerAway, Connection
 from broker.client.credentials import verify
 from broker.client.nkey import new_seed, user_key
-from tests.support.processes import Processes, wait_until
+from tests.support.processes import Processes
+from tests.support.suite import start_nats_server
 
 pytestmark = pytest.mark.nats
 
@@ -43,9 +43,7 @@ def serve(processes: Processes, tmp_path: Path, free_port: Callable[[], int]) ->
     def start(configuration: str) -> str:
         port, path = free_port(), tmp_path / "server.conf"
         path.write_text(f"listen: 127.0.0.1:{port}\n{configuration}")
-        binary = Path(sys.executable).with_name("nats-server")
-        server = processes.start("server", [binary, "-c", path])
-        wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server])
+        start_nats_server(processes, "server", path)
         return f"127.0.0.1:{port}"
 
     return start

@@ -1,6 +1,5 @@
 """The data source on a real stream, without Spark: which rows, from where and to where, and what is said when it fails."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ from receiver.source.datasource import JetStreamSource
 from receiver.source.stream import LostSequences, Range, read
 from tests.conftest import apply_topology
 from tests.receiver.partition import api, lines_of, message, publish
-from tests.support.processes import Processes, wait_until
+from tests.support.processes import Processes
+from tests.support.suite import start_nats_server
 
 pytestmark = pytest.mark.nats
 
@@ -133,8 +133,7 @@ def guarded(processes: Processes, free_port: Callable[[], int], tmp_path: Path) 
         f'{{ user: "analyst", password: "{_SECRET}", permissions: {{\n'
         f'  publish: [ {allowed} ], subscribe: [ "_INBOX.>" ] }} }} ] }}\n'
     )
-    server = processes.start("server", [Path(sys.executable).with_name("nats-server"), "-c", conf])
-    wait_until("is ready", lambda: "Server is ready" in server.said(), 60, [server])
+    start_nats_server(processes, "server", conf)
     url = f"nats://central:c@{where}"
     apply_topology(url, Topology(partitions=2))
     publish(url, ("logs.p0.web01", b"one\ntwo\n", None), ("logs.p1.web02", b"three\n", None))
