@@ -7,7 +7,7 @@
 | `logs_url` | test | as `fresh_url`, with the stream and buckets of `Topology(partitions=2)` applied |
 | `connection` | test | a connection to the server of `logs_url` |
 | `own_server` | test | a plain nats-server of the test's own, which it may kill and start again on the same port |
-| `processes` | test | starts programs and cleans up after them |
+| `processes` | test | starts programs, shippers as forks (tests/support/forks.py), and cleans up after them |
 | `suite` | test | starts the three programs, for two partitions, and asks the broker |
 | `free_port` | session | a function that returns a free port |
 | `tls` | session | a folder of certificates and keys, as `make_certificates` describes it |
@@ -29,6 +29,7 @@ from broker.client.bucket import write
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAMS_KEY
+from tests.support import forks
 from tests.support.processes import Process, Processes
 from tests.support.suite import Suite, ask, start_nats_server, wait_until_ready
 
@@ -127,6 +128,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
 
 
+def pytest_unconfigure() -> None:
+    """End what programs were forked from."""
+    forks.end_fork_servers()
+
+
 @pytest.fixture(autouse=True)
 def _process_as_before() -> Iterator[None]:
     """Give the log its level and the process its umask back, which a command that is run inside a test has set."""
@@ -207,7 +213,7 @@ def own_server(tmp_path: Path) -> Iterator[Server]:
 def processes(tmp_path: Path) -> Iterator[Processes]:
     folder = tmp_path / "programs"
     folder.mkdir(exist_ok=True)
-    with Processes(folder) as started:
+    with Processes(folder, forks.start) as started:
         yield started
 
 

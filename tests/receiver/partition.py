@@ -3,9 +3,8 @@
 import json
 import os
 import pickle
+import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -40,6 +39,7 @@ from receiver.consume.claim import Claim
 from receiver.storage.layout import Permissions
 from receiver.storage.site import Site
 from receiver.storage.tables import gap_report
+from tests.support.forks import Fork, fork_server
 from tests.support.processes import stat_of, wait_until
 from tests.support.received import read_received
 from tests.support.suite import ask
@@ -208,40 +208,42 @@ class Partition:
         **changes: object,
     ) -> int:
         """Run a batch in a process of its own, which dies at a fault point; it pulls so many messages at a time."""
-        return subprocess.run(
-            self._command(replace(self.assignment(first, epoch), **changes), pull),  # type: ignore[arg-type]
-            env=self._environment(fault, passes) if fault else None,
-            stdout=subprocess.DEVNULL,
-            timeout=180,
-            check=False,
-        ).returncode
+        assignment = replace(self.assignment(first, epoch), **changes)  # type: ignore[arg-type]
+        return self._fork(assignment, self._environment(fault, passes), pull).wait(180)
 
     @contextmanager
-    def stopped_at(self, point: str, first: int, epoch: int) -> Iterator["subprocess.Popen[str]"]:
-        """Run a batch in a process that stops at a fault point by SIGSTOP, and yield it then; it is killed at the end."""
-        with subprocess.Popen(
-            self._command(self.assignment(first, epoch), 8192),
-            env=self._environment(f"{point}.stop", 0),
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            try:
-                wait_until("it comes there", lambda: stat_of(process.pid)[:1] == ["T"], 60)
-                yield process
-            finally:
-                process.kill()
+    def stopped_at(self, point: str, first: int, epoch: int) -> Iterator[Callable[[], str]]:
+        """Run a batch in a process that stops at a fault point by SIGSTOP, and yield what lets it go on to its report."""
+        environment = self._environment(f"{point}.stop", 0)
+        fork = self._fork(self.assignment(first, epoch), environment, 8192)
 
-    def _environment(self, fault: str, passes: int) -> dict[str, str]:
+        def go_on() -> str:
+            fork.send_signal(signal.SIGCONT)
+            assert fork.wait(60) == 0
+            return self._report.read_text()
+
+        try:
+            wait_until("it comes there", lambda: stat_of(fork.pid)[:1] == ["T"], 60)
+            yield go_on
+        finally:
+            fork.kill()
+
+    @property
+    def _report(self) -> Path:
+        return self.folder / "report"
+
+    def _environment(self, fault: str | None, passes: int) -> dict[str, str]:
+        if fault is None:
+            return dict(os.environ)
         faults = self.folder / "faults"
         faults.mkdir(parents=True, exist_ok=True)
         (faults / fault).write_bytes(b"." * passes)
         return {**os.environ, VARIABLE: str(faults)}
 
-    def _command(self, assignment: Assignment, pull: int) -> list[str]:
-        return [
-            *(sys.executable, "-c", _RUN),
-            pickle.dumps((assignment, self.destination, pull)).hex(),
-        ]
+    def _fork(self, assignment: Assignment, environment: dict[str, str], pull: int) -> Fork:
+        words = ["-c", _RUN, pickle.dumps((assignment, self.destination, pull)).hex()]
+        with self._report.open("wb") as report:
+            return fork_server("receiver.consume").start(words, env=environment, stdout=report)
 
     def with_folder(self, folder: Path) -> "Partition":
         folder.mkdir(exist_ok=True)

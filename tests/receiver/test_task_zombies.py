@@ -1,7 +1,5 @@
 """A task that stood still in mid-batch and goes on when others have its partition: it damages nothing."""
 
-import signal
-import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,23 +19,17 @@ NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 POINTS = ["fetched", "announced", "appended", "synced", "stored"]
 
 
-def goes_on(zombie: "subprocess.Popen[str]") -> str:
-    """Let it go on; return its report."""
-    zombie.send_signal(signal.SIGCONT)
-    return zombie.communicate(timeout=60)[0]
-
-
 @pytest.mark.parametrize("point", POINTS)
 def test_beside_its_successor_on_one_machine(partition: Partition, point: str) -> None:
     first = partition.take_over("a:1")
     partition.lines("web01", b"1", b"2")
 
-    with partition.stopped_at(point, first.next, first.epoch) as zombie:
+    with partition.stopped_at(point, first.next, first.epoch) as go_on:
         second = partition.take_over("b:2")
         partition.lines("web01", b"3")
         kept_out = partition.session(SessionLimits(lock=0.1), second.next, second.epoch)
         blocked(kept_out.ended, Cause.LOCKED, "p0.lock")
-        report = goes_on(zombie)
+        report = go_on()
 
     assert "Superseded" in report
     assert "b:2" in report
@@ -53,10 +45,10 @@ def test_of_another_machine_which_has_other_files_and_is_refused_later(
     first = partition.take_over("a:1")
     partition.lines("web01", b"1", b"2")
 
-    with partition.stopped_at(point, first.next, first.epoch) as zombie:
+    with partition.stopped_at(point, first.next, first.epoch) as go_on:
         second = there.take_over("b:2")
         assert isinstance(there.run(second.next, second.epoch), Done)
-        report = goes_on(zombie)
+        report = go_on()
 
     assert "Superseded" in report
     before = partition.files()

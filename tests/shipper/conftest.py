@@ -72,8 +72,9 @@ def ship(processes: Processes) -> Ship:
         redirection: str = "",
     ) -> Process:
         words = ["--server", url, "--host", host, *map(str, options)]
-        program = shlex.join([sys.executable, "-m", "shipper", *words])
-        command = ["sh", "-c", f"exec {program} {redirection}"]
+        command = [sys.executable, "-m", "shipper", *words]
+        if redirection:
+            command = ["sh", "-c", f"exec {shlex.join(command)} {redirection}"]
         name = f"shipper-{next(numbers)}"
         return processes.start(name, command, environment=environment, folder=ROOT)
 

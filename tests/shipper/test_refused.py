@@ -1,6 +1,5 @@
 """An agent that the broker refuses, or takes rights away from, says so once, keeps its lines, and goes on when it may."""
 
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,9 +38,8 @@ class Guarded:
     def lets_in(self, rights: str | None) -> None:
         """Reload it with a user of these rights, with None without the user."""
         configure(self.path, self.port, rights)
-        assert self.process.popen is not None
         said = self.process.said().count("Reloaded")
-        self.process.popen.send_signal(signal.SIGHUP)
+        self.process.hang_up()
         wait_until("reloads", lambda: self.process.said().count("Reloaded") > said, 30)
 
 

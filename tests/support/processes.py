@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 _LAST_WORDS = 2000
 _MOMENT = 0.01  # seconds
@@ -58,6 +59,22 @@ def wait_until(
         time.sleep(every)
 
 
+class Running(Protocol):
+    """What is asked of a program that was started."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Return its exit code, None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; raises `subprocess.TimeoutExpired`."""
+
+
+Launch = Callable[..., Running]
+"""Starts a program, by the arguments of `subprocess.Popen`."""
+
+
 @dataclass(slots=True, eq=False)
 class Process:
     """A started program; `log` collects what it writes on stdout and stderr, over all of its starts."""
@@ -67,16 +84,17 @@ class Process:
     log: Path
     environment: Mapping[str, str]
     folder: Path | None = None
+    launch: Launch = subprocess.Popen
     starts: int = 0
     sessions: set[int] = field(default_factory=set)
-    popen: "subprocess.Popen[bytes] | None" = None
+    popen: Running | None = None
 
     def start(self) -> None:
         """Start it, or start it again after it ended."""
         if self.is_running():
             raise RuntimeError(f"{self.name} runs already")
         with self.log.open("ab") as log, _signals_held():
-            self.popen = subprocess.Popen(
+            self.popen = self.launch(
                 self.arguments,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -197,9 +215,10 @@ class Processes:
     A signal that would end the process leaves through it, unless it is handled otherwise.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Keep logs in `folder`, which must exist."""
+    def __init__(self, folder: Path, launch: Launch = subprocess.Popen) -> None:
+        """Keep logs in `folder`, which must exist; `launch` starts each program."""
         self._folder = folder
+        self._launch = launch
         self._started: list[Process] = []
         self._deadly: list[int] = []
 
@@ -230,6 +249,7 @@ class Processes:
             self._folder / f"{name}.log",
             environment or {},
             folder,
+            self._launch,
         )
         self._started.append(process)
         process.start()
