@@ -1,4 +1,4 @@
-"""What the shipper's tests share: the stream read back, rounds made by hand, a line that can be cut, nobody's folder."""
+"""What the shipper's tests share: the stream read back, a line that can be cut, nobody's folder."""
 
 import asyncio
 import itertools
@@ -23,14 +23,12 @@ from broker.wire.delivery import RawMessage
 from broker.wire.message import Origin, decode_origin, decode_payload
 from broker.wire.subjects import Subject
 from receiver.consume.judging import judge
-from shipper.publish import rounds
-from shipper.publish.rounds import Round
 from shipper.tail.reader import Block
 from tests.conftest import Server, apply_topology
 from tests.shipper.children import NOBODY
 from tests.shipper.logs import ROOT, Ship
 from tests.shipper.saved import on
-from tests.shipper.shipped import block, blocks_of
+from tests.shipper.shipped import blocks_of
 from tests.support.oracle import judge as judge_lines
 from tests.support.processes import Process, Processes, wait_until
 
@@ -119,16 +117,6 @@ def own_host(tmp_path: Path) -> str:
 @pytest.fixture
 def web01() -> Subject:
     return Subject.for_host(HOST, 2)
-
-
-@pytest.fixture
-def make_round() -> Callable[..., Round]:
-    """Return a function that makes a round of the lines of one file, not compressed."""
-
-    def make(agent: str, start: int, lines: bytes, file: str = "f1") -> Round:
-        return rounds.make([block(start, lines, file)], agent, "none")
-
-    return make
 
 
 @pytest.fixture

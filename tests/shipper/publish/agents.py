@@ -6,13 +6,13 @@ from typing import Any
 from broker.client.connection import Connection
 from broker.wire.positions import Positions
 from broker.wire.subjects import Subject
-from shipper.publish.rounds import Round
+from shipper.publish.rounds import Round, make
 from shipper.publish.session import SessionLost, Sessions
+from tests.shipper.shipped import block
 
 NOW = 1_700_000_000_000_000_000
 LINES = b"123456789\n" * 10
 
-Make = Callable[..., Round]
 Stored = Callable[[], Awaitable[list[bytes]]]
 
 
@@ -68,9 +68,14 @@ class PublishingAgent:
         return known is not None and known.offset >= span.end
 
 
-def round_of(make: Make, agent: PublishingAgent, number: int) -> Round:
+def make_round(agent: str, start: int, lines: bytes, file: str) -> Round:
+    """Return a round of the lines of one file, not compressed."""
+    return make([block(start, lines, file)], agent, "none")
+
+
+def round_of(agent: PublishingAgent, number: int) -> Round:
     """Return a round of 100 bytes of one of two files in turn."""
-    return make(agent.agent, 100 * number, b"%09d\n" % number + LINES[10:], f"f{number % 2}")
+    return make_round(agent.agent, 100 * number, b"%09d\n" % number + LINES[10:], f"f{number % 2}")
 
 
 async def start(connection: Connection, tag: str = "aaaaaaaa") -> PublishingAgent:

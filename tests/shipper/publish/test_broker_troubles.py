@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from broker.client.answer import Rejected
 from broker.client.connection import Connection
 from broker.wire.delivery import RawMessage
-from broker.wire.subjects import Subject
 from tests.shipper.conftest import apply_logs, arrives
 from tests.shipper.logs import Ship, append, says
-from tests.shipper.publish.agents import Make, Stored, config_of, round_of, start
+from tests.shipper.publish.agents import Stored, config_of, round_of, start
 
 pytestmark = pytest.mark.nats
 
@@ -98,7 +96,6 @@ async def fill_up(connection: Connection) -> None:
 )
 async def test_a_stream_that_takes_nothing_is_waited_for_and_goes_on_in_order(
     connection: Connection,
-    make_round: Make,
     stored: Stored,
     caplog: pytest.LogCaptureFixture,
     spoil: Callable[[Connection], Awaitable[object]],
@@ -107,7 +104,7 @@ async def test_a_stream_that_takes_nothing_is_waited_for_and_goes_on_in_order(
     kept: int,
 ) -> None:
     agent = await start(connection)
-    rounds = [round_of(make_round, agent, n) for n in range(8)]
+    rounds = [round_of(agent, n) for n in range(8)]
     await agent.publish(rounds[0])
     config = await config_of(connection)
     await spoil(connection)
@@ -131,71 +128,18 @@ async def test_a_stream_that_takes_nothing_is_waited_for_and_goes_on_in_order(
     assert [m for m in caplog.messages if "resumed" in m]
 
 
-class Crowded(Connection):
-    """A connection whose next rounds a broker refuses, so many, since another write of their subject is under way."""
-
-    left = 0
-
-    async def ask(self, subject: str, *rest: Any, **more: Any) -> dict[str, Any]:
-        if self.left and subject.startswith("logs."):
-            self.left -= 1
-            raise Rejected(400, 10164, "wrong last sequence")
-        return await super().ask(subject, *rest, **more)
-
-
-async def test_a_round_whose_own_write_is_still_under_way_is_stored_once(
-    line: Any, make_round: Make, stored: Stored
-) -> None:
-    crowded = Crowded([line.url], "crowded")
-    agent = await start(crowded)
-    rounds = [round_of(make_round, agent, number) for number in range(3)]
-
-    for number, r in enumerate(rounds, 1):
-        line.cut_after = b'"seq"'
-        publishing = asyncio.create_task(agent.publish(r))
-        while len(await stored()) < number:  # noqa: ASYNC110 - the broker sets no event
-            await asyncio.sleep(0.01)
-        crowded.left = 3
-        await publishing
-    await crowded.close()
-
-    assert line.seen == len(rounds)
-    assert await stored() == [r.payload for r in rounds]
-
-
-async def test_whoever_else_answers_on_the_subject_is_not_believed(
-    connection: Connection, logs_url: str, web01: Subject, make_round: Make, stored: Stored
-) -> None:
-    agent, other = await start(connection), Connection([logs_url], "other")
-    answers = iter([b"[1]", b"{}", b'"ok"', b'{"seq": "x"}'])
-
-    async def answer(message: Any) -> None:
-        if words := next(answers, b""):
-            await message.respond(words)
-
-    await other.subscribe(str(web01), answer)
-    await (await other.client()).flush()
-    rounds = [round_of(make_round, agent, number) for number in range(3)]
-
-    for r in rounds:
-        await agent.publish(r)
-    await other.close()
-
-    assert await stored() == [r.payload for r in rounds]
-
-
 @pytest.mark.parametrize("older", [False, True], ids=["own lines", "an older agent's lines"])
 async def test_a_broker_that_was_set_back_is_gone_on_with(
-    connection: Connection, make_round: Make, stored: Stored, older: bool
+    connection: Connection, stored: Stored, older: bool
 ) -> None:
     agent = await start(connection)
-    kept = await agent.publish(first := round_of(make_round, agent, 0))
+    kept = await agent.publish(first := round_of(agent, 0))
     if older:
         agent = await start(connection, "bbbbbbbb")
     for number in range(1, 30):
-        await agent.publish(round_of(make_round, agent, number))
+        await agent.publish(round_of(agent, number))
     await set_back(connection, kept)
-    rounds = [round_of(make_round, agent, number) for number in (40, 41)]
+    rounds = [round_of(agent, number) for number in (40, 41)]
 
     async with asyncio.timeout(60):
         for r in rounds:

@@ -6,22 +6,24 @@ knows of all else that is stored, and ends where a newer one has come.
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 
 from broker.app.exits import FencedError
-from broker.client.connection import Connection
+from broker.client.answer import Rejected
+from broker.client.connection import Connection, Message
 from broker.wire.message import EXPECTED_SEQUENCE, Origin, encode_origin
 from broker.wire.streams import StreamLayout, subjects_in
 from broker.wire.subjects import Subject, registry_consumer
 from shipper.publish.messages import HostMessage, HostMessages
 from shipper.publish.rounds import Round
+from tests.lagging import Lagging
 from tests.partitions import add_subjects, change_partitions
 from tests.shipper.conftest import Line, open_line, read_stream
 from tests.shipper.programs import Step, as_many_as, programs
-from tests.shipper.publish.agents import NOW, PublishingAgent
+from tests.shipper.publish.agents import NOW, PublishingAgent, make_round
 from tests.shipper.saved import put
 
 pytestmark = pytest.mark.nats
@@ -30,10 +32,12 @@ ACTIONS = {
     **{"publish": 5, "lose_acknowledgement": 4, "cut_soon": 2, "store_unheard": 3},
     **{"haunt": 4, "haunt_elsewhere": 1, "ship_late": 3, "disturb": 3},
     **{"start_another": 3, "lose_snapshot": 2, "purge": 2, "move": 4},
+    **{"remember": 2, "lag": 3, "mislead": 1},
 }
 NUMBERS = (2, 5)  # of partitions, that put every host here to different ones
 GHOST = "0000000000001-ffffffff"
-Make = Callable[..., Round]
+ELSEWHERE = "logs.p9.{}", "logs.any.{}"  # subjects of a host that no agent here ships on
+WRONG = b"[1]", b"{}", b'"ok"', b'{"seq": "x"}'
 
 
 def _places(host: str) -> set[Subject]:
@@ -43,18 +47,34 @@ def _places(host: str) -> set[Subject]:
 _hosts = (host for n in itertools.count() if len(_places(host := f"host{n}")) == len(NUMBERS))
 
 
+class Far(Lagging):
+    """The connection of agents; the broker refuses as many of their messages as are `crowded`: another write is under way."""
+
+    crowded = 0
+
+    async def ask(self, subject: str, *rest: Any, **more: Any) -> dict[str, Any]:
+        if self.crowded and subject.startswith("logs."):
+            self.crowded -= 1
+            raise Rejected(400, 10164, "wrong last sequence")
+        return await super().ask(subject, *rest, **more)
+
+
 class Program:
     """A host, its newest agent, which comes over a line that can be cut, and what is stored of the host."""
 
-    def __init__(self, own: Connection, line: Line, make: Make) -> None:
-        self.own, self.line, self.make = own, line, make
+    def __init__(self, own: Connection, line: Line) -> None:
+        self.own, self.line = own, line
         self.host = next(_hosts)
         self.messages = HostMessages(own, self.host, 1)
-        self.far = Connection([line.url], "far")
+        self.far = Far([line.url], "far")
         self.partitions = NUMBERS[0]
         self.starts = itertools.count()
         self.stored: list[bytes] = []
         self.is_purged = False
+        self.before: HostMessage | None = (
+            None  # the last message with an agent's lines that was judged
+        )
+        self.wrong: list[bytes] = []
         self.ends = {"own": 0, "ghost": 0}
 
     @property
@@ -63,8 +83,10 @@ class Program:
 
     async def run(self, steps: list[Step]) -> None:
         await change_partitions(self.own, self.partitions)
+        await self.own.subscribe(f"logs.*.{self.host}", self._answer_wrongly)
         self.next = int((await self.own.api("STREAM.INFO.LOGS"))["state"]["last_seq"]) + 1
         self.agent = await self._start(2)
+        await self.remember(0)
         for action, amount in steps:
             await getattr(self, action)(amount)
             await self._judge(action)
@@ -90,10 +112,11 @@ class Program:
         await publishing
 
     async def store_unheard(self, amount: int) -> None:
-        """Store a round as its agent does, which does not hear of it and sends it again."""
+        """Store a round as its agent does, which does not hear of it and sends it again, also while the write is under way."""
         last = await self.messages.newest("LOGS", str(self.subject))
         round_ = self._round("own", self.agent.agent, amount)
         await self._store(round_, last.sequence if last else 0)
+        self.far.crowded = amount % 2
         await self.agent.publish(round_)
         self._knows_all()
 
@@ -113,10 +136,30 @@ class Program:
         round_ = self._round("ghost", GHOST, amount)
         await self._store(round_, await self.haunt(0))
 
-    async def disturb(self, _: int) -> None:
-        """Have a plain client publish."""
-        await self.own.ask(str(self.subject), b"hello\n")
+    async def disturb(self, amount: int) -> None:
+        """Have a plain client publish, also on other subjects of the host."""
+        others = [subject.format(self.host) for subject in ELSEWHERE]
+        subject = [str(self.subject), *others][max(0, amount - 2)]
+        await self.own.ask(subject, b"hello\n")
         self.stored.append(b"hello\n")
+
+    async def mislead(self, amount: int) -> None:
+        """Have another client answer on the subject before the broker does."""
+        self.wrong = list(WRONG[:amount])
+        await self.publish(amount)
+        self.wrong.clear()
+
+    async def _answer_wrongly(self, message: Message) -> None:
+        if self.wrong:
+            await message.respond(self.wrong.pop())
+
+    async def remember(self, _: int) -> None:
+        """Have a replica keep the last message of the subject."""
+        await self.far.remember(f"LOGS.{self.subject}")
+
+    async def lag(self, amount: int) -> None:
+        """Have the replica answer the next questions for the last message with the one that it kept."""
+        self.far.lags = amount
 
     async def start_another(self, amount: int) -> None:
         """Start a newer agent, by a clock that may be behind; the older one publishes nothing more."""
@@ -126,7 +169,7 @@ class Program:
         if amount % 2:  # which hides it
             await (self.haunt(0) if amount == 1 else self.haunt_elsewhere(0))
         with pytest.raises(FencedError, match=self.agent.agent):
-            await older.publish(self.make(older.agent, self.ends["own"] + 1, b"late\n", "own"))
+            await older.publish(make_round(older.agent, self.ends["own"] + 1, b"late\n", "own"))
 
     async def lose_snapshot(self, _: int) -> None:
         if not self.is_purged:  # then nobody could know
@@ -160,7 +203,7 @@ class Program:
         lines = b"".join(b"%s %d.%d\n" % (file.encode(), start, n) for n in range(amount + 1))
         self.ends[file] += len(lines)
         self.stored.append(lines)
-        return self.make(agent, start, lines, file)
+        return make_round(agent, start, lines, file)
 
     async def _store(self, round_: Round, last: int) -> None:
         headers = round_.headers | {EXPECTED_SEQUENCE: str(last)}
@@ -182,15 +225,14 @@ class Program:
     async def _judge_moves(self) -> None:
         """See that each change of the subject is told on both: where the lines go on, and what those there follow."""
         told: dict[int, HostMessage] = {}
-        before: HostMessage | None = None
         async for page in self.messages.since(1, "LOGS"):
             for one in page:
                 told[one.sequence] = one
                 if one.writer in {"", GHOST} or not (one.origin and one.origin.sections):
                     continue
-                if before is not None and before.subject != one.subject:
-                    _judge_move(before, one, told)
-                before = one
+                if self.before is not None and self.before.subject != one.subject:
+                    _judge_move(self.before, one, told)
+                self.before = one
 
 
 def _judge_move(before: HostMessage, one: HostMessage, told: dict[int, HostMessage]) -> None:
@@ -206,16 +248,22 @@ def _judge_move(before: HostMessage, one: HostMessage, told: dict[int, HostMessa
     assert any(e.subject == str(old) and e.origin and e.origin.moved == new.partition for e in ends)
 
 
+@example(steps=[("purge", 0), ("move", 0)])
+@example(steps=[("disturb", 3), ("disturb", 4), ("move", 0)])
+@example(steps=[("start_another", 2), ("lag", 2), ("start_another", 0)])
+@example(steps=[("publish", 0), ("lag", 3), ("lose_acknowledgement", 0)])
+@example(steps=[("mislead", 4), ("store_unheard", 1)])
 @as_many_as(25)
 @given(steps=programs(ACTIONS))
 def test_rounds_are_stored_once_and_in_order_whatever_comes_between(
-    logs_url: str, make_round: Make, steps: list[Step]
+    logs_url: str, steps: list[Step]
 ) -> None:
     async def run() -> None:
         own = Connection([logs_url], "own")
-        await add_subjects(own, *subjects_in("LOGS", StreamLayout(max(NUMBERS))))
+        elsewhere = (subject.format("*") for subject in ELSEWHERE)
+        await add_subjects(own, *subjects_in("LOGS", StreamLayout(max(NUMBERS))), *elsewhere)
         async with open_line(logs_url) as line:
-            await Program(own, line, make_round).run(steps)
+            await Program(own, line).run(steps)
         await own.close()
 
     asyncio.run(run())

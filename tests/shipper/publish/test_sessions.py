@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,7 +10,6 @@ import pytest
 from broker.client.answer import ConnectionLost, Rejected
 from broker.client.bucket import read, write
 from broker.client.connection import Connection
-from broker.wire.message import EXPECTED_SEQUENCE
 from broker.wire.positions import Positions
 from broker.wire.streams import (
     CONFIG_BUCKET,
@@ -25,8 +24,6 @@ from shipper.publish.messages import HostMessages
 from tests.lagging import Lagging
 from tests.partitions import add_subjects, change_partitions
 from tests.shipper.publish.agents import (
-    NOW,
-    Make,
     PublishingAgent,
     Stored,
     config_of,
@@ -41,11 +38,13 @@ MANY = 5  # partitions, of which web01 has another one than of 2
 OLD, NEW = (Subject.for_host("web01", partitions) for partitions in (2, MANY))
 
 
-async def fill(connection: Connection, make: Make, rounds: int, tag: str = "aaaaaaaa") -> Positions:
-    """Publish rounds, and return the positions that they leave, of which no snapshot is left."""
+async def fill(connection: Connection, rounds: int, tag: str = "aaaaaaaa") -> Positions:
+    """Publish rounds, all but the last unheard; return the positions that they leave, of which no snapshot is left."""
     agent = await start(connection, tag)
-    for number in range(rounds):
-        await agent.publish(round_of(make, agent, number))
+    *unheard, last = (round_of(agent, number) for number in range(rounds))
+    for r in unheard:
+        await connection.publish(str(OLD), r.payload, "", r.headers)
+    await agent.publish(last)
     await put(connection, "web01", None)
     return agent.positions
 
@@ -58,22 +57,22 @@ async def fill(connection: Connection, make: Make, rounds: int, tag: str = "aaaa
     [{"Status": "404"}, {"Status": "409"}, {"Log-Agent": "1-aaaaaaaa", "Log-Spans": "broken"}],
 )
 async def test_a_strangers_message_passes_neither_for_ours_nor_for_a_word_of_the_broker(
-    connection: Connection, make_round: Make, headers: dict[str, str]
+    connection: Connection, headers: dict[str, str]
 ) -> None:
-    positions = await fill(connection, make_round, 3)
+    positions = await fill(connection, 3)
     await connection.ask(str(OLD), b"", headers)
 
     assert (await start(connection, "bbbbbbbb")).positions.files == positions.files
 
 
 async def test_positions_of_a_stream_made_anew_are_kept_and_its_sequence_is_not_believed(
-    connection: Connection, make_round: Make
+    connection: Connection,
 ) -> None:
-    old = await fill(connection, make_round, 4)
+    old = await fill(connection, 4)
     config = await config_of(connection)
     await connection.api("STREAM.DELETE.LOGS")
     await connection.api("STREAM.CREATE.LOGS", config)
-    new = await fill(connection, make_round, 4, tag="cccccccc")
+    new = await fill(connection, 4, tag="cccccccc")
     assert new.covered["LOGS"].sequence == old.covered["LOGS"].sequence
     ahead = {name: replace(one, offset=one.offset + 1) for name, one in old.files.items()}
     await put(connection, "web01", replace(old, files=ahead).encode())
@@ -83,9 +82,9 @@ async def test_positions_of_a_stream_made_anew_are_kept_and_its_sequence_is_not_
 
 @pytest.mark.parametrize("ends", [True, False], ids=["that ends", "that is killed"])
 async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
-    connection: Connection, logs_url: str, make_round: Make, ends: bool
+    connection: Connection, logs_url: str, ends: bool
 ) -> None:
-    positions = await fill(connection, make_round, 2300)
+    positions = await fill(connection, 2300)
 
     async def read_as_another() -> None:
         other = Connection([logs_url], "other")
@@ -110,18 +109,18 @@ async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
     with pytest.raises((ConnectionLost, Rejected)):
         await read_all(let_another_read)
 
-    assert await read_all(lambda: None) == 2301
+    assert await read_all(lambda: None) == 2302
     after = await start(connection, "bbbbbbbb")
     assert after.positions.files == positions.files
     assert {c.offset for c in after.positions.files.values()} == {229_900, 230_000}
 
 
 async def test_a_snapshot_that_retention_has_completed_counts_though_its_messages_are_gone(
-    connection: Connection, make_round: Make
+    connection: Connection,
 ) -> None:
     agent = await start(connection)
-    await agent.publish(round_of(make_round, agent, 0))
-    unheard = round_of(make_round, agent, 2)
+    await agent.publish(round_of(agent, 0))
+    unheard = round_of(agent, 2)
     sequence = (await connection.ask(str(OLD), unheard.payload, unheard.headers))["seq"]
     completed = agent.positions.advance([unheard.origin], int(sequence))
     await put(connection, "web01", completed.encode())
@@ -150,96 +149,25 @@ async def change(connection: Connection, agent: PublishingAgent, partitions: int
     await agent.config.read()
 
 
-async def test_an_agent_says_where_its_lines_go_on_where_retention_has_removed_all_of_its_messages(
-    connection: Connection, make_round: Make
-) -> None:
-    agent = await start(connection)
-    await agent.publish(round_of(make_round, agent, 1))
-    await connection.api("STREAM.PURGE.LOGS")
-    await change(connection, agent)
-    await agent.publish(round_of(make_round, agent, 2))
-
-    heads = {head.subject: head for head in await HostMessages(connection, "web01", 1).heads()}
-    moved = {subject: head.origin.moved for subject, head in heads.items() if head.origin}
-    assert moved == {str(OLD): NEW.partition, str(NEW): None}
-
-
 async def test_a_stream_that_was_made_anew_with_fewer_partitions_hinders_nothing(
-    connection: Connection, make_round: Make, stored: Stored
+    connection: Connection, stored: Stored
 ) -> None:
     agent = await start(connection)
     await change(connection, agent)
-    await agent.publish(round_of(make_round, agent, 1))
+    await agent.publish(round_of(agent, 1))
     await connection.api("STREAM.PURGE.LOGS")
     fewer = {"subjects": list(subjects_in("LOGS", StreamLayout(2)))}
     await connection.api("STREAM.UPDATE.LOGS", await config_of(connection) | fewer)
     await change(connection, agent, partitions=2)
-    r = round_of(make_round, agent, 2)
+    r = round_of(agent, 2)
 
     await agent.publish(r)
 
     assert await stored() == [r.payload]
 
 
-async def test_plain_clients_on_other_subjects_of_the_host_are_nobody(
-    connection: Connection, make_round: Make, stored: Stored
-) -> None:
-    await add_subjects(connection, "logs.any.>", "logs.p4.>")
-    await connection.ask("logs.p4.web01", b"hello\n")
-    await connection.ask("logs.any.web01", b"hello\n")
-    agent = await start(connection)
-    await change(connection, agent)
-    r = round_of(make_round, agent, 1)
-
-    await agent.publish(r)
-
-    assert (await stored())[2:] == [r.payload]
-
-
-# a replica that lags answers with what was
-
-
-@pytest.fixture
-async def replica(logs_url: str) -> AsyncIterator[Lagging]:
-    connection = Lagging([logs_url], "test")
-    yield connection
-    await connection.close()
-
-
-@pytest.mark.parametrize("lags", [1, 2])
-async def test_an_agent_comes_after_the_last_one_that_a_replica_has_not_seen_yet(
-    replica: Lagging, lags: int
-) -> None:
-    """Its clock is behind that of the last one: without it, it would be taken for the older of the two."""
-    await replica.remember(f"LOGS.{OLD}")
-    before = await PublishingAgent(replica, clock=lambda: NOW + 10**18).open()
-
-    replica.lags = lags
-    after = await start(replica, "bbbbbbbb")
-
-    assert after.agent > before.agent
-
-
-@pytest.mark.parametrize("lags", [0, 1, 3])
-async def test_a_round_whose_answer_was_lost_is_found_although_a_replica_has_not_got_it_yet(
-    replica: Lagging, make_round: Make, stored: Stored, lags: int
-) -> None:
-    agent = await start(replica)
-    rounds = [round_of(make_round, agent, number) for number in range(3)]
-    last = await agent.publish(rounds[0])
-    await replica.remember(f"LOGS.{OLD}")
-    headers = rounds[1].headers | {EXPECTED_SEQUENCE: str(last)}
-    await replica.ask(str(OLD), rounds[1].payload, headers)
-
-    replica.lags = lags
-    async with asyncio.timeout(60):
-        for r in rounds[1:]:
-            await agent.publish(r)
-
-    assert await stored() == [r.payload for r in rounds]
-
-
-async def test_a_number_of_partitions_that_was_does_not_come_back(replica: Lagging) -> None:
+async def test_a_number_of_partitions_that_was_does_not_come_back(logs_url: str) -> None:
+    replica = Lagging([logs_url], "test")
     config = (await start(replica)).config
     entry = await read(replica, CONFIG_BUCKET, PARTITIONS_KEY)
     assert entry is not None
@@ -250,5 +178,6 @@ async def test_a_number_of_partitions_that_was_does_not_come_back(replica: Laggi
 
     replica.lags = 1
     await config.read()
+    await replica.close()
 
     assert config.subject == NEW
