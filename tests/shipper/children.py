@@ -1,16 +1,14 @@
-"""What tests run in a process of its own: one without rights, or with few descriptors. Each ends with 0, or raises."""
+"""What tests run in a process of its own: one without rights. Each ends with 0, or raises."""
 
 import asyncio
 import concurrent.futures.thread  # noqa: F401 - cannot be imported any more once the rights are gone
 import os
-import resource
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 from shipper.status.live import ask, require_alone
-from shipper.tail.reader import most_open_files
 from shipper.tail.scan import NoticeKind
 from tests.shipper.host import Host
 
@@ -89,34 +87,3 @@ def beside_a_stranger(folder: str) -> None:
         asyncio.run(require_alone(host, "broker"))
         _become_nobody()
         asyncio.run(require_alone(host, "broker"))
-
-
-def with_few_descriptors(folder: str) -> None:
-    """Follow 10,000 files with 1,024 descriptors."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
-    assert most_open_files() == 512
-    asyncio.run(_with_few_descriptors(Path(folder)))
-
-
-async def _with_few_descriptors(folder: Path) -> None:
-    host = Host(folder, "*.log", open_files=most_open_files())
-    names = [f"{number}.log" for number in range(10_000)]
-    _write(folder, names, "first")
-    await host.ship()
-    _write(folder, names, "second")
-    await host.look()
-    most = 0
-    while blocks := await host.follower.gather(1 << 20):
-        host.blocks += blocks
-        most = max(most, len(os.listdir("/proc/self/fd")))  # noqa: PTH208 - numbers are enough
-    assert most < 700, most
-    assert sorted(host.shipped.splitlines()) == sorted(
-        f"{word} {name}".encode() for word in ("first", "second") for name in names
-    )
-    await host.follower.close()
-
-
-def _write(folder: Path, names: list[str], word: str) -> None:
-    for name in names:
-        with (folder / name).open("ab") as file:
-            file.write(f"{word} {name}\n".encode())

@@ -57,7 +57,7 @@ class Host:
         self.positions = Positions()
         self._options = options
         self._ids = (f"id{n}" for n in itertools.count())
-        self.follower = self._start([])
+        self.follower = self.start([])
 
     def _select(
         self, patterns: Sequence[str], from_end: bool = False, ignore_older: int | None = None
@@ -65,7 +65,7 @@ class Host:
         paths = [str(self.folder / name) for name in patterns]
         return Selection.of(paths, from_end=from_end, ignore_older=ignore_older)
 
-    def _start(self, known: list[Cursor]) -> Follower:
+    def start(self, known: list[Cursor]) -> Follower:
         new_id = partial(next, self._ids)
         return Follower(self.selection, known, new_id=new_id, clock=self.clock, **self._options)
 
@@ -80,13 +80,13 @@ class Host:
     async def restart(self) -> None:
         """Stop the agent and start it with the cursors that the blocks give, as they stand in the stream."""
         await self.follower.close()
-        self.follower = self._start(self.cursors())
+        self.follower = self.start(self.cursors())
 
     async def restart_with_saved_positions(self) -> None:
         """Stop the agent and start it as one whose positions file survived: with files that were only found, too."""
         await self.follower.close()
         self.positions = self.positions.advance(origins(self.blocks), len(self.blocks))
-        self.follower = self._start(list(self.positions.files.values()))
+        self.follower = self.start(list(self.positions.files.values()))
 
     def cursors(self) -> list[Cursor]:
         return list(Positions().advance(origins(self.blocks), 0).files.values())

@@ -1,4 +1,4 @@
-"""Changes are heard by inotify, and none is missed in between; that polling misses none shows `test_polling_program.py`."""
+"""Changes are heard by inotify, and none is missed in between; that polling misses none shows `test_agent_program.py`."""
 
 import asyncio
 import random

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import os
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,8 +46,9 @@ async def test_a_missing_file_is_said_once_and_again_when_it_goes_missing_again(
 
 
 @pytest.mark.parametrize("budget", [500, 3000, 100_000])
+@pytest.mark.parametrize("restarts", [False, True])
 async def test_nothing_comes_between_the_pieces_of_an_over_long_line(
-    make_host: MakeHost, budget: int
+    make_host: MakeHost, budget: int, *, restarts: bool
 ) -> None:
     host = make_host("*.log", block_size=100, max_line=300)
     for name in ("a.log", "b.log", "c.log"):
@@ -55,22 +57,12 @@ async def test_nothing_comes_between_the_pieces_of_an_over_long_line(
 
     while blocks := await host.follower.gather(budget):
         host.blocks += blocks
+        if restarts:
+            await host.restart()
+            await host.look()
 
     for name in (b"a", b"b", b"c"):
         assert name * 4000 + b"\n" in host.shipped
-
-
-async def test_an_over_long_line_is_finished_first_after_a_restart(make_host: MakeHost) -> None:
-    host = make_host("*.log", block_size=100, max_line=300)
-    host.write("z.log", b"z" * 4000 + b"\n")
-    await host.look()
-    host.blocks += await host.follower.gather(1000)
-    host.write("a.log", b"short\n")
-
-    await host.restart()
-    await host.ship()
-
-    assert host.shipped == b"z" * 4000 + b"\n" + b"short\n"
 
 
 async def test_an_over_long_line_waits_for_its_end_and_keeps_no_other_file_waiting(
@@ -119,23 +111,25 @@ async def test_a_file_that_begins_as_before_and_goes_on_otherwise_is_read_anew(h
     assert host.shipped == banner + b"1\n" * 40 + banner + b"2\n" * 60
 
 
-@pytest.mark.parametrize("name", ["other.log", "app.log.1.gz"])
+@pytest.mark.parametrize(
+    ("name", "runs"), [("other.log", False), ("app.log.1.gz", False), ("app.log.1.gz", True)]
+)
 async def test_an_empty_file_is_not_taken_for_another_one_that_got_its_inode(
-    tmp_path: Path, make_host: MakeHost, name: str
+    tmp_path: Path, make_host: MakeHost, name: str, *, runs: bool
 ) -> None:
-    host = make_host("*.log")
+    host = make_host("*.log", open_files=0)  # or its inode could not be reused
     host.write("app.log", b"one line\n" * 9)
     await host.ship()
     host.move("app.log", "app.log.1")
     host.write("app.log", b"")
     await host.ship()
-    await host.follower.close()
     data = gzip.compress((tmp_path / "app.log.1").read_bytes())
     (tmp_path / "app.log.1").unlink()
     (tmp_path / "app.log").write_bytes(data if name.endswith(".gz") else b"other\n")
     host.move("app.log", name)  # as good as a file that was made when the empty one was gone
 
-    await host.restart_with_saved_positions()
+    if not runs:
+        await host.restart_with_saved_positions()
     shipped = await host.ship()
 
     labels = [block.section.path for block in host.blocks[1:]]
@@ -186,6 +180,101 @@ async def test_siblings_that_a_glob_shows_are_shipped_oldest_first(
     assert await host.ship() == b"0\n1\n2\n"
     assert [notice.path for notice in host.said(NoticeKind.REFUSED)] == [
         str(tmp_path / "app.log.3.lz4")
+    ]
+
+
+# rules that no random program needs
+
+
+async def test_a_copy_is_none_of_what_another_agent_found_and_did_not_read(host: Host) -> None:
+    host.write("app.log", b"1\n")
+    await host.look()
+    (found,) = host.follower.starts(())
+    await host.gather()
+    (read,) = host.cursors()
+    await host.follower.close()
+    host.follower = host.start([replace(found, file="of another agent"), read])
+    await host.look()
+    host.write("app.log.1", b"1\n")
+
+    await host.ship()
+
+    assert host.shipped == b"1\n"
+
+
+async def test_a_copy_stays_that_of_its_original_when_the_next_file_begins_alike(
+    host: Host,
+) -> None:
+    host.write("app.log", b"banner\n")
+    await host.ship()
+    host.write("app.log.1", b"ban")
+    await host.look()
+    host.write("app.log", b"in no copy\n")
+    await host.ship()
+    host.write("app.log.1", b"ner\n")
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"banner\n2\n")
+    await host.look()
+    host.move("app.log.1", "app.log.2")
+    host.write("app.log.1", b"banner\n2\n")
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"3\n")
+
+    await host.look()
+    await host.ship()
+
+    assert host.shipped == b"banner\nin no copy\nbanner\n2\n3\n"
+
+
+async def test_a_copy_goes_on_with_the_last_of_the_files_that_began_alike(host: Host) -> None:
+    host.write("app.log", b"banner\n")
+    await host.ship()
+    os.truncate(host.folder / "app.log", 0)
+    await host.ship()
+    host.write("app.log", b"banner\n1\n")
+    await host.ship()
+    host.write("app.log.1", b"banner\n1\n2\n")
+    os.truncate(host.folder / "app.log", 0)
+    host.write("app.log", b"3\n")
+
+    await host.ship()
+
+    assert host.shipped == b"banner\nbanner\n1\n2\n3\n"
+
+
+async def test_a_file_rotated_while_the_agent_was_down_is_new_although_none_was_read_before(
+    host: Host,
+) -> None:
+    host.write("app.log", b"1\n")
+    await host.look()
+    (host.folder / "app.log").unlink()
+    host.write("app.log", b"2\n")
+    host.move("app.log", "app.log.1")
+    host.write("app.log", b"3\n")
+    await host.restart_with_saved_positions()
+
+    assert await host.ship() == b"2\n3\n"
+
+
+async def test_a_clock_that_is_set_back_keeps_no_file_waiting_or_held(make_host: MakeHost) -> None:
+    host = make_host("*.log", hold=10.0)
+    host.follower.stored = lambda _: 0
+    host.later = 3600 * SECOND
+    for name in ("app.log", "deleted.log"):
+        host.write(name, b"unfinished")
+    await host.ship()
+    host.move("app.log", "app.log.1")
+    (host.folder / "deleted.log").unlink()
+    await host.ship()
+    host.write("app.log", b"2\n")
+
+    for later in (0, 6, 12):
+        host.later = later * SECOND
+        await host.ship()
+
+    assert sorted(host.shipped.splitlines()) == [b"2", b"unfinished", b"unfinished"]
+    assert [notice.path for notice in host.said(NoticeKind.GONE)] == [
+        str(host.folder / "deleted.log")
     ]
 
 

@@ -2,6 +2,8 @@
 
 import gzip
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -72,19 +74,26 @@ async def test_a_file_compressed_when_another_group_gets_its_inode_is_not_shippe
     assert host.shipped == lines + b"another file\n"
 
 
-async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_once(
-    host: Host,
-) -> None:
+async def down_while_spoilt(host: Host, packing: Packing, spoil: Callable[[bytes], bytes]) -> Path:
+    """Ship one line, have the next ones compressed and spoilt while the agent is down, and start it."""
     host.write("app.log", b"1\n")
     await host.ship()
     host.write("app.log", LONG)
     host.move("app.log", "app.log.1")
-    path = host.pack("app.log.1")
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 2] + b"\xff" * 300 + data[len(data) // 2 + 300 :])
+    path = host.pack("app.log.1", packing)
+    path.write_bytes(spoil(path.read_bytes()))
     host.write("app.log", b"3\n")
     await host.restart()
+    return path
 
+
+async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_once(
+    host: Host,
+) -> None:
+    def spoil(data: bytes) -> bytes:
+        return data[: len(data) // 2] + b"\xff" * 300 + data[len(data) // 2 + 300 :]
+
+    path = await down_while_spoilt(host, Packing.GZIP, spoil)
     await ship_out(host)
 
     (notice,) = host.said(NoticeKind.DAMAGED)
@@ -98,19 +107,19 @@ async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_on
     assert notice.lost > 0
 
 
+async def test_a_file_that_is_damaged_from_its_first_byte_on_is_said_to_be_lost(host: Host) -> None:
+    path = await down_while_spoilt(host, Packing.GZIP, lambda data: b"\xff" * len(data))
+    await ship_out(host)
+
+    assert [notice.path for notice in host.said(NoticeKind.DAMAGED)] == [str(path)]
+    assert host.shipped == b"1\n3\n"
+
+
 @forms
 async def test_a_file_that_ends_too_early_is_waited_for_and_then_said(
     host: Host, packing: Packing
 ) -> None:
-    host.write("app.log", b"1\n")
-    await host.ship()
-    host.write("app.log", LONG)
-    host.move("app.log", "app.log.1")
-    path = host.pack("app.log.1", packing)
-    data = path.read_bytes()
-    path.write_bytes(data[:-3])
-    host.write("app.log", b"3\n")
-    await host.restart()
+    await down_while_spoilt(host, packing, lambda data: data[:-3])
     await host.ship()
     assert not host.shipped.endswith(b"3\n")
     assert not host.said(NoticeKind.DAMAGED)
@@ -123,13 +132,15 @@ async def test_a_file_that_ends_too_early_is_waited_for_and_then_said(
     assert host.shipped.endswith(b"\n3\n")
 
 
-async def test_an_idle_compressed_file_is_not_opened_again(host: Host) -> None:
+@pytest.mark.parametrize("was_down", [False, True])
+async def test_an_idle_compressed_file_is_not_opened_again(host: Host, *, was_down: bool) -> None:
     host.write("app.log", LONG)
     await host.ship()
     host.move("app.log", "app.log.1")
-    read_to_its_end = host.pack("app.log.1")
+    read_to_its_end = host.pack("app.log.1")  # its original is held open, unless the agent was down
     host.write("app.log", b"2\n")
-    await host.restart()
+    if was_down:
+        await host.restart()
     await host.ship()
     old = host.folder / "app.log.2.gz"
     old.write_bytes(gzip.compress(b"old\n"))
