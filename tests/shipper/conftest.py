@@ -21,7 +21,6 @@ from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.delivery import RawMessage
 from broker.wire.message import Origin, decode_origin, decode_payload
-from broker.wire.subjects import Subject
 from receiver.consume.judging import judge
 from shipper.tail.reader import Block
 from tests.conftest import Server, apply_topology
@@ -31,8 +30,6 @@ from tests.shipper.saved import on
 from tests.shipper.shipped import blocks_of
 from tests.support.oracle import judge as judge_lines
 from tests.support.processes import Process, Processes, wait_until
-
-HOST = "web01"
 
 
 @dataclass(frozen=True)
@@ -96,15 +93,9 @@ def pipe(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
-    """Return the folder that standard input is spooled to."""
-    return tmp_path / "state"
-
-
-@pytest.fixture
-def ship_input(ship: Ship, state: Path) -> Ship:
-    """Return a function that starts the agent of web01, which ships its redirected standard input."""
-    words = ("--file", "-", "--state-dir", state)
+def ship_input(ship: Ship, tmp_path: Path) -> Ship:
+    """Return a function that starts the agent of web01, which ships its redirected standard input, spooled to `state`."""
+    words = ("--file", "-", "--state-dir", tmp_path / "state")
     return lambda url, redirection, *more: ship(url, *words, *more, redirection=redirection)
 
 
@@ -112,11 +103,6 @@ def ship_input(ship: Ship, state: Path) -> Ship:
 def own_host(tmp_path: Path) -> str:
     """Return a host whose agent nobody else on this machine asks how it stands."""
     return f"{tmp_path.name[-40:].replace('_', '-')}-{os.getpid()}"
-
-
-@pytest.fixture
-def web01() -> Subject:
-    return Subject.for_host(HOST, 2)
 
 
 @pytest.fixture
@@ -200,18 +186,19 @@ def stored(stream: Callable[[], Awaitable[list[Any]]]) -> Callable[[], Awaitable
 
 @dataclass
 class Line:
-    """A TCP proxy to the broker that is cut: now, or at an answer that has `cut_after` in it, which nobody gets; `seen` counts."""
+    """A TCP proxy to the broker that is cut: now, or at an answer that has `cut_after` in it, which nobody gets."""
 
     target: tuple[str, int]
     url: str = ""
     cut_after: bytes = b""
-    seen: int = 0
     _writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers, broker = await asyncio.open_connection(*self.target)
-        self._writers += [writer, broker]
-        await asyncio.gather(self._pump(reader, broker), self._pump(answers, writer, cuts=True))
+        with suppress(OSError):  # the broker is away
+            answers, broker = await asyncio.open_connection(*self.target)
+            self._writers += [writer, broker]
+            await asyncio.gather(self._pump(reader, broker), self._pump(answers, writer, cuts=True))
+        writer.close()
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, cuts: bool = False
@@ -219,7 +206,7 @@ class Line:
         with suppress(OSError):
             while data := await reader.read(65536):
                 if cuts and self.cut_after and self.cut_after in data:
-                    self.cut_after, self.seen = b"", self.seen + 1
+                    self.cut_after = b""
                     self.cut()
                     break
                 writer.write(data)
@@ -244,9 +231,3 @@ async def open_line(url: str) -> AsyncIterator[Line]:
     yield line
     server.close()
     line.cut()
-
-
-@pytest.fixture
-async def line(logs_url: str) -> AsyncIterator[Line]:
-    async with open_line(logs_url) as line:
-        yield line

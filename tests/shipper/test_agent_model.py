@@ -28,7 +28,7 @@ from shipper.settings import ShipperSettings
 from shipper.shipping import Intervals
 from shipper.tail.reader import Block
 from tests.conftest import Server, apply_topology, start_server
-from tests.shipper.conftest import Read, read_stream
+from tests.shipper.conftest import Line, Read, open_line, read_stream
 from tests.shipper.host import SECOND
 from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model
 from tests.shipper.programs import STEP, Step, as_many_as, programs
@@ -48,6 +48,7 @@ ACTIONS = {
     "start": 2,
     "lose_positions": 1,
     "restart_broker": 1,
+    "lose_acknowledgement": 2,
 }
 Answer = TypeVar("Answer")
 BREATHS = (0.001, 0.003, 0.01, 0.03, 0.06)
@@ -92,8 +93,8 @@ class Broker:
 class Program:
     """An agent and the model of its folder; time is real time plus what the program adds."""
 
-    def __init__(self, folder: Path, broker: Broker) -> None:
-        self.broker = broker
+    def __init__(self, folder: Path, broker: Broker, line: Line) -> None:
+        self.broker, self.line = broker, line
         self.host = f"host{next(broker.numbers)}"
         self.subject = Subject.for_host(self.host, PARTITIONS)
         self.logs = folder / "logs"
@@ -190,6 +191,10 @@ class Program:
         if amount == 0:
             await self.broker.restart()
 
+    async def lose_acknowledgement(self, _: int) -> None:
+        """Cut the line at the next answer to a round, which nobody gets."""
+        self.line.cut_after = b'"seq"'
+
     async def _saved(self, work: Callable[[Saved], Answer]) -> Answer:
         while True:
             try:
@@ -200,7 +205,7 @@ class Program:
     async def _ship(self) -> None:
         settings = ShipperSettings(
             file=[str(self.logs / name) for name in (PROBES, *PATTERNS)],
-            server=[self.broker.server.url],
+            server=[self.line.url],
             host=self.host,
             compression="none",
             max_line=1024,
@@ -240,18 +245,28 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 COMPRESSED = [("write", 3), ("settle", 4), ("copy_truncate", 2), ("settle", 1), ("compress", 0)]
 """The file of a probe gets the inode of the one that was compressed."""
+LOST = [
+    *(("write", 1), ("settle", 0), ("lose_acknowledgement", 0), ("write", 3), ("delete", 0)),
+    *(("write", 0), ("settle", 0), ("write", 4), ("breathe", 2), ("lose_acknowledgement", 0)),
+    *(("write", 2), ("rename", 0), ("write", 1)),
+]
+"""Of a deleted file, and of one that is rotated, acknowledgements are lost."""
 
 
 @as_many_as(80, together=TOGETHER)
-@example(hosts=(COMPRESSED,) * 4)
+@example(hosts=(COMPRESSED, LOST) * 4)
 @given(hosts=st.tuples(*[programs(ACTIONS)] * TOGETHER))
 def test_what_was_written_is_in_the_stream_once_and_in_order_whatever_happens(
     broker: Broker, hosts: tuple[list[Step], ...]
 ) -> None:
+    async def ship(folder: Path, steps: list[Step]) -> None:
+        async with open_line(broker.server.url) as line:
+            await Program(folder, broker, line).run(steps)
+
     async def run(folder: Path) -> None:
         async with asyncio.TaskGroup() as group:
             for number, steps in enumerate(hosts):
-                group.create_task(Program(folder / str(number), broker).run(steps))
+                group.create_task(ship(folder / str(number), steps))
 
     with tempfile.TemporaryDirectory() as folder:
         broker.runner.run(run(Path(folder)))

@@ -1,29 +1,38 @@
 """The real program on real files against a real broker: ended, killed, cut off, fenced; nothing lost, nothing twice."""
 
+import asyncio
+import os
 import random
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.shipper.conftest import arrives, read_lines, received
+from broker.client.connection import Connection
+from broker.wire.subjects import Subject
+from tests.descriptors import held_by
+from tests.shipper.children import run_child
+from tests.shipper.conftest import apply_logs, arrives, read_lines, received
 from tests.shipper.logs import Ship, append, lines, rotate
 from tests.shipper.saved import Saved
-from tests.support.processes import wait_until
+from tests.support.processes import Process, wait_until
 
 pytestmark = pytest.mark.nats
 
 
-def test_once_ships_what_is_there_and_only_once(logs_url: str, ship: Ship, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--no-ack",)], ids=["acknowledged", "not acknowledged"])
+def test_once_ships_what_is_there_and_only_once(
+    logs_url: str, ship: Ship, tmp_path: Path, options: Sequence[str]
+) -> None:
     log = tmp_path / "a.log"
     append(log, lines(0, 50_000) + b"unfinished")
 
-    first = ship(logs_url, "--file", log, "--once")
+    first = ship(logs_url, "--file", log, "--once", *options)
     assert first.wait(60) == 0, first.last_words()
-    second = ship(logs_url, "--file", log, "--once")
+    second = ship(logs_url, "--file", log, "--once", *options)
     assert second.wait(60) == 0, second.last_words()
 
     assert read_lines(logs_url) == lines(0, 50_000)
@@ -31,22 +40,29 @@ def test_once_ships_what_is_there_and_only_once(logs_url: str, ship: Ship, tmp_p
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
-@pytest.mark.parametrize("step", [1, 2], ids=["all lines", "every other line"])
+@pytest.mark.parametrize(
+    ("step", "more"),
+    [
+        pytest.param(1, (), id="all lines"),
+        pytest.param(
+            2, ("--exclude-lines", "[13579] the", "--no-watch"), id="every other line, polled for"
+        ),
+    ],
+)
 def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
-    logs_url: str, ship: Ship, tmp_path: Path, seed: int, step: int
+    logs_url: str, ship: Ship, tmp_path: Path, seed: int, step: int, more: Sequence[str]
 ) -> None:
     chance = random.Random(seed)
     log = tmp_path / "log" / "a.log"
     log.parent.mkdir()
     log.touch()
-    options = ("--round-size", 65536, "--grace", "1s")
-    left_out = ("--exclude-lines", "[13579] the") if step == 2 else ()
-    process = ship(logs_url, "--file", log, *options, *left_out)
+    options = ("--round-size", 65536, "--grace", "1s", "--poll-every", "50ms")
+    process = ship(logs_url, "--file", log, *options, *more)
     # what was rotated away before anything was shipped is nobody's, as far as a next start can know
     append(log, lines(0, 1))
     arrives(logs_url, lines(0, 1), process)
     written = 1
-    for _ in range(6):
+    for number in range(6):
         for _ in range(chance.randrange(10, 40)):
             count = chance.randrange(1, 2000)
             append(log, lines(written, written + count))
@@ -55,8 +71,9 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
                 rotate(log)
             time.sleep(chance.uniform(0, 0.03))
         process.kill()
-        if chance.random() < 0.5:
-            Saved(logs_url).put(None)
+        if number % 2:
+            saved = Saved(logs_url)
+            saved.put(None if number < 4 else (saved.value() or b"")[:-7])
         if chance.random() < 0.5:
             append(log, lines(written, written + 100))
             written += 100
@@ -67,31 +84,78 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
     written += 1 + written % 2
     arrives(logs_url, lines(0, written, step), process)
     assert received(logs_url) == lines(0, written, step)  # without a gap between them
+    assert process.said().count("cannot be read: ") == 1  # the snapshot that was garbled
+    assert "Traceback" not in process.said()
+    assert ("anon_inode:inotify" in held_by(process.pid)) == ("--no-watch" not in more)
     wait_until("runs", lambda: process.catches(signal.SIGTERM), 40, [process])
     assert process.stop(10) == 0
 
 
-def test_without_acknowledgements_lines_are_shipped_and_positions_move(
-    logs_url: str, ship: Ship, tmp_path: Path
+async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
+    connection: Connection,
+    logs_url: str,
+    stream: Callable[[], Awaitable[list[Any]]],
+    ship: Ship,
+    tmp_path: Path,
 ) -> None:
-    log = tmp_path / "a.log"
-    append(log, lines(0, 1000))
+    log, subject = tmp_path / "a.log", str(Subject.for_host("web01", 2))
+    log.touch()
 
-    assert ship(logs_url, "--file", log, "--once", "--no-ack").wait(60) == 0
-    assert ship(logs_url, "--file", log, "--once", "--no-ack").wait(60) == 0
+    async def flood() -> None:
+        client = await connection.client()
+        while True:
+            await client.publish(subject, b"not ours\n")
+            await asyncio.sleep(0.01)
 
-    assert read_lines(logs_url) == lines(0, 1000)
+    async def ours() -> bytes:
+        return b"".join(message.lines for message in await stream() if message.origin)
+
+    shipper, flooding = ship(logs_url, "--file", log), asyncio.create_task(flood())
+    with log.open("ab", buffering=0) as file:
+        for number in range(8):
+            file.write(b"%d\n" % number)
+            async with asyncio.timeout(40):
+                while not (got := await ours()).endswith(b"%d\n" % number):  # noqa: ASYNC110 - the stream sets no event
+                    await asyncio.sleep(0.02)
+    flooding.cancel()
+
+    assert got == b"".join(b"%d\n" % number for number in range(8))
+    assert "another client (no agent) wrote to" in shipper.said()
+    assert await asyncio.to_thread(shipper.stop, 12) == 0
 
 
-async def test_lines_of_many_files_are_one_message(
-    logs_url: str, ship: Ship, tmp_path: Path, stream: Callable[[], Awaitable[list[Any]]]
+# one agent of a host runs on a machine
+
+
+def test_a_second_agent_of_the_host_refuses_and_those_of_others_start_beside_the_first(
+    logs_url: str, second_url: str, ship: Ship, tmp_path: Path
 ) -> None:
-    expected = {str(tmp_path / f"{number}.log"): lines(number, number + 1) for number in range(50)}
-    for path, content in expected.items():
-        append(Path(path), content)
+    apply_logs(second_url)
+    log, missing = tmp_path / "a.log", tmp_path / "missing/x.log"
+    log.write_bytes(b"one\n")
+    first = ship(logs_url, "--file", log)
+    arrives(logs_url, b"one\n", first)
 
-    assert ship(logs_url, "--file", tmp_path / "*.log", "--once").wait(60) == 0
+    follows, once = ship(logs_url, "--file", log), ship(logs_url, "--file", log, "--once")
+    mistyped = ship(logs_url, "--file", log, "--file", missing, "--once", "--take-over")
+    at_another = ship(second_url, "--file", log, "--once")
 
-    _claim, message = await stream()
-    assert {block.section.path: block.lines for block in message.blocks} == expected
-    assert len(message.blocks) == 50
+    refusal = f"logshipper: logshipper (pid {first.pid}) ships for web01 on this machine; stop it, or use --take-over"
+    assert [said(process, 1) for process in (follows, once)] == [refusal] * 2
+    assert f"{missing}: is not there yet; nothing was" in said(mistyped, 1)
+    said(at_another, 0)
+    append(log, b"two\n")
+    arrives(logs_url, b"one\ntwo\n", first)
+    said(ship(logs_url, "--file", log, "--once", host="web02"), 0)
+    assert first.stop(12) == 0
+
+
+def said(process: Process, code: int) -> str:
+    """Return what a program said that ended with this code."""
+    assert process.wait(60) == code, process.last_words()
+    return process.said()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
+def test_another_user_who_holds_the_name_stops_no_agent(open_folder: Path) -> None:
+    run_child("beside_a_stranger", open_folder)

@@ -4,7 +4,6 @@ import gc
 import os
 import sys
 import tracemalloc
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,37 +13,16 @@ from bench.cpu import peak_bytes_of
 from broker.wire.positions import Cursor, Positions
 from tests.descriptors import held_here
 from tests.shipper.host import Host
+from tests.shipper.logs import Ship
 from tests.shipper.shipped import origins
-from tests.support.processes import Process, Processes, wait_until
-from tests.support.suite import Suite
+from tests.support.processes import Process, wait_until
 
 MIB = 1024 * 1024
 BOUND = 64 * MIB
 BACKLOG = 64 * MIB
 
 
-@pytest.fixture(scope="module")
-def suite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Suite]:
-    folder = tmp_path_factory.mktemp("memory")
-    with Processes(folder) as processes:
-        suite = Suite(folder, processes, partitions=1)
-        suite.start_broker()
-        yield suite
-
-
-@pytest.fixture(scope="module")
-def begun(suite: Suite) -> int:
-    """Return what an agent has resident that shipped one line."""
-    log = suite.folder / "one.log"
-    log.write_bytes(b"one line\n")
-    agent = suite.start_shipper("one", [log])
-    wait_until("it is shipped", lambda: suite.last_sequence() == 2, 40, [agent])  # behind the claim
-    peak = peak_bytes_of(agent.pid)
-    assert agent.stop(10) == 0
-    return peak
-
-
-def until_shipped(suite: Suite, agent: Process) -> int:
+def peak_of(agent: Process) -> int:
     """Wait for the end of an agent with --once; return the most that it had resident."""
     peak = 0
 
@@ -76,23 +54,23 @@ def many_files(path: Path) -> None:
         (path / f"{number}.log").write_bytes(b"%04d %b\n" % (number, b"x" * 100) * 500)
 
 
-@pytest.mark.parametrize(
-    ("make", "compression"),
-    [(logs, "auto"), (noise, "auto"), (endless_lines, "none"), (many_files, "none")],
-)
+@pytest.mark.nats
 def test_a_backlog_of_any_kind_needs_no_more_memory_than_it_is_given(
-    suite: Suite, begun: int, tmp_path: Path, make: Callable[[Path], None], compression: str
+    logs_url: str, ship: Ship, log: Path, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    make(tmp_path)
+    one_line = peak_of(ship(logs_url, "--file", log, "--once"))
 
-    agent = suite.start_shipper(
-        f"{make.__name__.replace('_', '-')}-{compression}",
-        [tmp_path / "*.log"],
-        *("--once", "--compression", compression, "--max-line", "4MiB", "--patience", "60s"),
-    )
-
-    grown = until_shipped(suite, agent) - begun
-    assert grown < BOUND
+    for make, *options in (
+        (logs,),
+        (noise,),
+        (endless_lines, "--compression", "none", "--max-line", "4MiB"),
+        (many_files, "--compression", "none"),
+    ):
+        (folder := tmp_path / make.__name__).mkdir()
+        make(folder)
+        files = ("--file", folder / "*.log", "--once", "--patience", "60s")
+        with subtests.test(make.__name__):
+            assert peak_of(ship(logs_url, *files, *options)) < one_line + BOUND
 
 
 async def test_what_is_known_of_a_file_takes_less_than_5_kib_and_a_round_of_many_few_blocks(

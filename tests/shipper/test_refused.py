@@ -1,130 +1,80 @@
 """An agent that the broker refuses, or takes rights away from, says so once, keeps its lines, and goes on when it may."""
 
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.shipper.conftest import apply_logs, arrives
-from tests.shipper.logs import Ship, run, says
-from tests.support.processes import Process, Processes, wait_until
+from broker.wire.subjects import inbox_of
+from tests.secured import Secured, host, start_secured, write_conf
+from tests.shipper.conftest import arrives
+from tests.shipper.logs import Ship, append, run, says
+from tests.support.processes import Processes, wait_until
 
 pytestmark = pytest.mark.nats
 
 SECRET = "s3cret"
-ALL = 'publish: ">"'
-NOT_LOGS = 'publish: { allow: ["$JS.>", "$KV.>"] }'
-DEAF = 'publish: ">", subscribe: { allow: ["none"] }'
-
-
-@dataclass
-class Guarded:
-    """A nats-server that knows an administrator and, if it is told to, the user of a host."""
-
-    port: int
-    path: Path
-    process: Process
-
-    @property
-    def url(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
-
-    @property
-    def admin(self) -> str:
-        return f"nats://admin:admin@127.0.0.1:{self.port}"
-
-    def lets_in(self, rights: str | None) -> None:
-        """Reload it with a user of these rights, with None without the user."""
-        configure(self.path, self.port, rights)
-        said = self.process.said().count("Reloaded")
-        self.process.hang_up()
-        wait_until("reloads", lambda: self.process.said().count("Reloaded") > said, 30)
-
-
-def configure(path: Path, port: int, rights: str | None) -> None:
-    user = (
-        ""
-        if rights is None
-        else f', {{ user: "web01", password: "{SECRET}", permissions: {{ {rights} }} }}'
-    )
-    path.write_text(
-        f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{path.parent}/guarded" }}\n'
-        f'authorization {{ users: [ {{ user: "admin", password: "admin" }} {user} ] }}\n'
-    )
 
 
 @pytest.fixture
-def guarded(
-    processes: Processes,
-    tmp_path: Path,
-    free_port: Callable[[], int],
-) -> Guarded:
-    port, path = free_port(), tmp_path / "guarded.conf"
-    configure(path, port, None)
-    binary = Path(sys.executable).with_name("nats-server")
-    server = processes.start("guarded", [binary, "-c", path])
-    wait_until("is ready", lambda: "Server is ready" in server.said(), 40, [server])
-    guarded = Guarded(port, path, server)
-    apply_logs(guarded.admin)
-    return guarded
+def server(processes: Processes, tmp_path: Path) -> Secured:
+    return start_secured(processes, tmp_path, host("web01"), host("Web02"))
 
 
-@pytest.fixture
-def ship(ship: Ship, log: Path, monkeypatch: pytest.MonkeyPatch) -> Ship:
-    monkeypatch.setenv("LOGSHIPPER_PASSWORD", SECRET)
-    return lambda url, *options: ship(url, "--user", "web01", "--file", log, *options)
+def reload(server: Secured, right: str = "", other: str = "") -> None:
+    """Have the server take web01 by its secret, with all of its rights but for a word of them that is another."""
+    write_conf(server.conf, server.port, host("web01"), host("Web02"))
+    written = server.conf.read_text().replace('"password": "web01"', f'"password": "{SECRET}"')
+    server.conf.write_text(written.replace(right or "\0", other))
+    times = server.said().count("Reloaded")
+    server.process.hang_up()
+    wait_until("reloads", lambda: server.said().count("Reloaded") > times, 30, [server.process])
 
 
-@pytest.mark.parametrize(
-    ("rights", "words"),
-    [
-        pytest.param(None, "refuses user 'web01'", id="user"),
-        pytest.param(NOT_LOGS, 'permissions violation for publish to "logs.p', id="publish"),
-        pytest.param(DEAF, 'permissions violation for subscription to "_INBOX.>"', id="answers"),
-    ],
-)
-def test_a_right_that_is_taken_away_is_named_and_waited_for_and_costs_no_line(
-    guarded: Guarded, ship: Ship, log: Path, rights: str | None, words: str
+def test_rights_that_are_taken_away_are_named_and_waited_for_and_cost_no_line(
+    server: Secured, ship: Ship, log: Path
 ) -> None:
-    guarded.lets_in(ALL)
-    process = ship(guarded.url)
-    arrives(guarded.admin, b"one\n")
-    guarded.lets_in(rights)
-    log.write_bytes(b"one\ntwo\n")
-    says(process, words)
-    guarded.lets_in(ALL)
-    arrives(guarded.admin, b"one\ntwo\n")
+    inbox, (_, _, *prefixes) = inbox_of("web01"), server.options("web01")
+    access = ("--user", "web01", "--password", SECRET, *prefixes)
+    reload(server)
+    process = ship(server.address, "--file", log, *access)
+    arrives(server.url(), b"one\n", process)
+    written = b"one\n"
+
+    for right, other, complaint in (
+        ('"user": "web01"', '"user": "another"', "refuses user 'web01'"),
+        ('"logs.*.web01"', '"none"', 'permissions violation for publish to "logs.p'),
+        (f'"{inbox}.>"', '"none"', f'permissions violation for subscription to "{inbox}'),
+    ):
+        reload(server, right, other)
+        append(log, b"another\n")
+        written += b"another\n"
+        says(process, complaint)
+        if right == '"logs.*.web01"':
+            words = ("--host", "web01", "--file", log, "--server", server.address, *access)
+            check = run("check", *words)
+        reload(server)
+        arrives(server.url(), written, process)
 
     assert process.stop(10) == 0
     assert SECRET not in process.said()
-
-
-def test_a_user_without_the_right_to_publish_is_told_by_check_before_it_tries(
-    guarded: Guarded, log: Path
-) -> None:
-    guarded.lets_in('publish: { allow: ["$JS.>", "$KV.>", "$SYS.REQ.>"] }')
-    words = ("--host", "web01", "--file", log, "--server", guarded.url, "--user", "web01")
-
-    check = run("check", *words, "--password", SECRET)
-
     assert check.returncode == 1
     assert "BAD this user may not publish to logs.p" in check.stdout
 
 
 def test_a_credential_of_another_host_is_called_that_once(
-    guarded: Guarded, ship: Ship, tmp_path: Path
+    server: Secured, ship: Ship, log: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "host-Web02.toml").write_text('host = "Web02"\n')
-    guarded.lets_in(DEAF)
-    known = ("--config", str(tmp_path / "host-Web02.toml"))
+    config = tmp_path / "host-Web02.toml"
+    config.write_text('host = "Web02"\n')
+    _, url, *options = server.options("Web02")
+    words = ("--file", log, "--once", "--patience", "4s", "--config", config)
     cause = (
         "the credential is for host Web02, but --host is web01: "
         "use the credential of web01, or --host Web02"
     )
 
-    given_up = ship(guarded.url, "--once", "--patience", "4s", *known)
+    given_up = ship(url, *words, *options)
+
     assert given_up.wait(60) == 1
     later = "; what is not acknowledged will be shipped the next time"
     waiting = f"WARNING publish: waiting: {cause}"

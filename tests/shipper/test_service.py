@@ -1,16 +1,24 @@
 """The program under a service manager, a socket of the test's own that hears what systemd would; and its signals."""
 
 import os
+import resource
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.conftest import Server
+from tests.descriptors import held_by
 from tests.manager import Manager
-from tests.shipper.logs import Ship
+from tests.shipper.conftest import apply_logs, arrives, read_lines, read_stream
+from tests.shipper.logs import Ship, append, says
+from tests.shipper.saved import on
 from tests.support.processes import Process, wait_until
+
+pytestmark = pytest.mark.nats
 
 
 @pytest.fixture
@@ -21,40 +29,42 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
 
 
 @pytest.fixture
-def ship(ship: Ship, manager: Manager) -> Ship:
+def managed(ship: Ship, manager: Manager) -> Ship:
     def start(url: str, *options: object, **environment: str) -> Process:
         return ship(url, *options, environment={"NOTIFY_SOCKET": manager.address, **environment})
 
     return start
 
 
-def test_without_a_broker_it_is_ready_and_says_what_it_waits_for(
-    ship: Ship, manager: Manager, tmp_path: Path, free_port: Callable[[], int]
+def test_without_a_broker_it_is_ready_and_says_what_it_waits_for_until_one_comes(
+    own_server: Server, managed: Ship, manager: Manager, log: Path
 ) -> None:
-    process = ship(f"nats://127.0.0.1:{free_port()}", "--file", tmp_path / "a.log")
+    own_server.stop()
+    process = managed(own_server.url, "--file", log)
 
     wait_until("is ready", lambda: manager.has_heard("READY=1"), 40, [process])
 
     assert manager.heard[0].startswith("STATUS=waiting for the broker: ")
-    os.kill(process.pid, signal.SIGHUP)
+    process.hang_up()
     wait_until("reads again", lambda: manager.has_heard("RELOADING=1"), 30, [process])
+    own_server.start()
+    says(process, "run `logbroker apply`")
+    apply_logs(own_server.url)
+    arrives(own_server.url, b"one\n", process)
     assert process.stop(10) == 0
 
 
-@pytest.mark.nats
 def test_it_is_ready_when_it_follows_and_feeds_the_watchdog_but_not_while_the_loop_is_stuck(
-    logs_url: str, ship: Ship, manager: Manager, tmp_path: Path
+    logs_url: str, managed: Ship, manager: Manager, log: Path
 ) -> None:
-    log = tmp_path / "a.log"
-    log.write_bytes(b"a line\n")
     endless = "(a+)+$"  # tries for longer than anyone can wait
-    process = ship(logs_url, "--file", log, "--exclude-lines", endless, WATCHDOG_USEC="500000")
+    process = managed(logs_url, "--file", log, "--exclude-lines", endless, WATCHDOG_USEC="500000")
     wait_until("is ready", lambda: manager.has_heard("READY=1"), 40, [process])
     assert "is followed" in process.said()
     assert manager.has_heard("STATUS=1 file, ")
     wait_until("is fed", lambda: manager.listen().count("WATCHDOG=1") > 2, 40, [process])
 
-    log.write_bytes(b"a line\n" + b"a" * 60 + b"b\n")
+    append(log, b"a" * 60 + b"b\n")
 
     def is_not_fed() -> bool:
         manager.forget()
@@ -64,3 +74,73 @@ def test_it_is_ready_when_it_follows_and_feeds_the_watchdog_but_not_while_the_lo
     wait_until("is not fed any more", is_not_fed, 40, [process])
     process.check()
     process.kill()
+
+
+# SIGTERM ends the program in order within ten seconds, whatever it is doing just then
+
+
+@pytest.fixture
+def silent(own_broker: Any) -> Iterator[Any]:
+    """Return a broker that a test may stop in its tracks: its connections stay, and nothing comes over them."""
+    yield own_broker
+    os.kill(own_broker.process.pid, signal.SIGCONT)
+
+
+def listens(process: Process) -> bool:
+    """Whether it would tell its status."""
+    lines = Path("/proc/net/unix").read_text("utf-8", "replace").splitlines()
+    sockets = {f"socket:[{line.split()[6]}]" for line in lines if "@logship/agent/web01/" in line}
+    return not sockets.isdisjoint(held_by(process.pid))
+
+
+def ends_in_time(process: Process) -> None:
+    began = time.monotonic()
+    assert process.stop(15) == 0, process.last_words()
+    assert "Traceback" not in process.log.read_text()
+    assert time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(0.0, id="in the middle of the start"),
+        pytest.param(0.02, id="a little later"),
+        pytest.param(None, id="before an acknowledgement"),
+    ],
+)
+def test_while_a_broker_is_silent(silent: Any, ship: Ship, log: Path, after: float | None) -> None:
+    process = ship(silent.url, "--file", log)
+    # it connects, claims and reads back in some milliseconds from here
+    wait_until("it listens", lambda: listens(process), 40, [process], every=0.001)
+    if after is None:
+        wait_until("follows", lambda: "is followed" in process.said(), 40, [process])
+    time.sleep(after or 0)
+    silent.process.send(signal.SIGSTOP)
+    append(log, b"a line\n")
+    time.sleep(0 if after is not None else 0.5)
+
+    ends_in_time(process)
+
+
+def test_while_it_follows_ten_thousand_files_with_1024_descriptors(
+    logs_url: str, ship: Ship, tmp_path: Path
+) -> None:
+    for number in range(10_000):
+        append(tmp_path / f"{number}.log", b"%d\n" % number)
+    options = (logs_url, "--file", tmp_path / "*.log", "--log-level", "warning")
+
+    looking = ship(*options)
+    wait_until("runs", lambda: looking.catches(signal.SIGTERM), 40, [looking])
+    ends_in_time(looking)
+    # no fork, which is too quick for the limit
+    following = ship(*options, redirection="< /dev/null")
+    resource.prlimit(following.pid, resource.RLIMIT_NOFILE, (1024, 1024))
+    has_come = lambda: read_lines(logs_url).count(b"\n") >= 10_000  # noqa: E731
+    wait_until("all lines are there", has_come, 60, [following], every=0.5)
+    most = len(held_by(following.pid))
+    ends_in_time(following)
+
+    assert most < 700
+    messages = on(logs_url, read_stream)
+    assert sorted(int(n) for one in messages for n in one.lines.split()) == list(range(10_000))
+    assert len(messages) < 100  # a round has the lines of many files

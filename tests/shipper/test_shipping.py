@@ -5,10 +5,9 @@ import errno
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -25,8 +24,6 @@ from shipper.status.report import AgentMeter
 from shipper.tail.follower import Follower
 from shipper.tail.paths import Selection
 from shipper.tail.reader import Block
-from shipper.tail.scan import Notice
-from tests.shipper.host import SECOND, Host
 
 INTERVALS = Intervals(scan_after=0.01, scan_every=0.01)
 
@@ -59,13 +56,25 @@ def loop_of(follower: Follower, broker: Taking, **settings: Any) -> Shipping:
     return Shipping(follower, broker, chosen, AgentMeter(time.time_ns), INTERVALS)
 
 
-Kind = TypeVar("Kind", bound=Follower)
+class Watched(Follower):
+    """A follower that counts its gatherings of something, and whose files are moved just before the first ones."""
+
+    gathered = 0
+    before_gathering: Sequence[Callable[[], None]] = ()
+
+    async def gather(self, budget: int) -> list[Block]:
+        for move in self.before_gathering[:1]:
+            move()
+        self.before_gathering = self.before_gathering[1:]
+        blocks = await super().gather(budget)
+        self.gathered += bool(blocks)
+        return blocks
 
 
-def follower_of(kind: type[Kind], folder: Path, **options: Any) -> Kind:
+def follower_of(folder: Path, **options: Any) -> Watched:
     """Return what follows the logs of a folder."""
     selection, new_id = Selection.of([str(folder / "*.log")]), map(str, itertools.count()).__next__
-    return kind(selection, [], new_id=new_id, clock=time.time_ns, **options)
+    return Watched(selection, [], new_id=new_id, clock=time.time_ns, **options)
 
 
 async def ship_once(follower: Follower) -> bytes:
@@ -84,7 +93,7 @@ async def test_once_fails_where_a_disk_does_in_the_middle_of_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.log").write_bytes(LINE * 100)
-    follower = follower_of(Follower, tmp_path, block_size=len(LINE) * 10)
+    follower = follower_of(tmp_path, block_size=len(LINE) * 10)
     read = os.preadv
 
     def broken(descriptor: int, buffers: Sequence[memoryview], offset: int) -> int:
@@ -101,18 +110,6 @@ async def test_once_fails_where_a_disk_does_in_the_middle_of_a_file(
 LINE = b"a line of a file on a failing disk\n"
 
 
-class Disturbed(Follower):
-    """A follower whose files are moved just before some gatherings."""
-
-    before_gathering: Sequence[Callable[[], None]] = ()
-
-    async def gather(self, budget: int) -> list[Block]:
-        for move in self.before_gathering[:1]:
-            move()
-        self.before_gathering = self.before_gathering[1:]
-        return await super().gather(budget)
-
-
 async def test_once_reads_files_that_are_renamed_meanwhile(tmp_path: Path) -> None:
     names = ["a.log", "b.log", "c.log"]
     for name in names:
@@ -123,7 +120,7 @@ async def test_once_reads_files_that_are_renamed_meanwhile(tmp_path: Path) -> No
             (tmp_path / name).rename(tmp_path / f"{name}.{time.time_ns()}")
             (tmp_path / name).touch()
 
-    follower = follower_of(Disturbed, tmp_path, open_files=1)
+    follower = follower_of(tmp_path, open_files=1)
     follower.before_gathering = [rotate, rotate]
 
     assert sorted((await ship_once(follower)).split()) == [b"a.log", b"b.log", b"c.log"]
@@ -133,39 +130,15 @@ async def test_once_waits_for_the_last_line_of_a_rotated_file(tmp_path: Path) ->
     (tmp_path / "a-20260101.log").write_bytes(b"1\nunfinished")
     (tmp_path / "a.log").write_bytes(b"2\n")
 
-    shipped = await ship_once(follower_of(Follower, tmp_path, grace=0.2))
+    shipped = await ship_once(follower_of(tmp_path, grace=0.2))
 
     assert shipped == b"1\nunfinished\n2\n"
-
-
-class Watched(Follower):
-    """A follower that is asked for one thing at a time, and counts what was gathered."""
-
-    gathered = 0
-    _is_busy = False
-
-    async def gather(self, budget: int) -> list[Block]:
-        with self._alone():
-            blocks = await super().gather(budget)
-        self.gathered += bool(blocks)
-        return blocks
-
-    async def look(self) -> list[Notice]:
-        with self._alone():
-            return await super().look()
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        assert not self._is_busy
-        self._is_busy = True
-        yield
-        self._is_busy = False
 
 
 @pytest.fixture
 async def backlog(tmp_path: Path) -> AsyncIterator[Watched]:
     write_backlog(tmp_path / "a.log", 8_000_000 // LINE_BYTES)
-    follower = follower_of(Watched, tmp_path)
+    follower = follower_of(tmp_path)
     yield follower
     await follower.close()
 
@@ -185,6 +158,9 @@ async def test_a_round_is_read_ahead_and_no_more_while_the_broker_says_nothing(
                 await asyncio.sleep(0.01)
             await asyncio.sleep(0.3)
             held = backlog.gathered
+            (tmp_path / "b.log").touch()
+            while len(backlog.states()) < 2:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.01)
             broker.answers.set()
             while len(broker.lines) < 8_000_000:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.01)
@@ -221,30 +197,3 @@ async def test_gone_files_are_forgotten_but_the_last_64_and_not_before_the_first
 
     assert before.files == known
     assert sorted(loop.positions.files) == sorted(known)[-64:]
-
-
-async def test_a_deleted_file_is_let_go_in_time_although_the_broker_is_away(tmp_path: Path) -> None:
-    host, broker = Host(tmp_path, hold=3600.0), Taking()
-    broker.answers.clear()
-    host.write("app.log", b"1\n")
-    shipping = loop_of(host.follower, broker)
-
-    async def run() -> None:
-        async with asyncio.TaskGroup() as group:
-            await shipping.run(group)
-
-    running = asyncio.create_task(run())
-    async with asyncio.timeout(30):
-        while not shipping.is_in_flight:  # noqa: ASYNC110 - nothing else tells
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.3)  # until it has found that there is no more to read
-        host.write("app.log", b"2\n")
-        (tmp_path / "app.log").unlink()
-        while host.follower.open_files or not shipping.meter.lost["deleted"]:
-            host.later += 600 * SECOND
-            await asyncio.sleep(0.01)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    await host.follower.close()
-
-    assert shipping.meter.lost["deleted"] == 2

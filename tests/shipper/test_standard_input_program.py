@@ -18,24 +18,20 @@ from urllib.request import urlopen
 import pytest
 
 from tests.shipper.conftest import arrives, read_lines
-from tests.shipper.logs import Ship, says
+from tests.shipper.logs import Ship, lines, says
 from tests.support.processes import wait_until
 
 pytestmark = pytest.mark.nats
 
 
-def lines(first: int, until: int) -> bytes:
-    return b"".join(b"%08d the quick brown fox\r\n" % number for number in range(first, until))
-
-
-def spooled(state: Path) -> int:
+def spooled(folder: Path) -> int:
     """Return how many bytes are in the segments."""
-    return sum(path.stat().st_size for path in (state / "web01").glob("stdin-*"))
+    return sum(path.stat().st_size for path in (folder / "state/web01").glob("stdin-*"))
 
 
 @pytest.mark.parametrize("kind", ["pipe", "file"])
 def test_any_bytes_arrive_also_those_of_segments_that_are_alike_and_it_ends_with_its_input(
-    logs_url: str, ship_input: Ship, pipe: Path, tmp_path: Path, state: Path, kind: str
+    logs_url: str, ship_input: Ship, pipe: Path, tmp_path: Path, kind: str
 ) -> None:
     written = b"one\n\n\0\0\xff\r\n\xfe\n" + b"same\n" * 7_000_000
     written += b"x" * 3_000_000 + b"\n" + lines(0, 300_000) + b"\n\0unfinished"
@@ -46,11 +42,11 @@ def test_any_bytes_arrive_also_those_of_segments_that_are_alike_and_it_ends_with
 
     assert process.wait(120) == 0, process.last_words()
     assert read_lines(logs_url) == written + b"\n"
-    assert spooled(state) == 0
+    assert spooled(tmp_path) == 0
 
 
 def test_the_writer_waits_while_256_mib_are_not_acknowledged(
-    own_broker: Any, ship_input: Ship, pipe: Path, state: Path
+    own_broker: Any, ship_input: Ship, pipe: Path, tmp_path: Path
 ) -> None:
     process = ship_input(own_broker.url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
@@ -59,11 +55,11 @@ def test_the_writer_waits_while_256_mib_are_not_acknowledged(
         own_broker.stop()
         writing = threading.Thread(target=_write_all, args=(writer, 300 << 20))
         writing.start()
-        wait_until("it is spooled", lambda: spooled(state) >= 256 << 20, 90, [process])
+        wait_until("it is spooled", lambda: spooled(tmp_path) >= 256 << 20, 90, [process])
         time.sleep(1)
 
         assert writing.is_alive()
-        assert spooled(state) < 257 << 20
+        assert spooled(tmp_path) < 257 << 20
         process.kill()
         writing.join(10)
 
@@ -81,33 +77,8 @@ def is_empty(pipe: IO[bytes]) -> bool:
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
-def test_kill_9_at_any_point_costs_no_line_that_was_spooled_and_repeats_none(
-    logs_url: str, ship_input: Ship, pipe: Path, state: Path, seed: int
-) -> None:
-    chance = random.Random(seed)
-    number, wanted = 0, b""
-    for _ in range(4):
-        process = ship_input(logs_url, f"< {pipe}")
-        with pipe.open("wb", buffering=0) as writer:
-            until = time.monotonic() + chance.uniform(0.2, 1.5)
-            while time.monotonic() < until:
-                writer.write(some := lines(number, number + chance.choice([1, 900])))
-                number += some.count(b"\n")
-                wanted += some
-            # what only was in the pipe is lost with its reader
-            wait_until("it is read", partial(is_empty, writer), 60, [process], every=0)
-            process.kill()
-        assert process.wait(10) != 0
-    last = ship_input(logs_url, "< /dev/null")
-
-    assert last.wait(90) == 0, last.last_words()
-    assert read_lines(logs_url) == wanted
-    assert spooled(state) == 0
-
-
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_pipe_that_outlives_its_readers_is_read_on_where_they_were_killed(
-    logs_url: str, ship_input: Ship, pipe: Path, state: Path, seed: int
+    logs_url: str, ship_input: Ship, pipe: Path, tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
     wanted = lines(0, 250_000)
@@ -126,7 +97,7 @@ def test_a_pipe_that_outlives_its_readers_is_read_on_where_they_were_killed(
     assert last.wait(90) == 0, last.last_words()
     # a line that was read in part is finished there, and its rest is another one
     assert read_lines(logs_url).replace(b"\n", b"") == wanted.replace(b"\n", b"")
-    assert spooled(state) == 0
+    assert spooled(tmp_path) == 0
 
 
 def _write_slowly(pipe: IO[bytes], content: bytes) -> None:
@@ -136,7 +107,7 @@ def _write_slowly(pipe: IO[bytes], content: bytes) -> None:
 
 
 def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
-    own_broker: Any, logs_url: str, ship_input: Ship, pipe: Path, state: Path
+    own_broker: Any, logs_url: str, ship_input: Ship, pipe: Path, tmp_path: Path
 ) -> None:
     process = ship_input(own_broker.url, f"< {pipe}")
     with pipe.open("wb", buffering=0) as writer:
@@ -144,10 +115,10 @@ def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
         arrives(own_broker.url, b"one\n", process)
         own_broker.stop()
         writer.write(b"two\nthr")
-        wait_until("it is spooled", lambda: spooled(state) >= 7, 40, [process])
+        wait_until("it is spooled", lambda: spooled(tmp_path) >= 7, 40, [process])
         other = ship_input(logs_url, "< /dev/null")
         assert other.wait(60) == 0, other.last_words()
-        assert (read_lines(logs_url), spooled(state) >= 7) == (b"", True)
+        assert (read_lines(logs_url), spooled(tmp_path) >= 7) == (b"", True)
         began = time.monotonic()
 
         assert process.stop(12) == 0
@@ -158,7 +129,7 @@ def test_what_no_broker_takes_before_sigterm_is_shipped_at_the_next_start(
     again = ship_input(own_broker.url, "< /dev/null")
     assert again.wait(60) == 0, again.last_words()
     assert read_lines(own_broker.url) == b"one\ntwo\nthr\n"
-    assert spooled(state) == 0
+    assert spooled(tmp_path) == 0
 
 
 def test_a_disk_that_takes_no_more_is_said_and_costs_no_line(

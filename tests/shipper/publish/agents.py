@@ -1,11 +1,12 @@
 """The publishing end of an agent without its files: it claims, publishes, and recovers as whole agents do."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from broker.client.connection import Connection
 from broker.wire.positions import Positions
 from broker.wire.subjects import Subject
+from shipper.publish.messages import HostMessage
 from shipper.publish.rounds import Round, make
 from shipper.publish.session import SessionLost, Sessions
 from tests.shipper.shipped import block
@@ -84,3 +85,17 @@ async def start(connection: Connection, tag: str = "aaaaaaaa") -> PublishingAgen
 
 async def config_of(connection: Connection) -> dict[str, Any]:
     return (await connection.api("STREAM.INFO.LOGS"))["config"]
+
+
+def judge_move(before: HostMessage, one: HostMessage, told: Mapping[int, HostMessage]) -> None:
+    """See that between two messages with lines, on one subject and then on another, each of the two is told of the other."""
+    old, new = Subject.parse(before.subject), Subject.parse(one.subject)
+    claims = [c for n, c in told.items() if n < one.sequence and c.subject == str(new)]
+    ends = [
+        told[end.sequence]
+        for claim in claims
+        if claim.origin
+        for end in claim.origin.follows
+        if end.partition == old.partition and before.sequence < end.sequence < claim.sequence
+    ]
+    assert any(e.subject == str(old) and e.origin and e.origin.moved == new.partition for e in ends)

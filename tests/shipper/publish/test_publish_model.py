@@ -23,7 +23,7 @@ from tests.lagging import Lagging
 from tests.partitions import add_subjects, change_partitions
 from tests.shipper.conftest import Line, open_line, read_stream
 from tests.shipper.programs import Step, as_many_as, programs
-from tests.shipper.publish.agents import NOW, PublishingAgent, make_round
+from tests.shipper.publish.agents import NOW, PublishingAgent, judge_move, make_round
 from tests.shipper.saved import put
 
 pytestmark = pytest.mark.nats
@@ -71,9 +71,7 @@ class Program:
         self.starts = itertools.count()
         self.stored: list[bytes] = []
         self.is_purged = False
-        self.before: HostMessage | None = (
-            None  # the last message with an agent's lines that was judged
-        )
+        self.before: HostMessage | None = None  # the last message with lines that was judged
         self.wrong: list[bytes] = []
         self.ends = {"own": 0, "ghost": 0}
 
@@ -231,21 +229,8 @@ class Program:
                 if one.writer in {"", GHOST} or not (one.origin and one.origin.sections):
                     continue
                 if self.before is not None and self.before.subject != one.subject:
-                    _judge_move(self.before, one, told)
+                    judge_move(self.before, one, told)
                 self.before = one
-
-
-def _judge_move(before: HostMessage, one: HostMessage, told: dict[int, HostMessage]) -> None:
-    old, new = Subject.parse(before.subject), Subject.parse(one.subject)
-    claims = [c for c in told.values() if c.sequence > before.sequence and c.subject == str(new)]
-    ends = [
-        told[end.sequence]
-        for claim in claims
-        if claim.origin
-        for end in claim.origin.follows
-        if end.partition == old.partition and before.sequence < end.sequence < claim.sequence
-    ]
-    assert any(e.subject == str(old) and e.origin and e.origin.moved == new.partition for e in ends)
 
 
 @example(steps=[("purge", 0), ("move", 0)])

@@ -23,6 +23,8 @@ from shipper.settings import Compression
 from shipper.tail.reader import Block
 from tests.shipper.shipped import AGENT, block
 
+FULL = 4 * NEARBY_SIZE
+
 
 @st.composite
 def runs(draw: st.DrawFn) -> list[Block]:
@@ -98,23 +100,19 @@ def test_a_mode_decides_what_is_compressed(mode: Compression, compressed: list[b
 
 
 @pytest.mark.parametrize(
-    ("took", "most"),
+    ("size", "sent", "took", "most"),
     [
-        pytest.param(0.01, NEARBY_SIZE, id="nearby"),
-        pytest.param(0.1, 2 * NEARBY_SIZE, id="far away"),
-        pytest.param(20.0, LEAST_SIZE, id="a slow line"),
+        pytest.param(NEARBY_SIZE, 200, 0.01, NEARBY_SIZE, id="nearby"),
+        pytest.param(NEARBY_SIZE, 200, 0.1, 2 * NEARBY_SIZE, id="far away"),
+        pytest.param(NEARBY_SIZE, 200, 20.0, LEAST_SIZE, id="a slow line"),
+        pytest.param(FULL, FULL, 0.2, NEARBY_SIZE, id="a broker that turns out to be near"),
+        pytest.param(FULL, FULL, 0.3, FULL, id="large rounds take their time"),
     ],
 )
-def test_rounds_come_to_the_size_that_suits_the_line(took: float, most: int) -> None:
-    size = NEARBY_SIZE
+def test_rounds_come_to_the_size_that_suits_the_line(
+    size: int, sent: int, took: float, most: int
+) -> None:
     for _ in range(10):
-        size = next_size(size, 200, took, 2 * NEARBY_SIZE)
+        size = next_size(size, sent, took, max(size, 2 * NEARBY_SIZE))
 
     assert size == most
-
-
-def test_large_rounds_shrink_once_the_broker_turns_out_to_be_near() -> None:
-    full = 4 * NEARBY_SIZE
-
-    assert next_size(full, full, 0.2, full) == NEARBY_SIZE
-    assert next_size(full, full, 0.3, full) == full

@@ -1,9 +1,11 @@
 """What ends a session or gets in its way, case by case, where the random programs of `test_publish_model.py` do not come."""
 
 import asyncio
-import threading
-from collections.abc import Callable
+import random
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,8 @@ from broker.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
 from tests.lagging import Lagging
 from tests.partitions import add_subjects, change_partitions
+from tests.shipper.conftest import arrives
+from tests.shipper.logs import Ship, append, says
 from tests.shipper.publish.agents import (
     PublishingAgent,
     Stored,
@@ -86,30 +90,18 @@ async def test_headers_that_another_agent_of_the_host_took_away_are_missed(
 ) -> None:
     positions = await fill(connection, 2300)
 
-    async def read_as_another() -> None:
-        other = Connection([logs_url], "other")
-        async for _ in HostMessages(other, "web01", 1).since(5, "LOGS"):
-            if not ends:
-                break
-        await other.close()
+    other = Connection([logs_url], "other")
+    own, others = (HostMessages(c, "web01", 1).since(1, "LOGS") for c in (connection, other))
 
-    async def read_all(meanwhile: Callable[[], object]) -> int:
-        count = 0
-        async for page in HostMessages(connection, "web01", 1).since(1, "LOGS"):
-            if not count:
-                meanwhile()
-            count += len(page)
-        return count
-
-    def let_another_read() -> None:
-        thread = threading.Thread(target=lambda: asyncio.run(read_as_another()))
-        thread.start()
-        thread.join()
-
+    first = await anext(own)
+    await anext(others)
+    if ends:
+        assert [len(page) async for page in others] == [302]
     with pytest.raises((ConnectionLost, Rejected)):
-        await read_all(let_another_read)
+        [page async for page in own]
+    await other.close()
 
-    assert await read_all(lambda: None) == 2302
+    assert len(first) == 2000
     after = await start(connection, "bbbbbbbb")
     assert after.positions.files == positions.files
     assert {c.offset for c in after.positions.files.values()} == {229_900, 230_000}
@@ -181,3 +173,101 @@ async def test_a_number_of_partitions_that_was_does_not_come_back(logs_url: str)
     await replica.close()
 
     assert config.subject == NEW
+
+
+# a broker that takes less, or nothing
+
+
+@pytest.fixture
+def ship(ship: Ship, log: Path) -> Ship:
+    return lambda url, *options: ship(url, "--file", log, *options)
+
+
+def test_a_payload_limit_that_falls_divides_rounds_and_cuts_long_lines_smaller(
+    own_broker: Any, ship: Ship, log: Path, tmp_path: Path
+) -> None:
+    process = ship(own_broker.url, "--compression", "none", "--max-line", "2MiB")
+    arrives(own_broker.url, b"one\n")
+    own_broker.stop()
+    take_at_a_time("256KB", tmp_path)
+    lines = (
+        b"".join(b"%07d %s\n" % (n, b"x" * 1000) for n in range(2000)) + b"y" * 1_500_000 + b"\n"
+    )
+    append(log, lines)
+    # one round was gathered by the old limit by now
+    says(process, "broker away")
+    own_broker.start()
+
+    arrives(own_broker.url, b"one\n" + lines)
+    assert process.stop(10) == 0
+
+
+def take_at_a_time(most: str, folder: Path) -> None:
+    """Have the test's own server take smaller messages from its next start on."""
+    configuration = folder / "own-server/nats-server.conf"
+    configuration.write_text(configuration.read_text().replace("8MB", most))
+
+
+def test_a_snapshot_that_the_broker_does_not_take_is_named(
+    own_broker: Any, ship: Ship, tmp_path: Path
+) -> None:
+    own_broker.stop()
+    take_at_a_time("64KB", tmp_path)
+    own_broker.start()
+    for number in range(2000):
+        name = random.Random(number).randbytes(60).hex()  # no compression makes it shorter
+        (tmp_path / f"{name}.log").write_bytes(b"%d\n" % number)
+
+    process = ship(own_broker.url, "--file", str(tmp_path / "*.log"))
+
+    says(process, "larger than the broker takes")
+    assert process.stop(10) == 0
+
+
+async def fill_up(connection: Connection) -> None:
+    await connection.api("STREAM.UPDATE.LOGS", await config_of(connection) | {"max_bytes": 2000})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "mend", "words", "kept"),
+    [
+        pytest.param(fill_up, "UPDATE", "the broker is full", 8, id="full"),
+        pytest.param(
+            lambda connection: connection.api("STREAM.DELETE.LOGS"),
+            *("CREATE", "run `logbroker apply`", 7),
+            id="deleted",
+        ),
+    ],
+)
+async def test_a_stream_that_takes_nothing_is_waited_for_and_goes_on_in_order(
+    connection: Connection,
+    stored: Stored,
+    caplog: pytest.LogCaptureFixture,
+    spoil: Callable[[Connection], Awaitable[object]],
+    mend: str,
+    words: str,
+    kept: int,
+) -> None:
+    agent = await start(connection)
+    rounds = [round_of(agent, n) for n in range(8)]
+    await agent.publish(rounds[0])
+    config = await config_of(connection)
+    await spoil(connection)
+
+    async def publish_all() -> None:
+        for r in rounds[1:]:
+            await agent.publish(r)
+
+    caplog.set_level("INFO")
+    publishing = asyncio.create_task(publish_all())
+    async with asyncio.timeout(20):
+        while words not in caplog.text:  # noqa: ASYNC110 - what is said is waited for
+            await asyncio.sleep(0.01)
+    await asyncio.sleep(0.5)
+    assert not publishing.done()
+    await connection.api(f"STREAM.{mend}.LOGS", config)
+    await publishing
+
+    assert await stored() == [r.payload for r in rounds[-kept:]]
+    assert len([m for m in caplog.messages if words in m]) == 1
+    assert [m for m in caplog.messages if "resumed" in m]

@@ -1,7 +1,6 @@
 """What Prometheus, a load balancer and `logshipper status` are told by the real program, and when it is unhealthy."""
 
 import asyncio
-import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -19,8 +18,8 @@ from shipper.status.live import ask
 from shipper.status.metrics import FILES_SHOWN, agent_metrics
 from shipper.status.report import AgentMeter, AgentView, FileStatus, HostReport
 from shipper.tail.scan import Notice, NoticeKind
-from tests.shipper.logs import Ship, append
-from tests.support.processes import Process, wait_until
+from tests.shipper.logs import Ship, append, says
+from tests.support.processes import wait_until
 
 
 def get(url: str) -> tuple[int, str]:
@@ -39,21 +38,15 @@ def samples(text: str) -> dict[str, float]:
     }
 
 
-def address_of(process: Process) -> str:
-    wait_until("listens", lambda: "listening on" in process.said(), 40, [process])
-    found = re.search(r"listening on (http://\S+)", process.said())
-    assert found
-    return found[1]
-
-
 @pytest.mark.nats
 def test_the_program_tells_what_it_has_done_and_what_it_waits_for(
-    own_broker: Any, ship: Ship, tmp_path: Path
+    own_broker: Any, ship: Ship, tmp_path: Path, free_port: Callable[[], int]
 ) -> None:
     log = tmp_path / "a.log"
     log.write_bytes(b"a line\n" * 1000)
-    process = ship(own_broker.url, "--file", log, "--listen", "127.0.0.1:0")
-    url = address_of(process)
+    url = f"http://127.0.0.1:{free_port()}"
+    process = ship(own_broker.url, "--file", log, "--listen", url.removeprefix("http://"))
+    says(process, f"listening on {url}")
 
     def has(name: str, value: float) -> Callable[[], bool]:
         return lambda: samples(get(f"{url}/metrics")[1])[f"logshipper_{name}"] == value
