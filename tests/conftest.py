@@ -209,6 +209,14 @@ def own_server(tmp_path: Path) -> Iterator[Server]:
         yield start_server(processes, folder)
 
 
+@pytest.fixture(autouse=True)
+def _signals_heard() -> Iterator[None]:
+    """Take back that a program's command line, run within a test, holds signals: what is started later would never hear them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
     folder = tmp_path / "programs"

@@ -158,11 +158,12 @@ class Process:
     def kill_tree(self) -> None:
         """Send -9 to it and all that it has started, also to what one of them is starting just now; no more than a second."""
         for _ in range(20):
-            if not (pids := self.tree()):
+            pids = self.tree()
+            if self.popen is not None:
+                self.popen.poll()  # a zombie is none of them, and nobody else's
+            if not pids:
                 return
             _send(pids, signal.SIGKILL)
-            if self.popen is not None:
-                self.popen.poll()
             time.sleep(0.05)
 
     @contextmanager
