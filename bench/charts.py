@@ -12,6 +12,7 @@ from bench.resulttext import number
 
 _WIDTH = 0.8  # of a case, where 1 is from one to the next
 _INCHES = (6.0, 3.6)  # of a panel
+_MANY, _UPRIGHT = 6, 2.0  # cases, whose names stand upright and take so many inches more
 _FAR_APART = 20  # times
 _SPREAD = 3  # runs; of fewer the least and the most say little
 _NOTHING = "0.6"  # grey
@@ -20,8 +21,9 @@ _BESIDE: dict[str, Any] = {"textcoords": "offset points", "fontsize": 7}
 
 def draw(record: Record, path: Path) -> None:
     """Draw a record as PNG: medians, and whiskers from the least to the most of three runs or more; no result is no dot."""
-    panels = len(record.compared)
-    figure = Figure(figsize=(_INCHES[0] * panels, _INCHES[1]), layout="constrained")
+    panels, (width, height) = len(record.compared), _INCHES
+    height += _UPRIGHT if len({result.case for result in record.results}) > _MANY else 0
+    figure = Figure(figsize=(width * panels, height), layout="constrained")
     axes = [figure.add_subplot(1, panels, place + 1) for place in range(panels)]
     for name, panel in zip(record.compared, axes, strict=True):
         _panel(record, name, panel)
@@ -57,7 +59,7 @@ def _panel(record: Record, name: str, axes: Axes) -> None:
         axes.yaxis.set_minor_formatter(NullFormatter())
     else:
         axes.set_ylim(bottom=0)
-    axes.set_xticks(range(len(cases)), cases)
+    axes.set_xticks(range(len(cases)), cases, rotation=90 if len(cases) > _MANY else 0)
     axes.set_xlim(-0.5, len(cases) - 0.5)
     axes.grid(axis="y", alpha=0.3)
     better = "more" if name.endswith("/s") else "less"
