@@ -35,13 +35,13 @@ def run_job(spark: SparkContext, destination: Destination, assignment: Assignmen
     except Py4JJavaError as error:
         blocked = Blocked(Cause.SPARK, _cause_of(error))
     except Exception as error:
-        if not isinstance(error, OSError) or error.errno not in _REFUSALS:
-            # pyspark itself fails in many ways where the JVM dies while it reads
-            process = spark._gateway.proc  # type: ignore[union-attr]
-            if isinstance(error, Py4JError | OSError) or death_of(process) is not None:
-                raise OperatorError(f"{_DIED} ({type(error).__name__}); start again") from error
+        if isinstance(error, OSError) and error.errno in _REFUSALS:
+            blocked = Blocked(Cause.DISK, f"Spark's scratch folder: {error.strerror}")
+        # pyspark itself fails in many ways where the JVM dies while it reads
+        elif isinstance(error, Py4JError | OSError) or death_of(spark._gateway.proc) is not None:  # type: ignore[union-attr]
+            raise OperatorError(f"{_DIED} ({type(error).__name__}); start again") from error
+        else:
             raise
-        blocked = Blocked(Cause.DISK, f"Spark's scratch folder: {error.strerror}")
     return Report(Done(assignment.partition, assignment.first, assignment.first), 0, blocked)
 
 
