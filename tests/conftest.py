@@ -8,6 +8,7 @@
 | `connection` | test | a connection to the server of `logs_url` |
 | `own_server` | test | a plain nats-server of the test's own, which it may kill and start again on the same port |
 | `processes` | test | starts programs, shippers as forks (tests/support/forks.py), and cleans up after them |
+| `manager` | test | a service manager that hears what a program tells it |
 | `suite` | test | starts the three programs, for two partitions, and asks the broker |
 | `free_port` | session | a function that returns a free port |
 | `tls` | session | a folder of certificates and keys, as `make_certificates` describes it |
@@ -18,6 +19,7 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +31,7 @@ from broker.client.bucket import write
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.streams import CONFIG_BUCKET, PARTITIONS_KEY, STREAMS_KEY
+from tests.manager import Manager
 from tests.support import forks
 from tests.support.processes import Process, Processes
 from tests.support.suite import Suite, ask, start_nats_server, wait_until_ready
@@ -135,11 +138,16 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(autouse=True)
 def _process_as_before() -> Iterator[None]:
-    """Give the log its level and the process its umask back, which a command that is run inside a test has set."""
+    """Take back what a command that is run inside a test has set: the log's level, the umask, and the signals that it holds.
+
+    What is started while they are held never hears that it is to end.
+    """
     level, _ = logging.root.level, os.umask(0o022)
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     yield
     logging.root.setLevel(level)
     os.umask(0o022)
+    signal.pthread_sigmask(signal.SIG_SETMASK, held)
 
 
 @pytest.fixture(scope="session")
@@ -209,20 +217,18 @@ def own_server(tmp_path: Path) -> Iterator[Server]:
         yield start_server(processes, folder)
 
 
-@pytest.fixture(autouse=True)
-def _signals_heard() -> Iterator[None]:
-    """Take back that a program's command line, run within a test, holds signals: what is started later would never hear them."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-    yield
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
     folder = tmp_path / "programs"
     folder.mkdir(exist_ok=True)
     with Processes(folder, forks.start) as started:
         yield started
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    with closing(Manager(tmp_path)) as manager:
+        yield manager
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -111,13 +110,6 @@ def test_the_folder_that_systemd_made_for_it_is_its_store_unless_it_is_told_anot
             assert popen.wait(60) == 0
 
     assert not (tmp_path / "more").exists()
-
-
-@pytest.fixture
-def manager(tmp_path: Path) -> Iterator[Manager]:
-    manager = Manager(tmp_path)
-    yield manager
-    manager.close()
 
 
 @pytest.fixture

@@ -108,9 +108,8 @@ def files_of(output: Path, partition: int) -> dict[str, bytes]:
 
 
 def test_a_standby_is_well_while_it_waits_and_takes_over_when_the_owner_is_killed_not_before(
-    scene: Scene, tmp_path: Path
+    scene: Scene, manager: Manager
 ) -> None:
-    manager = Manager(tmp_path)
     owner = scene.receiver("owner")
     scene.publish(50)
     scene.wait_for_all(owner)
@@ -140,7 +139,6 @@ def test_a_standby_is_well_while_it_waits_and_takes_over_when_the_owner_is_kille
     wait_until("it stands by again", lambda: "by again" in standby.log.read_text(), 90, [standby])
     assert standby.stop() == 0
     is_calm(standby)
-    manager.close()
 
 
 @pytest.mark.parametrize(

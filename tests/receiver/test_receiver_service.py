@@ -26,9 +26,9 @@ def status(url: str, output: Path) -> dict[str, Any]:
 
 
 def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
-    logs_url: str, processes: Processes, tmp_path: Path
+    logs_url: str, processes: Processes, manager: Manager, tmp_path: Path
 ) -> None:
-    manager, output = Manager(tmp_path), tmp_path / "out"
+    output = tmp_path / "out"
     config = tmp_path / "receiver.toml"
     config.write_text('keep = 3\nlog_level = "info"\n')
     partition = Partition(logs_url, tmp_path)
@@ -75,4 +75,3 @@ def test_a_service_manager_a_scraper_and_a_person_hear_how_it_goes(
     assert status(logs_url, output)["running"] is False
     assert manager.has_heard("STOPPING=1")
     assert "Traceback" not in words()
-    manager.close()

@@ -22,13 +22,6 @@ pytestmark = pytest.mark.nats
 
 
 @pytest.fixture
-def manager(tmp_path: Path) -> Iterator[Manager]:
-    manager = Manager(tmp_path)
-    yield manager
-    manager.close()
-
-
-@pytest.fixture
 def managed(ship: Ship, manager: Manager) -> Ship:
     def start(url: str, *options: object, **environment: str) -> Process:
         return ship(url, *options, environment={"NOTIFY_SOCKET": manager.address, **environment})

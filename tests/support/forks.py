@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO
 
 _ROOT = Path(__file__).parents[2]
-_PACKAGES = {"shipper": "shipper"}
+_PROGRAMS = {"shipper"}  # packages whose programs are forked
 _MESSAGE = 1 << 20
 _NUMBER = struct.Struct("!i")
 
@@ -146,9 +146,9 @@ def end_fork_servers() -> None:
 def start(words: Words, **how: object) -> "Fork | subprocess.Popen[bytes]":
     """Start one of our programs as a fork, and any other as `subprocess.Popen` does."""
     match [*map(str, words)]:
-        case [sys.executable, "-m", program, *_] if program in _PACKAGES:
+        case [sys.executable, "-m", program, *_] if program in _PROGRAMS:
             known = {name: how[name] for name in ("env", "cwd", "stdout", "stderr")}
-            return fork_server(_PACKAGES[program]).start(words[1:], **known)  # type: ignore[arg-type]
+            return fork_server(program).start(words[1:], **known)  # type: ignore[arg-type]
         case _:
             return subprocess.Popen(words, **how)  # type: ignore[call-overload,no-any-return]
 
