@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from broker.app.exits import ConfigurationError, OperatorError
 from broker.client import bucket
-from broker.client.answer import ConnectionLost, Rejected
+from broker.client.answer import ConnectionLost, Denied, Rejected
 from broker.client.config import known_layout
 from broker.client.connection import ELECTION, Connection, until_answered
 from broker.inspect.message import nanoseconds, subject_of
@@ -303,13 +303,13 @@ async def _answers(
     """Return what all who listen answer: `expected` of them, or where that is 0 until no more comes; raises `ConnectionLost`."""
     found: list[Found] = []
     arrived: asyncio.Queue[RawMessage] = asyncio.Queue()
-    # a logbroker that has not answered by now is not there, or is stuck; checks of the server tell which
     async with connection.hearing(arrived.put_nowait) as inbox:
-        with suppress(TimeoutError):
-            await connection.publish(subject, payload, reply=inbox)
+        await connection.publish(subject, payload, reply=inbox)
+        # a logbroker that has not answered by now is not there, or is stuck; checks of the server tell which
+        with suppress(ConnectionLost, Denied):
             while not expected or len(found) < expected:
-                async with asyncio.timeout(_NEXT_REPORT if found and not expected else patience):
-                    message = await arrived.get()
+                wait = _NEXT_REPORT if found and not expected else patience
+                message = await connection.guard(arrived.get(), wait, subject)
                 if (message.headers or {}).get("Status") == _NOBODY:
                     break
                 with suppress(ValidationError, zlib.error):  # what anybody else answered

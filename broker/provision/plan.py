@@ -128,6 +128,8 @@ def describe(steps: Iterable[Step]) -> str:
         lines.append(f"{sign} {step.action} {step.kind} {step.name}")
         for one in step.changes:
             before, after = shown(one.field, one.before), shown(one.field, one.after)
+            if before == after:  # they differ by less than people's units show
+                before, after = str(one.before), str(one.after)
             lines.append(f"    - {one.field}: {before}  + {one.field}: {after}")
         lines += [f"    ! {step.deletes}"] if step.deletes else []
     return "\n".join(map(printable, lines))

@@ -8,7 +8,6 @@ A segment is compressed whole and on disk, or left as it was: killed at any mome
 import gzip
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ def compress_segment(folder: Folder, plain: str, method: str, stopped: Callable[
     suffix = compressed_form(folder, plain)
     if (found := folder.find(plain)) is None:
         return suffix  # whoever compressed it died before that was stored
+    _remove_half(folder, plain)  # of a process that died over it
     if not suffix and method in SUFFIXES and _written(folder, plain, SUFFIXES[method], stopped):
         suffix = SUFFIXES[method]
     form = folder.find(plain + suffix)
@@ -55,10 +55,7 @@ def compressed_form(folder: Folder, plain: str) -> str:
 
 def _written(folder: Folder, plain: str, suffix: str, stopped: Callable[[], bool]) -> bool:
     """Write the compressed form; False where that was broken off, or the segment has grown meanwhile."""
-    half = f".{plain}.new"
-    with suppress(FileNotFoundError):
-        folder.remove(half)  # of a process that died over it
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    half, flags = _half(plain), os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
         with (
             os.fdopen(folder.open(plain, os.O_RDONLY), "rb") as source,
@@ -74,11 +71,19 @@ def _written(folder: Folder, plain: str, suffix: str, stopped: Callable[[], bool
         fault("compressed")
         folder.rename(half, plain + suffix)
     finally:
-        with suppress(FileNotFoundError):
-            folder.remove(half)
+        _remove_half(folder, plain)
     folder.sync()
     fault("packed")
     return True
+
+
+def _half(plain: str) -> str:
+    return f".{plain}.new"
+
+
+def _remove_half(folder: Folder, plain: str) -> None:
+    with suppress(FileNotFoundError):
+        folder.remove(_half(plain))
 
 
 def _finish(descriptor: int, like: os.stat_result) -> None:
@@ -96,7 +101,6 @@ def _writer(raw: IO[bytes], suffix: str) -> AbstractContextManager[Any]:
     return zstandard.ZstdCompressor(level=3).stream_writer(raw, closefd=False)
 
 
-_MODEST = 15  # of 19 steps of niceness: receiving goes first wherever there are few cores
 _CLOSED = "batch <= (SELECT number FROM batch)"
 """Segments that have their names by now; no undo needs them."""
 _NEWEST = """
@@ -268,12 +272,6 @@ class Retention:
             self._failed = str(error)
         except OSError as error:
             self._failed = f"{error.filename or self.order.output}: {error.strerror or error}"
-
-
-def be_modest() -> None:
-    """Have the calling thread step back behind everybody else's work; for a thread that does nothing but tidy."""
-    with suppress(PermissionError):  # that's fine: it tidies at everybody's rank
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _MODEST)
 
 
 def _forget(store: Store, paths: list[str]) -> None:

@@ -190,6 +190,8 @@ def test_people_and_programs_read_what_changes_and_what_that_deletes() -> None:
         "    - max_bytes: not set  + max_bytes: 31.2 GiB",
         "    ! deletes lines",
     ]
+    slightly = compare(stream(max_bytes=33_475_333_259), info({"max_bytes": 33_475_333_258}))
+    assert "- max_bytes: 33475333258  + max_bytes: 33475333259" in describe(slightly)
     (found,) = plan_document(made)
     assert {"field": "max_bytes", "before": None, "after": 33_475_333_259} in found["changes"]
     assert found["deletes"] == "deletes lines"

@@ -66,6 +66,7 @@ Retention(pickle.loads(bytes.fromhex(sys.argv[1])), lambda: 0).tidy(lambda: Fals
     ("point", "passes", "later", "suffix"),
     [
         ("compressed", 1, "gzip", ".gz"),
+        ("compressed", 1, "none", ""),
         ("packed", 1, "gzip", ".zst"),
         ("packed", 1, "none", ".zst"),
         ("pruned", 0, "none", ".zst"),
