@@ -131,11 +131,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
 
 
-def pytest_unconfigure() -> None:
-    """End what programs were forked from."""
-    forks.end_fork_servers()
-
-
 @pytest.fixture(autouse=True)
 def _process_as_before() -> Iterator[None]:
     """Take back what a command that is run inside a test has set: the log's level, the umask, and the signals that it holds.

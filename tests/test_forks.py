@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.forks import fork_server
+from tests.support.forks import Fork
 
 PROGRAM = """
 import os, signal, sys, threading
@@ -21,9 +21,9 @@ sys.exit(7)
 
 def test_a_fork_finds_what_a_program_finds_that_was_just_started(tmp_path: Path) -> None:
     environment = {**os.environ, "OF_THIS": "start"}
-    words = ["-c", PROGRAM, "a", "b c"]
+    words = (PROGRAM, "a", "b c")
     started = subprocess.run(
-        [sys.executable, *words],
+        [sys.executable, "-c", *words],
         env=environment,
         cwd=tmp_path,
         stdin=subprocess.DEVNULL,
@@ -34,8 +34,8 @@ def test_a_fork_finds_what_a_program_finds_that_was_just_started(tmp_path: Path)
     )
 
     with (tmp_path / "out").open("wb") as out, (tmp_path / "error").open("wb") as error:
-        fork = fork_server("shipper").start(
-            words, env=environment, cwd=tmp_path, stdout=out, stderr=error
+        fork = Fork(
+            "shipper.agent", *words, env=environment, cwd=tmp_path, stdout=out, stderr=error
         )
     assert fork.wait(60) == started.returncode == 7
     assert (tmp_path / "out").read_text() == started.stdout
@@ -43,9 +43,9 @@ def test_a_fork_finds_what_a_program_finds_that_was_just_started(tmp_path: Path)
 
 
 def test_a_fork_is_killed_and_waited_for_as_a_program_is() -> None:
-    fork = fork_server("shipper").start(["-c", "import time; time.sleep(60)"], env=os.environ)
+    fork = Fork("shipper.agent", "import time; time.sleep(60)", env=os.environ)
     assert fork.poll() is None
 
-    fork.kill()
+    fork.send_signal(signal.SIGKILL)
 
     assert fork.wait(10) == fork.poll() == -signal.SIGKILL

@@ -39,7 +39,7 @@ from receiver.consume.claim import Claim
 from receiver.storage.layout import Permissions
 from receiver.storage.site import Site
 from receiver.storage.tables import gap_report
-from tests.support.forks import Fork, fork_server
+from tests.support.forks import Fork
 from tests.support.processes import stat_of, wait_until
 from tests.support.received import read_received
 from tests.support.suite import ask
@@ -226,7 +226,7 @@ class Partition:
             wait_until("it comes there", lambda: stat_of(fork.pid)[:1] == ["T"], 60)
             yield go_on
         finally:
-            fork.kill()
+            fork.send_signal(signal.SIGKILL)
 
     @property
     def _report(self) -> Path:
@@ -241,9 +241,9 @@ class Partition:
         return {**os.environ, VARIABLE: str(faults)}
 
     def _fork(self, assignment: Assignment, environment: dict[str, str], pull: int) -> Fork:
-        words = ["-c", _RUN, pickle.dumps((assignment, self.destination, pull)).hex()]
+        words = (_RUN, pickle.dumps((assignment, self.destination, pull)).hex())
         with self._report.open("wb") as report:
-            return fork_server("receiver.consume").start(words, env=environment, stdout=report)
+            return Fork("receiver.consume.task", *words, env=environment, stdout=report)
 
     def with_folder(self, folder: Path) -> "Partition":
         folder.mkdir(exist_ok=True)

@@ -1,48 +1,84 @@
 """Programs of ours that start without the half second of CPU in which Python imports them: forked from a process that has done so.
 
 A fork has its own arguments, environment, folder, standard files and session, and does from there on what any start of
-`python -m PROGRAM` or `python -c CODE` does. Journeys, and whatever looks at a start itself, start the real thing.
+`python -c CODE` does. Journeys, and whatever looks at a start itself, start the real thing.
 """
 
 import gc
 import importlib
 import json
 import os
-import pkgutil
-import runpy
 import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import IO
 
 _ROOT = Path(__file__).parents[2]
-_PROGRAMS = {"shipper"}  # packages whose programs are forked
+_PROGRAMS = {"shipper": "shipper.agent"}  # those that are forked, and what they import
+_AS_PROGRAM = "import runpy; runpy.run_module({!r}, run_name='__main__', alter_sys=True)"
 _MESSAGE = 1 << 20
-_NUMBER = struct.Struct("!i")
 
-Words = Sequence[str | os.PathLike[str]]
-Sink = IO[bytes] | int
+
+class ForkServer:
+    """A process that has imported a module, forks, and tells how forks ended; it ends with the one that started it."""
+
+    def __init__(self, module: str) -> None:
+        """Start it; forks wait until it has imported the module."""
+        self._asking = threading.Lock()
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        code = f"from {__name__} import serve; serve({theirs.fileno()}, {module!r})"
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                cwd=_ROOT,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+
+    def ask(self, request: object) -> int:
+        """Return the process id of a new fork, or, for the process id of one that has ended, its exit code."""
+        with self._asking:
+            self._requests.send(json.dumps(request).encode())
+            answer = self._requests.recv(_MESSAGE)
+        if not answer:
+            raise RuntimeError("the process that programs are forked from has died")
+        return int(answer)
+
+
+fork_server = cache(ForkServer)
 
 
 class Fork:
-    """A running fork, of which the test may do what it does of a `subprocess.Popen`."""
+    """Python that runs some code, of which the test may do what it does of a `subprocess.Popen`."""
 
-    def __init__(self, words: Words, told: int) -> None:
-        """`told` is a pipe that says its process id, and its exit code when it has ended."""
-        self.args = words
+    def __init__(
+        self,
+        module: str,
+        code: str,
+        *arguments: str,
+        env: Mapping[str, str],
+        cwd: Path | None = None,
+        stdout: IO[bytes] | None = None,
+        stderr: IO[bytes] | None = None,
+    ) -> None:
+        """Start it where the module is imported already; it appends to its files, if any, and nothing is there to be read."""
         self.returncode: int | None = None
-        self._told = told
-        self.pid = self._number()
+        self._server = fork_server(module)
+        files = [file and file.name for file in (stdout, stderr)]
+        self.pid = self._server.ask([code, arguments, {**env}, str(cwd or Path.cwd()), *files])
+        self._process = os.pidfd_open(self.pid)
 
     def __del__(self) -> None:
-        if self._told >= 0:
-            os.close(self._told)
+        os.close(self._process)
 
     def poll(self) -> int | None:
         """Return its exit code, None while it runs."""
@@ -52,163 +88,67 @@ class Fork:
 
     def wait(self, timeout: float | None = None) -> int:
         """Wait for its end; raises `subprocess.TimeoutExpired`."""
+        if not select.select([self._process], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired(f"fork {self.pid}", timeout or 0)
         if self.returncode is None:
-            ending = select.poll()
-            ending.register(self._told, select.POLLIN)
-            if not ending.poll(None if timeout is None else timeout * 1000):
-                raise subprocess.TimeoutExpired([*map(str, self.args)], timeout or 0)
-            self.returncode = self._number()
-            os.close(self._told)
-            self._told = -1
+            self.returncode = self._server.ask(self.pid)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def terminate(self) -> None:
-        """Ask it to end."""
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Kill it with -9."""
-        self.send_signal(signal.SIGKILL)
-
-    def _number(self) -> int:
-        data = os.read(self._told, _NUMBER.size)
-        if not data:
-            raise RuntimeError("the process that programs are forked from has died")
-        return int(_NUMBER.unpack(data)[0])
+            signal.pidfd_send_signal(self._process, number)
 
 
-class ForkServer:
-    """A process that has imported a package, and forks what is to start; it ends with the process that started it."""
-
-    def __init__(self, package: str) -> None:
-        """Start it; forks wait until it has imported all of the package."""
-        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-c"),
-                    f"from {__name__} import serve; serve({theirs.fileno()}, {package!r})",
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                cwd=_ROOT,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-            )
-
-    def end(self) -> None:
-        """Have it fork no more, and wait for its end."""
-        self._requests.close()
-        self._process.wait()
-
-    def start(
-        self,
-        words: Words,
-        *,
-        env: Mapping[str, str],
-        cwd: str | os.PathLike[str] | None = None,
-        stdout: Sink = 1,
-        stderr: Sink = 2,
-    ) -> Fork:
-        """Start what stands behind `python`: `-m PROGRAM ...` or `-c CODE ...`, with nothing on its standard input."""
-        asked = [[*map(str, words)], dict(env), str(cwd or Path.cwd())]
-        told, tells = os.pipe()
-        with Path(os.devnull).open("rb") as nothing:
-            files = (one if isinstance(one, int) else one.fileno() for one in (stdout, stderr))
-            passed = [tells, nothing.fileno(), *files]
-            socket.send_fds(self._requests, [json.dumps(asked).encode()], passed)
-        os.close(tells)
-        return Fork(words, told)
-
-
-_servers: dict[str, ForkServer] = {}
-
-
-def fork_server(package: str) -> ForkServer:
-    """Return this process's fork server of a package."""
-    if package not in _servers:
-        _servers[package] = ForkServer(package)
-    return _servers[package]
-
-
-def end_fork_servers() -> None:
-    """End them all."""
-    for server in _servers.values():
-        server.end()
-    _servers.clear()
-
-
-def start(words: Words, **how: object) -> "Fork | subprocess.Popen[bytes]":
+def start(words: Sequence[str], **how: object) -> "Fork | subprocess.Popen[bytes]":
     """Start one of our programs as a fork, and any other as `subprocess.Popen` does."""
-    match [*map(str, words)]:
-        case [sys.executable, "-m", program, *_] if program in _PROGRAMS:
+    match words:
+        case [sys.executable, "-m", program, *arguments] if program in _PROGRAMS:
             known = {name: how[name] for name in ("env", "cwd", "stdout", "stderr")}
-            return fork_server(program).start(words[1:], **known)  # type: ignore[arg-type]
+            return Fork(_PROGRAMS[program], _AS_PROGRAM.format(program), *arguments, **known)  # type: ignore[arg-type]
         case _:
             return subprocess.Popen(words, **how)  # type: ignore[call-overload,no-any-return]
 
 
-def serve(number: int, package: str) -> None:
-    """Import a package, then fork whatever is asked for; returns at the end, and in each fork when its program has."""
+def serve(number: int, module: str) -> None:
+    """Import a module, then fork whatever is asked for; returns at the end, and in each fork when its code has."""
     sys.modules["aiohttp"] = None  # type: ignore[assignment] # as each of these programs does
-    found = importlib.import_module(package)
-    for module in pkgutil.walk_packages(found.__path__, f"{package}."):
-        if not module.name.endswith("__main__"):
-            importlib.import_module(module.name)
+    importlib.import_module(module)
     os.umask(0o022)
     gc.collect()
     gc.freeze()
-    if words := _next_fork(number):
-        _run(words)
+    exec(_next_code(socket.socket(fileno=number)), {"__name__": "__main__"})
 
 
-def _next_fork(number: int) -> list[str]:
-    """Return the words of a program in a fork that is to run it; none at the end of the requests."""
-    requests = socket.socket(fileno=number)
-    tells: dict[int, tuple[int, int]] = {}  # by pidfd: the process, and the pipe that tells
-    while True:
-        for ready in select.select([number, *tells], [], [])[0]:
-            if ready != number:
-                pid, pipe = tells.pop(ready)
-                os.write(pipe, _NUMBER.pack(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
-                os.close(pipe)
-                os.close(ready)
-                continue
-            data, files, *_ = socket.recv_fds(requests, _MESSAGE, 4)
-            if not data:
-                return []
-            pid = os.fork()
-            if pid == 0:
-                requests.detach()  # all that is open is closed there
-                return _become(json.loads(data), files)
-            for file in files[1:]:
-                os.close(file)
-            tells[os.pidfd_open(pid)] = pid, files[0]
+def _next_code(requests: socket.socket) -> str:
+    """Return what a fork is to run, in that fork; nothing at the end of the requests."""
+    while data := requests.recv(_MESSAGE):
+        request = json.loads(data)
+        if isinstance(request, int):
+            code = os.waitstatus_to_exitcode(os.waitpid(request, 0)[1])
+            requests.send(str(code).encode())
+        elif os.fork() == 0:
+            _become(requests, *request[1:])
+            return str(request[0])
+    return ""
 
 
-def _become(asked: tuple[list[str], dict[str, str], str], files: Sequence[int]) -> list[str]:
-    """Make of this process what one is that has just been started so, and return its words."""
-    words, environment, folder = asked
+def _become(
+    requests: socket.socket,
+    arguments: list[str],
+    environment: dict[str, str],
+    folder: str,
+    *files: str | None,
+) -> None:
+    """Make of this process what one is that has just been started so."""
     os.setsid()
-    for number, file in enumerate(files[1:]):
-        os.dup2(file, number)
-    os.write(files[0], _NUMBER.pack(os.getpid()))
+    for number, path in enumerate(files, 1):
+        if path:
+            os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND), number)
+    requests.send(str(os.getpid()).encode())
+    requests.detach()  # all that is open is closed here
     os.closerange(3, 1024)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    return words
-
-
-def _run(words: Sequence[str]) -> None:
-    kind, what, *_ = words
-    sys.argv = [kind, *words[2:]]
-    if kind == "-m":
-        runpy.run_module(what, run_name="__main__", alter_sys=True)
-    else:
-        exec(what, {"__name__": "__main__"})
+    sys.argv = ["-c", *arguments]
