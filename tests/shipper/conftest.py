@@ -8,12 +8,10 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,10 +24,10 @@ from shipper.tail.reader import Block
 from tests.conftest import Server, apply_topology
 from tests.shipper.children import NOBODY
 from tests.shipper.logs import ROOT, Ship
-from tests.shipper.saved import on
 from tests.shipper.shipped import blocks_of
 from tests.support.oracle import judge as judge_lines
 from tests.support.processes import Process, Processes, wait_until
+from tests.support.suite import ask
 
 
 @dataclass(frozen=True)
@@ -105,13 +103,6 @@ def own_host(tmp_path: Path) -> str:
     return f"{tmp_path.name[-40:].replace('_', '-')}-{os.getpid()}"
 
 
-@pytest.fixture
-async def connection(logs_url: str) -> AsyncIterator[Connection]:
-    connection = Connection([logs_url], "test")
-    yield connection
-    await connection.close()
-
-
 async def read_stream(
     connection: Connection, first: int = 1, subject: object = "logs.>"
 ) -> list[Read]:
@@ -129,14 +120,14 @@ async def read_stream(
 
 def read_lines(url: str) -> bytes:
     """Return every line of the stream as it is."""
-    return b"".join(message.lines for message in on(url, read_stream))
+    return b"".join(message.lines for message in ask(url, read_stream))
 
 
 def received(url: str) -> bytes:
     """Return what a reader of the stream has who drops by spans what came before; raises where a span is missing."""
     ends: dict[str, int] = {}
     found = b""
-    for message in on(url, read_stream):
+    for message in ask(url, read_stream):
         for one in message.blocks:
             span = one.section.span
             before = ends.get(span.file)
@@ -167,21 +158,6 @@ def own_broker(own_server: Server) -> Server:
     """Return a server of the test's own, with the stream and the buckets."""
     apply_logs(own_server.url)
     return own_server
-
-
-@pytest.fixture
-def stream(connection: Connection) -> Callable[..., object]:
-    return partial(read_stream, connection)
-
-
-@pytest.fixture
-def stored(stream: Callable[[], Awaitable[list[Any]]]) -> Callable[[], Awaitable[list[bytes]]]:
-    """Return a function that returns the lines of each message that has some."""
-
-    async def lines() -> list[bytes]:
-        return [message.lines for message in await stream() if message.lines]
-
-    return lines
 
 
 @dataclass

@@ -9,8 +9,9 @@ import asyncio
 import itertools
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -32,7 +33,7 @@ from tests.shipper.conftest import Line, Read, open_line, read_stream
 from tests.shipper.host import SECOND
 from tests.shipper.model import FILE_ACTIONS, PATTERNS, Model
 from tests.shipper.programs import STEP, Step, as_many_as, programs
-from tests.shipper.saved import Saved
+from tests.shipper.saved import put, saved
 from tests.support.processes import Processes
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(3600)]
@@ -80,14 +81,17 @@ class Broker:
         async with self.restarting:  # several programs may want to at the same time
             await asyncio.to_thread(self.server.kill_and_restart)
 
-    async def read(self, subject: Subject, first: int) -> list[Read]:
-        """Return the messages of a subject from a sequence on."""
+    async def ask(self, question: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        """Ask, again and again while it is being restarted, or where an agent has just written."""
         while True:
             try:
-                reading = read_stream(self.connection, first, subject)
-                return await self.connection.guard(reading, 2.0)
-            except ConnectionLost:
+                return await question(self.connection)
+            except (ConnectionLost, Conflict):
                 await self.connection.client()
+
+    async def read(self, subject: Subject, first: int) -> list[Read]:
+        """Return the messages of a subject from a sequence on."""
+        return await self.ask(lambda one: one.guard(read_stream(one, first, subject), 2.0))
 
 
 class Program:
@@ -177,14 +181,14 @@ class Program:
 
     async def kill(self, amount: int = 0) -> None:
         if self.task is not None:
-            value = await self._saved(Saved.value)
+            value = await self.broker.ask(partial(saved, host=self.host))
             was_saved = self.saved
             await self.stop(amount)
             self.saved = was_saved
-            await self._saved(lambda saved: saved.put(value))
+            await self._put(value)
 
     async def lose_positions(self, _: int) -> None:
-        await self._saved(lambda saved: saved.put(None))
+        await self._put(None)
         self.saved = False
 
     async def restart_broker(self, amount: int) -> None:
@@ -195,12 +199,8 @@ class Program:
         """Cut the line at the next answer to a round, which nobody gets."""
         self.line.cut_after = b'"seq"'
 
-    async def _saved(self, work: Callable[[Saved], Answer]) -> Answer:
-        while True:
-            try:
-                return await asyncio.to_thread(work, Saved(self.broker.server.url, self.host))
-            except (ConnectionLost, Conflict):
-                await asyncio.sleep(0.05)  # it is being restarted, or the agent has just written
+    async def _put(self, value: bytes | None) -> None:
+        await self.broker.ask(partial(put, value=value, host=self.host))
 
     async def _ship(self) -> None:
         settings = ShipperSettings(

@@ -5,9 +5,9 @@ import os
 import random
 import signal
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,10 +15,11 @@ from broker.client.connection import Connection
 from broker.wire.subjects import Subject
 from tests.descriptors import held_by
 from tests.shipper.children import run_child
-from tests.shipper.conftest import apply_logs, arrives, read_lines, received
+from tests.shipper.conftest import apply_logs, arrives, read_lines, read_stream, received
 from tests.shipper.logs import Ship, append, lines, rotate
-from tests.shipper.saved import Saved
+from tests.shipper.saved import put, saved
 from tests.support.processes import Process, wait_until
+from tests.support.suite import ask
 
 pytestmark = pytest.mark.nats
 
@@ -72,8 +73,8 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
             time.sleep(chance.uniform(0, 0.03))
         process.kill()
         if number % 2:
-            saved = Saved(logs_url)
-            saved.put(None if number < 4 else (saved.value() or b"")[:-7])
+            value = None if number < 4 else (ask(logs_url, saved) or b"")[:-7]
+            ask(logs_url, partial(put, value=value))
         if chance.random() < 0.5:
             append(log, lines(written, written + 100))
             written += 100
@@ -92,11 +93,7 @@ def test_files_rotated_while_the_shipper_is_killed_arrive_whole_and_in_order(
 
 
 async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
-    connection: Connection,
-    logs_url: str,
-    stream: Callable[[], Awaitable[list[Any]]],
-    ship: Ship,
-    tmp_path: Path,
+    connection: Connection, logs_url: str, ship: Ship, tmp_path: Path
 ) -> None:
     log, subject = tmp_path / "a.log", str(Subject.for_host("web01", 2))
     log.touch()
@@ -108,7 +105,9 @@ async def test_a_client_that_writes_without_a_pause_does_not_keep_the_lines_out(
             await asyncio.sleep(0.01)
 
     async def ours() -> bytes:
-        return b"".join(message.lines for message in await stream() if message.origin)
+        return b"".join(
+            message.lines for message in await read_stream(connection) if message.origin
+        )
 
     shipper, flooding = ship(logs_url, "--file", log), asyncio.create_task(flood())
     with log.open("ab", buffering=0) as file:

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from tests.conftest import apply_topology
 from tests.partitions import change_partitions
 from tests.shipper.logs import Ship, append
 from tests.shipper.publish.agents import judge_move
-from tests.shipper.saved import Saved, on
+from tests.shipper.saved import saved_positions
+from tests.support.suite import ask
 
 pytestmark = pytest.mark.nats
 
@@ -54,13 +56,13 @@ def test_an_agent_that_goes_over_to_another_stream_covers_each_by_its_own_sequen
     apply_topology(fresh_url, Topology(partitions=2, stream_count=2))
     process = ship(fresh_url, "--file", log, "--once", host=DIES)
     assert process.wait(60) == 0
-    on(fresh_url, lambda one: write(one, CONFIG_BUCKET, PARTITIONS_KEY, b"1", 2))
+    ask(fresh_url, lambda one: write(one, CONFIG_BUCKET, PARTITIONS_KEY, b"1", 2))
     append(log, b"two\n")
     process.start()
     assert process.wait(60) == 0
 
-    covered = Saved(fresh_url, DIES).positions().covered
+    covered = ask(fresh_url, partial(saved_positions, host=DIES)).covered
     assert {name: one.sequence for name, one in covered.items()} == {
-        name: on(fresh_url, lambda one, n=name: one.api(f"STREAM.INFO.{n}"))["state"]["last_seq"]
+        name: ask(fresh_url, lambda one, n=name: one.api(f"STREAM.INFO.{n}"))["state"]["last_seq"]
         for name in ("LOGS_0", "LOGS_1")
     }

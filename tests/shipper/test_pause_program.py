@@ -5,17 +5,15 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from broker.client.connection import Connection
 from tests.secured import host, start_secured
 from tests.shipper.conftest import read_lines
 from tests.shipper.logs import Ship, run, says
-from tests.shipper.saved import on
 from tests.support.oracle import judge
 from tests.support.processes import Process, Processes, wait_until
+from tests.support.suite import ask
 from tests.support.traffic import Traffic
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
@@ -23,11 +21,9 @@ pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
 
 def messages_of(url: str) -> dict[str, int]:
     """Return how many messages there are of each host."""
-
-    async def ask(connection: Connection) -> dict[str, Any]:
-        return await connection.api("STREAM.INFO.LOGS", {"subjects_filter": "logs.>"})
-
-    subjects = on(url, ask)["state"].get("subjects") or {}
+    asked = {"subjects_filter": "logs.>"}
+    stream = ask(url, lambda connection: connection.api("STREAM.INFO.LOGS", asked))
+    subjects = stream["state"].get("subjects") or {}
     return {subject.split(".", 2)[2]: count for subject, count in subjects.items()}
 
 

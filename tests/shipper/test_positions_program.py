@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from broker.wire.streams import POSITIONS_BUCKET
 from tests.shipper.conftest import arrives, read_lines, received
 from tests.shipper.logs import ROOT, Ship, append, lines, rotate, run, says
 from tests.shipper.points import IN_MOVE, POINTS
-from tests.shipper.saved import Saved, on
+from tests.shipper.saved import saved_positions
 from tests.support.processes import Process, Processes, wait_until
+from tests.support.suite import ask
 
 pytestmark = pytest.mark.nats
 BUCKET = f"KV_{POSITIONS_BUCKET}"
@@ -110,7 +112,7 @@ def test_positions_deleted_with_their_bucket_while_the_agent_runs_are_written_ag
     append(log, lines(0, 500))
     process = ship()
     arrives(logs_url, lines(0, 500), process, read=received)
-    on(logs_url, lambda broker: broker.api(f"STREAM.DELETE.{BUCKET}"))
+    ask(logs_url, lambda broker: broker.api(f"STREAM.DELETE.{BUCKET}"))
     append(log, lines(500, 600))
     arrives(
         logs_url, lines(0, 600), process, read=received
@@ -119,11 +121,11 @@ def test_positions_deleted_with_their_bucket_while_the_agent_runs_are_written_ag
     append(log, lines(600, 700))
     says(process, "run `logbroker apply`")
     (bucket,) = [one for one in Topology().streams() if one["name"] == BUCKET]
-    on(logs_url, lambda broker: broker.api(f"STREAM.CREATE.{BUCKET}", bucket))
+    ask(logs_url, lambda broker: broker.api(f"STREAM.CREATE.{BUCKET}", bucket))
 
     arrives(logs_url, lines(0, 700), process, read=received)
     assert process.stop(12) == 0
-    assert sorted(c.offset for c in Saved(logs_url).positions().files.values()) == [
+    assert sorted(c.offset for c in ask(logs_url, saved_positions).files.values()) == [
         *(len(lines(0, 100)), len(lines(0, 600)))
     ]
     assert read_lines(logs_url) == lines(0, 700)
@@ -148,7 +150,7 @@ def test_of_two_agents_that_race_for_a_host_one_ends_with_78_and_no_line_is_lost
         writer.write(1000)
         arrives(logs_url, lines(0, writer.written), winner, read=received)
         assert winner.stop(12) == 0
-        (cursor,) = Saved(logs_url).positions().files.values()
+        (cursor,) = ask(logs_url, saved_positions).files.values()
         assert cursor.offset == log.stat().st_size
     assert read_lines(logs_url) == lines(0, writer.written)
 
@@ -192,7 +194,7 @@ def test_status_tells_without_an_agent_what_the_broker_has(
     append(log, lines(100, 200))
     arrives(logs_url, lines(0, 200), process)
     process.kill()
-    (snapshot,) = Saved(logs_url, own_host).positions().files.values()
+    (snapshot,) = ask(logs_url, partial(saved_positions, host=own_host)).files.values()
     append(log, b"more\n")
 
     asking = ("status", "--server", logs_url, "--host", own_host)
@@ -209,7 +211,7 @@ def test_status_tells_without_an_agent_what_the_broker_has(
 def test_status_without_a_bucket_or_a_broker_is_an_error_of_one_line(
     logs_url: str, own_host: str, free_port: Callable[[], int]
 ) -> None:
-    on(logs_url, lambda broker: broker.api(f"STREAM.DELETE.{BUCKET}"))
+    ask(logs_url, lambda broker: broker.api(f"STREAM.DELETE.{BUCKET}"))
 
     urls = (logs_url, f"nats://127.0.0.1:{free_port()}")
     no_bucket, no_broker = (run("status", "--server", url, "--host", own_host) for url in urls)

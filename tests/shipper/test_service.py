@@ -15,8 +15,8 @@ from tests.descriptors import held_by
 from tests.manager import Manager
 from tests.shipper.conftest import apply_logs, arrives, read_lines, read_stream
 from tests.shipper.logs import Ship, append, says
-from tests.shipper.saved import on
 from tests.support.processes import Process, wait_until
+from tests.support.suite import ask
 
 pytestmark = pytest.mark.nats
 
@@ -134,6 +134,6 @@ def test_while_it_follows_ten_thousand_files_with_1024_descriptors(
     ends_in_time(following)
 
     assert most < 700
-    messages = on(logs_url, read_stream)
+    messages = ask(logs_url, read_stream)
     assert sorted(int(n) for one in messages for n in one.lines.split()) == list(range(10_000))
     assert len(messages) < 100  # a round has the lines of many files

@@ -1,6 +1,6 @@
 """The publishing end of an agent without its files: it claims, publishes, and recovers as whole agents do."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker.client.connection import Connection
@@ -13,8 +13,6 @@ from tests.shipper.shipped import block
 
 NOW = 1_700_000_000_000_000_000
 LINES = b"123456789\n" * 10
-
-Stored = Callable[[], Awaitable[list[bytes]]]
 
 
 class PublishingAgent:

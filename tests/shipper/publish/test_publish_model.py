@@ -171,7 +171,7 @@ class Program:
 
     async def lose_snapshot(self, _: int) -> None:
         if not self.is_purged:  # then nobody could know
-            await put(self.own, self.host, None)
+            await put(self.own, None, self.host)
 
     async def purge(self, amount: int) -> None:
         """Remove what the snapshot covers, as retention does."""

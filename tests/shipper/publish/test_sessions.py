@@ -25,11 +25,10 @@ from broker.wire.subjects import Subject
 from shipper.publish.messages import HostMessages
 from tests.lagging import Lagging
 from tests.partitions import add_subjects, change_partitions
-from tests.shipper.conftest import arrives
+from tests.shipper.conftest import arrives, read_stream
 from tests.shipper.logs import Ship, append, says
 from tests.shipper.publish.agents import (
     PublishingAgent,
-    Stored,
     config_of,
     round_of,
     start,
@@ -49,8 +48,13 @@ async def fill(connection: Connection, rounds: int, tag: str = "aaaaaaaa") -> Po
     for r in unheard:
         await connection.publish(str(OLD), r.payload, "", r.headers)
     await agent.publish(last)
-    await put(connection, "web01", None)
+    await put(connection, None)
     return agent.positions
+
+
+async def stored(connection: Connection) -> list[bytes]:
+    """Return the lines of each message that has some."""
+    return [message.lines for message in await read_stream(connection) if message.lines]
 
 
 # the positions
@@ -79,7 +83,7 @@ async def test_positions_of_a_stream_made_anew_are_kept_and_its_sequence_is_not_
     new = await fill(connection, 4, tag="cccccccc")
     assert new.covered["LOGS"].sequence == old.covered["LOGS"].sequence
     ahead = {name: replace(one, offset=one.offset + 1) for name, one in old.files.items()}
-    await put(connection, "web01", replace(old, files=ahead).encode())
+    await put(connection, replace(old, files=ahead).encode())
 
     assert (await start(connection, "dddddddd")).positions.files == ahead
 
@@ -115,7 +119,7 @@ async def test_a_snapshot_that_retention_has_completed_counts_though_its_message
     unheard = round_of(agent, 2)
     sequence = (await connection.ask(str(OLD), unheard.payload, unheard.headers))["seq"]
     completed = agent.positions.advance([unheard.origin], int(sequence))
-    await put(connection, "web01", completed.encode())
+    await put(connection, completed.encode())
     await connection.api("STREAM.PURGE.LOGS")
     # the shipper's own snapshots take nothing of it back
     for positions in (agent.positions, replace(agent.positions)):
@@ -142,7 +146,7 @@ async def change(connection: Connection, agent: PublishingAgent, partitions: int
 
 
 async def test_a_stream_that_was_made_anew_with_fewer_partitions_hinders_nothing(
-    connection: Connection, stored: Stored
+    connection: Connection,
 ) -> None:
     agent = await start(connection)
     await change(connection, agent)
@@ -155,7 +159,7 @@ async def test_a_stream_that_was_made_anew_with_fewer_partitions_hinders_nothing
 
     await agent.publish(r)
 
-    assert await stored() == [r.payload]
+    assert await stored(connection) == [r.payload]
 
 
 async def test_a_number_of_partitions_that_was_does_not_come_back(logs_url: str) -> None:
@@ -241,7 +245,6 @@ async def fill_up(connection: Connection) -> None:
 )
 async def test_a_stream_that_takes_nothing_is_waited_for_and_goes_on_in_order(
     connection: Connection,
-    stored: Stored,
     caplog: pytest.LogCaptureFixture,
     spoil: Callable[[Connection], Awaitable[object]],
     mend: str,
@@ -268,6 +271,6 @@ async def test_a_stream_that_takes_nothing_is_waited_for_and_goes_on_in_order(
     await connection.api(f"STREAM.{mend}.LOGS", config)
     await publishing
 
-    assert await stored() == [r.payload for r in rounds[-kept:]]
+    assert await stored(connection) == [r.payload for r in rounds[-kept:]]
     assert len([m for m in caplog.messages if words in m]) == 1
     assert [m for m in caplog.messages if "resumed" in m]
