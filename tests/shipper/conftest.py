@@ -5,11 +5,9 @@ import itertools
 import json
 import os
 import shlex
-import shutil
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,12 +20,13 @@ from broker.wire.message import Origin, decode_origin, decode_payload
 from receiver.consume.judging import judge
 from shipper.tail.reader import Block
 from tests.conftest import Server, apply_topology
-from tests.shipper.children import NOBODY
 from tests.shipper.logs import ROOT, Ship
 from tests.shipper.shipped import blocks_of
 from tests.support.oracle import judge as judge_lines
 from tests.support.processes import Process, Processes, wait_until
 from tests.support.suite import ask
+
+NOBODY = 65534  # a user
 
 
 @dataclass(frozen=True)
@@ -42,14 +41,15 @@ class Read:
         return blocks_of(replace(self.origin, compressed=False), self.lines) if self.origin else []
 
 
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """Return a folder of nobody's that the way to is open."""
-    folder = Path(tempfile.mkdtemp())
-    if os.geteuid() == 0:
-        os.chown(folder, NOBODY, NOBODY)
-    yield folder
-    shutil.rmtree(folder)
+@contextmanager
+def as_user(number: int) -> Iterator[None]:
+    """Be another user meanwhile, as far as root can; what is imported late may not be found by then."""
+    if os.getuid() == 0:
+        os.seteuid(number)
+    try:
+        yield
+    finally:
+        os.seteuid(os.getuid())
 
 
 @pytest.fixture

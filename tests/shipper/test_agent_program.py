@@ -1,7 +1,6 @@
 """The real program on real files against a real broker: ended, killed, cut off, fenced; nothing lost, nothing twice."""
 
 import asyncio
-import os
 import random
 import signal
 import time
@@ -14,7 +13,6 @@ import pytest
 from broker.client.connection import Connection
 from broker.wire.subjects import Subject
 from tests.descriptors import held_by
-from tests.shipper.children import run_child
 from tests.shipper.conftest import apply_logs, arrives, read_lines, read_stream, received
 from tests.shipper.logs import Ship, append, lines, rotate
 from tests.shipper.saved import put, saved
@@ -153,8 +151,3 @@ def said(process: Process, code: int) -> str:
     """Return what a program said that ended with this code."""
     assert process.wait(60) == code, process.last_words()
     return process.said()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
-def test_another_user_who_holds_the_name_stops_no_agent(open_folder: Path) -> None:
-    run_child("beside_a_stranger", open_folder)

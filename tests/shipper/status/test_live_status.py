@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -9,11 +10,13 @@ import pytest
 
 from broker.app.table import show
 from broker.wire.subjects import own_token
-from shipper.status.live import ask, status_socket
+from shipper.status.live import ask, require_alone, status_socket
 from shipper.status.report import FileStatus, HostReport
 from shipper.status.show import shown
-from tests.shipper.children import run_child
+from tests.shipper.conftest import NOBODY, as_user
 from tests.support.processes import Process, Processes, wait_until
+
+STRANGER = 65533  # a user
 
 
 def report(host: str = "web01", files: int = 1) -> HostReport:
@@ -103,10 +106,29 @@ def listening(processes: Processes, name: str, host: str, does: str) -> Process:
     return process
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
-async def test_another_user_is_told_nothing(open_folder: Path) -> None:
-    async with status_socket(open_folder.name, report):
-        await asyncio.to_thread(run_child, "asked_by_a_stranger", open_folder)
+two_users = pytest.mark.skipif(os.geteuid() != 0, reason="takes root, to be two users")
+
+
+@two_users
+async def test_another_user_is_told_nothing(own_host: str) -> None:
+    async with status_socket(own_host, lambda: report(own_host)):
+        client = socket.socket(socket.AF_UNIX)
+        with as_user(STRANGER):
+            client.connect(f"\0{name_of(own_host)}")
+        reader, writer = await asyncio.open_unix_connection(sock=client)
+        assert await reader.read() == b""
+        writer.close()
+
+
+@two_users
+async def test_another_user_who_holds_the_name_stops_no_agent(own_host: str) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        with as_user(STRANGER):
+            listener.bind(f"\0logship/agent/{own_token(own_host)[:64]}/stranger")
+            listener.listen(2)
+        for user in (0, NOBODY):
+            with as_user(user):
+                await require_alone(own_host, "broker")
 
 
 def test_a_table_of_a_hundred_files_has_those_behind_first_and_no_control_characters(

@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import resource
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 
 from shipper.tail.scan import NoticeKind
 from tests.descriptors import held_by
-from tests.shipper.children import run_child
+from tests.shipper.conftest import NOBODY, as_user
 from tests.shipper.host import SECOND, Host
 from tests.shipper.tail.conftest import MakeHost
 
@@ -72,8 +73,39 @@ async def test_a_hard_link_is_no_second_file_even_when_the_first_name_goes(host:
     assert host.shipped == b"1\n2\n3\n"
 
 
-def test_permissions_may_be_taken_and_given_back(open_folder: Path) -> None:
-    run_child("without_rights", open_folder)
+@contextmanager
+def closed(file: Path, folder: Path) -> Iterator[None]:
+    """Let nobody read them meanwhile."""
+    file.chmod(0)
+    folder.chmod(0)
+    yield
+    file.chmod(0o600)
+    folder.chmod(0o700)
+
+
+async def test_permissions_may_be_taken_and_given_back() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        (tmp := Path(name)).chmod(0o777)
+        host, log, folder = Host(tmp, "app.log", "*/*.log"), tmp / "app.log", tmp / "folder"
+        await host.ship()
+        with as_user(NOBODY):
+            folder.mkdir()
+            host.write("app.log", b"1\n")
+            host.write("folder/a.log", b"a1\n")
+            with closed(log, folder):
+                assert await host.ship() == await host.ship() == b""
+            told = sorted(notice.path for notice in host.said(NoticeKind.UNREADABLE))
+            assert told == [str(log), str(folder)]
+            assert sorted((await host.ship()).split()) == [b"1", b"a1"]
+
+            host.write("app.log", b"2\n")
+            host.write("folder/a.log", b"a2\n")
+            with closed(log, folder):
+                taken = await host.ship()
+            taken += await host.ship()
+            assert sorted(taken.split()) == [b"2", b"a2"]  # each once, whether it was open or not
+            assert len({state.file for state in host.follower.states()}) == 2
+        await host.follower.close()
 
 
 async def test_a_file_that_has_fewer_bytes_than_its_size_says_keeps_nobody_waiting() -> None:
