@@ -1,14 +1,15 @@
 """Log files as their writers make them, and what tests of the program wait for."""
 
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from tests.support.commands import run_program
 from tests.support.processes import Process, wait_until
 
 ROOT = Path(__file__).parents[2]
 Ship = Callable[..., Process]
+run = partial(run_program, "logshipper")
 
 
 def lines(first: int, until: int, step: int = 1) -> bytes:
@@ -27,14 +28,6 @@ def rotate(log: Path) -> None:
         path.rename(path.with_suffix(f".{int(path.suffix[1:]) + 1}"))
     log.rename(log.with_name(f"{log.name}.1"))
     log.touch()
-
-
-def run(*words: object, program: str = "shipper") -> "subprocess.CompletedProcess[str]":
-    """Run a program to its end."""
-    command = [sys.executable, "-m", program, *map(str, words)]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=180, cwd=ROOT, check=False
-    )
 
 
 def says(process: Process, words: str) -> None:

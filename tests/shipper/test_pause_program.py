@@ -11,6 +11,7 @@ import pytest
 from tests.secured import host, start_secured
 from tests.shipper.conftest import read_lines
 from tests.shipper.logs import Ship, run, says
+from tests.support.commands import run_command
 from tests.support.oracle import judge
 from tests.support.processes import Process, Processes, wait_until
 from tests.support.suite import ask
@@ -39,9 +40,7 @@ def test_hosts_of_a_glob_stop_within_two_seconds_and_say_so_while_others_go_on(
         return ship(url, "--file", logs[name], *access, *options, host=name)
 
     def logbroker(*words: str) -> str:
-        done = run(*words, "--server", server.url(), program="broker")
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return run_command("logbroker", *words, "--server", server.url())
 
     shipper, _ = start(own_host, "--listen", page), start(other)
     with Traffic(list(logs.values()), 100) as traffic:
