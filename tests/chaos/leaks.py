@@ -39,8 +39,8 @@ _MORE: Holds = {"descriptors": 40, "sockets": 12, "threads": 24, "KiB": 160 * 10
 _MORE_OF: dict[str, Holds] = {
     # it opens archives when it needs them; Spark's pools have up to 128 threads each, which go after a minute
     "java": {"descriptors": 250, "sockets": 40, "threads": 280, "KiB": 160 * 1024},
-    # blocks of streams stay in memory for a while, and Go's heap is tidied when it is five times what is used
-    "nats-server": {"descriptors": 40, "sockets": 40, "threads": 24, "KiB": 400 * 1024},
+    # blocks of streams stay in memory for a while, and Go tidies its heap late, but stays below what --memory gives it
+    "nats-server": {"descriptors": 40, "sockets": 40, "threads": 24, "KiB": 512 * 1024},
 }
 """What a process may hold more than when it had settled, and what those may whose program is called so."""
 
