@@ -18,7 +18,7 @@ import itertools
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -55,6 +55,7 @@ for number, usual in {
         signal.signal(number, usual)
 
 PARTITIONS = 2
+_SLOW = ("booted", "journey", "spark")  # marks of tests that take long, nearly all of them
 _OWN_ACCOUNT = ("fresh_url", "second_url")
 
 _CONFIGURATION = """
@@ -122,13 +123,31 @@ def apply_topology(url: str, topology: Topology) -> None:
     ask(url, apply)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to `make test-long` what tests the harness itself: the product is not in it."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Leave to `make test-long` what tests the harness itself: the product is not in it. What is left begins with what is slow."""
     harness = [Path(__file__).with_name(folder) for folder in ("bench", "chaos")]
     for item in items:
         if any(item.path.is_relative_to(folder) for folder in harness):
             item.add_marker(pytest.mark.long)
+    yield
+    _begin_with_slow(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _begin_with_slow(items: list[pytest.Item], workers: int) -> None:
+    """Have each worker begin with its share of the slow tests, so that none of them is begun last.
+
+    pytest-xdist gives each an equal run of the list, the first the smallest, and lets who is done take from another's end.
+    """
+    slow = [item for item in items if any(map(item.get_closest_marker, _SLOW))]
+    rest = [item for item in items if not any(map(item.get_closest_marker, _SLOW))]
+    items.clear()
+    for left in range(workers, 0, -1):
+        count = (len(slow) + len(rest)) // left
+        begin, slow = slow[::left], [item for n, item in enumerate(slow) if n % left]
+        more = max(0, count - len(begin))
+        items += [*begin, *rest[:more]]
+        rest = rest[more:]
 
 
 @pytest.fixture(autouse=True)

@@ -251,6 +251,7 @@ async def test_a_change_that_the_disk_refused_is_taken_later(secured: Secured) -
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.long
 def test_an_admin_elsewhere_revokes_at_every_broker_of_a_cluster(
     processes: Processes, tmp_path: Path
 ) -> None:

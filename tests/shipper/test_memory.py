@@ -55,6 +55,7 @@ def many_files(path: Path) -> None:
 
 
 @pytest.mark.nats
+@pytest.mark.long
 def test_a_backlog_of_any_kind_needs_no_more_memory_than_it_is_given(
     logs_url: str, ship: Ship, log: Path, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:

@@ -115,6 +115,7 @@ def test_while_a_broker_is_silent(silent: Any, ship: Ship, log: Path, after: flo
     ends_in_time(process)
 
 
+@pytest.mark.long
 def test_while_it_follows_ten_thousand_files_with_1024_descriptors(
     logs_url: str, ship: Ship, tmp_path: Path
 ) -> None:

@@ -133,6 +133,7 @@ async def test_all_views_show_what_real_programs_do(
         assert "log\nstored 20" in title
 
 
+@pytest.mark.long
 async def test_five_thousand_hosts_are_sorted_found_and_scrolled(
     page: Page, start_console: StartConsole, connection: Connection, logs_url: str
 ) -> None:

@@ -47,6 +47,7 @@ async def lose_a_consumer(cluster: Cluster) -> str:
     return await insist(left[:1], refused, 300)
 
 
+@pytest.mark.long
 def test_brokers_of_different_sizes_agree_on_the_smallest_and_go_from_one_replica_to_three(
     tmp_path: Path,
 ) -> None:

@@ -25,6 +25,7 @@ def example(number: int, spark: SparkSession, url: str, folder: Path) -> dict[st
     return names
 
 
+@pytest.mark.long  # the example of a table runs in every test
 def test_the_sql_example_counts_the_lines_of_every_host(
     spark: SparkSession,
     logs_url: str,
