@@ -81,18 +81,15 @@ def start_secured(
     process = start_nats_server(processes, f"secured-{port}", path)
     server = Secured(port, process, path, limited)
     apply_topology(server.url(), Topology(partitions=2, stream_count=streams))
-    take_consumer_requests(processes, server)
+    words = [sys.executable, "-c", f"from {__name__} import _take; _take({server.url()!r})"]
+    beside = processes.start(f"beside-{port}", words, folder=Path(__file__).parents[1])
+    wait_until("it listens", lambda: "listens" in beside.said(), 60, [beside])
     return server
 
 
-def take_consumer_requests(processes: Processes, server: Secured) -> None:
-    """Do what `logbroker run` does beside its server for those who may not make consumers themselves."""
-    words = [sys.executable, "-c", f"from {__name__} import _take; _take({server.url()!r})"]
-    beside = processes.start(f"beside-{server.port}", words, folder=Path(__file__).parents[1])
-    wait_until("it listens", lambda: "listens" in beside.said(), 60, [beside])
-
-
 def _take(url: str) -> None:
+    """Do what `logbroker run` does beside its server for those who may not make consumers themselves."""
+
     async def take() -> None:
         requests = ConsumerRequests(Connection([url], "logbroker"))
         running = asyncio.ensure_future(requests.run())

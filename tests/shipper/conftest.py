@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -16,12 +16,11 @@ import pytest
 from broker.client.connection import Connection
 from broker.topology import Topology
 from broker.wire.delivery import RawMessage
-from broker.wire.message import Origin, decode_origin, decode_payload
+from broker.wire.message import Origin, decode_origin, decode_payload, split
 from receiver.consume.judging import judge
 from shipper.tail.reader import Block
 from tests.conftest import Server, apply_topology
 from tests.shipper.logs import ROOT, Ship
-from tests.shipper.shipped import blocks_of
 from tests.support.oracle import judge as judge_lines
 from tests.support.processes import Process, Processes, wait_until
 from tests.support.suite import ask
@@ -38,7 +37,10 @@ class Read:
     @property
     def blocks(self) -> list[Block]:
         """What it holds, a block for each of its sections."""
-        return blocks_of(replace(self.origin, compressed=False), self.lines) if self.origin else []
+        if self.origin is None:
+            return []
+        read_at = self.origin.read_at
+        return [Block(section, part, read_at) for section, part in split(self.origin, self.lines)]
 
 
 @contextmanager

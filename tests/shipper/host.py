@@ -38,6 +38,16 @@ def packed(content: bytes, packing: Packing) -> bytes:
             return bz2.compress(content, 1)
 
 
+def pack(original: Path, packing: Packing) -> Path:
+    """Compress a file as the usual programs do: the time of its last write stays, the original goes at the end."""
+    written = original.stat().st_mtime_ns
+    path = original.with_name(original.name + packing.value)
+    path.write_bytes(packed(original.read_bytes(), packing))
+    os.utime(path, ns=(written, written))
+    original.unlink()
+    return path
+
+
 class Host:
     """Log files in `folder`, and the agent that follows them; the clock is real time plus what the test adds."""
 
@@ -99,14 +109,7 @@ class Host:
         (self.folder / name).rename(self.folder / to)
 
     def pack(self, name: str, packing: Packing = Packing.GZIP) -> Path:
-        """Compress a file as the usual programs do: the time of its last write stays, the original goes at the end."""
-        original = self.folder / name
-        written = original.stat().st_mtime_ns
-        path = self.folder / f"{name}{packing.value}"
-        path.write_bytes(packed(original.read_bytes(), packing))
-        os.utime(path, ns=(written, written))
-        original.unlink()
-        return path
+        return pack(self.folder / name, packing)
 
     async def look(self) -> list[Notice]:
         notices = await self.follower.look()
@@ -129,6 +132,12 @@ class Host:
         """Look and gather."""
         await self.look()
         return await self.gather()
+
+    async def ship_out(self) -> None:
+        """Ship until the last lines of rotated files were waited for."""
+        for _ in range(3):
+            await self.ship()
+            self.later += 6 * SECOND
 
     async def until_shipped(self, lines: bytes, longest: float = math.inf) -> None:
         """Wait for changes until these lines come last; look only where one is due, never because time has passed."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shipper.tail.paths import Packing
 from shipper.tail.reader import Block
-from tests.shipper.host import packed
+from tests.shipper.host import pack, packed
 from tests.shipper.shipped import contents, shown
 
 LIVE = "app.log"
@@ -146,14 +146,14 @@ class Model:
     def compress(self, amount: int) -> None:
         """Compress a rotated sibling to any of the forms, at once."""
         if (original := self._plain_sibling(amount)) is not None:
-            self._compressed(original, amount).write_bytes(self._packed(original, amount))
-            self._replace(original, amount)
+            pack(original, _form(amount))
 
     def begin_to_compress(self, amount: int) -> None:
         """Write a part of what a sibling is compressed to; `compress` must follow before it is rotated again."""
         if (original := self._plain_sibling(amount)) is not None:
-            data = self._packed(original, amount)
-            self._compressed(original, amount).write_bytes(data[: len(data) * amount // 4])
+            data = packed(original.read_bytes(), _form(amount))
+            path = original.with_name(original.name + _form(amount).value)
+            path.write_bytes(data[: len(data) * amount // 4])
 
     # what the agent does
 
@@ -257,17 +257,6 @@ class Model:
         there = [path for n in range(1, KEPT + 1) if (path := self._path(n)).exists()]
         return there[amount % len(there)] if there else None
 
-    def _compressed(self, original: Path, amount: int) -> Path:
-        return original.with_name(original.name + FORMS[amount % len(FORMS)].value)
-
-    def _packed(self, original: Path, amount: int) -> bytes:
-        return packed(original.read_bytes(), FORMS[amount % len(FORMS)])
-
-    def _replace(self, original: Path, amount: int) -> None:
-        written = original.stat().st_mtime_ns
-        os.utime(self._compressed(original, amount), ns=(written, written))
-        original.unlink()
-
     def _shift(self) -> None:
         for number in range(KEPT, 0, -1):
             for ending in ENDINGS:
@@ -285,6 +274,10 @@ class Model:
 
     def _begin(self) -> None:
         self.generations.append(Generation())
+
+
+def _form(amount: int) -> Packing:
+    return FORMS[amount % len(FORMS)]
 
 
 def _begins(block: Block, generation: Generation) -> bool:

@@ -46,8 +46,6 @@ def as_many_as(count: int, together: int = 1) -> Callable[[Test], Test]:
     return settings(
         max_examples=max(1, int(asked or count) // together),
         derandomize=asked is None,
-        database=None,
-        deadline=None,
         phases=(Phase.explicit, Phase.generate, *shortened),
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),

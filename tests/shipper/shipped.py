@@ -2,15 +2,7 @@
 
 from collections.abc import Iterable
 
-from broker.wire.message import (
-    Identity,
-    Origin,
-    Section,
-    Span,
-    decode_payload,
-    encode_origin,
-    split,
-)
+from broker.wire.message import Identity, Origin, Section, Span
 from shipper.tail.reader import Block
 
 AGENT = "1-aaaaaaaa"
@@ -25,12 +17,6 @@ def block(
     count, is_filtered = lines.count(b"\n"), left_out > 0
     section = Section("/log/a", span, len(lines), count, IDENTITY, is_filtered)
     return Block(section, lines, 1, continues)
-
-
-def blocks_of(origin: Origin, payload: bytes) -> list[Block]:
-    """Return what a message holds, a block for each of its sections."""
-    lines = decode_payload(encode_origin(origin), payload)
-    return [Block(section, part, origin.read_at) for section, part in split(origin, lines)]
 
 
 def origins(blocks: Iterable[Block]) -> list[Origin]:

@@ -16,13 +16,6 @@ forms = pytest.mark.parametrize("packing", Packing, ids=lambda packing: packing.
 LONG = b"".join(b"a line with the number %d\n" % n for n in range(60_000))
 
 
-async def ship_out(host: Host) -> None:
-    """Ship until the last lines of rotated files were waited for."""
-    for _ in range(3):
-        await host.ship()
-        host.later += 6 * SECOND
-
-
 def spans(host: Host) -> list[str]:
     return [str(block.section.span) for block in host.blocks]
 
@@ -69,7 +62,7 @@ async def test_a_file_compressed_when_another_group_gets_its_inode_is_not_shippe
     (host.folder / f"app.log.1{packing.value}").write_bytes(packed(copy.read_bytes(), packing))
     host.move("app.log.1", "other.log")  # as good as a file that was made with its inode
     (host.folder / "other.log").write_bytes(b"another file\n")
-    await ship_out(host)
+    await host.ship_out()
 
     assert host.shipped == lines + b"another file\n"
 
@@ -94,7 +87,7 @@ async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_on
         return data[: len(data) // 2] + b"\xff" * 300 + data[len(data) // 2 + 300 :]
 
     path = await down_while_spoilt(host, Packing.GZIP, spoil)
-    await ship_out(host)
+    await host.ship_out()
 
     (notice,) = host.said(NoticeKind.DAMAGED)
     before = host.shipped.removesuffix(b"3\n")
@@ -109,7 +102,7 @@ async def test_of_a_damaged_file_whole_lines_are_shipped_and_the_loss_is_said_on
 
 async def test_a_file_that_is_damaged_from_its_first_byte_on_is_said_to_be_lost(host: Host) -> None:
     path = await down_while_spoilt(host, Packing.GZIP, lambda data: b"\xff" * len(data))
-    await ship_out(host)
+    await host.ship_out()
 
     assert [notice.path for notice in host.said(NoticeKind.DAMAGED)] == [str(path)]
     assert host.shipped == b"1\n3\n"
